@@ -1,8 +1,8 @@
-import type { RefusalKind } from "./refusal.ts"
+import type { PassingKind } from "./refusal.ts"
 
 /**
- * The gate of one model: closed by a provider's refusal, opened by an answer. Who meets it closed is parked. Pure; all
- * times are milliseconds since the epoch. A model that was never refused has no gate.
+ * The circuit breaker of one model: tripped by a provider's refusals, reset by the first part of an answer. Who meets it
+ * tripped is parked. Pure; all times are milliseconds since the epoch. A model that was never refused has none.
  */
 export type Gate = {
   readonly closedAt: number
@@ -10,15 +10,17 @@ export type Gate = {
   readonly opensAt: number
   /** The provider told when it opens; else `opensAt` is a guess that doubles. */
   readonly told: boolean
-  readonly kind: Exclude<RefusalKind, "money" | "other">
+  readonly kind: PassingKind
   /** The provider's own words. */
   readonly why: string
-  /** Probes in a row that were refused without a time, since one was answered. */
+  /** Refusals in a row that told no time, since an answer was complete. */
   readonly refused: number
   /** The run that went to see, and when. */
   readonly probe?: { readonly taskID: string; readonly at: number }
-  /** Since an answer came: how large the wave is that goes now, and who has gone in it. */
-  readonly opening?: { readonly wave: number; readonly gone: readonly string[] }
+  /** Since an answer began: how large the wave is that goes now, who has gone in it, and when the last of them went. */
+  readonly opening?: { readonly wave: number; readonly gone: readonly string[]; readonly at: number }
+  /** Nobody waits for it: it is forgotten when its time has come. */
+  readonly deserted?: boolean
 }
 
 export type Closing = {
@@ -30,24 +32,30 @@ export type Closing = {
 /** The wait after a refusal that tells no time; each refused probe doubles it. */
 const FIRST_WAIT_MS = 5000
 const MOST_WAIT_MS = 300_000
+/** A time that is so near means at once. */
+const AT_ONCE_MS = 1000
+/** Those that went and are not heard of for so long, in ms, do not hold the others up. */
+const UNHEARD_MS = 30_000
 /** How many go after the probe is answered; each wave is twice as large as the one before. */
 const FIRST_WAVE = 2
 /** A wave that large is everybody. */
 const MOST_WAVE = 1024
 
 /**
- * A refusal came. `sentAt`: when its request was sent. One that was sent before the gate closed tells nothing new, but
- * may tell a later time.
+ * A refusal came. `sentAt`: when its request was sent. One that was sent before the breaker tripped tells nothing new:
+ * it changes neither the probe nor the wait, but a time that it tells is believed.
  */
 export function close(gate: Gate | undefined, { kind, why, until }: Closing, now: number, sentAt = now): Gate {
-  const isLate = gate !== undefined && gate.opening === undefined && gate.probe === undefined && sentAt <= gate.closedAt
-  if (isLate && gate) {
-    if (until === undefined || (gate.told && until <= gate.opensAt)) return gate
+  if (gate && sentAt <= gate.closedAt) {
+    if (gate.opening || until === undefined || (gate.told && until <= gate.opensAt)) return gate
     return { ...gate, opensAt: until, told: true, kind, why }
   }
-  const refused = until === undefined && gate && !gate.opening ? gate.refused + 1 : 0
-  const wait = Math.min(FIRST_WAIT_MS * 2 ** refused, MOST_WAIT_MS)
-  return { closedAt: now, opensAt: until ?? now + wait, told: until !== undefined, kind, why, refused }
+  // Who says "at once" and refuses the probe again would be asked without end.
+  const isBelieved = until !== undefined && (until - now > AT_ONCE_MS || !gate || gate.opening !== undefined)
+  if (isBelieved) return { closedAt: now, opensAt: until, told: true, kind, why, refused: 0 }
+  const refused = (gate?.refused ?? 0) + 1
+  const wait = Math.min(FIRST_WAIT_MS * 2 ** (refused - 1), MOST_WAIT_MS)
+  return { closedAt: now, opensAt: now + wait, told: false, kind, why, refused }
 }
 
 /** A run goes: to see, or in the wave. */
@@ -55,7 +63,7 @@ export function went(gate: Gate, taskID: string, now: number): Gate {
   const { opening } = gate
   if (!opening) return { ...gate, probe: { taskID, at: now } }
   if (opening.gone.includes(taskID)) return gate
-  return { ...gate, opening: { ...opening, gone: [...opening.gone, taskID] } }
+  return { ...gate, opening: { ...opening, gone: [...opening.gone, taskID], at: now } }
 }
 
 /** A run that went has gone another way (it ended, was cancelled, or waits for something else): another may go. */
@@ -71,16 +79,27 @@ export function withdrawn(gate: Gate, taskID: string): Gate {
 /** Who has gone and is not answered yet. */
 export const underWay = ({ opening, probe }: Gate): readonly string[] => opening?.gone ?? (probe ? [probe.taskID] : [])
 
+/** Without those of whom nothing was heard for too long: others may go in their place. */
+export function withoutUnheard(gate: Gate, now: number): Gate {
+  const since = gate.opening?.at ?? gate.probe?.at ?? now
+  return now - since < UNHEARD_MS ? gate : underWay(gate).reduce(withdrawn, gate)
+}
+
 /**
- * An answer came to a request of a run's, sent at `sentAt`. One that was under way at the closing proves nothing; while
- * the gate opens, only one of the wave that went last calls the next.
+ * An answer came to a request of a run's, sent at `sentAt`: its first part, or all of it. One that was under way when the
+ * breaker tripped proves nothing; while it resets, only one of the wave that went last calls the next.
  */
-export function answered(gate: Gate, taskID: string, sentAt: number): Gate {
-  const { probe: _done, opening, ...rest } = gate
+export function answered(
+  gate: Gate,
+  { taskID, sentAt, isWhole }: { readonly taskID: string; readonly sentAt: number; readonly isWhole: boolean },
+): Gate {
   if (sentAt <= gate.closedAt) return gate
-  if (!opening) return { ...rest, opening: { wave: FIRST_WAVE, gone: [] } }
-  if (!opening.gone.includes(taskID)) return gate
-  return { ...rest, opening: { wave: Math.min(opening.wave * 2, MOST_WAVE), gone: [] } }
+  const { probe: _done, opening, ...rest } = gate
+  const refused = isWhole ? 0 : gate.refused
+  if (!opening) return { ...rest, refused, opening: { wave: FIRST_WAVE, gone: [], at: sentAt } }
+  const { wave, gone } = opening
+  if (!gone.includes(taskID)) return refused === gate.refused ? gate : { ...gate, refused }
+  return { ...rest, refused, opening: { wave: Math.min(wave * 2, MOST_WAVE), gone: [], at: sentAt } }
 }
 
 /** How many of those that wait may go now: what is left of the wave, or the one probe when its time has come. */
@@ -97,5 +116,8 @@ export const isClosedFor = (gate: Gate | undefined, taskID: string | undefined):
 export const isHeldBack = (gate: Gate | undefined, taskID: string): boolean =>
   gate !== undefined && !underWay(gate).includes(taskID)
 
-/** When the next probe may go; infinite where one is under way, or an answer has come. */
-export const nextProbe = (gate: Gate): number => (gate.opening || gate.probe ? Number.POSITIVE_INFINITY : gate.opensAt)
+/** When the next may go by the clock alone: at the breaker's time, or when those that went have been unheard for too long. */
+export function nextProbe({ opening, probe, opensAt }: Gate): number {
+  if (opening) return opening.gone.length > 0 ? opening.at + UNHEARD_MS : Number.POSITIVE_INFINITY
+  return probe ? probe.at + UNHEARD_MS : opensAt
+}

@@ -22,13 +22,25 @@ export type Refusal = Partial<Answer> & {
   readonly unreachable?: boolean
 }
 
+/** What passes by itself, and what the model then is, in words. */
+const CONDITIONS = { limit: "is at its limit", overload: "is overloaded", unreachable: "cannot be reached" } as const
+
+/**
+ * - `limit`: so many requests or tokens in a time;
+ * - `overload`: the provider has no room just now;
+ * - `unreachable`: the connection failed.
+ */
+export type PassingKind = keyof typeof CONDITIONS
+export const PASSING_KINDS = Object.keys(CONDITIONS) as [PassingKind, ...PassingKind[]]
+
+/** `is at its limit`: what a model is that refused so. A record that tells no kind is of an earlier version. */
+export const conditionOf = (kind: PassingKind = "limit"): string => CONDITIONS[kind]
+
 /**
  * - `money`: nothing is left to pay with, which does not pass by waiting;
- * - `limit`: so many requests or tokens in a time, which does;
- * - `overload`: the provider has no room just now;
- * - `other`: no limit at all.
+ * - `other`: a wrong request, or a failure that is no limit.
  */
-export type RefusalKind = "money" | "limit" | "overload" | "other"
+export type RefusalKind = PassingKind | "money" | "other"
 
 /** `until`: when the provider says that it opens; absent where it does not say. */
 export type Sorted = { readonly kind: RefusalKind; readonly until?: number }
@@ -50,19 +62,27 @@ const MOST_VALUE_CHARS = 64
 /** What the host's own schedule may be passed by without a reason. */
 const HOST_SLACK_MS = 500
 
+/** What no wait makes smaller, or pays for: so it is at any status. */
+const TOO_MUCH = /request too large|extra usage is required/i
 /** Too much at once; so many tokens in a time are a limit. */
 const OVERFLOW =
-  /context.{0,3}length|context window|maximum context|prompt is too long|too many (input )?tokens(?!.{0,40}\b(wait|per (second|min|minute|hour|day))\b)|request too large/i
+  /context.{0,3}length|context window|maximum context|prompt is too long|too many (input )?tokens(?!.{0,40}\b(wait|per (second|min|minute|hour|day))\b)/i
 const MONEY = /insufficient[_ ]quota|credit balance|insufficient (credits?|funds|balance)|billing|payment required/i
 const LIMIT =
-  /rate.?limit|usage.?limit|too many requests|quota|resource.?exhausted|too many (input )?tokens|limit (has been |was )?(reached|exceeded)|reached (your|the) .{0,40}limit/i
+  /rate.?limit|usage.?limit|too many requests|(?<!disk |storage )quota|resource.?exhausted|too many (input )?tokens|(?<!\b(size|length|depth|count|memory|file|context) )limit (has been |was )?(reached|exceeded)|reached (your|the) .{0,40}limit/i
 const OVERLOAD = /overloaded|at capacity|over capacity|no capacity|temporarily unavailable/i
 /** What a host says where no answer came. */
 const UNREACHABLE = /unable to connect|econn|fetch failed|socket|connection (was |has been )?(closed|reset|refused)/i
+/** `EDQUOT: disk quota exceeded`: this machine's own trouble, not a provider's. */
+const SYSTEM_ERROR = /\b(?!ERROR\b)E[A-Z]{2,}\d*[:,] (?=[a-z])/
+/** An error's type and code, in a body or in a message that is one. */
+const CODES = /"(?:type|code|status|reason)"\s*:\s*"([^"\\]{1,64})"/g
+const WRONG_REQUEST = /invalid_(request|argument|schema|parameter)/i
 
-const MONEY_STATUSES = [429, 400, 403]
 /** Wrong requests: whatever they say, they are wrong the next time, too. */
 const WRONG_STATUSES = [401, 404]
+/** Of all others that blame the request, the words may be anything: names of the request's own tools, its prompt, its pictures. */
+const WORDED_STATUSES = [402, 403, 429]
 
 /** `hasAnswered`: this model has answered in this process, so that a failed connection is no wrong address. */
 export function sortRefusal(given: Refusal, now: number, hasAnswered: boolean): Sorted {
@@ -73,8 +93,9 @@ export function sortRefusal(given: Refusal, now: number, hasAnswered: boolean): 
 }
 
 function kindOf(refusal: Refusal, hasTime: boolean, hasAnswered: boolean, now: number): RefusalKind {
-  const { status, message, body = "" } = refusal
-  const text = `${message} ${body}`
+  const { status, message } = refusal
+  const text = tellingIn(refusal)
+  if (TOO_MUCH.test(text)) return "other"
   if (!hasTime && (status === 402 || (mayBeMoney(status) && MONEY.test(text)))) return "money"
   if (OVERFLOW.test(text) && status !== 429) return "other"
   if (status !== undefined && WRONG_STATUSES.includes(status)) return "other"
@@ -83,11 +104,20 @@ function kindOf(refusal: Refusal, hasTime: boolean, hasAnswered: boolean, now: n
   // A host that waits for longer than it would by itself was told to, whatever the words are.
   if (status === undefined && inHost(refusal, now) !== undefined) return "limit"
   const failed = refusal.unreachable || (status === undefined && UNREACHABLE.test(message))
-  return failed && hasAnswered ? "overload" : "other"
+  return failed && hasAnswered ? "unreachable" : "other"
 }
 
-/** Where the host does not tell the status, the words decide. */
-const mayBeMoney = (status: number | undefined): boolean => status === undefined || MONEY_STATUSES.includes(status)
+/** What of a refusal may tell of a limit: its words, or its type and code alone where it blames the request itself. */
+function tellingIn({ status, message, body = "" }: Refusal): string {
+  const text = `${message} ${body}`
+  const codes = Array.from(text.matchAll(CODES), ([, code]) => code).join(" ")
+  const blames = status !== undefined && status >= 400 && status < 500
+  const isWrong = blames ? !WORDED_STATUSES.includes(status) : WRONG_REQUEST.test(codes)
+  return isWrong || SYSTEM_ERROR.test(message) ? codes : text
+}
+
+/** Where the status is not told, or is one of a wrong request, the words or the code decide. */
+const mayBeMoney = (status: number | undefined): boolean => status === undefined || (status >= 400 && status < 500)
 
 /** The first that tells a time, of a refusal's header, its body, its rate limits, its words and the host's plan. */
 function timeOf(refusal: Refusal, now: number): number | undefined {
@@ -96,6 +126,7 @@ function timeOf(refusal: Refusal, now: number): number | undefined {
   const body = `${refusal.body ?? ""} ${message}`
   const at = refusal.at ?? refusedAt(refusal, now)
   const sources = [
+    () => (RETRY_FIELDS.some((name) => isZero(headers[name])) ? now + SOONEST_MS : undefined),
     () => after(headers["retry-after-ms"], at, 1),
     () => after(headers["retry-after"], at, SECOND_MS) ?? dateOf(headers["retry-after"]),
     () => moment(fieldIn(body, "resets_at|reset_at")),
@@ -111,6 +142,10 @@ function timeOf(refusal: Refusal, now: number): number | undefined {
   }
   return undefined
 }
+
+const RETRY_FIELDS = ["retry-after-ms", "retry-after"]
+/** `retry-after: 0` means at once. */
+const isZero = (value: string | undefined): boolean => value !== undefined && /^\s*0(\.0+)?\s*$/.test(shortened(value))
 
 function after(value: string | undefined, now: number, unit: number): number | undefined {
   if (value === undefined || !/^\s*\d+(\.\d+)?\s*$/.test(shortened(value))) return undefined

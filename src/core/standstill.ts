@@ -1,6 +1,7 @@
 import { z } from "zod"
 import { moment } from "../lib/moment.ts"
 import { oneLine } from "../lib/text.ts"
+import { conditionOf, PASSING_KINDS, type PassingKind } from "./refusal.ts"
 
 /**
  * The ways in which a run that has begun stands still and goes on later, each with all that others have to know of it.
@@ -12,13 +13,14 @@ import { oneLine } from "../lib/text.ts"
  * way's keeper (`engine/gate/keepers`). All times are milliseconds since the epoch.
  */
 const STORED = {
-  /** Its model's provider is at its limit. `model`: as `provider/model`; `until`: if that was told, else `next`. */
+  /** Its model's provider refuses. `model`: as `provider/model`; `until`: if that was told, else `next`. */
   parked: z.object({
     at: z.number(),
     until: z.number().optional(),
     next: z.number().optional(),
     model: z.string(),
     why: z.string(),
+    kind: z.enum(PASSING_KINDS).optional(),
   }),
 }
 
@@ -63,6 +65,7 @@ export type Standing = {
   readonly until?: number
   /** When it is tried next, where nobody knows until when. */
   readonly next?: number
+  readonly kind?: PassingKind
 }
 
 /** Since when it does, and why in somebody's words. */
@@ -89,7 +92,7 @@ const ROWS: { readonly [In in Way]: Row<In> } = {
     inAccount: (model) => model,
     toModel: ({ behind, why }, taskID) =>
       `${behind} says "${oneLine(why)}". It goes on by itself; superagents_task(unpark: "${taskID}") tries now.`,
-    atItsEnd: ({ behind }, until) => `${behind} is at its limit${until}.`,
+    atItsEnd: ({ behind, kind }, until) => `${behind} ${conditionOf(kind)}${until}.`,
     whatever: "whatever its provider's limit",
   },
 }

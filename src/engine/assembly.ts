@@ -145,9 +145,10 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
   const tell = (task: Task, text: string) => tellTask(parts, conductor, task, text)
   const forgetting = new Forgetting(parts, { conductor, ledger, waiting })
   const forget = (task: Task) => forgetting.forget(task)
+  const holdsBack = (task: Task) => gates.holdsBack(task)
   const isAway = (task: Task) => places.outlives(task) && task.outcome?.work === undefined
   const retention = new Retention(parts, { waiting, forget, isAway })
-  const overview = new Overview(parts, { conductor, answers, recovery, kept })
+  const overview = new Overview(parts, { conductor, answers, recovery, kept, holdsBack })
   const cancelling = new Cancelling(parts, { conductor, kept, retention, forget, isAway })
   const requests = new Requests(parts, {
     conductor,
@@ -158,7 +159,7 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
     tell: (task, text) => tell(store.get(task.id) ?? task, text),
     answer,
   })
-  const reporting = new Reporting(parts, { conductor, answers, kept, opening: new Opening(parts, ledgers) })
+  const reporting = new Reporting(parts, { conductor, answers, kept, holdsBack, opening: new Opening(parts, ledgers) })
   const heard = { conductor, outbox, holding, requests, timekeeper, gates, places }
   const hearing = new Hearing(parts, { ...heard, forget: (task) => cancelling.forgetLost(task) })
   const begins = { conductor, randomID, queue, allowance, elsewhere }

@@ -1,4 +1,4 @@
-import { isActive, isPart } from "../core/task.ts"
+import { isActive, isPart, type Task } from "../core/task.ts"
 import type { Answers } from "./conductor/answers.ts"
 import type { Conductor } from "./conductor/conductor.ts"
 import type { Kept } from "./conductor/kept.ts"
@@ -15,6 +15,7 @@ type OverviewPorts = {
   readonly answers: Answers
   readonly recovery: Recovery
   readonly kept: Kept
+  readonly holdsBack: (task: Task) => string | undefined
 }
 
 /**
@@ -37,6 +38,7 @@ export class Overview {
     const since = this.#refreshedAt - SLACK_MS
     this.#refreshedAt = this.#parts.clock.now()
     await this.#ports.recovery.discover(since)
+    await this.#ports.recovery.look()
   }
 
   /** Oldest first, those of other processes included. */
@@ -46,13 +48,13 @@ export class Overview {
       .all()
       .filter((task) => !isPart(task))
       .sort((a, b) => a.createdAt - b.createdAt)
-    return tasks.map((task) => viewOf(task, store, clock.now()))
+    return tasks.map((task) => viewOf(task, store, clock.now(), this.#ports.holdsBack))
   }
 
   get(id: string): TaskView | undefined {
     const { store, clock } = this.#parts
     const task = store.get(id)
-    return task && viewOf(task, store, clock.now())
+    return task && viewOf(task, store, clock.now(), this.#ports.holdsBack)
   }
 
   isForeign(id: string): boolean {

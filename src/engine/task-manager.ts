@@ -123,11 +123,15 @@ export class TaskManager {
     return { text: lastWordRequest(reason), withoutTools: askedAgain }
   }
 
-  /** A request to a session's model is about to be sent. True where it must not be: its task stands still meanwhile. */
-  holdsRequest(sessionID: string, model?: Model): boolean {
+  /**
+   * A request to a session's model is about to be sent. True where it must not be: its task stands still meanwhile.
+   * `compacts`: it compacts the session, by an agent that may have another model.
+   */
+  holdsRequest(sessionID: string, model?: Model, compacts = false): boolean {
     const { store, clock } = this.#parts
     const task = store.bySession(sessionID)
     if (!task || !isActive(task) || store.isForeign(task.id)) return false
+    if (compacts) return this.#all.keepers.holds(task, model)
     if (!model || modelOf(task)) return this.#all.keepers.holds(task)
     // One that works in a session of its own account has the model that its host chooses.
     const asks = { type: "asks", generation: task.run.generation, model } as const
@@ -292,6 +296,6 @@ export class TaskManager {
 
   #view(task: Task): TaskView {
     const { store, clock } = this.#parts
-    return viewOf(store.get(task.id) ?? task, store, clock.now())
+    return viewOf(store.get(task.id) ?? task, store, clock.now(), (each) => this.#all.gates.holdsBack(each))
   }
 }

@@ -1,5 +1,6 @@
 import { nameOf } from "../core/account.ts"
 import { MOST_COMMAND_CHARS, quoted } from "../core/receipt.ts"
+import { conditionOf } from "../core/refusal.ts"
 import { type Standing, whenOf } from "../core/standstill.ts"
 import { isActive, isQueued, type Task } from "../core/task.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
@@ -54,7 +55,7 @@ export function renderLaunch(
 
 /** For which tasks it waits. */
 const waitingLines = ({ task, phase }: TaskView): string[] =>
-  isQueued(task) && phase !== "queued" ? [`It is ${phase}, and begins with their answers.`] : []
+  isQueued(task) && phase?.startsWith("waiting for bg_") ? [`It is ${phase}, and begins with their answers.`] : []
 
 /** It begins when its provider opens, and nobody has to do anything for that. */
 const closedLines = ({ at }: TaskView, closed: Standing | undefined): string[] => {
@@ -62,9 +63,9 @@ const closedLines = ({ at }: TaskView, closed: Standing | undefined): string[] =
   const when = whenOf(closed, at)
   const time = when ? ` ${when.text} (in ${duration(when.in)})` : ""
   if (closed.until !== undefined)
-    return [`${closed.behind} is at its limit${time}: the task is ${closed.way} and begins by itself then.`]
+    return [`${closed.behind} ${conditionOf(closed.kind)}${time}: the task is ${closed.way} and begins by itself then.`]
   return [
-    `${closed.behind} is at its limit${time && `,${time}`}: the task is ${closed.way} and begins by itself when it opens.`,
+    `${closed.behind} ${conditionOf(closed.kind)}${time && `,${time}`}: the task is ${closed.way} and begins by itself when it opens.`,
   ]
 }
 

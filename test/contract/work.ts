@@ -137,6 +137,20 @@ export function workContract(driver: Driver): void {
       expect(since[1]).toMatchObject({ finish: "other: content-filter", error: {} })
     })
 
+    test("that is refused once is asked for again by the host itself, and answered in the same message", async () => {
+      const refusal = { status: 529, body: { error: { message: "Overloaded" } } }
+      driver.world.onPrompt("ONCE", refusal, { text: "done" })
+      const sessionID = await driver.child()
+      const since = await driver.answered(await driver.send(sessionID, "ONCE"))
+      expect(since.map(({ finish }) => finish)).toEqual([undefined, "done"])
+      expect(answerText(since)).toBe("done")
+      const told = driver.heardOf(sessionID).flatMap((event) => {
+        if (event.type === "active" && event.activity.type === "retry") return ["refused"]
+        return event.type === "began" || event.type === "answered" ? [event.type] : []
+      })
+      expect([...new Set(told)]).toEqual(["refused", "began", "answered"])
+    })
+
     test("that outgrows its model is compacted by a request of its own, and goes on", async () => {
       const call = { name: "glob", args: { pattern: "*" } }
       // What was said is part of the request that compacts it.

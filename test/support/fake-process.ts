@@ -1,5 +1,5 @@
 import type { Activity, HostEvent, Persona, Prompt } from "../../src/core/ports.ts"
-import type { Ask } from "../../src/core/task.ts"
+import type { Ask, Model } from "../../src/core/task.ts"
 import { partID } from "../../src/host/opencode/ids.ts"
 import { errorOf } from "../../src/host/opencode/words.ts"
 import { decodeRequest } from "../../src/host/record/codec.ts"
@@ -38,6 +38,8 @@ export class FakeProcess {
   contextTokens = Number.POSITIVE_INFINITY
   /** How long the snapshot takes that ends a step of this session, in ms. */
   snapshotMs: (sessionID: string) => number = () => 0
+  /** The agent that compacts sessions. */
+  compaction: { readonly model?: Model; readonly reply?: () => Reply | undefined } = {}
   onEvent: (event: HostEvent) => EventFault = () => undefined
   #listener: (event: HostEvent) => void = () => {}
   protected readonly working = new Map<string, Activity>()
@@ -266,6 +268,7 @@ export class FakeProcess {
       tools: this.tools,
       contextTokens: () => this.contextTokens,
       snapshotMs: (sessionID) => this.snapshotMs(sessionID),
+      compaction: () => this.compaction,
       answerTo: (request) => {
         for (const script of this.scripts.toReversed()) {
           const reply = script(request)

@@ -26,7 +26,7 @@ export type FakeHooks = {
   compacting: (sessionID: string) => void
   inRequest: (sessionID: string) => { readonly text: string; readonly withoutTools: boolean } | undefined
   /** True where the request must not be sent: its turn is about to be stopped. */
-  holdsRequest: (sessionID: string, model?: Model) => boolean
+  holdsRequest: (sessionID: string, model?: Model, compacts?: boolean) => boolean
   refusesTools: (sessionID: string, tool: string) => string | undefined
 }
 
@@ -47,6 +47,8 @@ export type TurnPorts = {
   readonly tools: ReadonlyMap<string, FakeTool>
   /** What a step may take of fresh tokens before its session is compacted. */
   readonly contextTokens: () => number
+  /** The agent that compacts sessions: its model where it has one of its own, and a refusal of its provider. */
+  readonly compaction: () => { readonly model?: Model; readonly reply?: () => Reply | undefined }
   /** How long the snapshot of files takes that is made between the last part of a step and its finish. */
   readonly snapshotMs: (sessionID: string) => number
 }
@@ -158,30 +160,41 @@ export class Turn {
     const { answerTo, hooks } = this.#ports
     const since = this.#session.messages.slice(this.#session.messages.indexOf(asked) + 1)
     const calls = since.flatMap((each) => each.parts.flatMap((part) => (part.type === "tool" ? [part] : [])))
-    const word = hooks.inRequest(this.#session.id)
     if (hooks.holdsRequest(this.#session.id, asked.model ?? DEFAULT_MODEL)) {
       this.#openMessage(asked)
       await this.#waits.for(Number.MAX_SAFE_INTEGER)
       return "aborted"
     }
+    const word = hooks.inRequest(this.#session.id)
     this.#withoutTools = word?.withoutTools ?? false
-    const reply = answerTo({
+    const request: FakeRequest = {
       sessionID: this.#session.id,
       lastUser: word?.text ?? textOf(asked),
       prompt: textOf(asked),
       toolResults: calls.map(({ tool }) => ({ name: tool })),
       agent: asked.agent,
-    })
+    }
+    const first = answerTo(request)
     const message = this.#openMessage(asked)
-    const said = await this.#thinks(reply.delay ?? THINKING_MS, reply)
-    return said === "aborted" ? said : this.#reply(message, said)
+    return this.#asks(message, (attempt) => (attempt === 0 ? first : answerTo(request)))
+  }
+
+  /** Asks the model, and again where its provider refuses: the same request, in the same message. */
+  async #asks(message: StoredMessage, ask: (attempt: number) => Reply): Promise<Step> {
+    for (let attempt = 0; ; attempt++) {
+      const reply = ask(attempt)
+      const said = await this.#thinks(reply.delay ?? THINKING_MS, reply)
+      if (said === "aborted") return said
+      const refusal = refusalOf(said)
+      if (!refusal) return this.#reply(message, said)
+      if (!("status" in said)) this.#ports.emit({ type: "began", sessionID: this.#session.id })
+      const stopped = await this.#refused(refusal, attempt)
+      if (stopped) return stopped
+    }
   }
 
   async #reply(message: StoredMessage, reply: Reply): Promise<Step> {
-    if (!("status" in reply)) this.#ports.emit({ type: "began", sessionID: this.#session.id })
-    if ("status" in reply) return this.#failing(reply.status, bodyText(reply.body))
-    if ("cut" in reply) return this.#failing(500, "the connection broke")
-    if ("fails" in reply) return this.#failing(500, bodyText({ error: reply.fails }))
+    this.#ports.emit({ type: "began", sessionID: this.#session.id })
     if ("empty" in reply) {
       if ((await this.#waits.for(EMPTY_ANSWER_MS)) === "aborted") return "aborted"
       return this.#answered(message, "unknown", {})
@@ -219,7 +232,7 @@ export class Turn {
   async #hang(message: StoredMessage, text: string | undefined): Promise<Step> {
     if (text) this.#delta(message, this.#ports.database.nextID("prt"), text)
     const said = await this.#thinks(Number.POSITIVE_INFINITY)
-    return said === "aborted" || "hang" in said ? "aborted" : this.#reply(message, said)
+    return said === "aborted" || "hang" in said ? "aborted" : this.#asks(message, () => said)
   }
 
   async #text(message: StoredMessage, reply: TextReply): Promise<Step> {
@@ -249,14 +262,17 @@ export class Turn {
    * asked to go on; where its user asked for it the turn ends.
    */
   async #compact(asked: StoredMessage, auto: boolean): Promise<Step> {
-    const { database, hooks } = this.#ports
+    const { database, hooks, compaction } = this.#ports
+    const { model = asked.model ?? DEFAULT_MODEL, reply } = compaction()
     const message = this.#openMessage(asked)
-    Object.assign(message, { agent: COMPACTION, summary: true })
+    Object.assign(message, { agent: COMPACTION, summary: true, model })
     hooks.compacting(this.#session.id)
-    hooks.inRequest(this.#session.id)
-    if ((await this.#waits.for(THINKING_MS)) === "aborted") return "aborted"
-    this.#close(message, database.nextID("prt"), "what was said so far, in short")
-    if ((await this.#answered(message, "stop")) === "aborted") return "aborted"
+    if (hooks.holdsRequest(this.#session.id, model, true)) {
+      await this.#waits.for(Number.MAX_SAFE_INTEGER)
+      return "aborted"
+    }
+    const summed = await this.#asks(message, () => reply?.() ?? { text: "what was said so far, in short" })
+    if (summed !== "goes on") return summed
     if ((await this.#waits.for(CLOSING_MS)) === "aborted") return "aborted"
     if (auto) this.#say(asked, { ...textPart(database.nextID("prt"), CONTINUE), synthetic: true, goesOn: true })
     return "goes on"
@@ -276,18 +292,23 @@ export class Turn {
     return answered === "goes on" && outcome === "refused" ? "ended" : answered
   }
 
-  async #failing(status: number, text: string): Promise<Step> {
+  /** Waits until the host asks again; undefined where it does. */
+  async #refused({ status, text }: Refused, attempt: number): Promise<Step | undefined> {
     const { activity, emit } = this.#ports
     const sessionID = this.#session.id
-    for (const [index, delay] of (status >= 500 || status === 429 ? RETRY_DELAYS_MS : []).entries()) {
-      const retry: Activity = { type: "retry", attempt: index + 1, message: text }
-      activity.set(sessionID, retry)
-      emit({ type: "active", sessionID, activity: retry })
-      if ((await this.#waits.for(delay)) === "aborted") return "aborted"
+    const delay = status >= 500 || status === 429 ? RETRY_DELAYS_MS[attempt] : undefined
+    if (delay === undefined) {
+      this.#waits.abort()
+      this.#fail({ name: "APIError", message: text })
+      return "failed"
     }
-    this.#waits.abort()
-    this.#fail({ name: "APIError", message: text })
-    return "failed"
+    const retry: Activity = { type: "retry", attempt: attempt + 1, message: text }
+    activity.set(sessionID, retry)
+    emit({ type: "active", sessionID, activity: retry })
+    if ((await this.#waits.for(delay)) === "aborted") return "aborted"
+    activity.set(sessionID, { type: "busy" })
+    emit({ type: "active", sessionID, activity: { type: "busy" } })
+    return undefined
   }
 
   #fail(error: { name: string; message: string }): void {
@@ -351,6 +372,15 @@ export class Turn {
     emit({ type: "updated", sessionID })
     return "goes on"
   }
+}
+
+type Refused = { readonly status: number; readonly text: string }
+
+/** The refusal that a reply is; undefined where it is an answer. */
+function refusalOf(reply: Reply): Refused | undefined {
+  if ("status" in reply) return { status: reply.status, text: bodyText(reply.body) }
+  if ("cut" in reply) return { status: 500, text: "the connection broke" }
+  return "fails" in reply ? { status: 500, text: bodyText({ error: reply.fails }) } : undefined
 }
 
 const textOf = ({ parts }: StoredMessage): string =>

@@ -259,7 +259,7 @@ export class Rig {
       validate: async (schema, text) => checkValue(schema, text),
     })
     this.host.listen((event) => manager.handle(event))
-    this.host.hooks.holdsRequest = (sessionID, model) => manager.holdsRequest(sessionID, model)
+    this.host.hooks.holdsRequest = (sessionID, model, compacts) => manager.holdsRequest(sessionID, model, compacts)
     this.host.hooks.inRequest = (sessionID) => manager.inRequest(sessionID)
     this.host.hooks.refusesTools = (sessionID, tool) => manager.refusesTools(sessionID, tool)
     return manager

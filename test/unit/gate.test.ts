@@ -3,13 +3,19 @@ import {
   answered,
   type Closing,
   close,
+  type Gate,
   isClosedFor,
   isHeldBack,
   mayGo,
   nextProbe,
   went,
   withdrawn,
+  withoutUnheard,
 } from "../../src/core/gate.ts"
+
+/** All of an answer to a request that was sent then, or its first part. */
+const whole = (gate: Gate, taskID: string, sentAt: number) => answered(gate, { taskID, sentAt, isWhole: true })
+const begun = (gate: Gate, taskID: string, sentAt: number) => answered(gate, { taskID, sentAt, isWhole: false })
 
 const LIMIT: Closing = { kind: "limit", why: "The usage limit has been reached" }
 const told = (until: number): Closing => ({ ...LIMIT, until })
@@ -39,7 +45,7 @@ describe("a gate that is closed", () => {
   test("is tried after 5 s again where a probe was answered since: what is refused then is no probe", () => {
     let gate = close(undefined, LIMIT, 0)
     for (const at of [5000, 20_000]) gate = close(went(gate, "bg_a", at), LIMIT, at + 100)
-    gate = answered(went(gate, "bg_a", 50_000), "bg_a", 50_000)
+    gate = whole(went(gate, "bg_a", 50_000), "bg_a", 50_000)
     expect(close(went(gate, "bg_b", 50_500), LIMIT, 51_000, 50_500)).toMatchObject({ opensAt: 56_000, told: false })
   })
 
@@ -52,8 +58,38 @@ describe("a gate that is closed", () => {
     expect(close(later, told(70_000), 1400, 900)).toMatchObject({ opensAt: 70_000 })
   })
 
+  test("is not closed anew while it opens by what was under way when it closed, whatever time that tells", () => {
+    const opening = whole(close(undefined, LIMIT, 0), "bg_a", 6000)
+    expect(close(opening, LIMIT, 7000, 0)).toBe(opening)
+    expect(close(opening, told(9000), 7000, 0)).toBe(opening)
+  })
+
+  test("keeps its probe and its wait where one is refused that was under way when it closed", () => {
+    const probed = went(close(undefined, LIMIT, 0), "bg_a", 5000)
+    expect(close(probed, LIMIT, 5100, 0)).toBe(probed)
+    expect(close(probed, told(60_000), 5100, 0)).toMatchObject({ probe: probed.probe, opensAt: 60_000, refused: 1 })
+  })
+
+  test("waits twice as long where answers only begin and then break off, and not where one was complete since", () => {
+    const opening = begun(went(close(undefined, LIMIT, 0), "bg_a", 5000), "bg_a", 5000)
+    expect(close(opening, LIMIT, 6000, 5000).opensAt).toBe(16_000)
+    expect(close(whole(opening, "bg_b", 5500), LIMIT, 6000, 5900).opensAt).toBe(11_000)
+  })
+
+  test("is tried at once where that is told, but later and later where the probe is refused so again", () => {
+    let gate = close(undefined, told(1000), 0)
+    expect(gate).toMatchObject({ opensAt: 1000, told: true })
+    const waits: number[] = []
+    for (const at of [1000, 10_000, 30_000]) {
+      gate = close(went(gate, "bg_a", at), told(at + 1000), at)
+      waits.push(gate.opensAt - at)
+    }
+    expect(waits).toEqual([5000, 10_000, 20_000])
+    expect(close(whole(gate, "bg_a", 60_000), told(71_000), 70_000, 65_000)).toMatchObject({ opensAt: 71_000 })
+  })
+
   test("is closed anew by a refusal while it opens, and begins to count again where a time is told", () => {
-    const opening = answered(close(undefined, LIMIT, 0), "bg_a", 6000)
+    const opening = whole(close(undefined, LIMIT, 0), "bg_a", 6000)
     expect(close(opening, told(9000), 7000)).toMatchObject({ closedAt: 7000, opensAt: 9000, refused: 0 })
     expect(close(opening, told(9000), 7000).opening).toBeUndefined()
   })
@@ -64,10 +100,24 @@ describe("a probe", () => {
 
   test("goes alone", () => {
     expect(mayGo(gate, 9001)).toBe(0)
-    expect(nextProbe(gate)).toBe(Number.POSITIVE_INFINITY)
+    expect(nextProbe(gate)).toBe(39_000)
     expect(isClosedFor(gate, "bg_a")).toBe(false)
     expect(isClosedFor(gate, "bg_b")).toBe(true)
     expect(isClosedFor(gate, undefined)).toBe(true)
+  })
+
+  test("of which nothing is heard for half a minute leaves its place to another, as do those of a wave", () => {
+    expect(withoutUnheard(gate, 38_999)).toBe(gate)
+    expect(mayGo(withoutUnheard(gate, 39_000), 39_000)).toBe(1)
+    const wave = went(went(begun(gate, "bg_a", 9000), "bg_b", 9500), "bg_c", 9600)
+    expect(nextProbe(wave)).toBe(39_600)
+    expect([mayGo(withoutUnheard(wave, 39_599), 39_599), mayGo(withoutUnheard(wave, 39_600), 39_600)]).toEqual([0, 2])
+    const closed = close(undefined, LIMIT, 0)
+    expect(withoutUnheard(closed, 99_000)).toBe(closed)
+  })
+
+  test("whose answer begins lets two go: it need not be complete", () => {
+    expect(mayGo(begun(gate, "bg_a", 9000), 9001)).toBe(2)
   })
 
   test("that comes to nothing leaves its place to another", () => {
@@ -76,7 +126,7 @@ describe("a probe", () => {
   })
 
   test("that is answered lets two go, and no more before one of them is answered", () => {
-    const opening = answered(gate, "bg_a", 9000)
+    const opening = whole(gate, "bg_a", 9000)
     expect(mayGo(opening, 9001)).toBe(2)
     const one = went(opening, "bg_b", 9001)
     const both = went(one, "bg_c", 9001)
@@ -87,25 +137,25 @@ describe("a probe", () => {
 
   test("is followed by waves twice as large, each after an answer to one of the wave before", () => {
     const sizes: number[] = []
-    let opening = answered(gate, "bg_a", 9000)
+    let opening = whole(gate, "bg_a", 9000)
     for (let wave = 0; wave < 12; wave++) {
       sizes.push(mayGo(opening, 9001))
       const last = went(went(opening, `bg_${wave}a`, 9001), `bg_${wave}b`, 9001)
-      expect(answered(last, "bg_other", 9100)).toBe(last)
-      opening = answered(last, `bg_${wave}a`, 9100)
-      expect(answered(opening, `bg_${wave}b`, 9200)).toBe(opening)
+      expect(whole(last, "bg_other", 9100)).toBe(last)
+      opening = whole(last, `bg_${wave}a`, 9100)
+      expect(whole(opening, `bg_${wave}b`, 9200)).toBe(opening)
     }
     expect(sizes).toEqual([2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1024, 1024])
   })
 
   test("is followed by others in the place of one that comes to nothing", () => {
-    const both = went(went(answered(gate, "bg_a", 9000), "bg_b", 9001), "bg_c", 9001)
+    const both = went(went(whole(gate, "bg_a", 9000), "bg_b", 9001), "bg_c", 9001)
     expect(mayGo(withdrawn(both, "bg_b"), 9002)).toBe(1)
     expect(withdrawn(both, "bg_d")).toBe(both)
   })
 
   test("is followed by who has gone in a wave; what has not begun does not begin beside them", () => {
-    const opening = went(answered(gate, "bg_a", 9000), "bg_b", 9001)
+    const opening = went(whole(gate, "bg_a", 9000), "bg_b", 9001)
     expect(isClosedFor(opening, "bg_c")).toBe(false)
     expect([isHeldBack(opening, "bg_b"), isHeldBack(opening, "bg_c")]).toEqual([false, true])
     expect([isHeldBack(gate, "bg_a"), isHeldBack(gate, "bg_b"), isHeldBack(undefined, "bg_b")]).toEqual([
@@ -116,7 +166,7 @@ describe("a probe", () => {
   })
 
   test("is not proven by the answer to a request that was under way at the closing", () => {
-    expect(answered(gate, "bg_a", 1000)).toBe(gate)
-    expect(answered(gate, "bg_a", 1001).opening).toEqual({ wave: 2, gone: [] })
+    expect(whole(gate, "bg_a", 1000)).toBe(gate)
+    expect(whole(gate, "bg_a", 1001).opening).toMatchObject({ wave: 2, gone: [] })
   })
 })

@@ -75,6 +75,36 @@ test("shows what another process runs, and leaves it alone", async () => {
   expect(first.task(id).status).toBe("running")
 })
 
+test("reads what another process's tasks say where somebody looks, and only what is new, not by the clock", async () => {
+  const clock = new FakeClock()
+  const database = new FakeDatabase()
+  const first = new Rig({ share: { clock, database } })
+  const second = new Rig({ share: { clock, database } })
+  first.onPrompt("FIND", { hang: true })
+  const { id, sessionID } = await first.launch()
+  await clock.advance(10)
+  await second.manager.recover()
+  let reads = 0
+  second.host.onCall = (method) => {
+    if (method === "messagesSince") reads++
+    return undefined
+  }
+  await clock.advance(120_000)
+  expect(reads).toBe(0)
+  const { overview } = second.manager
+  await overview.refresh()
+  await overview.refresh()
+  await second.manager.ready(first.parent)
+  expect(reads).toBe(1)
+  first.host.conclude(sessionID, { text: "so far", tools: [{ name: "read", args: {} }] })
+  await clock.advance(1000)
+  await overview.refresh()
+  expect([reads, overview.get(id)?.lastText]).toEqual([2, "so far"])
+  second.host.onCall = (method) => (method === "lastMessage" ? { fail: new HostError("gone") } : undefined)
+  await overview.refresh()
+  expect(overview.get(id)?.lastText).toBe("so far")
+})
+
 test("finds what another process launches later, when it is asked to", async () => {
   const clock = new FakeClock()
   const database = new FakeDatabase()

@@ -1,7 +1,8 @@
 import { describe, expect, test, vi } from "vitest"
-import { type Refusal, sortRefusal } from "../../src/core/refusal.ts"
+import { conditionOf, type PassingKind, type Refusal, sortRefusal } from "../../src/core/refusal.ts"
 
 const NOW = Date.UTC(2026, 10, 23, 2, 0, 0)
+const INVALID = '{"error":{"type":"invalid_request_error","code":null}}'
 const sort = (refusal: Partial<Refusal>, hasAnswered = false) =>
   sortRefusal({ message: "", ...refusal }, NOW, hasAnswered)
 /** Seconds from now until the provider opens. */
@@ -14,12 +15,12 @@ describe("a refusal is about", () => {
   test.each<[string, Partial<Refusal>, string]>([
     ["money: 402", { status: 402 }, "money"],
     ["money: a quota that is used up", { status: 429, body: '{"error":{"code":"insufficient_quota"}}' }, "money"],
-    ["money: a 400", { status: 400, message: "Your credit balance is too low to access the API." }, "money"],
+    ["money: a 400 whose code says so", { status: 400, body: '{"error":{"code":"insufficient_quota"}}' }, "money"],
     ["money: a 403", { status: 403, message: "Insufficient credits" }, "money"],
     ["money: words alone, as a host tells them", { message: "You have insufficient credits." }, "money"],
     ["a limit: 429", { status: 429, message: "slow down" }, "limit"],
     ["a limit: words alone", { message: "The usage limit has been reached" }, "limit"],
-    ["a limit: a 400 that says so", { status: 400, message: "Rate limit reached for requests" }, "limit"],
+    ["a limit: a 400 whose type says so", { status: 400, body: '{"error": {"type": "rate_limit_error"}}' }, "limit"],
     [
       "a limit: money, but with a time",
       { status: 429, message: "check your billing", headers: { "retry-after": "9" } },
@@ -60,14 +61,44 @@ describe("a refusal is about", () => {
       { message: "Request too large: tokens per min (TPM): Limit 30000, Requested 31254." },
       "other",
     ],
+    ["nothing of the kind: the words of a 400", { status: 400, message: "Rate limit reached for requests" }, "other"],
+    ["nothing of the kind: the words of a 400, of money", { status: 400, message: "See our billing page." }, "other"],
+    [
+      "nothing of the kind: a tool's name in a 400",
+      { status: 400, message: "Invalid schema for function 'set_rate_limit'", body: INVALID },
+      "other",
+    ],
+    ["nothing of the kind: the same without a status", { message: `set_rate_limit ${INVALID}` }, "other"],
+    ["nothing of the kind: a picture's size", { status: 400, message: "Image size limit exceeded" }, "other"],
+    ["nothing of the kind: the same without a status", { message: "Image size limit exceeded" }, "other"],
+    ["nothing of the kind: a full disk", { message: "EDQUOT: disk quota exceeded, write" }, "other"],
+    ["nothing of the kind: a busy system", { message: "EAGAIN: resource temporarily unavailable, read" }, "other"],
+    ["a limit: capitals that are no system error", { message: "ERROR: quota exceeded" }, "limit"],
+    [
+      "nothing of the kind: a 422 that echoes a prompt",
+      { status: 422, message: "Unprocessable", body: '{"input":"Say \\"type\\": \\"rate_limit\\" of my quota"}' },
+      "other",
+    ],
+    [
+      "nothing of the kind: a 429 that is too large",
+      { status: 429, message: "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 41233." },
+      "other",
+    ],
+    [
+      "nothing of the kind: a 429 that has to be paid for",
+      { status: 429, message: "Extra usage is required for long context requests." },
+      "other",
+    ],
     ["nothing of the kind: an overflow", { status: 400, message: "maximum context length is 8192 tokens" }, "other"],
   ])("%s", (_what, refusal, kind) => {
     expect(sort(refusal).kind).toBe(kind)
   })
 
-  test("overload where a connection fails to a model that has answered before, and a wrong address where it never did", () => {
-    expect(sort({ unreachable: true }, true).kind).toBe("overload")
-    expect(sort({ message: "Unable to connect" }, true).kind).toBe("overload")
+  test("a connection that fails, to a model that has answered before, and a wrong address where it never did", () => {
+    expect(conditionOf(sort({ unreachable: true }, true).kind as PassingKind)).toBe("cannot be reached")
+    expect([conditionOf("overload"), conditionOf()]).toEqual(["is overloaded", "is at its limit"])
+    expect(sort({ message: "Unable to connect" }, true).kind).toBe("unreachable")
+    expect(sort({ message: "ECONNRESET: connection reset by peer, read" }, true).kind).toBe("unreachable")
     expect(sort({ unreachable: true }, false).kind).toBe("other")
     expect(sort({ status: 500, message: "socket" }, true).kind).toBe("other")
   })
@@ -130,7 +161,9 @@ describe("a provider opens when it says so", () => {
     ["the past", { headers: { "retry-after": new Date(NOW - 5000).toUTCString() } }, undefined],
     ["nine days", { headers: { "retry-after": String(9 * 86_400) } }, undefined],
     ["a moment: at least a second", { headers: { "retry-after-ms": "20" } }, 1],
-    ["no time at all, then the next source", { headers: { "retry-after": "0" }, message: "try again in 20s" }, 20],
+    ["retry-after: 0, which means at once", { headers: { "retry-after": "0" }, message: "try again in 20s" }, 1],
+    ["retry-after-ms: 0", { headers: { "retry-after-ms": "0.0" } }, 1],
+    ["no time at all, then the next source", { body: '{"retry_after":0}', message: "try again in 20s" }, 20],
     ["a body's moment that is past, then its span", { body: '{"resets_at":17,"resets_in_seconds":30}' }, 30],
     [
       "of Anthropic's limits one that lets nothing through",

@@ -1,5 +1,6 @@
 import type { Gate } from "../../core/gate.ts"
 import { modelKeyOf } from "../../core/limits.ts"
+import { conditionOf } from "../../core/refusal.ts"
 import { isUnattended, type Task } from "../../core/task.ts"
 import { duration } from "../../lib/duration.ts"
 import { moment } from "../../lib/moment.ts"
@@ -8,8 +9,8 @@ import type { Parts } from "../parts.ts"
 import type { Note } from "../talk/notes.ts"
 import { tellIdle } from "./telling.ts"
 
-/** A gate that is closed for less than this is nobody's news. */
-const WORTH_TELLING_MS = 5000
+/** A breaker that is tripped for less than this is nobody's news. */
+const WORTH_TELLING_MS = 30_000
 /** What a closing concerns is counted when those that it met have been parked, in ms. */
 const GATHER_MS = 1000
 
@@ -118,13 +119,13 @@ const concerned = ({ store }: Parts, model: string): readonly Task[] =>
 
 const isWaiting = (task: Task): boolean => task.run.startedAt === undefined
 
-function headline(model: string, { told, opensAt }: Gate, now: number): string {
-  return `${model} is at its limit${told ? " until" : ", next try"} ${moment(opensAt, now)}`
+function headline(model: string, { told, opensAt, kind }: Gate, now: number): string {
+  return `${model} ${conditionOf(kind)}${told ? " until" : ", next try"} ${moment(opensAt, now)}`
 }
 
 /** Why a task is not parked: its gate opens too late. */
-export const beyond = (model: string, { opensAt, why }: Gate, now: number): string =>
-  `${model} is at its limit until ${moment(opensAt, now)} (in ${duration(opensAt - now)}), longer than a task is parked (option maxParked): ${why}`
+export const beyond = (model: string, { opensAt, why, kind }: Gate, now: number): string =>
+  `${model} ${conditionOf(kind)} until ${moment(opensAt, now)} (in ${duration(opensAt - now)}), longer than a task is parked (option maxParked): ${why}`
 
 const are = ({ length }: readonly Task[]): string => (length === 1 ? "is" : "are")
 const go = ({ length }: readonly Task[]): string => (length === 1 ? "goes" : "go")

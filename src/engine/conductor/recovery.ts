@@ -30,6 +30,8 @@ export class Recovery {
   readonly #parts: Parts
   readonly #ports: RecoveryPorts
   readonly #settling: Settling
+  /** By task of another process: its last message when its messages were read. */
+  readonly #seen = new Map<string, string>()
 
   constructor(parts: Parts, ports: RecoveryPorts) {
     this.#parts = parts
@@ -64,7 +66,31 @@ export class Recovery {
     const household = this.#parts.store.household(parentID)
     household.loaded ??= this.#load(parentID)
     await household.loaded
+    await this.look(parentID)
+  }
+
+  /** Somebody looks at the tasks that other processes look after: they are looked at, and what they say is read. Never rejects. */
+  async look(parentID?: string): Promise<void> {
     await this.refreshForeign(parentID)
+    const { store, host, stopped } = this.#parts
+    for (const task of store.foreign()) {
+      if (stopped.aborted) return
+      if ((parentID !== undefined && task.parentID !== parentID) || !isActive(task) || task.place) continue
+      try {
+        await this.#readForeign(task)
+      } catch (error) {
+        host.log("warn", "could not read another process's task", { task: task.id, error: String(error) })
+      }
+    }
+  }
+
+  /** Its last message tells whether there is anything new to read. */
+  async #readForeign({ id, sessionID, run }: Task): Promise<void> {
+    const { store, host } = this.#parts
+    const last = JSON.stringify([run.promptID, await host.lastMessage(sessionID)])
+    if (this.#seen.get(id) === last) return
+    store.readForeign(id, await host.messagesSince(sessionID, run.promptID))
+    this.#seen.set(id, last)
   }
 
   /**
@@ -81,8 +107,6 @@ export class Recovery {
         if (record) this.#takeIn([record])
         // Deleted, or cleared by its own process.
         else if (store.isForeign(task.id)) this.#remove(task.id)
-        if (record && isActive(record.task) && !task.place)
-          store.readForeign(task.id, await host.messagesSince(task.sessionID, record.task.run.promptID))
       } catch (error) {
         host.log("warn", "could not look at another process's task", { task: task.id, error: String(error) })
       }
@@ -91,6 +115,7 @@ export class Recovery {
   }
 
   #remove(taskID: string): void {
+    this.#seen.delete(taskID)
     remove(this.#parts, taskID)
     this.#ports.changed()
   }

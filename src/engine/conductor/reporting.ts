@@ -33,6 +33,7 @@ type ReportingPorts = {
   readonly answers: Answers
   readonly kept: Kept
   readonly opening: Opening
+  readonly holdsBack: (task: Task) => string | undefined
 }
 
 /** What a session is told of a task that it asks for. */
@@ -116,6 +117,6 @@ export class Reporting {
 
   #view(task: Task): TaskView {
     const { store, clock } = this.#parts
-    return viewOf(store.get(task.id) ?? task, store, clock.now())
+    return viewOf(store.get(task.id) ?? task, store, clock.now(), this.#ports.holdsBack)
   }
 }

@@ -45,15 +45,15 @@ async function attempt({ clock, host, stopped }: Parts, work: () => Promise<void
  * Takes back what is left of the step in which a run came to stand still: that is no end, and is not sent again. One with
  * a tool call has done its work.
  */
-export async function takeBack({ clock, host, stopped }: Parts, { sessionID, run }: Task): Promise<void> {
+export async function takeBack({ clock, host, stopped }: Parts, { sessionID }: Task): Promise<void> {
   await persistently(clock, stopped, async () => {
-    const left = leftIn(await host.messagesSince(sessionID, run.promptID))
+    const left = leftIn([await host.lastMessage(sessionID)])
     if (left) await host.deleteMessage(sessionID, left.id)
   })
 }
 
 /** A run's last message, where it is to be taken back before the run goes on. */
-export function leftIn(messages: readonly Message[]): Message | undefined {
+export function leftIn(messages: readonly (Message | undefined)[]): Message | undefined {
   const last = messages.at(-1)
   const isUnfinished = last?.role === "assistant" && last.finish === undefined
   return isUnfinished && !last.parts.some(({ type }) => type === "tool") ? last : undefined

@@ -6,8 +6,11 @@ import { isActive, type Model, type Task } from "../../core/task.ts"
 export type Keeper<In extends Way> = {
   /** Lets go who may, and ends who has stood for too long. Called by the clock, and when a run has come, ended or answered. */
   look(): void
-  /** A request of a run is about to be sent. True where it must not be: then the run stands still. */
-  holds(task: Task): boolean
+  /**
+   * A request of a run is about to be sent, or with `other` one to that model which compacts its session. True where it
+   * must not be: then the run stands still.
+   */
+  holds(task: Task, other?: Model): boolean
   /** Whether a run that stood still when its process died goes on where it was. */
   outlivesRestart(): boolean
   /** Takes over such a run, which this process looks after by now. */
@@ -30,8 +33,8 @@ export class Keepers {
     for (const way of WAYS) this.#all[way].look()
   }
 
-  holds(task: Task): boolean {
-    return WAYS.some((way) => this.#all[way].holds(task))
+  holds(task: Task, other?: Model): boolean {
+    return WAYS.some((way) => this.#all[way].holds(task, other))
   }
 
   /** What has a run go on after a restart that stood still; undefined where it did not, or ended with its process. */

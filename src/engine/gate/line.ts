@@ -1,6 +1,7 @@
 import type { Gate } from "../../core/gate.ts"
 import { modelKeyOf } from "../../core/limits.ts"
 import { isActive, isParked, isQueued, isUnattended, slotsOf, type Task } from "../../core/task.ts"
+import { isHeld } from "../run/active-run.ts"
 import type { TaskStore } from "../tasks/store.ts"
 
 /** Who waits for a model that refused. Derived from the tasks at each look. */
@@ -16,7 +17,7 @@ export class Line {
    * again where that has closed meanwhile.
    */
   at(key: string, gate: Gate | undefined): readonly Task[] {
-    const own = this.#store.active().filter((task) => modelKeyOf(task) === key)
+    const own = this.#store.active().filter((task) => this.modelOf(task) === key)
     const gone = gate?.opening?.gone ?? []
     const goesOn = ({ id }: Task) =>
       gate?.opening !== undefined && (gone.includes(id) || this.#store.run(id)?.goesOn === true)
@@ -34,10 +35,17 @@ export class Line {
     )
   }
 
-  /** Whether a run that went is still one that asks this model. */
-  has(id: string, key: string): boolean {
+  /** The model for which a task waits, or would: its own, but for one that another model has refused, and that stands still. */
+  modelOf(task: Task): string | undefined {
+    const { parked } = task.run
+    return parked && this.#store.run(task.id)?.goesOn !== true ? parked.model : modelKeyOf(task)
+  }
+
+  /** Whether a run that went still asks a model before long: one whose place is made ready first does not. */
+  has(id: string): boolean {
     const task = this.#store.get(id)
-    return task !== undefined && isActive(task) && modelKeyOf(task) === key && !this.#waitsForOthers(task)
+    const run = this.#store.run(id)
+    return task !== undefined && isActive(task) && !this.#waitsForOthers(task) && !(run && isHeld(run))
   }
 
   #waitsForOthers({ id }: Task): boolean {

@@ -67,14 +67,26 @@ export type Cleared = {
   readonly left?: number
 }
 
-export function viewOf(task: Task, store: TaskStore, now: number): TaskView {
+/** `holdsBack`: the model's limit for which a task waits that has not begun, in words. */
+export function viewOf(
+  task: Task,
+  store: TaskStore,
+  now: number,
+  holdsBack: (task: Task) => string | undefined = () => undefined,
+): TaskView {
   const progress = progressOf(task, store)
   const stand = standAmong(task, store.active())
   return Object.freeze({
     task: Object.freeze({ ...task }),
     phase:
       progress &&
-      phaseOf(task, progress, store.hasOpen(task.sessionID), waitsForIn(task, store), stand && standText(stand, now)),
+      phaseOf(
+        task,
+        progress,
+        store.hasOpen(task.sessionID),
+        waitedFor(task, store, holdsBack),
+        stand && standText(stand, now),
+      ),
     ...(store.isMerging(task.id) && { merging: true }),
     ...(machineOf(task) !== undefined && store.run(task.id)?.stage === "leaving" && { fetching: true }),
     elapsed: elapsed(task, now),
@@ -100,6 +112,12 @@ function countsOf(task: Task, team: Team, store: TaskStore): ItemCounts {
   if (!isActive(task) && result?.kind === "each") return { ...result, running: 0 }
   const own = membersOf(store, task).filter(({ task: part }) => part.part?.run === task.run.generation)
   return countItems(sizeOf(team), own, store.run(task.id)?.done ?? [])
+}
+
+function waitedFor(task: Task, store: TaskStore, holdsBack: (task: Task) => string | undefined): readonly string[] {
+  const others = waitsForIn(task, store)
+  const limit = others.length === 0 ? holdsBack(task) : undefined
+  return limit === undefined ? others : [limit]
 }
 
 const waitsForIn = (task: Task, store: TaskStore): readonly string[] => waitsFor(task, (id) => store.get(id))

@@ -9,7 +9,14 @@ import type { NativeTask } from "./native-task.ts"
 import { leaveOutStale, modelIn, type Request, sessionOf, tellWith, turnOf } from "./request.ts"
 import { rideInHeaders, rideInOptions } from "./ride.ts"
 
-const NEVER = new Promise<never>(() => {})
+/** The agent that sums up a session; its model is known when its request is about to be sent. */
+const COMPACTION = "compaction"
+
+/**
+ * Holds a request until its turn is stopped where it stands; it goes on by the same prompt when the provider opens. One
+ * promise for each: a shared one would keep the histories of all requests that it ever held.
+ */
+const held = (): Promise<never> => new Promise(() => {})
 
 /** What a request to a model says beside the conversation, and whether it is sent at all. */
 export function requestHooks(
@@ -30,17 +37,18 @@ export function requestHooks(
         leaveOutStale(request)
         // What is said for one request alone is no part of what a compaction sums up.
         if (!sessionID) return compacting.clear()
-        // Its turn is stopped where it stands, and goes on by the same prompt when the provider opens.
-        if (keeperHere().holdsRequest(sessionID, modelIn(request))) await NEVER
         if (compacting.delete(sessionID)) return
+        if (keeperHere().holdsRequest(sessionID, modelIn(request))) await held()
         native?.asked(request)
         const changed = await board?.conversations.changed(sessionID, turnOf(request))
         const word = keeperHere().inRequest(sessionID)
         tellWith(request, [changed, word?.text].filter(isText), word?.withoutTools)
       }),
     // What a provider goes by to find a request's beginning in its cache.
-    "chat.params": async ({ sessionID }, output) =>
-      guard(() => {
+    "chat.params": async ({ sessionID, agent, model }, output) =>
+      guard(async () => {
+        const asked = { provider: model.providerID, id: model.id }
+        if (agent === COMPACTION && keeperHere().holdsRequest(sessionID, asked, true)) await held()
         const ridden = keeperHere().rides(sessionID)
         if (ridden) rideInOptions(output.options, sessionID, ridden)
       }),

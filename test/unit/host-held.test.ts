@@ -1,0 +1,31 @@
+import { setFlagsFromString } from "node:v8"
+import { runInNewContext } from "node:vm"
+import { expect, test } from "vitest"
+import type { App } from "../../src/app.ts"
+import type { OpencodeConnection } from "../../src/host/opencode/connect.ts"
+import { requestHooks } from "../../src/host/opencode/request-hooks.ts"
+import { DEFAULTS } from "../../src/options.ts"
+
+test("nothing of a request that is held at a breaker outlives it: its history can be freed", async () => {
+  setFlagsFromString("--expose-gc")
+  const gc = runInNewContext("gc") as () => void
+  const connection = { keeper: () => ({ holdsRequest: () => true }) } as unknown as OpencodeConnection
+  const hooks = requestHooks(
+    connection,
+    { manager: {}, board: undefined } as unknown as App,
+    { options: DEFAULTS, native: undefined },
+    async (work) => work(),
+  )
+  const hold = () => {
+    const info = { id: "msg_1", sessionID: "ses_1", role: "user" }
+    const messages = [{ info, parts: [{ type: "text", text: "x".repeat(1000) }] }]
+    void hooks["experimental.chat.messages.transform"]({}, { messages } as never)
+    return new WeakRef(messages)
+  }
+  const held = Array.from({ length: 10 }, hold)
+  await new Promise((resolve) => setImmediate(resolve))
+  gc()
+  await new Promise((resolve) => setImmediate(resolve))
+  gc()
+  expect(held.filter((each) => each.deref() !== undefined)).toHaveLength(0)
+})
