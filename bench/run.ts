@@ -2,6 +2,7 @@ import { existsSync } from "node:fs"
 import { readFile, writeFile } from "node:fs/promises"
 import { answersCase } from "./cases/answers.ts"
 import { boardCase } from "./cases/board.ts"
+import { breakerCase } from "./cases/breaker.ts"
 import { burstCase } from "./cases/burst.ts"
 import { cacheCase } from "./cases/cache.ts"
 import { callsCase } from "./cases/calls.ts"
@@ -33,6 +34,7 @@ const CASES: Readonly<Record<string, Case>> = {
   worktrees: worktreesCase,
   board: boardCase,
   cache: cacheCase,
+  breaker: breakerCase,
   each: eachCase,
   hosts: hostsCase,
 }

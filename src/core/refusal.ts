@@ -77,7 +77,11 @@ const UNREACHABLE = /unable to connect|econn|fetch failed|socket|connection (was
 const SYSTEM_ERROR = /\b(?!ERROR\b)E[A-Z]{2,}\d*[:,] (?=[a-z])/
 /** An error's type and code, in a body or in a message that is one. */
 const CODES = /"(?:type|code|status|reason)"\s*:\s*"([^"\\]{1,64})"/g
-const WRONG_REQUEST = /invalid_(request|argument|schema|parameter)/i
+/** A code, or words, that blame the request: OpenCode tries such a one again, too, where its text speaks of limits. */
+const WRONG_REQUEST =
+  /invalid[_ ](request|argument|schema|parameter|value|type|tool|function|image)|unsupported|unrecognized/i
+/** A name that is quoted is of the request, as that of a tool. */
+const QUOTED = /(['"`])[\w.-]{1,64}\1/g
 
 /** Wrong requests: whatever they say, they are wrong the next time, too. */
 const WRONG_STATUSES = [401, 404]
@@ -112,8 +116,8 @@ function tellingIn({ status, message, body = "" }: Refusal): string {
   const text = `${message} ${body}`
   const codes = Array.from(text.matchAll(CODES), ([, code]) => code).join(" ")
   const blames = status !== undefined && status >= 400 && status < 500
-  const isWrong = blames ? !WORDED_STATUSES.includes(status) : WRONG_REQUEST.test(codes)
-  return isWrong || SYSTEM_ERROR.test(message) ? codes : text
+  const isWrong = blames ? !WORDED_STATUSES.includes(status) : WRONG_REQUEST.test(`${codes} ${message}`)
+  return isWrong || SYSTEM_ERROR.test(message) ? codes : `${text.replace(QUOTED, "")} ${codes}`
 }
 
 /** Where the status is not told, or is one of a wrong request, the words or the code decide. */

@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
+import { type CallLog, countedOn } from "../../bench/support/call-log.ts"
 import {
   archived,
   boardFile,
@@ -30,11 +31,18 @@ const FOCUS_LOST = "\u001B[O"
 let model: ScriptedModel
 let host: Host
 let tui: Tui | undefined
+/** The plugin's calls to the host. */
+let calls: CallLog
 
 beforeAll(async () => {
   model = await startModel()
   const options = { board: { schedule: "0 0 1 1 *" }, permissionTimeout: PERMISSION_TIMEOUT_MS }
-  host = await startPlugged(model, options, { permission: { "*": "allow", bash: { "*": "ask" } } })
+  const counted = countedOn(`file://${PACKAGE}/dist/server.js`, options)
+  calls = counted.log
+  host = await startPlugged(model, counted.wrapped, {
+    plugin: counted.plugin,
+    permission: { "*": "allow", bash: { "*": "ask" } },
+  })
   await ask(host, await openSession(host), "warm up")
 })
 afterAll(async () => {
@@ -67,6 +75,35 @@ test("a permission that nobody gives is refused in time, and the task says what 
   await ask(host, threadId, "You may not, leave it")
   expect(await shown()).not.toContain("waits for the user")
   await callBoard(host, model, session, "cancel_task", { task_id: id })
+})
+
+test("a person's own turn in a thread that its model refuses has OpenCode looked at now and then, not back to back", async () => {
+  let isShut = false
+  const refused: number[] = []
+  model.use((request) => {
+    if (!taskOf(request)) return undefined
+    if (isShut) {
+      refused.push(Date.now())
+      return { status: 429, body: { error: { message: "Rate limit reached." } } }
+    }
+    return saidIn(request) > 0 ? { text: "Thank you." } : { text: "Waiting." }
+  })
+  const session = await openSession(host)
+  const id = idIn(await callBoard(host, model, session, "create_task", { title: "Refused", owner: "general" }))
+  await eventually(() => stored(host, id).threadId !== undefined, { timeout: 20_000 })
+  const { threadId } = stored(host, id)
+  await idle(host, threadId, { timeout: 30_000 })
+  isShut = true
+  const since = Date.now()
+  await host.client.session.promptAsync({ sessionID: threadId, parts: [{ type: "text", text: "And now?" }] })
+  await eventually(() => refused.length >= 3, { timeout: 60_000, message: () => host.logs() })
+  const seconds = (Date.now() - since) / 1000
+  const looks = (await calls.read()).filter(({ at, route }) => at >= since && route === "GET /session/status").length
+  isShut = false
+  await host.client.session.abort({ sessionID: threadId })
+  await callBoard(host, model, session, "cancel_task", { task_id: id })
+  expect(looks).toBeGreaterThan(0)
+  expect(looks / seconds).toBeLessThan(3)
 })
 
 test("the terminal shows active tasks in the sidebar, /board opens their threads, and the desktop hears who is needed", {

@@ -96,7 +96,7 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
         )
         return own.every(({ length }) => length > 0) && own.map((each) => each.map(({ visible }) => visible[0]))
       },
-      { timeout: 90_000, message: () => `all are told\n${host.logs()}` },
+      { timeout: 150_000, message: () => `all are told\n${host.logs()}` },
     )
 
   const wasParked = async (sessionID: string, [task]: readonly Launched[]) => {
@@ -121,6 +121,8 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
     ["400, a credit balance", refusal(400, "Your credit balance is too low to access the API.")],
     ["401", refusal(401, "Incorrect API key provided")],
     ["400", refusal(400, "messages: at least one message is required")],
+    ["400, a picture's size", refusal(400, "Image size limit exceeded")],
+    ["400, a page on billing", refusal(400, "Unsupported parameter. See our billing page.")],
     ["404", refusal(404, "The model does not exist")],
   ])("a refusal that does not pass is not parked: %s", async (_what, said) => {
     const { sessionID, requests, tasks } = await launchSome(() => said)
@@ -141,17 +143,11 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
 
   test.concurrent.each<[string, Reply]>([
     ["a reset in a year", { ...refusal(429, "Slow down."), headers: { "retry-after": YEAR_S } } as Reply],
-    ["a reset in 0 s", { ...refusal(429, LIMITED), headers: { "retry-after": "0" } } as Reply],
     ["a reset in -5 s", { ...refusal(429, LIMITED), headers: { "retry-after": "-5" } } as Reply],
     ["a reset in NaN s", { ...refusal(429, LIMITED), headers: { "retry-after": "NaN" } } as Reply],
     ["a reset in 1e99 s", { ...refusal(429, "Slow down."), headers: { "retry-after": "1e99" } } as Reply],
     ["a body of 10 MB", refusal(429, LIMITED, { more: "x".repeat(10_000_000) })],
     ["a body that is no JSON", { status: 429, body: "<html>Too many requests" }],
-    ["an error in the stream", { fails: { type: "overloaded_error", message: "Overloaded" } }],
-    [
-      "an error in the middle of a text",
-      { text: "half of an ans", fails: { type: "overloaded_error", message: "Overloaded" } },
-    ],
   ])("a task outlives %s: it is parked, and tries again when a gate without a time opens", async (_what, said) => {
     const { sessionID, requests, tasks } = await launchSome((_number, sinceFirst) =>
       sinceFirst < UNTOLD_MS - 1000 ? said : { text: "done" },
@@ -165,6 +161,61 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
     expect((answered?.at ?? 0) - (first?.at ?? 0)).toBeGreaterThanOrEqual(UNTOLD_MS - 200)
     // Nothing is left of an answer that broke off: some providers refuse what ends with one.
     expect(answered?.endsWith).toBe("user")
+  })
+
+  test.concurrent("a wrong request that speaks of limits ends after the few tries of OpenCode's own, and is never parked", async () => {
+    const said = refusal(400, "Invalid schema for function 'set_rate_limit'", { type: "invalid_request_error" })
+    const { sessionID, requests, tasks } = await launchSome(() => said)
+    expect(await ends(sessionID, tasks)).toEqual([["✗"]])
+    expect(requests.length).toBeLessThanOrEqual(6)
+    expect(await wasParked(sessionID, tasks)).toBe(false)
+  })
+
+  const OVERLOADED = { type: "overloaded_error", message: "Overloaded" }
+
+  test.concurrent.each<[string, Reply]>([
+    ["529", refusal(529, "Overloaded")],
+    ["an error in the stream", { fails: OVERLOADED }],
+    ["an error in the middle of a text", { text: "half of an ans", fails: OVERLOADED }],
+    ["a connection that breaks in the middle of a text", { text: "half of an ans", cut: true }],
+  ])("one overload is left to OpenCode's own retry: nobody is parked by %s", async (_what, said) => {
+    const { sessionID, requests, tasks } = await launchSome(
+      (number) => (number === 0 ? said : { text: "done", delay: 500 }),
+      3,
+    )
+    expect(await ends(sessionID, tasks)).toEqual([["✓"], ["✓"], ["✓"]])
+    expect(requests).toHaveLength(4)
+    for (const task of tasks) expect(await wasParked(sessionID, [task])).toBe(false)
+  })
+
+  test.concurrent.each<[string, Reply]>([
+    ["529", refusal(529, "Overloaded")],
+    ["an error in the stream", { fails: OVERLOADED }],
+    ["an error in the middle of a text", { text: "half of an ans", fails: OVERLOADED }],
+  ])("overloads that go on trip the breaker at the second within ten seconds: %s", async (_what, said) => {
+    const { sessionID, requests, tasks } = await launchSome((number) => (number < 2 ? said : { text: "done" }), 2)
+    expect(await ends(sessionID, tasks)).toEqual([["✓"], ["✓"]])
+    const parked = await Promise.all(tasks.map((task) => wasParked(sessionID, [task])))
+    expect(parked).toContain(true)
+    expect(requests.filter(({ refused }) => refused)).toHaveLength(2)
+    // Nothing is left of an answer that broke off: some providers refuse what ends with one.
+    expect(requests.filter(({ refused }) => !refused).map(({ endsWith }) => endsWith)).toEqual(["user", "user"])
+  })
+
+  test.concurrent("a breaker resets with the first part of an answer, not with the end of its step", async () => {
+    const shutMs = 4000
+    const stepMs = 60_000
+    const { sessionID, requests, tasks } = await launchSome(
+      (_number, sinceFirst) =>
+        sinceFirst < shutMs
+          ? refusal(429, `Rate limit reached. Try again in ${shutMs - sinceFirst}ms`)
+          : { text: "done in the end", chunks: 5, pace: stepMs / 4 },
+      6,
+    )
+    const answered = () => requests.filter(({ refused }) => !refused).map(({ at }) => at)
+    await eventually(() => answered().length === 6, { timeout: 90_000, message: () => host.logs() })
+    expect(Math.max(...answered()) - Math.min(...answered())).toBeLessThan(stepMs / 2)
+    expect(await ends(sessionID, tasks)).toEqual(tasks.map(() => ["✓"]))
   })
 
   test.concurrent("a limit told at the end of a long text that speaks of billing is no want of money, and is tried in time", async () => {

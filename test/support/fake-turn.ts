@@ -186,14 +186,14 @@ export class Turn {
       const said = await this.#thinks(reply.delay ?? THINKING_MS, reply)
       if (said === "aborted") return said
       const refusal = refusalOf(said)
-      if (!refusal) return this.#reply(message, said)
+      if (!refusal) return this.#reply(message, said as Answering)
       if (!("status" in said)) this.#ports.emit({ type: "began", sessionID: this.#session.id })
       const stopped = await this.#refused(refusal, attempt)
       if (stopped) return stopped
     }
   }
 
-  async #reply(message: StoredMessage, reply: Reply): Promise<Step> {
+  async #reply(message: StoredMessage, reply: Answering): Promise<Step> {
     this.#ports.emit({ type: "began", sessionID: this.#session.id })
     if ("empty" in reply) {
       if ((await this.#waits.for(EMPTY_ANSWER_MS)) === "aborted") return "aborted"
@@ -232,7 +232,8 @@ export class Turn {
   async #hang(message: StoredMessage, text: string | undefined): Promise<Step> {
     if (text) this.#delta(message, this.#ports.database.nextID("prt"), text)
     const said = await this.#thinks(Number.POSITIVE_INFINITY)
-    return said === "aborted" || "hang" in said ? "aborted" : this.#asks(message, () => said)
+    if (said === "aborted" || "hang" in said) return "aborted"
+    return refusalOf(said) ? this.#asks(message, () => said) : this.#reply(message, said as Answering)
   }
 
   async #text(message: StoredMessage, reply: TextReply): Promise<Step> {
@@ -271,6 +272,7 @@ export class Turn {
       await this.#waits.for(Number.MAX_SAFE_INTEGER)
       return "aborted"
     }
+    hooks.inRequest(this.#session.id)
     const summed = await this.#asks(message, () => reply?.() ?? { text: "what was said so far, in short" })
     if (summed !== "goes on") return summed
     if ((await this.#waits.for(CLOSING_MS)) === "aborted") return "aborted"
@@ -374,6 +376,7 @@ export class Turn {
   }
 }
 
+type Answering = Exclude<Reply, { status: number } | { fails: unknown } | { cut: true }>
 type Refused = { readonly status: number; readonly text: string }
 
 /** The refusal that a reply is; undefined where it is an answer. */
