@@ -40,7 +40,7 @@ export const conditionOf = (kind: PassingKind = "limit"): string => CONDITIONS[k
  * - `money`: nothing is left to pay with, which does not pass by waiting;
  * - `other`: a wrong request, or a failure that is no limit.
  */
-export type RefusalKind = PassingKind | "money" | "other"
+type RefusalKind = PassingKind | "money" | "other"
 
 /** `until`: when the provider says that it opens; absent where it does not say. */
 export type Sorted = { readonly kind: RefusalKind; readonly until?: number }

@@ -132,8 +132,9 @@ export class Gates implements Keeper<"parked"> {
     }
     if (kind === "other") return
     const before = this.#gateOf(key)
-    // Of one that cannot be parked the host is heard again and again, as long as it waits to ask once more.
+    // One refusal is told of by its event and by each look at the host until that asks again.
     const isKnown = this.#isKnown(task, refusal)
+    if (isKnown && before && underWay(before).includes(task.id)) return
     if (!before && (isKnown || (kind !== "limit" && until === undefined && !this.#failsAgain(key, refusal, now))))
       return
     const gate = close(before, { kind, why, until }, now, isKnown ? 0 : this.#askedAt(task))
