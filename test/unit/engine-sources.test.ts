@@ -22,6 +22,7 @@ describe("the engine", () => {
       "src/engine/conductor/notices.ts #owed",
       "src/engine/conductor/notices.ts #told",
       "src/engine/gate/gates.ts #answering",
+      "src/engine/gate/gates.ts #failedAt",
       "src/engine/gate/gates.ts #gates",
       "src/engine/gate/unpaid.ts #refusals",
       "src/engine/gate/unwoken.ts #tasks",

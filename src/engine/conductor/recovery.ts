@@ -30,8 +30,6 @@ export class Recovery {
   readonly #parts: Parts
   readonly #ports: RecoveryPorts
   readonly #settling: Settling
-  /** By task of another process: its last message when its messages were read. */
-  readonly #seen = new Map<string, string>()
 
   constructor(parts: Parts, ports: RecoveryPorts) {
     this.#parts = parts
@@ -88,9 +86,10 @@ export class Recovery {
   async #readForeign({ id, sessionID, run }: Task): Promise<void> {
     const { store, host } = this.#parts
     const last = JSON.stringify([run.promptID, await host.lastMessage(sessionID)])
-    if (this.#seen.get(id) === last) return
+    const entry = store.entry(id)
+    if (!entry || entry.seen === last) return
     store.readForeign(id, await host.messagesSince(sessionID, run.promptID))
-    this.#seen.set(id, last)
+    entry.seen = last
   }
 
   /**
@@ -115,7 +114,6 @@ export class Recovery {
   }
 
   #remove(taskID: string): void {
-    this.#seen.delete(taskID)
     remove(this.#parts, taskID)
     this.#ports.changed()
   }

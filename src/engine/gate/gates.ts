@@ -61,12 +61,8 @@ export class Gates implements Keeper<"parked"> {
   readonly #instead: Instead
   readonly #unwoken = new Unwoken()
   readonly #line: Line
-  /** By task: the request that was refused last, since the host is heard of it several times. */
-  readonly #refused = new Map<string, string>()
   /** By model: when it was last overloaded or out of reach without a breaker. */
   readonly #failedAt = new Map<string, number>()
-  /** By task: the request that compacts its session, while that is the last one; its agent may have another model. */
-  readonly #aside = new Map<string, { readonly model: string; readonly at: number }>()
 
   constructor(parts: Parts, ports: GatePorts) {
     this.#parts = parts
@@ -89,7 +85,7 @@ export class Gates implements Keeper<"parked"> {
   hear(task: Task, event: HostEvent): void {
     if (!this.#parts.options.gate) return
     const said = event.type === "answered" ? event.model : undefined
-    const key = said ? modelKey(said) : (this.#aside.get(task.id)?.model ?? modelKeyOf(task))
+    const key = said ? modelKey(said) : (this.#parts.store.entry(task.id)?.compaction?.model ?? modelKeyOf(task))
     if (key === undefined) return
     if (event.type === "began" || event.type === "answered")
       return this.#heardAnswer(task, key, event.type === "answered")
@@ -146,10 +142,10 @@ export class Gates implements Keeper<"parked"> {
   }
 
   #isKnown(task: Task, { attempt }: Refusal): boolean {
-    const { id, run } = task
-    const request = `${run.generation}/${this.#askedAt(task)}/${attempt}`
-    if (attempt !== undefined && this.#refused.get(id) === request) return true
-    this.#refused.set(id, request)
+    const request = `${task.run.generation}/${this.#askedAt(task)}/${attempt}`
+    const entry = this.#parts.store.entry(task.id)
+    if (attempt !== undefined && entry?.refused === request) return true
+    if (entry) entry.refused = request
     return false
   }
 
@@ -167,8 +163,8 @@ export class Gates implements Keeper<"parked"> {
   holds(task: Task, other?: Model): boolean {
     const now = this.#parts.clock.now()
     const key = other ? modelKey(other) : modelKeyOf(task)
-    if (key !== undefined && other) this.#aside.set(task.id, { model: key, at: now })
-    else this.#aside.delete(task.id)
+    const entry = this.#parts.store.entry(task.id)
+    if (entry) entry.compaction = other && { model: modelKey(other), at: now }
     const gate = key === undefined ? undefined : this.#gateOf(key)
     if (key === undefined || !gate || !isClosedFor(gate, task.id)) return false
     // Its time has come, and nobody is on the way to see.
@@ -239,9 +235,6 @@ export class Gates implements Keeper<"parked"> {
   look(): void {
     const now = this.#parts.clock.now()
     this.#notices.look()
-    const { store } = this.#parts
-    for (const known of [this.#refused, this.#aside])
-      for (const id of known.keys()) if (!store.active().some((task) => task.id === id)) known.delete(id)
     for (const key of this.#gates.keys()) {
       this.#endOverdue(key, now)
       this.#letGo(key, now)
@@ -273,7 +266,8 @@ export class Gates implements Keeper<"parked"> {
 
   /** When the request was sent that is under way. */
   #askedAt({ id, run }: Task): number {
-    return this.#aside.get(id)?.at ?? this.#parts.store.run(id)?.requestedAt ?? run.startedAt ?? 0
+    const { store } = this.#parts
+    return store.entry(id)?.compaction?.at ?? store.run(id)?.requestedAt ?? run.startedAt ?? 0
   }
 
   #park(task: Task, model: string, gate: Gate): void {

@@ -12,6 +12,12 @@ export class Entry {
   /** Another living process writes its record. */
   borrowed = false
   answer?: KeptAnswer
+  /** Its request that was refused last: the host tells of it several times. */
+  refused?: string
+  /** The request that compacts its session, while that is the last one; its agent may have another model. */
+  compaction?: { readonly model: string; readonly at: number }
+  /** Of another process's task: its last message when its messages were read. */
+  seen?: string
   /** Calls that wait for the end of its run. */
   readonly waiters = new Set<() => void>()
   /** What waits until its run is so far. */
