@@ -45,12 +45,14 @@ const told = async () => (await notified(host, session, 1, 120_000))[0]
 test("a ladder is won by its second rung, which reads what became of the first, and merged once", async () => {
   user.write("sum.txt", "wrong\n").write("test/sum.test.sh", "grep -q right sum.txt\n").commit("before")
   const asked: string[] = []
-  model.use(({ sessionID, firstUser, lastUser, sinceUser }) => {
+  let whole = ""
+  model.use(({ sessionID, firstUser, lastUser, sinceUser, messages }) => {
     if (sessionID === session || !firstUser.includes("MEND-IT")) return undefined
     if (sinceUser.length > 0) return { text: "done" }
     if (lastUser.includes("AND-A-TITLE"))
       return { tools: [{ name: "bash", args: { command: "echo Sums > title.txt", description: "works" } }] }
     asked.push(firstUser)
+    whole += JSON.stringify(messages)
     const word = asked.length === 1 ? "nearly" : "right"
     return { tools: [{ name: "bash", args: { command: `echo ${word} > sum.txt`, description: "works" } }] }
   })
@@ -67,9 +69,8 @@ test("a ladder is won by its second rung, which reads what became of the first, 
   expect(notice?.hidden).toMatch(/Tries: 2 of 2, won by scripted\/beta; \$/)
   expect(notice?.hidden).toContain("Merged into your files, uncommitted.")
   expect(asked).toHaveLength(2)
-  expect(asked[0]).toContain(
-    "is run here, once: your work passes only when that succeeds, and you are not asked again.",
-  )
+  expect(whole).toContain("is run here, once: your work passes only when that succeeds, and you are not asked again.")
+  expect(whole).not.toContain("you are asked again when")
   expect(notice?.hidden).toMatch(/^Receipt: .*; guard: held in 2 of 2$/m)
   expect(asked[1]).toContain("Try 1 (scripted/alpha): Its check `sh test/sum.test.sh` did not pass")
   expect(readFileSync(join(host.directory, "sum.txt"), "utf8")).toBe("right\n")
