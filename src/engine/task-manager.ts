@@ -15,12 +15,13 @@ import {
 import type { PlaceKind, PlaceNews, Stirred } from "../place/place.ts"
 import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
 import type { Report } from "./conductor/reporting.ts"
-import { type Caller, chooseModel, permitEdit, refusalTo } from "./launch/checks.ts"
+import { authorizeTell, type Caller, chooseModel, permitEdit, refusalTo } from "./launch/checks.ts"
 import { goesOnByItself } from "./launch/plans.ts"
 import type { LaunchRequest, ResumeRequest } from "./launch/request.ts"
 import type { Unattended } from "./launch/unattended.ts"
 import type { Overview } from "./overview.ts"
 import type { Parts } from "./parts.ts"
+import { refuseUntellable } from "./talk/tell.ts"
 import { type CancelSelector, findBatch, findTask, findTasks } from "./tasks/lookup.ts"
 import { type Cleared, type TaskView, viewOf } from "./tasks/view.ts"
 
@@ -108,6 +109,10 @@ export class TaskManager {
   /** Says something to a task that has not ended; `waits`: it reads that behind its prompt, once it begins. */
   async tell(reference: string, text: string, caller: Caller): Promise<{ view: TaskView; waits: boolean }> {
     const task = this.#find(reference, caller.sessionID)
+    if (caller.authorize) {
+      refuseUntellable(this.#parts, task.id)
+      await authorizeTell(this.#parts, caller, task)
+    }
     const { waits } = await this.#all.tell(task, text)
     return { view: this.#view(task), waits }
   }

@@ -74,7 +74,9 @@ describe("the digest of what was left out", () => {
 describe("the preamble", () => {
   test("says that nothing was cut where nothing was, and when to read again", () => {
     const text = preamble(FACTS)
-    expect(text).toContain("that session reads your last message and nothing else of yours.")
+    expect(text).toContain(
+      "that session reads your last message and nothing else of yours. Answer in the language in which you are asked.",
+    )
     expect(text).toContain("Nothing was left out or cut: 3 messages kept.")
     expect(text).toMatch(/truncated; yours is complete/)
     expect(text).toMatch(/Read files again/)

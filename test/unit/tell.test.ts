@@ -154,6 +154,44 @@ describe("a word to a task", () => {
     await expect(rig.manager.tell("bg_zz", "MORE", rig.caller)).rejects.toThrow('No task "bg_zz"')
   })
 
+  test("asks for the permission of a launch of its agent, and is not said where that is refused", async () => {
+    const rig = rigged()
+    rig.onPrompt("FIND", { text: "first", delay: 500 })
+    const { id, sessionID } = await rig.launch()
+    await rig.clock.advance(100)
+    const asked: string[] = []
+    const authorize = async (agent: string, description: string) => {
+      asked.push(`${agent}: ${description}`)
+      throw new Error("The user rejected it.")
+    }
+    const told = () => rig.manager.tell(id, "MORE", { ...rig.caller, authorize })
+    await expect(told()).rejects.toThrow(
+      `Telling agent "general" was not allowed: The user rejected it. Task ${id} was told nothing.`,
+    )
+    await rig.ended(id)
+    expect(rig.host.stored(sessionID).messages.filter(({ role }) => role === "user")).toHaveLength(1)
+    await expect(told()).rejects.toThrow(/is completed/)
+    expect(asked).toEqual(["general: find it"])
+  })
+
+  test.each(["ends", "is cleared", "is stopped"])(
+    "is an error where its task or call %s while the user is asked",
+    async (what) => {
+      const rig = rigged()
+      rig.onPrompt("FIND", { text: "first", delay: 500 })
+      const { id } = await rig.launch()
+      await rig.clock.advance(100)
+      const turn = new AbortController()
+      const authorize = async () => {
+        if (what === "is stopped") return turn.abort()
+        await rig.ended(id)
+        if (what === "is cleared") await rig.manager.clear(rig.parent)
+      }
+      const told = rig.manager.tell(id, "MORE", { ...rig.caller, abort: turn.signal, authorize })
+      await expect(told).rejects.toThrow(/was told nothing/)
+    },
+  )
+
   test("that is saying its last word is an error", async () => {
     const rig = rigged({ taskTimeout: 3000 })
     rig.onPrompt("FIND", { hang: true })

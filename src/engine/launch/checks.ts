@@ -161,6 +161,17 @@ export async function authorize(caller: Caller, agent: string, description: stri
   }
 }
 
+/** Who may not launch an agent may not send one that is at work elsewhere either. */
+export async function authorizeTell(ports: Pick<CheckPorts, "store">, caller: Caller, task: Task): Promise<void> {
+  const { id, agent, description } = task
+  try {
+    await caller.authorize?.(agent, description)
+  } catch (error) {
+    throw new CallError(`Telling agent "${agent}" was not allowed: ${messageOf(error)} Task ${id} was told nothing.`)
+  }
+  if (isStopped(ports, caller)) throw new CallError(`The call was stopped: task ${id} was told nothing.`)
+}
+
 /** What a launch or a resume will do in the caller's own name, now or at its end. */
 export async function permit(
   caller: Caller,

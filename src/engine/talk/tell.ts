@@ -9,18 +9,11 @@ import type { Parts } from "../parts.ts"
  * it stands behind the prompt of a run that has not begun.
  */
 export function tellTask(parts: Parts, conductor: Conductor, task: Task, text: string): Promise<{ waits: boolean }> {
-  const { store, options } = parts
   const { id } = task
   return new Promise((resolve, reject) => {
-    // The session of a team is nobody's: no model reads it.
-    if (task.team) throw new CallError(ofTeam(id))
+    refuseUntellable(parts, id)
     const refuse = (why: string) => reject(new CallError(why))
-    const ended = () => {
-      const now = store.get(id)
-      refuse(now ? endedText(now, options.resumable) : `Task ${id} was cleared: it was told nothing.`)
-    }
-    if (!isActive(task) || !store.run(id)) return ended()
-    if (store.isForeign(id)) return refuse(`Task ${id} is run by another OpenCode process. Tell it there.`)
+    const ended = () => reject(endedError(parts, id))
     conductor.deliver(id, {
       type: "tell",
       text,
@@ -36,6 +29,21 @@ export function tellTask(parts: Parts, conductor: Conductor, task: Task, text: s
       },
     })
   })
+}
+
+/** Throws a `CallError` where nobody at work here would read it. */
+export function refuseUntellable(parts: Pick<Parts, "store" | "options">, id: string): void {
+  const { store } = parts
+  const task = store.get(id)
+  // The session of a team is nobody's: no model reads it.
+  if (task?.team) throw new CallError(ofTeam(id))
+  if (!task || !isActive(task) || !store.run(id)) throw endedError(parts, id)
+  if (store.isForeign(id)) throw new CallError(`Task ${id} is run by another OpenCode process. Tell it there.`)
+}
+
+function endedError({ store, options }: Pick<Parts, "store" | "options">, id: string): CallError {
+  const now = store.get(id)
+  return new CallError(now ? endedText(now, options.resumable) : `Task ${id} was cleared: it was told nothing.`)
 }
 
 const ofTeam = (id: string): string =>
