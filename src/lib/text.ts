@@ -69,8 +69,32 @@ export const between = (tag: string, id: string, text: string): string => enclos
 export const inTags = (tag: string, text: string): string => enclosed(tag, "", text)
 
 const enclosed = (tag: string, attributes: string, text: string): string =>
-  `<${tag}${attributes}>\n${within(tag, text)}\n</${tag}>`
+  `<${tag}${attributes}>\n${within(tag, marked(text))}\n</${tag}>`
 
 /** A foreign text that can stand between tags of this name: it can neither close nor open them. */
-export const within = (tag: string, text: string): string =>
-  text.replaceAll(new RegExp(`<(?=[\\s\\p{Cf}]*(?:/[\\s\\p{Cf}]*)?${tag})`, "giu"), "&lt;")
+export const within = (tag: string, text: string): string => text.replaceAll(tagStart(tag), "&lt;")
+
+/** Stands before what an agent wrote in the voice of the plugin or of the host. */
+const OWN_TEXT = "[the agent's own text] "
+
+const marked = (text: string): string =>
+  text.replaceAll(FORGED_LINE, `$1${OWN_TEXT}`).replaceAll(FORGED_TAG, `${OWN_TEXT}&lt;`)
+
+/** Shows nothing, or only on the letter before it. */
+const UNSEEN = "\\p{DI}\\p{Cf}\\p{Mn}"
+
+/** A pattern for a word as a model may read it: full-width letters are letters, and what shows nothing is not there. */
+const spelled = (word: string): string =>
+  Array.from(word, (letter) => `[${letter === "-" ? "\\-" : letter}${wide(letter)}]`).join(`[${UNSEEN}\\p{Cc}]*`)
+
+const wide = (letter: string): string => String.fromCharCode(letter.charCodeAt(0) + 0xfee0)
+
+/** Where a tag of this name opens or closes. */
+const tagStart = (tag: string): RegExp =>
+  new RegExp(`[<＜﹤](?=[\\s${UNSEEN}\\p{Cc}]*(?:[/／][\\s${UNSEEN}\\p{Cc}]*)?${spelled(tag)})`, "giu")
+
+const FORGED_TAG = tagStart("system-reminder")
+const FORGED_LINE = new RegExp(
+  `((?:^|[\\v\\f\\x85])[\\p{P}\\p{S}\\t\\p{Zs}${UNSEEN}]*)(?=${spelled("Automatic")}[\\s${UNSEEN}]+${spelled("message")})`,
+  "gimu",
+)

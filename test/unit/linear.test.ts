@@ -131,7 +131,7 @@ describe("the time to read a text is in proportion to its length:", () => {
     [
       "of what stands between tags, or on one line",
       PROMPTS,
-      ["<", "</"],
+      ["<", "</", "<t\u200b", "＜", "\u0085 ", "\u200b", "Automatic ", "> \u2060"],
       (text) => [inTags("task_output", text), oneLine(text)],
     ],
   ])("%s", (_what, pieces, starts, read) => {
