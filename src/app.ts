@@ -36,7 +36,7 @@ export type App = {
 /** Puts the parts together. Nothing is asked of the host before the turn of the event loop is over. */
 export async function openApp(given: Connection, options: Options): Promise<App> {
   const commands = { folder: COMMANDS, ...keeping(given) }
-  const near = placeKinds(options, { processes: PROCESSES, commands })
+  const near = placeKinds(options, { processes: PROCESSES, commands, hostFolder: given.ownFolder })
   const others = options.hosts && (await otherMachines(given, options, near))
   const connection = others ? { ...given, host: others.host, hand: others.hand } : given
   const { host, forks } = connection

@@ -300,6 +300,13 @@ export const OptionsSchema = z.strictObject({
         .default("")
         .describe("Command that is run in a fresh worktree before the agent, say npm ci. Empty: none.")
         .register(meets, projects),
+      dependencies: z
+        .enum(["auto", "none"])
+        .default("auto")
+        .describe(
+          "Whether a worktree gets copies of the installed dependencies that git ignores (node_modules, .venv, vendor and the like). With worktree.setup it gets none: that command installs them.",
+        )
+        .register(meets, projects),
       copy: z
         .array(z.string().min(1))
         .default([])

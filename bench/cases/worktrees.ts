@@ -49,7 +49,7 @@ async function measure(folder: string, top: string, run: number, found: ReturnTy
   const keeper = () => ({ instance: "bench" })
   const self = { place: "here", pid: process.pid, started: "" }
   const ports = {
-    settings: { setup: "", copy: [] },
+    settings: { setup: "", copy: [], dependencies: "auto" as const },
     keeper,
     isOthers: () => false,
     processes: { self, isAlive: () => true },

@@ -27,9 +27,9 @@ type Telling = Command & { readonly end: "failed" | "passed" | "reported" }
 export type CheckResult = {
   readonly command: string
   readonly passed: boolean
-  /** How often it was run; 0 where there was nothing to check. */
+  /** How often it was run. */
   readonly runs: number
-  /** How the last of them ended, for a reader: `exit code 1`; or why it was not run. */
+  /** How the last of them ended, for a reader: `exit code 1`. */
   readonly how: string
   readonly tests?: TestCount
   /** The end of what it wrote, where it did not pass. */
@@ -143,7 +143,6 @@ const isMore = (exitCode: number | undefined, { failed }: TestCount): string =>
 
 /** ``check `npm test` passed (exit code 0)``. */
 function checkText({ command, passed, runs, how, tests }: CheckResult): string {
-  if (runs === 0) return `${how}; the check was not run`
   return `check ${quoted(oneLine(command, MOST_COMMAND_CHARS))} ${passed ? "passed" : "did not pass"} (${[
     ...(runs > 1 ? [`${runs} runs`] : []),
     how,

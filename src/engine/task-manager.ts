@@ -82,10 +82,14 @@ export class TaskManager {
     return this.#all.recovery.ready(sessionID)
   }
 
-  async launch(request: LaunchRequest, caller: Caller): Promise<{ view: TaskView; reused: boolean }> {
+  /** `lacks`: what its place will lack. */
+  async launch(
+    request: LaunchRequest,
+    caller: Caller,
+  ): Promise<{ view: TaskView; reused: boolean; lacks: string | undefined }> {
     const { task, reused } = await this.#all.launcher.launch(request, caller)
     this.#all.retention.prune(caller.sessionID)
-    return { view: this.#view(task), reused }
+    return { view: this.#view(task), reused, lacks: this.#parts.store.entry(task.id)?.lacks }
   }
 
   async resume(reference: string, request: ResumeRequest, caller: Caller): Promise<TaskView> {

@@ -4,6 +4,7 @@ import type { Task } from "../core/task.ts"
 import type { TaskManager } from "../engine/task-manager.ts"
 import type { ForkHost } from "../fork/ports.ts"
 import type { FileDiff } from "../lib/patch.ts"
+import type { HostFolder } from "../place/place.ts"
 import type { OpenFar } from "./far.ts"
 import type { Hand } from "./person.ts"
 import type { Signer } from "./record/signature.ts"
@@ -40,6 +41,8 @@ export type Connection = {
   /** The repository's checkout, and the folder in it that this instance serves. */
   readonly worktree: string
   readonly directory: string
+  /** The host's own folder in a project, and what the host installs into it. */
+  readonly ownFolder?: HostFolder
   /** The sessions in which a board's owners work; `home` is the project's main folder. */
   threads(home: string): Threads
   readonly hand: Hand

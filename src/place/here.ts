@@ -7,9 +7,8 @@ const NOTHING: PutAway = { files: [], added: 0, removed: 0, submodules: [], unsa
 
 /** The folder where the task's parent works. Work in it needs no way home. */
 const here: Place = {
-  capture: async () => {},
+  capture: async () => undefined,
   enter: async ({ folder }) => ({ directory: folder, told: "" }),
-  isUntouched: async () => false,
   bringIn: async () => ({ kind: "nothing" }),
   putAway: async () => NOTHING,
   show: async () => ({ ...NOTHING, diff: "", cut: false, command: "" }),

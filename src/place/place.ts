@@ -113,12 +113,15 @@ export type KeptStates = {
 export interface Place {
   /** Runs a command in a task's place, where that is not on this machine. */
   run?(taskID: string, command: string, limits: RunLimits): Promise<CommandResult>
-  /** Keeps what the parent sees now as what the task begins with. Rejects where no place can be made of it. */
-  capture(taskID: string, folder: string): Promise<void>
+  /**
+   * Keeps what the parent sees now as what the task begins with. Rejects where no place can be made of it. Returns what
+   * the place will lack and which option brings it, sentences for the parent.
+   */
+  capture(taskID: string, folder: string): Promise<string | undefined>
   /** Prepares it for a run. */
   enter(request: EnterRequest): Promise<Ready>
-  /** True where a run has left nothing in it that its parent's folder has not. */
-  isUntouched(taskID: string, folder: string): Promise<boolean>
+  /** What a task's place lacks, so that a command may fail there for that alone; as sentences. */
+  lacks?(taskID: string, folder: string): Promise<string | undefined>
   /** Brings the parent's present state into it, to be checked with. */
   bringIn(taskID: string, folder: string): Promise<MergeResult>
   /**
@@ -206,8 +209,17 @@ export type PlaceKind = {
   readonly open: (name: string) => Promise<Place>
 }
 
+export type HostFolder = {
+  readonly name: string
+  readonly installs: readonly string[]
+  /** A folder of the user's into which the host has installed the same. */
+  readonly own: string
+}
+
 /** What a kind is given of the process it works in. */
 export type PlacePorts = {
   readonly processes: Processes
   readonly commands: CommandMarks
+  /** A folder of the host's own in a project, and what the host installs into it. */
+  readonly hostFolder?: HostFolder
 }

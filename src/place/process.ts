@@ -16,6 +16,8 @@ export type ProcessOptions = {
   readonly timeLimit: number
   /** Most bytes of output: the process is stopped when it writes more. */
   readonly mostBytes?: number
+  /** Stops the process: it ends with an exit code that is not 0. */
+  readonly signal?: AbortSignal
 }
 
 export type Ended =
@@ -37,7 +39,7 @@ const MOST_ERROR_BYTES = 20_000
  * was written. Never rejects.
  */
 export function runBounded(program: string, args: readonly string[], options: ProcessOptions): Promise<Ended> {
-  const { cwd, env, input = "", inputFrom, bytes: asBytes, timeLimit } = options
+  const { cwd, env, input = "", inputFrom, bytes: asBytes, timeLimit, signal } = options
   const encoding = asBytes ? "latin1" : "utf8"
   return new Promise((resolve) => {
     let child: ChildProcess
@@ -55,8 +57,15 @@ export function runBounded(program: string, args: readonly string[], options: Pr
     }
     const timer = setTimeout(() => stop("time"), timeLimit)
     timer.unref()
-    child.on("error", (error) => {
+    const aborted = () => killGroup(child)
+    signal?.addEventListener("abort", aborted)
+    if (signal?.aborted) aborted()
+    const ended = () => {
       clearTimeout(timer)
+      signal?.removeEventListener("abort", aborted)
+    }
+    child.on("error", (error) => {
+      ended()
       resolve(notStarted(error))
     })
     const output = reading(child.stdout, options, () => stop("size"))
@@ -65,7 +74,7 @@ export function runBounded(program: string, args: readonly string[], options: Pr
     })
     child.on("close", async (code) => {
       const bytes = await output()
-      clearTimeout(timer)
+      ended()
       if (why === "time") resolve({ kind: "timed out" })
       else resolve({ kind: "exited", code: code ?? 1, out: bytes.toString(encoding), errors, cut: why === "size" })
     })

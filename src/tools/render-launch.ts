@@ -20,6 +20,8 @@ type Begun = {
   readonly view: TaskView
   readonly allowance: readonly string[]
   readonly place?: string
+  /** What that place lacks, and which option brings it. */
+  readonly lacks?: string | undefined
   /** Its model's provider is at its limit. */
   readonly closed?: Standing
   /** The file of its valid value, or of its items' rows. */
@@ -28,7 +30,7 @@ type Begun = {
 
 /** `named`: its model was given, and is confirmed. */
 export function renderLaunch(
-  { view, reused, allowance, place, closed, results }: Begun & { readonly reused: boolean },
+  { view, reused, allowance, place, lacks, closed, results }: Begun & { readonly reused: boolean },
   named = false,
 ): ToolResult {
   const { task } = view
@@ -39,7 +41,7 @@ export function renderLaunch(
     `${first} Task ID: ${nameOf(task)}`,
     ...(named ? [`Agent: ${agentOf(task, task.model?.variant)}`] : []),
   ]
-  const terms = reused ? [] : termLines(task, allowance, place, results)
+  const terms = reused ? [] : termLines(task, { allowance, place, lacks, results })
   const lines = [
     ...names,
     ...waitingLines(view),
@@ -75,7 +77,7 @@ export function renderResume({ view, allowance, place, closed, results }: Begun)
     `Resume #${task.run.generation} of task ${nameOf(task)} ${closed ? `is ${closed.way}` : view.phase === "queued" ? `waits for a free slot (place ${view.place})` : "started"}.`,
     `Agent: ${agentOf(task)}, with its whole history.`,
     ...closedLines(view, closed),
-    ...termLines(task, allowance, place, results),
+    ...termLines(task, { allowance, place, results }),
     "",
     TOLD,
   ]
@@ -85,15 +87,15 @@ export function renderResume({ view, allowance, place, closed, results }: Begun)
 /** Where a run works, what it has to pass, how its work comes home, and what it may spend. */
 function termLines(
   { place, run, team }: Task,
-  allowance: readonly string[],
-  where: string | undefined,
-  results: string | undefined,
+  { allowance, place: where, lacks, results }: Pick<Begun, "allowance" | "place" | "lacks" | "results">,
 ): string[] {
   const { check } = run
   const what = team?.kind === "each" ? "Rows: one an item" : "Schema: its valid value"
   const merge = place?.merge && (check === undefined ? "when completed, unchecked" : "once its check has passed")
   return [
-    ...(where ? [`Place: ${where}; ${merge ? `merged by itself ${merge}` : "not merged by itself"}.`] : []),
+    ...(where
+      ? [`Place: ${where}; ${merge ? `merged by itself ${merge}` : "not merged by itself"}.${lacks ? ` ${lacks}` : ""}`]
+      : []),
     ...(check === undefined
       ? []
       : [`Check: ${quoted(oneLine(check, MOST_COMMAND_CHARS))} has to pass before it counts as completed.`]),

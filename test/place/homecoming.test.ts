@@ -1,5 +1,3 @@
-import { existsSync } from "node:fs"
-import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import type { LaunchRequest } from "../../src/engine/launch/request.ts"
 import { Repository, text } from "../support/repository.ts"
@@ -15,11 +13,16 @@ let rig: Rig
 beforeEach(() => {
   bench = new Bench()
   user = bench.user
-  const options = { checkTimeout: 10_000, checkRetries: 0, resumable: ["completed", "error"] as const }
-  rig = new Rig({ options: { ...options, resumable: [...options.resumable] }, worktrees: async () => bench.places })
-  rig.host.folders.set(rig.parent, user.top)
+  rig = rigWith(0)
 })
 afterEach(() => bench.close())
+
+function rigWith(checkRetries: number): Rig {
+  const options = { checkTimeout: 10_000, checkRetries, resumable: ["completed" as const, "error" as const] }
+  const made = new Rig({ options, worktrees: async () => bench.places })
+  made.host.folders.set(made.parent, user.top)
+  return made
+}
 
 /** What the agent does to its files when its prompt contains `word`, and what it says then. */
 const agent = (word: string, work: (child: Repository) => void, answer = "done") =>
@@ -67,33 +70,28 @@ test("what an agent left in git's stash is among its work, but not merged by its
   expect(user.read("a")).toBe(text({ 3: "the agent, stashed" }))
 })
 
-describe("a check in a worktree in which nothing was changed", () => {
-  const check = 'echo x >> "$RAN"; exit 1'
-  beforeEach(() => {
-    process.env.RAN = join(bench.folder, "ran")
-    user.write(".gitignore", "*.log\n").write("a", text()).commit()
-  })
-  const runs = () => (existsSync(join(bench.folder, "ran")) ? 1 : 0)
-
-  test("is not run, which is said", async () => {
-    agent("FIND", (child) => child.write("a", text()).write("run.log", "ignored\n"))
-    const { status, outcome } = await launch({ check })
-    expect([status, runs()]).toEqual(["completed", 0])
-    expect(outcome?.receipt?.check).toMatchObject({ passed: false, runs: 0, how: "nothing was changed" })
-    const told = rig.notices()[0]?.hidden
-    expect(told).toContain("nothing was changed; the check was not run")
-    expect(told).toContain("Changes: none.")
+describe("a check", () => {
+  test("has to pass where nothing was changed, too", async () => {
+    user.write("a", text()).commit()
+    agent("FIND", (child) => child.write("a", text()))
+    const { status, outcome } = await launch({ check: "exit 1" })
+    expect([status, outcome?.reason?.code]).toEqual(["error", "check"])
+    expect(outcome?.receipt?.check).toMatchObject({ passed: false, runs: 1, how: "exit code 1" })
+    expect((await launch({ check: "true" })).status).toBe("completed")
   })
 
-  test("is run where anything was changed, be it in a repository within it or by the run before", async () => {
-    agent("NESTED", (child) => Repository.init(join(child.top, "nested")).write("in it", "x"))
-    expect((await launch({ prompt: "NESTED", check })).outcome?.receipt?.check?.runs).toBe(1)
-    agent("EDIT", (child) => child.write("a", text({ 3: "the agent" })))
-    const { id, status } = await launch({ prompt: "EDIT", check })
-    expect(status).toBe("error")
-    agent("NOTHING", () => {})
-    await rig.manager.resume(id, { prompt: "NOTHING" }, rig.caller)
-    expect(await rig.endedBeside(id)).toMatchObject({ status: "error", outcome: { receipt: { check: { runs: 1 } } } })
+  test.each([
+    ["a program that is not installed", "vitest-not-there run"],
+    ["a module of Node's that is not installed", "node -e \"require('not-there')\""],
+    ["a module of Python's that is not installed", "python3 -c 'import not_there'"],
+  ])("that misses %s names what the worktree lacks, and asks the agent nothing", async (_what, check) => {
+    rig = rigWith(2)
+    user.write("package.json", '{"dependencies":{"x":"1"}}').commit()
+    agent("FIND", (child) => child.write("mine.txt", "x"))
+    const { outcome } = await launch({ check })
+    expect(outcome?.reason?.text).toMatch(
+      /^Its check `.*` did not pass \(run once; .*\)\. node_modules is not in the original folder.*worktree\.setup/,
+    )
   })
 })
 

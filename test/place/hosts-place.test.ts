@@ -164,7 +164,6 @@ const enter = async (more: { again?: boolean; bringIn?: boolean } = {}) => {
 test("its work is kept here when it is put away, and nothing stays there", async () => {
   await enter()
   there().write("new", "from there").write("a", "ONE\ntwo\nthree\n")
-  expect(await place.isUntouched(ID, user.top)).toBe(false)
   const put = await place.putAway(ID, user.top)
   expect(put.files.toSorted()).toEqual(["a", "new"])
   expect(existsSync(folder())).toBe(false)
@@ -308,14 +307,13 @@ test("a later run after a conflict gets the marks to solve, and its work is merg
 
 test("what a run has changed so far is told, and a later run that changes nothing has all the same changed what it had", async () => {
   await enter()
-  expect(await place.isUntouched(ID, user.top)).toBe(true)
-  there().write("a", "ONE\n").write("src/new", "x")
   const globs = ["src/**"]
+  expect(await place.shared?.changedIn(ID, user.top, globs)).toEqual({ files: [], named: [] })
+  there().write("a", "ONE\n").write("src/new", "x")
   expect(await place.shared?.changedIn(ID, user.top, globs)).toEqual({ files: ["a", "src/new"], named: ["src/new"] })
-  expect(await place.isUntouched(ID, user.top)).toBe(false)
   await place.putAway(ID, user.top)
   await enter({ again: true, bringIn: true })
-  expect(await place.isUntouched(ID, user.top)).toBe(false)
+  expect((await place.shared?.changedIn(ID, user.top, globs))?.files).toEqual(["a", "src/new"])
   reaches = false
   await expect(place.shared?.changedIn(ID, user.top, globs)).rejects.toThrow("big cannot be reached now.")
 })
@@ -431,13 +429,13 @@ const startRemoval = () => {
 
 test("what a removal of an earlier process has left there is removed by the next one", async () => {
   await enter()
-  await place.isUntouched(ID, user.top)
+  await place.shared?.changedIn(ID, user.top, [])
   startRemoval()
   expect(leftThere()).toHaveLength(2)
   await place.putAway(ID, user.top)
   expect(leftThere()).toEqual([])
   await enter({ again: true })
-  await place.isUntouched(ID, user.top)
+  await place.shared?.changedIn(ID, user.top, [])
   startRemoval()
   fails = "remove"
   // Whether all of it is here nobody can tell without its folder.

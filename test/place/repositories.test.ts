@@ -352,7 +352,7 @@ describe("files that an agent makes and git ignores", () => {
   test("do not count where the plugin copied them, or a tool brings them anywhere", async () => {
     user.write("cache/mine", "mine\n").write("my.log", "log\n")
     bench.places = bench.worktrees({
-      settings: { setup: "mkdir dist; echo set up > dist/up", copy: ["cache", "*.log"] },
+      settings: { setup: "mkdir dist; echo set up > dist/up", copy: ["cache", "*.log"], dependencies: "auto" },
     })
     const put = await bench.worked((child) =>
       child.write("node_modules/x/index.js", "x").write("dist/__pycache__/y.pyc", "y").write("a", "theirs\r\n"),
@@ -393,7 +393,7 @@ test("a check in a worktree runs none of the user's own files through whole path
     .link("node_modules/out", join(bench.folder, "outside"))
     .link("node_modules/self", user.top)
     .link("node_modules/nowhere", join(user.top, "no/such"))
-  bench.places = bench.worktrees({ settings: { setup: "", copy: ["node_modules"] } })
+  bench.places = bench.worktrees({ settings: { setup: "", copy: ["node_modules"], dependencies: "auto" } })
   const child = await bench.ready()
   child.write("packages/lib/index.js", "throw new Error('broken')\n")
   for (const name of ["lib", "aliased", "near"])

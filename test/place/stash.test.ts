@@ -116,12 +116,6 @@ describe("an agent that stashes and ends", () => {
     expect(user.ours()).toEqual([])
   })
 
-  test("in a worktree in which nothing else was changed, has not left it untouched", async () => {
-    const child = await bench.ready()
-    child.write("a", text({ 30: "theirs" })).git("stash")
-    expect(await bench.places.isUntouched(ID, user.top)).toBe(false)
-  })
-
   test("in the worktree of a worktree that is gone, has its work all the same", async () => {
     stashes()
     const before = user.state()

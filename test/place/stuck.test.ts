@@ -87,7 +87,7 @@ test("a resume takes another folder, as often as that happens, and each is remov
 })
 
 test("one that was not made to its end and cannot be removed is in the way of none", async () => {
-  const setup = (command: string) => bench.worktrees({ settings: { setup: command, copy: [] } })
+  const setup = (command: string) => bench.worktrees({ settings: { setup: command, copy: [], dependencies: "auto" } })
   await bench.places.capture(ID, user.top)
   const request = { taskID: ID, folder: user.top, timeLimit: 0 }
   bench.places = bench.worktrees()

@@ -93,7 +93,7 @@ describe("a fresh worktree", () => {
     user.write(".gitignore", "*.env\nconfig/local/\nnode_modules/\n").write("a", "a").commit()
     user.write("my.env", "1").write("deep/er/other.env", "2").write("config/local/x/y", "3")
     user.write("node_modules/big", "4").write("run.env", "#!/bin/sh\n", 0o755)
-    bench.places = bench.worktrees({ settings: { setup: "", copy: ["*.env", "/config/local"] } })
+    bench.places = bench.worktrees({ settings: { setup: "", copy: ["*.env", "/config/local"], dependencies: "auto" } })
     const child = await bench.ready()
     const before = Object.keys(child.files()).sort()
     expect(before).toEqual([".gitignore", "a", "config/local/x/y", "deep/er/other.env", "my.env", "run.env"])
@@ -104,7 +104,7 @@ describe("a fresh worktree", () => {
   test("has none of them where the task has made a file of their folder", async () => {
     user.write(".gitignore", "*.env\n").write("config/a", "a").write("deep/er/a", "a").commit()
     user.write("config/my.env", "1").write("deep/er/my.env", "2").write("my.env", "3")
-    bench.places = bench.worktrees({ settings: { setup: "", copy: ["*.env"] } })
+    bench.places = bench.worktrees({ settings: { setup: "", copy: ["*.env"], dependencies: "auto" } })
     await bench.worked((child) => child.remove("config").write("config", "x").remove("deep").write("deep", "x"))
     const again = await bench.ready({ again: true })
     expect(Object.keys(again.files()).sort()).toEqual([".gitignore", "config", "deep", "my.env"])
@@ -112,16 +112,18 @@ describe("a fresh worktree", () => {
 
   test("is set up by the option's command; one that fails leaves nothing behind", async () => {
     user.write("a", "a").write(".gitignore", "made\n").commit()
-    bench.places = bench.worktrees({ settings: { setup: "echo yes > made", copy: [] } })
+    bench.places = bench.worktrees({ settings: { setup: "echo yes > made", copy: [], dependencies: "auto" } })
     expect((await bench.ready()).read("made")).toBe("yes\n")
-    bench.places = bench.worktrees({ settings: { setup: "echo first; echo the reason >&2; exit 3", copy: [] } })
+    bench.places = bench.worktrees({
+      settings: { setup: "echo first; echo the reason >&2; exit 3", copy: [], dependencies: "auto" },
+    })
     await expect(bench.ready({ id: "bg_bbbbbbbb" })).rejects.toThrow(/exit code 3.*\nfirst\nthe reason$/s)
     const long = "for i in 1 2 3 4 5 6 7 8 9; do printf '%0300d\\n' $i; done; echo the cause; exit 4"
-    bench.places = bench.worktrees({ settings: { setup: long, copy: [] } })
+    bench.places = bench.worktrees({ settings: { setup: long, copy: [], dependencies: "auto" } })
     await expect(bench.ready({ id: "bg_dddddddd" })).rejects.toThrow(
       /^.{0,350}The end of its output:\n.{0,991}the cause$/s,
     )
-    bench.places = bench.worktrees({ settings: { setup: "sleep 60", copy: [] } })
+    bench.places = bench.worktrees({ settings: { setup: "sleep 60", copy: [], dependencies: "auto" } })
     await expect(bench.ready({ id: "bg_cccccccc", timeLimit: 200 })).rejects.toThrow(/ran out of time/)
     expect(bench.leftovers().sort()).toEqual([ID, `${ID}.json`])
     expect(user.worktrees()).toBe(2)

@@ -59,9 +59,10 @@ export class SimulatedPlaces {
     return [...this.#kept.states].flatMap(([id, state]) => (state === "open" ? [id] : []))
   }
 
-  capture(taskID: string): Promise<void> {
+  capture(taskID: string): Promise<undefined> {
     return this.#do("place.capture", taskID, () => {
       if (!this.#kept.states.has(taskID)) this.#kept.states.set(taskID, "kept")
+      return undefined
     })
   }
 
@@ -153,10 +154,6 @@ export class SimulatedPlaces {
         breach("work was merged by itself whose check had not passed")
       return { kind: "merged", files: ["a"], submodules: [] }
     })
-  }
-
-  isUntouched(taskID: string): Promise<boolean> {
-    return this.#do("place.isUntouched", taskID, () => false)
   }
 
   show(taskID: string): Promise<Shown> {

@@ -43,9 +43,6 @@ export class FakeMachine {
     if (this.cut(taskID)) throw new PlaceError("big cannot be reached now.", "host")
     return WORK
   }
-  async isUntouched() {
-    return false
-  }
   async show() {
     return { ...WORK, diff: "+a", cut: false, command: "git diff" }
   }

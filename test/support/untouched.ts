@@ -11,7 +11,6 @@ const FOLDERS: Record<string, (args: readonly unknown[]) => unknown> = {
   show: ([, folder]) => folder,
   merge: ([, folder]) => folder,
   bringIn: ([, folder]) => folder,
-  isUntouched: ([, folder]) => folder,
   clear: ([folder]) => folder,
   expire: ([folder]) => folder,
   sweep: ([folder]) => folder,

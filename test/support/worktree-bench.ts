@@ -33,7 +33,7 @@ export class Bench {
   worktrees(ports: Ports = {}): Worktrees {
     const worktrees = new Worktrees({
       root: this.root,
-      settings: { setup: "", copy: [] },
+      settings: { setup: "", copy: [], dependencies: "auto" },
       keeper: () => ({ pid: process.pid, startedAt: 0, instance: "test", seenAt: 0 }),
       isOthers: () => false,
       processes: PROCESSES,

@@ -342,12 +342,10 @@ describe("the check of an answer", () => {
     expect(looked({}, { check: { ...result, runs: 3 } }, scene).commands).toEqual([{ do: "check", runs: 3 }])
   })
 
-  test("that passed is its end, and so is one that had nothing to run for", () => {
+  test("that passed is its end", () => {
     expect(checking().takes({ type: "checked", result: { ...result, passed: true } }).run?.closing).toMatchObject({
       ending: { type: "completed" },
     })
-    const none = checking().takes({ type: "checked", result: { ...result, runs: 0 } })
-    expect(none.run).toMatchObject({ closing: { ending: { type: "completed" } }, check: { runs: 0 } })
     const waits = checking({ words: [wordOf()] }).takes({ type: "checked", result: { ...result, passed: true } })
     expect(waits).toMatchObject({ stage: "working", does: [], run: { missingSince: NOW, answered: undefined } })
   })
@@ -362,6 +360,16 @@ describe("the check of an answer", () => {
       text: "Its check `npm test` did not pass (run once; the last time: exit code 1).",
     })
     expect(reason(2)?.text).toContain("(run 2 times; the last time: exit code 1)")
+  })
+
+  test("that failed for what its place lacks ends the run and says so: its agent can do nothing about it", () => {
+    const lacks = "The worktree has no node_modules."
+    const { stage, does, run } = checking({}, 5).takes({ type: "checked", result, lacks })
+    expect([stage, does.includes("say")]).toEqual(["leaving", false])
+    expect(run?.outcome?.reason).toEqual({
+      code: "check",
+      text: `Its check \`npm test\` did not pass (run once; the last time: exit code 1). ${lacks}`,
+    })
   })
 
   test("that one of several tries did not pass ends it at once, but for what it was told meanwhile", () => {

@@ -36,7 +36,7 @@ describe("options", () => {
       verbose: false,
       toasts: true,
       osNotifications: false,
-      worktree: { setup: "", copy: [], keepDays: 30, dropUnmerged: false },
+      worktree: { setup: "", dependencies: "auto", copy: [], keepDays: 30, dropUnmerged: false },
       each: { ask: 25, most: 1000 },
       fallbackModels: {},
       checkTimeout: 600_000,

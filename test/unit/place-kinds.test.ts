@@ -29,7 +29,6 @@ describe("the kinds of places", () => {
       directory: "/project",
       told: "",
     })
-    expect(await here.isUntouched("bg_a", "/project")).toBe(false)
     expect([await here.bringIn("bg_a", "/project"), await here.merge("bg_a", "/project")]).toEqual([
       { kind: "nothing" },
       { kind: "nothing" },

@@ -296,8 +296,6 @@ describe("a receipt", () => {
     const tests = { passed: 3, failed: 0, skipped: 0 }
     const check = { command: "npm test", passed: true, runs: 1, how: "exit code 0", tests }
     expect(receiptLine({ ...receipt, check })).toBe("1 command; check `npm test` passed (exit code 0, 3 passed)")
-    const untouched = { command: "npm test", passed: false, runs: 0, how: "nothing was changed" }
-    expect(receiptLine({ ...NO_RECEIPT, check: untouched })).toBe("nothing was changed; the check was not run")
     const failed = { ...check, passed: false, runs: 3, how: "exit code 1", tests: undefined }
     expect(receiptLine({ ...receipt, check: failed })).toBe(
       "1 command; check `npm test` did not pass (3 runs, exit code 1)",

@@ -15,7 +15,6 @@ class FakePlaces {
   readonly merged: string[] = []
   async capture() {}
   enter = async ({ taskID }: { taskID: string }) => ({ directory: folder(taskID), told: "" })
-  isUntouched = async () => false
   bringIn = async () => ({ kind: "merged", files: ["theirs"], submodules: [] })
   putAway = async () => ({ files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] })
   show = async () => ({ files: ["a"], diff: "+a", cut: false, command: "git diff" })

@@ -10,6 +10,9 @@ export type CheckingPorts = {
   readonly home: { inspected(task: Task, result: CheckResult): Promise<CheckResult> }
 }
 
+/** What a check came to; `lacks`: what its place lacks, where the command may have failed for that alone. */
+type AtEnd = { readonly result?: CheckResult; readonly lacks?: string }
+
 /** The checks of runs: each has its own way to be stopped, and whoever closes the run waits for its end. */
 export class Checking {
   readonly #parts: Parts
@@ -21,15 +24,14 @@ export class Checking {
   }
 
   /** The check of a run that is about to end as completed; `runs`: how often it ran before. */
-  async atEnd(entry: Entry, task: Task, runs: number): Promise<CheckResult | undefined> {
-    // Where nothing was changed there is nothing to check; but of tries nothing else tells which is good.
-    if (!task.part && (await this.#ports.places.isUntouched(task)))
-      return { command: task.run.check ?? "", passed: false, runs: 0, how: "nothing was changed" }
+  async atEnd(entry: Entry, task: Task, runs: number): Promise<AtEnd> {
     const stop = new AbortController()
     entry.stop = stop
-    const result = this.#inspected(task, runs, stop.signal)
-    entry.held = result.catch(() => {})
-    return result
+    const inspecting = this.#inspected(task, runs, stop.signal)
+    entry.held = inspecting.catch(() => {})
+    const result = await inspecting
+    const lacks = result && isUnequipped(result) ? await this.#ports.places.lackedBy(task) : undefined
+    return { ...(result && { result }), ...(lacks !== undefined && { lacks }) }
   }
 
   /** What checks a completed task's work once more before it is merged; whoever halts the run stops all of that. */
@@ -49,3 +51,9 @@ export class Checking {
     return result && this.#ports.home.inspected(task, result)
   }
 }
+
+/** Shells, Node, Bun, Python and Ruby say this of what is not installed. */
+const NOT_FOUND =
+  /command not found|: not found$|cannot find (?:module|package)|No module named|ModuleNotFoundError|cannot load such file/im
+
+const isUnequipped = ({ passed, output = "" }: CheckResult): boolean => !passed && NOT_FOUND.test(output)

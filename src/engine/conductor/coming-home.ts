@@ -33,7 +33,7 @@ export class ComingHome {
   }
 
   /** Keeps what an item begins with. */
-  capture(part: Pick<Task, "id" | "place">, folder: string): Promise<void> {
+  capture(part: Pick<Task, "id" | "place">, folder: string): Promise<string | undefined> {
     return this.#places.capture(part, folder)
   }
 

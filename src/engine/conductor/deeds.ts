@@ -110,7 +110,7 @@ export class Deeds {
       case "validate":
         return back({ type: "validated", found: await this.#ports.values.in(task, command.text) })
       case "check":
-        return back({ type: "checked", result: await this.#checking.atEnd(entry, task, command.runs) })
+        return back({ type: "checked", ...(await this.#checking.atEnd(entry, task, command.runs)) })
       case "close":
         return this.#close(entry, task, command, back)
       case "leave":

@@ -36,10 +36,19 @@ export class Places {
     this.#closed = closed
   }
 
-  /** Keeps what the parent sees now as what the task begins with. Throws a `CallError` where that cannot be. */
-  async capture(task: Pick<Task, "id" | "place">, folder: string): Promise<void> {
+  /**
+   * Keeps what the parent sees now as what the task begins with. Throws a `CallError` where that cannot be. Returns what
+   * its place will lack, for the parent.
+   */
+  async capture(task: Pick<Task, "id" | "place">, folder: string): Promise<string | undefined> {
     const place = await this.placeOf(task)
-    await place.capture(task.id, folder)
+    return place.capture(task.id, folder)
+  }
+
+  /** What a task's place lacks, so that its check may fail for that alone. */
+  async lackedBy(task: Task): Promise<string | undefined> {
+    const place = await this.placeOf(task)
+    return place.lacks?.(task.id, homeOf(this.#parts, task))
   }
 
   /** Runs a command in a task's place; undefined where that is on this machine. */
@@ -159,17 +168,6 @@ export class Places {
     const done = Promise.race([before, aborted(signal)]).then(work)
     this.#merging = Promise.all([before, done.catch(() => {})])
     return done
-  }
-
-  /** True where a task's place holds nothing that is not in its parent's files; where that cannot be told, false. */
-  async isUntouched(task: Task): Promise<boolean> {
-    try {
-      const place = await this.placeOf(task)
-      return await place.isUntouched(task.id, homeOf(this.#parts, task))
-    } catch (error) {
-      this.#parts.host.log("warn", "a place could not be looked at", { task: task.id, error: messageOf(error) })
-      return false
-    }
   }
 
   /**

@@ -155,7 +155,8 @@ export class Launcher {
     if (entry) entry.isModelNamed = request.model !== undefined
     if (entry && request.items) entry.items = request.items
     try {
-      if (draft.place) await this.#ports.places.capture(draft, draft.place.folder)
+      const lacks = draft.place && (await this.#ports.places.capture(draft, draft.place.folder))
+      if (entry) entry.lacks = lacks
     } catch (error) {
       this.#ports.queue.release(reserved)
       throw error instanceof CaptureError ? error.advised(request.tries !== undefined) : error

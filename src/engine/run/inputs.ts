@@ -99,7 +99,8 @@ export type Input =
   | { readonly type: "looked"; readonly waited: boolean; readonly found?: Found }
   | { readonly type: "verified"; readonly reason: Reason; readonly found?: Verified }
   | { readonly type: "validated"; readonly found?: Checked }
-  | { readonly type: "checked"; readonly result?: CheckResult }
+  /** `lacks`: what its place lacks, where the check may have failed for that alone. */
+  | { readonly type: "checked"; readonly result?: CheckResult; readonly lacks?: string }
   | { readonly type: "quiet"; readonly messages: readonly Message[] }
   | { readonly type: "left"; readonly found?: Partial<Outcome>; readonly check?: CheckResult }
   | { readonly type: "written" }

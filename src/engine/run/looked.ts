@@ -170,17 +170,16 @@ function ended(run: ActiveRun, ending: Ending, messages: readonly Message[], ope
 }
 
 /** An agent whose check does not pass is asked again in the same run, and is not told how often that may be. */
-export const checked: Handler<"checked"> = (given, { result }, world) => {
+export const checked: Handler<"checked"> = (given, { result, lacks }, world) => {
   const { answered } = given
   const run = sign({ ...moved(given, "working"), answered: undefined, check: result ?? given.check }, world.now)
   if (!result || !answered) return stay(run)
-  // Where nothing was changed it did not run.
-  if (result.passed || result.runs === 0) return passed(run, answered, world)
+  if (result.passed) return passed(run, answered, world)
   // What it was told meanwhile it reads before its run may end.
   const retries = world.task.part?.kind === "tries" ? 0 : world.options.checkRetries
-  if (result.runs <= retries || expects(run)) return tellOfCheck(run, result, world)
   const { command, how, runs } = result
+  if ((!lacks && result.runs <= retries) || expects(run)) return tellOfCheck(run, result, world)
   const times = runs === 1 ? "once" : `${runs} times`
-  const text = `Its check \`${oneLine(command, MOST_COMMAND_CHARS)}\` did not pass (run ${times}; the last time: ${how}).`
+  const text = `Its check \`${oneLine(command, MOST_COMMAND_CHARS)}\` did not pass (run ${times}; the last time: ${how}).${lacks ? ` ${lacks}` : ""}`
   return fail(run, { code: "check", text }, world)
 }

@@ -35,6 +35,8 @@ export class Entry {
   held?: Promise<unknown>
   /** The call that launched it named its model. */
   isModelNamed = false
+  /** What its place will lack, as it was found at its launch. */
+  lacks?: string
   /** Of a map at work: its items. */
   items?: readonly unknown[]
   /** What we have written of them into the ledger, by their index, as hashes: others can write there, too. */

@@ -19,6 +19,7 @@ import { WITHOUT_NATIVE } from "./native-task.ts"
 import { sessionPages } from "./pages.ts"
 import { OpencodeHand } from "./person.ts"
 import { OpencodeThreads } from "./threads.ts"
+import { ownFolder } from "./user-config.ts"
 
 /** Beside the built plugin. One for all instances in the process; no thread runs until a fork needs it. */
 const TOKENIZER = new URL(import.meta.url.endsWith(".ts") ? "../../tokenizer.ts" : "./tokenizer.js", import.meta.url)
@@ -77,6 +78,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     instance,
     worktree,
     directory,
+    ownFolder: ownFolder(),
     transport: transportOf(input.client),
     threads: (home) => new OpencodeThreads(client, host, signer, home),
     hand: new OpencodeHand(client, directory),

@@ -6,6 +6,7 @@ import { isDeepStrictEqual } from "node:util"
 import { messageOf } from "../../core/errors.ts"
 import { parseJsonc } from "../../lib/jsonc.ts"
 import { type Met, meet } from "../../option-sources.ts"
+import type { HostFolder } from "../../place/place.ts"
 
 const NAME = "opencode-superagents"
 /** The package's folder: this file is in its dist once built. */
@@ -54,10 +55,20 @@ export function usersOptions(env: NodeJS.ProcessEnv = process.env): UsersOptions
   return found
 }
 
+const homeOf = (env: NodeJS.ProcessEnv): string => env.HOME || homedir()
+const globalOf = (env: NodeJS.ProcessEnv): string =>
+  join(env.XDG_CONFIG_HOME || join(homeOf(env), ".config"), "opencode")
+
+/** OpenCode's folder in a project, and what it installs into it and into the global one: its plugin package. */
+export const ownFolder = (env: NodeJS.ProcessEnv = process.env): HostFolder => ({
+  name: ".opencode",
+  installs: [".gitignore", "package.json", "package-lock.json", "bun.lock", "node_modules"],
+  own: globalOf(env),
+})
+
 /** In the order in which OpenCode reads them. */
 function filesOf(env: NodeJS.ProcessEnv): string[] {
-  const home = env.HOME || homedir()
-  const global = join(env.XDG_CONFIG_HOME || join(home, ".config"), "opencode")
+  const [home, global] = [homeOf(env), globalOf(env)]
   const { OPENCODE_CONFIG: named, OPENCODE_CONFIG_DIR: folder } = env
   return [
     ...["config.json", ...FILES].map((name) => join(global, name)),

@@ -46,8 +46,8 @@ export class HostPlace implements Place {
     this.#setup = machine.settings.setup ?? setup
   }
 
-  capture(taskID: string, folder: string): Promise<void> {
-    return this.#worktrees.capture(taskID, folder)
+  async capture(taskID: string, folder: string): Promise<undefined> {
+    await this.#worktrees.capture(taskID, folder)
   }
 
   async enter({ taskID, folder, again = false, bringIn = false, timeLimit, signal }: EnterRequest): Promise<Ready> {
@@ -85,12 +85,6 @@ export class HostPlace implements Place {
     } finally {
       doing(undefined)
     }
-  }
-
-  async isUntouched(taskID: string, folder: string): Promise<boolean> {
-    const home = await this.#fetchNow(taskID, folder)
-    const { files } = await this.#changedIn(home, taskID, folder, [])
-    return files.length === 0 && home.unsaved.length === 0
   }
 
   /** What they begin with and what comes home is kept here, as for a worktree; what a run has changed so far is there. */

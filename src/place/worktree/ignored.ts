@@ -5,6 +5,7 @@ import { listed } from "../../core/errors.ts"
 import { oneLine } from "../../lib/text.ts"
 import { writeBlob } from "./blobs.ts"
 import { at, type Checkout, shared } from "./checkout.ts"
+import { placedIn } from "./dependencies.ts"
 import { git, gitLine, gitList } from "./git.ts"
 import { readRef, refOf, writeRefs } from "./refs.ts"
 import { withIndex } from "./snapshot.ts"
@@ -98,9 +99,10 @@ async function moveTo(file: string, target: string): Promise<void> {
   if (isRoom) await rename(file, target)
 }
 
-/** The files and links in a worktree that git ignores, without what tools bring. */
+/** The files and links in a worktree that git ignores, without what tools bring, and what was put there by us. */
 async function ignoredIn(worktree: Checkout): Promise<readonly Ignored[]> {
   const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"]
+  const placed = new Set(await placedIn(worktree))
   const found: Ignored[] = []
   let looked = 0
   let next = (await gitList(args, at(worktree))).map((path) => path.replace(/\/$/, ""))
@@ -109,7 +111,7 @@ async function ignoredIn(worktree: Checkout): Promise<readonly Ignored[]> {
     paths.length > 0 && looked < MOST_LOOKED_AT;
     paths = next.splice(0, AT_ONCE)
   ) {
-    const wanted = paths.filter((name) => !NOBODYS.test(name))
+    const wanted = paths.filter((name) => !NOBODYS.test(name) && !placed.has(name))
     looked += wanted.length
     const inner = await Promise.all(
       wanted.map(async (name) => {

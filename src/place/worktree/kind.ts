@@ -4,9 +4,12 @@ import type { PlaceKind, PlacePorts } from "../place.ts"
 import { WORKTREES } from "../root.ts"
 
 /** A git worktree of the parent's repository on this machine. */
-export const worktreeKind = (settings: Options["worktree"], { processes, commands }: PlacePorts): PlaceKind => ({
+export const worktreeKind = (
+  settings: Options["worktree"],
+  { processes, commands, hostFolder }: PlacePorts,
+): PlaceKind => ({
   names: ["worktree"],
-  described: `"worktree": a git worktree of its own, from your files as they are${settings.setup === "" ? ", without ignored ones (node_modules)" : ""}.`,
+  described: `"worktree": a git worktree of its own, from your files as they are${ignoredIn(settings)}.`,
   called: () => "a git worktree of its own",
   remains: () => "its worktree's folder",
   keeps: settings,
@@ -16,6 +19,13 @@ export const worktreeKind = (settings: Options["worktree"], { processes, command
   async open() {
     const { Worktrees } = await import("./worktrees.ts")
     const { keeper, isOthers } = commands
-    return new Worktrees({ root: WORKTREES, settings, processes, commands, keeper, isOthers })
+    return new Worktrees({ root: WORKTREES, settings, processes, commands, hostFolder, keeper, isOthers })
   },
 })
+
+function ignoredIn({ setup, dependencies }: Options["worktree"]): string {
+  if (setup !== "") return ""
+  return dependencies === "auto"
+    ? ", ignored dependencies (node_modules) copied"
+    : ", without ignored ones (node_modules)"
+}

@@ -20,6 +20,10 @@ export const notesLock = ({ processes }: Locking, { commonDir }: Repository): Lo
 export const stashLock = ({ processes }: Locking, { commonDir }: Repository): Lock =>
   new Lock(commonDir, "superagents-stash", processes)
 
+/** One who counts what all worktrees hold, and notes what a new one will. */
+export const sizesLock = ({ processes, root }: Locking & { readonly root: string }): Lock =>
+  new Lock(root, "lock-sizes", processes)
+
 /** One who puts a task's worktree away. */
 export const folderLock = ({ processes }: Locking, folder: string): Lock =>
   new Lock(dirname(folder), `lock-${basename(folder)}`, processes)

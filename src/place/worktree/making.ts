@@ -4,19 +4,30 @@ import { join } from "node:path"
 import { CallError } from "../../core/errors.ts"
 import { MOST_COMMAND_CHARS } from "../../core/receipt.ts"
 import { oneLine, tail } from "../../lib/text.ts"
-import type { EnterRequest } from "../place.ts"
+import type { EnterRequest, HostFolder } from "../place.ts"
 import { type CommandResult, lastLines, runCommand } from "../run-command.ts"
 import { applyChanges } from "./apply.ts"
 import { withoutProgram } from "./blobs.ts"
-import { type Checkout, checkoutAround } from "./checkout.ts"
+import { type Checkout, checkoutAround, type Found } from "./checkout.ts"
 import { givenCommit, unsolvedIn, withMarks } from "./conflicts.ts"
+import {
+  BOUNDS,
+  bring,
+  type Dependencies,
+  dependenciesOf,
+  few,
+  installedBy,
+  notePlaced,
+  tooLarge,
+} from "./dependencies.ts"
 import { changesBetween } from "./diff.ts"
 import { stateToMerge } from "./homecoming.ts"
 import { bringIgnored } from "./ignored.ts"
+import { holding, sizesLock } from "./locks.ts"
 import { dropMarker, type Marker, readMarker, writeMarker } from "./marker.ts"
 import { stageOf } from "./merge.ts"
 import { readRef, refOf, writeRefs } from "./refs.ts"
-import { atWork, cleanAll, targetOf, type WorktreePorts } from "./room.ts"
+import { atWork, cleanAll, heldBytes, targetOf, type WorktreePorts } from "./room.ts"
 import { commitOf, filesOf, stamped, withoutAt } from "./snapshot.ts"
 import { noteStash, withStashed } from "./stash.ts"
 import { aroundSubmodules, withoutThoseOf } from "./submodules.ts"
@@ -57,21 +68,26 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
       )
     await writeMarker(target, { ...marker, state: "used", keeper: ports.keeper() })
     const start = await goOn(ports, from, marker, request)
-    return await readyIn(from, request, { directory, start, stashed: await note(ports, from, taskID, marker.worktree) })
+    const stashed = await note(ports, from, taskID, marker.worktree)
+    return await readyIn(from, request, { directory, start, stashed, lacks: marker.lacks })
   }
   const { top, gitDir, commonDir, prefix } = from
   const making: Marker = { state: "making", keeper: ports.keeper(), from: { top, gitDir, commonDir, prefix } }
   try {
     const { worktree, start } = await make(ports, from, target, request, making)
     await mkdir(directory, { recursive: true })
+    const equipped = await equip(ports, from, worktree, { target, making, signal })
+    await copyIgnored(from, worktree, ports.settings.copy)
+    await bringIgnored(from, taskID, worktree)
     const stashed = await note(ports, from, taskID, worktree)
     ports.fault("ready: stash noted")
     await setUp(ports, directory, timeLimit, signal)
     if (signal?.aborted) throw new CallError("The task was stopped before its worktree was ready.")
     ports.fault("ready: set up")
     await begin(from, taskID, start)
-    await writeMarker(target, { ...making, state: "used", worktree })
-    return await readyIn(from, request, { directory, start, stashed })
+    await writeMarker(target, { ...making, ...equipped.noted, state: "used", worktree })
+    const { brought, lacks } = equipped
+    return await readyIn(from, request, { directory, start, stashed, brought, lacks })
   } catch (error) {
     // Where it cannot be removed, its marker stays, too, and the next start tries again.
     await removeWorktree(ports, from, target).then(
@@ -82,12 +98,18 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
   }
 }
 
-type Made = { readonly directory: string; readonly start?: Start; readonly stashed: readonly string[] }
+type Made = {
+  readonly directory: string
+  readonly start?: Start
+  readonly stashed: readonly string[]
+  readonly brought?: readonly string[]
+  readonly lacks?: string
+}
 
 async function readyIn(
   from: Checkout,
   { taskID }: EnterRequest,
-  { directory, start, stashed }: Made,
+  { directory, start, stashed, brought = [], lacks }: Made,
 ): Promise<Entered> {
   const unreadable = await withoutAt(from, refOf("start", taskID))
   const lacksProgram = await withoutProgram(from)
@@ -98,6 +120,8 @@ async function readyIn(
     ...(unreadable.length > 0 && { unreadable }),
     ...(lacksProgram !== undefined && { lacksProgram }),
     ...(stashed.length > 0 && { stashed }),
+    ...(brought.length > 0 && { brought }),
+    ...(lacks !== undefined && { lacks }),
   }
 }
 
@@ -156,8 +180,6 @@ async function make(ports: WorktreePorts, from: Checkout, target: string, reques
   const worktree = await addWorktree(ports, from, target, start.commit)
   ports.fault("ready: added")
   await addSubmodules(from, worktree)
-  await copyIgnored(from, worktree, ports.settings.copy)
-  await bringIgnored(from, request.taskID, worktree)
   return { worktree, start }
 }
 
@@ -191,6 +213,78 @@ export async function startOf(
   }
   const marked = await withMarks(from, merged, { taskID, sides })
   return { commit: await givenCommit(from, marked, sides), mine, conflicts: marked.paths, unreadable }
+}
+
+type Equipped = {
+  /** What the worktree has copies of, for its agent. */
+  readonly brought: readonly string[]
+  /** What its agent and its parent are told that it lacks. */
+  readonly lacks?: string
+  readonly noted: Pick<Marker, "bytes" | "lacks">
+}
+
+type Equipping = { readonly target: string; readonly making: Marker; readonly signal?: AbortSignal }
+
+/** Brings in what its host has installed for the project, and what git ignores of its dependencies. */
+async function equip(ports: WorktreePorts, from: Found, worktree: Checkout, equipping: Equipping): Promise<Equipped> {
+  const { target, making, signal } = equipping
+  const { hostFolder, bounds = BOUNDS } = ports
+  const room = bounds.one
+  const host = hostFolder
+    ? installedBy(from.top, worktree.top, from.prefix, hostFolder)
+    : ({ names: [], fromOwn: [] } as const)
+  const known = ports.settings.setup === "" ? await dependenciesOf(from, from.prefix) : undefined
+  const reserved = await holding(sizesLock(ports), async () => {
+    const lacks = known && (await lacksOf(ports, known))
+    const isBrought = known !== undefined && lacks?.isAll !== true
+    const bytes = isBrought ? known.bytes : 0
+    await writeMarker(target, { ...making, bytes })
+    return { names: isBrought ? known.names : [], bytes, lacks }
+  })
+  const names = [...new Set([...host.names, ...reserved.names])]
+  const { placed, failed, more } = await bring(from.top, worktree.top, names, room - reserved.bytes, signal)
+  const all = [...placed]
+  for (const folder of hostFolder ? host.fromOwn : []) {
+    const { own, installs } = hostFolder as HostFolder
+    const there = installs.filter((name) => existsSync(join(own, name)))
+    const brought = await bring(own, join(worktree.top, folder), there, room, signal)
+    all.push(...brought.placed.map((name) => join(folder, name)))
+  }
+  await notePlaced(worktree, all)
+  const lacked = [reserved.lacks?.text, failed.length > 0 && `Not brought into the worktree: ${few(failed)}. ${SETUP}`]
+  const lacks = lacked.filter(Boolean).join(" ") || undefined
+  const isTold = ports.settings.dependencies === "auto"
+  const brought = reserved.names.filter((name) => placed.includes(name))
+  return {
+    brought,
+    ...(isTold && lacks !== undefined && { lacks }),
+    noted: { bytes: reserved.bytes + more, ...(lacks !== undefined && { lacks }) },
+  }
+}
+
+const SETUP = "The option worktree.setup names a command that installs it in each worktree."
+
+/** What a worktree of this checkout will lack, for who launches a task; undefined where nothing is to be said. */
+export async function lackedIn(ports: WorktreePorts, from: Found): Promise<string | undefined> {
+  const { setup, dependencies } = ports.settings
+  if (setup !== "" || dependencies === "none") return undefined
+  return (await lacksOf(ports, await dependenciesOf(from, from.prefix)))?.text
+}
+
+/** `isAll`: nothing of it is brought. */
+async function lacksOf(
+  ports: WorktreePorts,
+  known: Dependencies,
+): Promise<{ readonly text: string; readonly isAll: boolean } | undefined> {
+  const { names, missing } = known
+  if (names.length > 0 && ports.settings.dependencies === "none")
+    return { text: `The worktree has no ${few(names)} (option worktree.dependencies is "none").`, isAll: true }
+  const why =
+    names.length > 0 ? await tooLarge(known, await heldBytes(ports), ports.bounds ?? BOUNDS, ports.root) : undefined
+  if (why !== undefined) return { text: `The worktree has no ${few(names)}: ${why}. ${SETUP}`, isAll: true }
+  if (missing.length === 0) return undefined
+  const text = `${few(missing)} is not in the original folder, so the worktree has none. ${SETUP}`
+  return { text, isAll: false }
 }
 
 async function setUp(ports: WorktreePorts, cwd: string, timeLimit: number, signal?: AbortSignal): Promise<void> {

@@ -22,6 +22,9 @@ const Marker = z.object({
   from: Checkout,
   /** The worktree itself, once git has made it. */
   worktree: Checkout.optional(),
+  /** The size of the dependencies that were brought into it, in bytes, and what it lacks of them: sentences. */
+  bytes: z.number().optional(),
+  lacks: z.string().optional(),
 })
 export type Marker = z.infer<typeof Marker>
 

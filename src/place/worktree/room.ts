@@ -1,12 +1,14 @@
 import { createHash } from "node:crypto"
 import { existsSync } from "node:fs"
-import { mkdir, realpath } from "node:fs/promises"
+import { mkdir, readdir, realpath } from "node:fs/promises"
 import { join } from "node:path"
 import { messageOf } from "../../core/errors.ts"
 import type { Processes } from "../../lib/lock.ts"
 import { type CommandMarks, endLeftovers } from "../command-marks.ts"
 import type { Fault } from "../fault.ts"
+import type { HostFolder } from "../place.ts"
 import { type Checkout, headOf } from "./checkout.ts"
+import type { Bounds } from "./dependencies.ts"
 import { keepIgnored } from "./ignored.ts"
 import { betweenMerges, folderLock, holding } from "./locks.ts"
 import { dropMarker, type Keeper, type Marker, marked, markedAt, readMarker, writeMarker } from "./marker.ts"
@@ -20,12 +22,18 @@ type WorktreeSettings = {
   readonly setup: string
   /** What git ignores and is brought along. */
   readonly copy: readonly string[]
+  /** Whether the installed dependencies are brought along that git ignores. */
+  readonly dependencies: "auto" | "none"
 }
 
 export type WorktreePorts = {
   /** The folder in which all worktrees are made. */
   readonly root: string
   readonly settings: WorktreeSettings
+  /** A folder of the host's own in a project, into which it installs something. */
+  readonly hostFolder?: HostFolder
+  /** Most bytes of dependencies that are copied for one worktree, and that all worktrees hold together. */
+  readonly bounds?: Bounds
   readonly processes: Processes
   /** Of the commands that run for tasks, in worktrees or not. */
   readonly commands?: CommandMarks
@@ -56,6 +64,15 @@ export async function targetOf(ports: WorktreePorts, checkout: Checkout, taskID:
     const folder = join(room, nameOf(taskID, nth))
     if ((await readMarker(folder))?.state !== "kept") return folder
   }
+}
+
+/** The dependencies that all worktrees of this user hold, in bytes. */
+export async function heldBytes({ root }: WorktreePorts): Promise<number> {
+  let sum = 0
+  for (const room of await readdir(root).catch(() => []))
+    for (const name of await marked(join(root, room)).catch(() => []))
+      sum += (await readMarker(join(root, room, name)))?.bytes ?? 0
+  return sum
 }
 
 /** What came of cleaning up. */

@@ -6,6 +6,7 @@ import { join, relative } from "node:path"
 import { succeeds } from "../../lib/succeeds.ts"
 import { ownFolders } from "../root.ts"
 import { at, type Checkout, isAncestor, shared, treeOf } from "./checkout.ts"
+import { placedIn } from "./dependencies.ts"
 import { git, gitLine, gitList, patiently } from "./git.ts"
 import { hasMarker } from "./marker.ts"
 
@@ -172,8 +173,9 @@ async function showsNoUntracked(checkout: Checkout): Promise<boolean> {
 /** Takes all that is there into the index. Returns what had to be left out. */
 async function addAll(checkout: Checkout, index: string): Promise<LeftOut> {
   const run = { ...at(checkout), index, timeLimit: LONG_MS }
+  const placed = await withoutPlaced(checkout, index)
   const scope = await scopeOf(checkout)
-  const listing = ["ls-files", "--others", "--exclude-standard", "-z", "--", ...scope.untracked]
+  const listing = ["ls-files", "--others", "--exclude-standard", "-z", "--", ...scope.untracked, ...placed]
   const { out, complaints } = scope.untracked.length === 0 ? NOTHING : await git(listing, run)
   const others = out.split("\0").filter((name) => name !== "")
   const nested = others.filter((name) => name.endsWith("/")).map((name) => name.slice(0, -1))
@@ -181,7 +183,7 @@ async function addAll(checkout: Checkout, index: string): Promise<LeftOut> {
   const large = await tooLarge(checkout, others)
   const refused: string[] = []
   const add = async (without: readonly string[]): Promise<void> => {
-    const but = [...without, ...large, ...refused].map(excluded)
+    const but = [...placed, ...[...without, ...large, ...refused].map(excluded)]
     const take = (paths: readonly string[], which: string) =>
       git(["add", which, "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul"], {
         ...run,
@@ -238,6 +240,21 @@ async function tooLarge(checkout: Checkout, names: readonly string[]): Promise<s
     all -= size
   }
   return out
+}
+
+/** Takes what we have put into a worktree out of its index, whatever git ignores there by now. Returns what leaves it out. */
+async function withoutPlaced(checkout: Checkout, index: string): Promise<readonly string[]> {
+  const placed = await placedIn(checkout)
+  if (placed.length === 0) return []
+  const specs = placed.map((name) => `:(top,literal)${name}`)
+  const input = specs.join("\0")
+  const from = ["--pathspec-from-file=-", "--pathspec-file-nul"]
+  const run = { ...at(checkout), index }
+  await git(["rm", "-r", "--cached", "--quiet", "--force", "--ignore-unmatch", ...from], { ...run, input })
+  // Git refuses to be told to leave out what it ignores by itself.
+  const check = { ...run, input: placed.join("\0"), accept: [1] }
+  const ignored = new Set(await gitList(["check-ignore", "-z", "--stdin"], check))
+  return placed.filter((name) => !ignored.has(name)).map(excluded)
 }
 
 /** Those of these names at which a pipe, a socket or the like is: to git that is nothing at all, but it says so for no file. */

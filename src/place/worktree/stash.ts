@@ -78,13 +78,6 @@ export async function noteStash(
 
 const NONE: Note = { list: [], seen: [], own: [], left: [], restored: [], unsure: [] }
 
-/** Whether a run that is at work has put something into the stash. */
-export async function hasStashed(working: Working, atWork: readonly Working[]): Promise<boolean> {
-  const { from, taskID } = working
-  const [now, note = NONE] = await Promise.all([stashOf(from), readNote(from, taskID)])
-  return (await whose(working, note, without(now, note.list), await placesOf(atWork))).own.length > 0
-}
-
 const whose = ({ from, worktree }: Working, { seen }: Note, added: readonly Entry[], others: readonly Place[]) =>
   worktree ? madeIn(from, { checkout: worktree, seen }, others, added) : Promise.resolve({ own: [], unsure: added })
 

@@ -1,5 +1,6 @@
 import { oneLine } from "../../lib/text.ts"
 import type { EnterRequest } from "../place.ts"
+import { few } from "./dependencies.ts"
 
 export type Entered = {
   /** The worktree's counterpart of the parent's folder. */
@@ -12,6 +13,10 @@ export type Entered = {
   readonly lacksProgram?: string | undefined
   /** Commits of what the last run has left in git's stash, which does not go together with its files. */
   readonly stashed?: readonly string[]
+  /** What git ignores and it has a copy of. */
+  readonly brought?: readonly string[]
+  /** What it lacks of its project's dependencies: sentences. */
+  readonly lacks?: string
   /** The parent's present state is not in it: those conflicts are of an earlier one, and have to be solved first. */
   readonly unsolved?: boolean
 }
@@ -19,7 +24,7 @@ export type Entered = {
 /** What an agent is told of its worktree. */
 export function welcome(
   { again = false, bringIn = false }: EnterRequest,
-  { directory, conflicts, unsolved, unreadable = [], stashed = [], lacksProgram }: Entered,
+  { directory, conflicts, unsolved, unreadable = [], stashed = [], lacksProgram, brought = [], lacks }: Entered,
 ): string {
   const present = bringIn && !unsolved
   const left =
@@ -29,9 +34,14 @@ export function welcome(
   const has = again
     ? `It has your work so far${present ? ", and with it what the agent that asks you sees now, uncommitted work included," : ","}`
     : "It has what the agent that asks you sees, uncommitted work included,"
-  const lacks = unreadable.length > 0 ? ` It lacks what could not be read or is too large: ${named(unreadable)}.` : ""
+  const without = unreadable.length > 0 ? ` It lacks what could not be read or is too large: ${named(unreadable)}.` : ""
   const stored = lacksProgram ? ` ${lacksProgram}. Leave them so.` : ""
-  const place = `You work in a git worktree of your own, ${directory}. ${has} but maybe not what git ignores.${lacks}${stored} Work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not. Do not use git stash: all checkouts share it, and what is in it is the user's.${left}`
+  const missing = lacks === undefined ? "" : ` ${lacks}`
+  const ignored =
+    brought.length > 0
+      ? `and copies of ${few(brought)}, but maybe nothing else that git ignores`
+      : "but maybe not what git ignores"
+  const place = `You work in a git worktree of your own, ${directory}. ${has} ${ignored}.${without}${missing}${stored} Work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not. Do not use git stash: all checkouts share it, and what is in it is the user's.${left}`
   return `${place}${marksTold(conflicts, unsolved)}`
 }
 

@@ -19,17 +19,16 @@ import { diffText, workBetween } from "./diff.ts"
 import { bringHome, bringIn, finishMerges } from "./homecoming.ts"
 import { ignoredNotes } from "./ignored.ts"
 import { betweenMerges } from "./locks.ts"
-import { makeReady } from "./making.ts"
+import { lackedIn, makeReady } from "./making.ts"
 import { marked, readMarker } from "./marker.ts"
 import { dropRefs, isUnmerged, readRef, refOf, remembered, writeRefs } from "./refs.ts"
 import { capturing, plainly } from "./refusals.ts"
-import { atWork, clean, cleanAll, roomOf, targetOf, taskOf, type WorktreePorts } from "./room.ts"
+import { clean, cleanAll, roomOf, targetOf, taskOf, type WorktreePorts } from "./room.ts"
 import { expireAside, sharedIn } from "./sharing.ts"
-import { filesOf, snapshot, stamped, withoutAt } from "./snapshot.ts"
-import { hasStashed, stashNotes, tookFromStash } from "./stash.ts"
+import { snapshot, stamped, withoutAt } from "./snapshot.ts"
+import { stashNotes, tookFromStash } from "./stash.ts"
 import { statesIn } from "./states.ts"
 import { type Entered, welcome } from "./welcome.ts"
-import { unsavedWithin } from "./worktree.ts"
 
 const STASH_UNSEEN = "it had left work in git's stash, which its check has not seen"
 
@@ -52,38 +51,33 @@ export class Worktrees implements Place {
 
   /**
    * Keeps the parent's present state, committed or not, for the task to begin with. Files that may not be read are left
-   * out, and named to the agent. Throws where no worktree could be made of it.
+   * out, and named to the agent. Throws where no worktree could be made of it. Returns what a worktree will lack.
    */
-  capture(taskID: string, folder: string): Promise<void> {
+  capture(taskID: string, folder: string): Promise<string | undefined> {
     return capturing(() => this.#capture(taskID, folder))
   }
 
-  async #capture(taskID: string, folder: string): Promise<void> {
+  async #capture(taskID: string, folder: string): Promise<string | undefined> {
     const from = await checkoutAround(folder)
+    const lacks = lackedIn(this.#ports, from)
+    lacks.catch(() => {})
     const read = () => snapshot(from, [from.head], "superagents: what the task began with")
     const { commit, unreadable } = await betweenMerges(this.#ports, from, read)
     this.#ports.fault("capture: state kept")
     await writeRefs(from, taskID, { state: commit, base: commit, start: await stamped(from, commit, unreadable) })
+    return lacks
+  }
+
+  /** What a task's worktree lacks of its project's dependencies, and which option brings it. */
+  async lacks(taskID: string, folder: string): Promise<string | undefined> {
+    const home = await checkoutOf(folder)
+    return (await readMarker(await targetOf(this.#ports, home, taskID)))?.lacks
   }
 
   /** Makes a worktree for a run, at the state that was captured or that the last run left. */
   async enter(request: EnterRequest): Promise<Ready & Entered> {
     const entered = await plainly(() => makeReady(this.#ports, request))
     return { ...entered, told: welcome(request, entered) }
-  }
-
-  /** True where a task's worktree holds nothing but what its work is told from, and nothing that git cannot keep. */
-  async isUntouched(taskID: string, folder: string): Promise<boolean> {
-    const home = await checkoutOf(folder)
-    const worktree = (await readMarker(await targetOf(this.#ports, home, taskID)))?.worktree
-    const start = await readRef(home, "start", taskID)
-    if (!worktree || !start) return false
-    const { tree, nested, unreadable } = await filesOf(worktree, start, "whole")
-    const { files, submodules } = await workBetween(home, start, tree)
-    if (files.length + submodules.length + nested.length + unreadable.length > 0) return false
-    const others = await atWork(this.#ports, home, taskID)
-    if (await hasStashed({ from: home, worktree, taskID }, others)) return false
-    return (await unsavedWithin(home.top, worktree)).length === 0
   }
 
   /**

@@ -1,0 +1,379 @@
+import { execFileSync } from "node:child_process"
+import { chmodSync, existsSync, lstatSync, readFileSync, readlinkSync, statSync } from "node:fs"
+import { join } from "node:path"
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import type { Ready } from "../../src/place/place.ts"
+import { Repository } from "../support/repository.ts"
+import { Bench, ID } from "../support/worktree-bench.ts"
+
+/** What a worktree gets of what git ignores, so that its project's tests run there. */
+
+let bench: Bench
+let user: Repository
+
+beforeEach(() => {
+  bench = new Bench()
+  user = bench.user
+})
+afterEach(() => bench.close())
+
+const json = (value: unknown) => JSON.stringify(value)
+
+/** A worktree for a task, and what its agent is told of it. */
+async function entered(folder = user.top, id = ID): Promise<Ready & { child: Repository; lacks: string | undefined }> {
+  const lacks = await bench.places.capture(id, folder)
+  const ready = await bench.places.enter({ taskID: id, folder, timeLimit: 0 })
+  return { ...ready, child: new Repository(ready.directory), lacks }
+}
+
+/** Runs a command as an agent does; what it wrote, or how it failed. */
+const run = (child: Repository, command: string, env: Record<string, string> = {}): string =>
+  execFileSync("sh", ["-c", `exec 2>&1; ${command}`], {
+    cwd: child.top,
+    encoding: "utf8",
+    env: { ...process.env, ...env },
+  })
+
+/** A worktree's work must be what the agent wrote alone, and none of the user's files may change meanwhile. */
+async function onlyWork(before: Record<string, string>, files: readonly string[]) {
+  const put = await bench.places.putAway(ID, user.top)
+  expect(put).toMatchObject({ files, unsaved: [] })
+  expect(user.state()).toEqual(before)
+  await bench.places.merge(ID, user.top)
+  expect(bench.leftovers()).toEqual([])
+}
+
+/** A project of npm's with a package in its node_modules, and a script of it. */
+function npmProject() {
+  user
+    .write(".gitignore", "node_modules\npackage-lock.json\n")
+    .write("package.json", json({ name: "p", devDependencies: { greet: "1" }, scripts: { test: "greet" } }))
+    .commit()
+  user
+    .write("package-lock.json", json({ lockfileVersion: 3 }))
+    .write("node_modules/greet/package.json", json({ name: "greet", version: "1.0.0", bin: "cli.js" }))
+    .write("node_modules/greet/index.js", "module.exports = 'hello'\n")
+    .write("node_modules/greet/cli.js", "#!/usr/bin/env node\nconsole.log(require('greet'))\n", 0o755)
+    .write("node_modules/.bin/keep", "")
+    .link("node_modules/.bin/greet", "../greet/cli.js")
+}
+
+describe("a project of npm's", () => {
+  test("runs its tests in a worktree at once, and the agent's writes reach neither the user's files nor the merge", async () => {
+    npmProject()
+    const before = user.state()
+    const { child, told, lacks } = await entered()
+    expect(run(child, "npm test --offline")).toContain("hello")
+    expect(child.read("package-lock.json")).toBe(user.read("package-lock.json"))
+    expect(statSync(join(child.top, "node_modules/greet/index.js")).nlink).toBe(1)
+    expect(told).toContain("and copies of node_modules, package-lock.json, but maybe nothing else that git ignores.")
+    expect(lacks).toBeUndefined()
+    child.sh("echo \"module.exports = 'broken'\" > node_modules/greet/index.js")
+    child.write("mine.txt", "x").sh("echo >> node_modules/.bin/greet")
+    await onlyWork(before, ["mine.txt"])
+    expect(user.has("mine.txt")).toBe(true)
+  })
+
+  test("has its placed files kept out of its work though the agent has git look at them, and adds them", async () => {
+    npmProject()
+    const before = user.state()
+    const { child } = await entered()
+    child.write(".gitignore", "").write("mine.txt", "x")
+    child.git("add", "--all", "--force")
+    child.git("commit", "--quiet", "--message", "all of it")
+    await onlyWork(before, [".gitignore", "mine.txt"])
+  })
+
+  test("gets the packages of its workspaces, and links between them lead to the worktree's own", async () => {
+    user
+      .write(".gitignore", "node_modules\n")
+      .write("package.json", json({ name: "root", private: true, workspaces: ["packages/*"] }))
+      .write("packages/a/package.json", json({ name: "a", version: "1.0.0", main: "index.js" }))
+      .write("packages/a/index.js", "module.exports = 'a of ' + __dirname\n")
+      .write("packages/b/package.json", json({ name: "b", version: "1.0.0", dependencies: { a: "1" } }))
+      .commit()
+    user.sh("npm install --offline --no-audit --no-fund --no-package-lock")
+    user.write("packages/b/node_modules/own/index.js", "module.exports = 'own'\n")
+    const before = user.state()
+    const { child } = await entered(join(user.top, "packages/b"))
+    expect(run(child, `node -p "require('a') + ' ' + require('own')"`).trim()).toBe(
+      `a of ${join(child.top, "../a")} own`,
+    )
+    expect(user.state()).toEqual(before)
+  })
+})
+
+test("a project of pnpm's runs the worktree's own files, though its links and scripts name the original folder", async () => {
+  user
+    .write(".gitignore", "node_modules\n")
+    .write("pnpm-lock.yaml", "lockfileVersion: '9.0'\n")
+    .write("package.json", json({ name: "p", dependencies: { lib: "workspace:*" } }))
+    .write("lib/package.json", json({ name: "lib", version: "1.0.0" }))
+    .write("lib/index.js", "module.exports = __dirname\n")
+    .commit()
+  user
+    .write("node_modules/.modules.yaml", "virtualStoreDir: .pnpm\n")
+    .write("node_modules/.pnpm/dep@1.0.0/node_modules/dep/index.js", "module.exports = 'dep'\n")
+    .write(
+      "node_modules/.bin/tool",
+      `#!/bin/sh\nexport NODE_PATH="${user.top}/node_modules/.pnpm"\necho "$NODE_PATH"\n`,
+      0o755,
+    )
+    .link("node_modules/dep", join(user.top, "node_modules/.pnpm/dep@1.0.0/node_modules/dep"))
+    .link("node_modules/lib", join(user.top, "lib"))
+  const before = user.state()
+  const { child } = await entered()
+  expect(run(child, `node -p "require('lib') + ' ' + require('dep')"`).trim()).toBe(`${join(child.top, "lib")} dep`)
+  expect(run(child, "node_modules/.bin/tool").trim()).toBe(join(child.top, "node_modules/.pnpm"))
+  child.sh("echo broken > node_modules/dep/index.js; echo broken > node_modules/lib/index.js")
+  await onlyWork(before, ["lib/index.js"])
+})
+
+describe("a link out of the repository", () => {
+  test("is replaced by a copy, so that writing through it changes nothing of the user's", async () => {
+    npmProject()
+    const linked = new Repository(join(bench.folder, "linked"))
+    linked.write("index.js", "module.exports = 'linked'\n").write("lib/a.js", "a").link("also.js", "lib/a.js")
+    linked.link("out.js", join(bench.folder, "nowhere"))
+    user.link("node_modules/linked", linked.top)
+    const [before, theirs] = [user.state(), linked.files()]
+    const { child, told } = await entered()
+    expect(lstatSync(join(child.top, "node_modules/linked")).isDirectory()).toBe(true)
+    expect(run(child, `node -p "require('linked')"`).trim()).toBe("linked")
+    expect(told).not.toContain("Not brought")
+    child.sh("echo x > node_modules/linked/index.js; echo x > node_modules/linked/also.js")
+    await onlyWork(before, [])
+    expect(linked.files()).toEqual(theirs)
+  })
+
+  test("into a store of packages is left out, which agent and check are told with the option that brings it", async () => {
+    npmProject()
+    const store = new Repository(join(bench.folder, "store/node_modules/far"))
+    store.write("index.js", "x")
+    user.link("node_modules/far", store.top)
+    const { child, told } = await entered()
+    expect(child.has("node_modules/far")).toBe(false)
+    const text =
+      "Not brought into the worktree: node_modules/far (a link that leads out of the repository). The option worktree.setup names a command that installs it in each worktree."
+    expect(told).toContain(text)
+    expect(await bench.places.lacks(ID, user.top)).toBe(text)
+  })
+
+  test("in the place of all packages is followed", async () => {
+    npmProject()
+    user.sh(`mv node_modules ${bench.folder}/shared && ln -s ${bench.folder}/shared node_modules`)
+    const { child } = await entered()
+    expect(run(child, "npm test --offline")).toContain("hello")
+    child.sh("echo broken > node_modules/greet/index.js")
+    expect(readFileSync(join(bench.folder, "shared/greet/index.js"), "utf8")).toContain("hello")
+  })
+})
+
+describe("an environment of Python's", () => {
+  const ignores = () => user.write(".gitignore", ".venv/\n").write("pyproject.toml", '[project]\nname = "p"\n')
+
+  test("made by venv runs the worktree's own sources and starts its own scripts", async () => {
+    ignores().write("src/mine.py", "WHERE = __file__\n").commit()
+    user.sh("python3 -m venv --without-pip .venv")
+    const packages = join(readdirOf(".venv/lib"), "site-packages")
+    user.write(`${packages}/__editable__.p.pth`, `${user.top}/src\n`)
+    user.write(`${packages}/dep.py`, "WHERE = __file__\n")
+    user.write(
+      ".venv/bin/show",
+      `#!${user.top}/.venv/bin/python3\nimport mine, dep\nprint(mine.WHERE, dep.WHERE)\n`,
+      0o755,
+    )
+    const before = user.state()
+    const { child } = await entered()
+    const own = `${child.top}/src/mine.py ${child.top}/${packages}/dep.py`
+    expect(run(child, ".venv/bin/show").trim()).toBe(own)
+    expect(run(child, '. .venv/bin/activate; show; echo "$VIRTUAL_ENV"').trim()).toBe(`${own}\n${child.top}/.venv`)
+    child.sh(`echo broken > ${packages}/dep.py`)
+    await onlyWork(before, [])
+  })
+
+  test("made by uv, whose packages are links into its cache, is not the user's cache", async () => {
+    ignores().write("uv.lock", "version = 1\n").commit()
+    const cache = new Repository(join(bench.folder, "cache/archive"))
+    cache.write("dep/__init__.py", "X = 1\n")
+    user
+      .write(".venv/pyvenv.cfg", "home = /usr/bin\nuv = 0.5.0\n")
+      .write(".venv/bin/activate", `VIRTUAL_ENV='${user.top}/.venv'\n`)
+    user.write(".venv/lib/python3.11/site-packages/keep", "").link(".venv/bin/python", "/usr/bin/env")
+    user.link(".venv/lib/python3.11/site-packages/dep", join(cache.top, "dep"))
+    const { child } = await entered()
+    expect(readlinkSync(join(child.top, ".venv/bin/python"))).toBe("/usr/bin/env")
+    child.sh("echo broken > .venv/lib/python3.11/site-packages/dep/__init__.py")
+    expect(cache.read("dep/__init__.py")).toBe("X = 1\n")
+  })
+
+  const readdirOf = (name: string) =>
+    join(name, execFileSync("ls", [join(user.top, name)], { encoding: "utf8" }).trim())
+})
+
+test.each([
+  [
+    "cargo",
+    "Cargo.toml",
+    "vendor/\n/.cargo/\nCargo.lock\ntarget/\n",
+    ["vendor/dep/src/lib.rs", ".cargo/config.toml", "Cargo.lock"],
+    ["target/debug/x"],
+  ],
+  ["go", "go.mod", "vendor/\ngo.sum\n", ["vendor/modules.txt", "go.sum"], []],
+  ["composer", "composer.json", "vendor/\ncomposer.lock\n", ["vendor/autoload.php", "composer.lock"], []],
+  [
+    "bundler",
+    "Gemfile",
+    "vendor/bundle\n.bundle\nGemfile.lock\n",
+    ["vendor/bundle/ruby/x.rb", ".bundle/config", "Gemfile.lock"],
+    [],
+  ],
+  ["yarn", "package.json", ".pnp.*\n.yarn/\nyarn.lock\n", [".pnp.cjs", ".yarn/cache/a.zip", "yarn.lock"], []],
+  ["bun", "package.json", "node_modules\nbun.lock\n", ["node_modules/a/index.js", "bun.lock"], []],
+  ["poetry", "pyproject.toml", ".venv\npoetry.lock\n", [".venv/pyvenv.cfg", "poetry.lock"], []],
+  ["none that is known", "Makefile", "vendor/\nnode_modules\n", [], ["vendor/a", "node_modules/b/index.js"]],
+] as const)(
+  "a project of %s: what is installed comes along, what is built does not",
+  async (_kind, manifest, ignored, brought, not) => {
+    user.write(manifest, "{}").write(".gitignore", ignored).commit()
+    for (const name of [...brought, ...not]) user.write(name, name)
+    const before = user.state()
+    const { child } = await entered()
+    expect(brought.filter((name) => !child.has(name))).toEqual([])
+    expect(not.filter((name) => child.has(name))).toEqual([])
+    await onlyWork(before, [])
+  },
+)
+
+describe("what a worktree lacks", () => {
+  test("is told to the parent at once and to the agent, with the option that brings it", async () => {
+    user
+      .write("package.json", json({ devDependencies: { vitest: "1" } }))
+      .write(".gitignore", "node_modules\n")
+      .commit()
+    const { told, lacks } = await entered()
+    const text =
+      "node_modules is not in the original folder, so the worktree has none. The option worktree.setup names a command that installs it in each worktree."
+    expect(lacks).toBe(text)
+    expect(told).toContain(text)
+    expect(await bench.places.lacks(ID, user.top)).toBe(text)
+  })
+
+  test.each([
+    ["packages that nothing asks for", "package.json", json({ scripts: { test: "node --test" } })],
+    ["packages that may be installed elsewhere", "requirements.txt", "flask\n"],
+  ])("is not %s", async (_what, manifest, content) => {
+    user.write(manifest, content).commit()
+    const { told, lacks } = await entered()
+    expect([lacks, told.includes("worktree.setup")]).toEqual([undefined, false])
+  })
+
+  test("is all that is more than a worktree gets; no copy is begun", async () => {
+    npmProject()
+    user.sh("truncate -s 0 node_modules/big && dd if=/dev/zero of=node_modules/big bs=1M count=3 status=none")
+    bench.places = bench.worktrees({ bounds: { one: 2e6, all: 1e9 } })
+    const { child, told, lacks } = await entered()
+    expect(child.has("node_modules")).toBe(false)
+    expect(lacks).toMatch(/^The worktree has no node_modules, package-lock.json: they are 3 MB, more than the 2 MB/)
+    expect(told).toContain(lacks)
+  })
+
+  test("is what would be more than all worktrees may hold together, whichever repository they are of", async () => {
+    npmProject()
+    user.sh("dd if=/dev/zero of=node_modules/big bs=1M count=3 status=none")
+    bench.places = bench.worktrees({ bounds: { one: 1e9, all: 7e6 } })
+    const ids = ["bg_bbbbbbbb", "bg_cccccccc", "bg_dddddddd"]
+    const all = await Promise.all(ids.map((id) => entered(user.top, id)))
+    expect(all.filter(({ child }) => child.has("node_modules"))).toHaveLength(2)
+    const without = all.find(({ child }) => !child.has("node_modules"))
+    expect(without?.told).toContain("the dependencies of all worktrees together would be more than 7 MB")
+    const other = ids.find((id) => !without?.directory.includes(id)) ?? ""
+    await bench.places.putAway(other, user.top)
+    expect((await entered(user.top, "bg_eeeeeeee")).child.has("node_modules")).toBe(true)
+  })
+
+  test("is everything with the option `none`, which only a check that fails is told", async () => {
+    npmProject()
+    bench.places = bench.worktrees({ settings: { setup: "", copy: [], dependencies: "none" } })
+    const { child, told, lacks } = await entered()
+    expect([child.has("node_modules"), lacks, told.includes("node_modules")]).toEqual([false, undefined, false])
+    expect(await bench.places.lacks(ID, user.top)).toBe(
+      'The worktree has no node_modules, package-lock.json (option worktree.dependencies is "none").',
+    )
+  })
+
+  test("is for the option's command to bring, where there is one", async () => {
+    npmProject()
+    bench.places = bench.worktrees({ settings: { setup: "mkdir node_modules", copy: [], dependencies: "auto" } })
+    const { child, lacks } = await entered()
+    expect([child.has("node_modules"), child.has("node_modules/greet"), lacks]).toEqual([true, false, undefined])
+  })
+})
+
+test("a folder that may not be written to, and a run that is stopped, leave nothing behind", async () => {
+  npmProject()
+  chmodSync(join(user.top, "node_modules/greet"), 0o555)
+  await onlyWork(user.state(), (await entered()).child.has("x") ? ["x"] : [])
+  chmodSync(join(user.top, "node_modules/greet"), 0o755)
+  await bench.places.capture(ID, user.top)
+  const signal = AbortSignal.abort()
+  await expect(bench.places.enter({ taskID: ID, folder: user.top, timeLimit: 0, signal })).rejects.toThrow("stopped")
+  expect(bench.leftovers()).toEqual([])
+})
+
+test("a later run has them again, with its own work", async () => {
+  npmProject()
+  await bench.worked((child) => child.write("mine.txt", "x").sh("echo broken > node_modules/greet/index.js"))
+  const again = await bench.ready({ again: true })
+  expect([again.read("mine.txt"), run(again, "npm test --offline").includes("hello")]).toEqual(["x", true])
+})
+
+describe("what the host has installed for itself", () => {
+  const hostFolder = () => ({
+    name: ".opencode",
+    installs: [".gitignore", "package.json", "package-lock.json", "bun.lock", "node_modules"],
+    own: join(bench.folder, "own"),
+  })
+  const IGNORED = "node_modules\npackage.json\npackage-lock.json\nbun.lock\n.gitignore\n"
+  const installed = (repository: Repository, folder: string) =>
+    repository
+      .write(`${folder}/.gitignore`, IGNORED)
+      .write(`${folder}/package.json`, "{}")
+      .write(`${folder}/package-lock.json`, "{}")
+      .write(`${folder}/node_modules/x/index.js`, "x")
+
+  test.each([
+    ["", "auto"],
+    ["true", "none"],
+  ] as const)("comes along with setup %j and dependencies %j, and is no change", async (setup, dependencies) => {
+    bench.places = bench.worktrees({ hostFolder: hostFolder(), settings: { setup, copy: [], dependencies } })
+    user.write(".opencode/opencode.json", "{}").write("packages/a/b", "b").commit()
+    installed(user, ".opencode")
+    const before = user.state()
+    const { child } = await entered(join(user.top, "packages/a"))
+    const top = new Repository(join(child.top, "../.."))
+    expect(top.read(".opencode/node_modules/x/index.js")).toBe("x")
+    expect([top.has(".opencode/package.json"), top.has(".opencode/package-lock.json")]).toEqual([true, true])
+    expect(top.git("status", "--porcelain")).toBe("")
+    await onlyWork(before, [])
+  })
+
+  test("is taken from the user's own folder where the project has none yet, and never where it has its own packages", async () => {
+    bench.places = bench.worktrees({ hostFolder: hostFolder() })
+    installed(new Repository(bench.folder), "own")
+    user.write(".opencode/opencode.json", "{}").commit()
+    const { child } = await entered()
+    expect(child.read(".opencode/node_modules/x/index.js")).toBe("x")
+    expect(child.git("status", "--porcelain")).toBe("")
+    await bench.places.putAway(ID, user.top)
+    user.write(".opencode/package.json", json({ dependencies: { other: "1" } })).commit()
+    expect((await entered()).child.has(".opencode/node_modules")).toBe(false)
+  })
+
+  test("is not put where the project has no folder of the host's", async () => {
+    bench.places = bench.worktrees({ hostFolder: hostFolder() })
+    installed(new Repository(bench.folder), "own")
+    user.write("a", "a").commit()
+    expect(existsSync(join((await entered()).child.top, ".opencode"))).toBe(false)
+  })
+})
