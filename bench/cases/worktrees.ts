@@ -17,6 +17,10 @@ export const worktreesCase: Case = async ({ runs, short, progress }) => {
   const found = collector()
   const folder = mkdtempSync(join(tmpdir(), "superagents-bench-"))
   try {
+    const packages = short ? 300 : 30_000
+    const project = withPackages(join(folder, "packages"), packages)
+    progress(`worktrees: ${packages} files of dependencies`)
+    for (let run = 1; run <= runs; run++) await measureDependencies(folder, project, run, found)
     progress(`worktrees: a repository of ${files} files and ${Math.round((files * bytes) / 1e6)} MB`)
     const top = repositoryOf(join(folder, "project"), files, bytes)
     for (let run = 1; run <= runs; run++) {
@@ -26,10 +30,10 @@ export const worktreesCase: Case = async ({ runs, short, progress }) => {
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
-  const row = (figure: string, against: string) => ({
+  const row = (figure: string, against: string, unit: "ms" | "s" | "MB" = "ms") => ({
     case: "worktrees",
     figure,
-    unit: "ms" as const,
+    unit,
     against,
     ...found.of(figure),
   })
@@ -37,24 +41,61 @@ export const worktreesCase: Case = async ({ runs, short, progress }) => {
     row(READY, "git worktree add"),
     row(AWAY, "git worktree remove --force"),
     row(HOME, "git stash, and git stash apply"),
+    row(DEPENDENCIES, "cp -a of them", "s"),
+    row(ON_DISK, "the originals", "MB"),
   ]
 }
 
 const READY = "worktree ready, uncommitted work included"
 const AWAY = "state kept, worktree removed"
 const HOME = "merged into changed files"
+const DEPENDENCIES = "worktree ready with 30,000 files of dependencies"
+const ON_DISK = "what these take on disk, at most"
+
+/** A project of npm's with so many files in its node_modules, of 4,000 bytes each. */
+function withPackages(top: string, files: number): string {
+  mkdirSync(top, { recursive: true })
+  git(top, "init", "--quiet")
+  writeFileSync(join(top, "package.json"), "{}")
+  writeFileSync(join(top, ".gitignore"), "node_modules\n")
+  git(top, "add", "--all")
+  git(top, "commit", "--quiet", "--message", "start")
+  for (let index = 0; index < files; index++) {
+    const folder = join(top, "node_modules", `package-${Math.floor(index / FILES_IN_FOLDER)}`)
+    if (index % FILES_IN_FOLDER === 0) mkdirSync(folder, { recursive: true })
+    writeFileSync(join(folder, `file-${index}.js`), randomBytes(2000).toString("hex"))
+  }
+  return top
+}
+
+async function measureDependencies(folder: string, top: string, run: number, found: ReturnType<typeof collector>) {
+  const taskID = `bg_${String(run).padStart(8, "0")}`
+  const worktrees = new Worktrees({ root: join(folder, "worktrees"), ...portsOf() })
+  const [source, copy] = [join(top, "node_modules"), join(folder, "copied")]
+  found.add(DEPENDENCIES, "native", (await timed(() => execFileSync("cp", ["-a", source, copy]))) / 1000)
+  rmSync(copy, { recursive: true })
+  let directory = ""
+  const ready = async () => {
+    await worktrees.capture(taskID, top)
+    directory = (await worktrees.enter({ taskID, folder: top, timeLimit: 0 })).directory
+  }
+  found.add(DEPENDENCIES, "plugin", (await timed(ready)) / 1000)
+  const size = (of: string) => Number.parseInt(execFileSync("du", ["-sk", of], { encoding: "utf8" }), 10) / 1000
+  found.add(ON_DISK, "native", size(source))
+  found.add(ON_DISK, "plugin", size(join(directory, "node_modules")))
+  await worktrees.putAway(taskID, top)
+}
+
+const portsOf = () => ({
+  settings: { setup: "", copy: [], dependencies: "auto" as const },
+  keeper: () => ({ instance: "bench" }),
+  isOthers: () => false,
+  processes: { self: { place: "here", pid: process.pid, started: "" }, isAlive: () => true },
+})
 
 async function measure(folder: string, top: string, run: number, found: ReturnType<typeof collector>) {
   const taskID = `bg_${String(run).padStart(8, "0")}`
-  const keeper = () => ({ instance: "bench" })
-  const self = { place: "here", pid: process.pid, started: "" }
-  const ports = {
-    settings: { setup: "", copy: [], dependencies: "auto" as const },
-    keeper,
-    isOthers: () => false,
-    processes: { self, isAlive: () => true },
-  }
-  const worktrees = new Worktrees({ root: join(folder, "worktrees"), ...ports })
+  const worktrees = new Worktrees({ root: join(folder, "worktrees"), ...portsOf() })
   change(top, 0, `the user's ${run}`)
   let directory = ""
   const native = join(folder, "native")

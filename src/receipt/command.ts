@@ -110,6 +110,34 @@ function characterOfStage({ words: given, fed }: Stage, written: ReadonlySet<str
   return files.length > 0 && files.every((file) => written.has(file)) ? SILENT : SHOWS
 }
 
+/**
+ * The words of a command that name what it runs: programs, and files that those are given to run; not what is only looked
+ * at or read. Undefined where that cannot be told.
+ */
+export const runIn = (command: string): readonly string[] | undefined =>
+  pipelinesOf(command)?.flatMap(({ stages }) => stages.flatMap(runInStage))
+
+function runInStage(stage: Stage): readonly string[] {
+  const given = started(stage.words)
+  const [path = "", ...rest] = given
+  const name = path.slice(path.lastIndexOf("/") + 1)
+  if (name === "." || name === "source") return rest.slice(0, 1)
+  const inline = SHELLS.has(name) ? rest.findIndex((word) => /^-\w*c$/.test(word)) : -1
+  if (inline >= 0) return runIn(rest[inline + 1] ?? "") ?? rest
+  if (SHELLS.has(name) || INTERPRETERS.has(name)) return [path, ...scriptsIn(name, rest)]
+  return characterOfStage(stage, new Set()).runs ? given : []
+}
+
+/** Options of interpreters that a file follows which is run, too. */
+const TAKES_FILE = /^(--import|--require|--loader|-r)$/
+
+/** Of an interpreter's arguments the script: what stands behind it, the script reads. */
+function scriptsIn(name: string, rest: readonly string[]): readonly string[] {
+  if (name === "bun" || name === "deno" || rest.some((word) => word === "--test" || word === "-m")) return rest
+  const at = rest.findIndex((word, nth) => !word.startsWith("-") && !TAKES_FILE.test(rest[nth - 1] ?? ""))
+  return at < 0 ? rest : rest.slice(0, at + 1)
+}
+
 /** Without what stands before a program: variables that are set, and programs that start it. */
 function started(given: readonly string[]): readonly string[] {
   let isStarted = false

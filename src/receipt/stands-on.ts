@@ -1,3 +1,5 @@
+import { runIn } from "./command.ts"
+
 /** The files that a check stands on: who changes them changes what the check says. Pure. */
 
 const TEST_FOLDERS = ["test", "tests", "__tests__"]
@@ -14,11 +16,14 @@ function endsOf(file: string): readonly string[] {
 }
 
 /**
- * Those of these files (paths from the checkout's top) that a command stands on: its own, tests, what configures their
- * runner. It may run in any folder: what it names is a path from there.
+ * Those of these files (paths from the checkout's top) that a command stands on: those that it runs, tests, what
+ * configures their runner. It may run in any folder: what it names is a path from there.
  */
 export function standsOn(command: string, files: readonly string[]): readonly string[] {
-  const words = new Set(command.split(/[\s"'`;&|()<>=,]+/).map((word) => word.replace(/^(?:\.{1,2}\/)+/, "")))
+  // Of a command that is more than a list of programs, all that it names.
+  const named = runIn(command) ?? [command]
+  const all = named.flatMap((text) => text.split(/[\s"'`;&|()<>=,]+/))
+  const words = new Set(all.map((word) => word.replace(/^(?:\.{1,2}\/)+/, "")))
   const isNamed = (file: string) => words.has(file) || endsOf(file).some((end) => /[./]/.test(end) && words.has(end))
   return files.filter((file) => {
     const folders = file.split("/")

@@ -1,4 +1,6 @@
-import { expect, test } from "vitest"
+import { writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { describe, expect, test } from "vitest"
 import { unwrap } from "../support/drive.ts"
 import type { ModelRequest } from "../support/model.ts"
 import {
@@ -17,6 +19,7 @@ import {
   user,
 } from "../support/place-scene.ts"
 import { notifications, notified } from "../support/plugin.ts"
+import { Repository } from "../support/repository.ts"
 import { bash } from "../support/shell-agent.ts"
 
 /** Checks, limits and receipts of tasks in worktrees. */
@@ -115,3 +118,39 @@ test("the receipt of thirty commands is what ran, not what was said", async () =
   expect(shown).toContain("- `exit 23`: exit code 23")
   expect(shown).toContain("- `sleep 60`: cut off")
 }, 180_000)
+
+describe("a project with a folder of OpenCode's, where no registry answers:", () => {
+  const INSTALLED = JSON.stringify({ packages: { "": { dependencies: { "@opencode-ai/plugin": "*" } } } })
+  /** The project as `opencode plugin` leaves it; `isInstalled`: OpenCode has put its packages there. */
+  const project = (isInstalled: boolean) => {
+    writeFileSync(join(host.home, "home/.npmrc"), "registry=http://127.0.0.1:9/\n")
+    const own = "node_modules\npackage.json\npackage-lock.json\nbun.lock\n.gitignore\n"
+    if (user.has(".opencode")) user.remove(".opencode")
+    user.write(".opencode/opencode.json", '{"$schema":"https://opencode.ai/config.json"}')
+    if (isInstalled)
+      user
+        .write(".opencode/.gitignore", own)
+        .write(".opencode/package-lock.json", INSTALLED)
+        .write(".opencode/node_modules/there/index.js", "x")
+    const config = new Repository(join(host.home, "config/opencode"))
+    config.write(".gitignore", own).write("node_modules/theirs/index.js", "x")
+  }
+
+  test.each([
+    ["what it has installed there is in the worktree", true, "there"],
+    ["where it has installed nothing yet, the worktree has what lies in the user's own folder", false, "theirs"],
+  ])(
+    "%s, so an agent works and its work comes home",
+    async (_what, isInstalled, name) => {
+      project(isInstalled)
+      agent("INSTALLED", [`ls .opencode/node_modules > seen.txt; git status --porcelain >> seen.txt`])
+      await launch("INSTALLED", { merge: true })
+      const [news] = await told()
+      expect(news?.visible).toContain("finished in")
+      expect(user.read("seen.txt")).toBe(`${name}\n?? seen.txt\n`)
+      user.remove("seen.txt").remove(".opencode")
+      nothingLeft()
+    },
+    120_000,
+  )
+})

@@ -70,6 +70,39 @@ test("what an agent left in git's stash is among its work, but not merged by its
   expect(user.read("a")).toBe(text({ 3: "the agent, stashed" }))
 })
 
+describe("new hidden files at the top", () => {
+  const agents = (child: Repository) =>
+    child.write("mine.txt", "x").write(".omo/state.json", "{}").write(".omo/sub/run.log", "x").write("a", text())
+
+  test("come home where the user's folder merely lacks them, and are named apart", async () => {
+    user.write("a", text()).write(".github/ci.yml", "x").commit()
+    agent("FIND", (child) => agents(child).write(".github/more.yml", "y"))
+    await launch()
+    const told = rig.notices()[0]?.hidden
+    expect(told).toContain(
+      "Note: Among its changes are new hidden files, which may be another plugin's own: .omo/state.json, .omo/sub/run.log.",
+    )
+    expect([user.has(".omo/state.json"), user.has(".github/more.yml"), user.has("mine.txt")]).toEqual([
+      true,
+      true,
+      true,
+    ])
+  })
+
+  test("are left out where the user's folder ignores them, though the worktree could not know that", async () => {
+    user.write("a", text()).commit()
+    user.write(".omo/.gitignore", "*\n").write(".omo/state.json", "the user's")
+    agent("FIND", agents)
+    const { id, outcome } = await launch()
+    expect(outcome?.work).toMatchObject({ files: ["mine.txt"], merge: { kind: "merged", files: ["mine.txt"] } })
+    expect(rig.notices()[0]?.hidden).toContain(
+      "Note: Left out of its changes, since your folder ignores them: .omo/state.json, .omo/sub/run.log.",
+    )
+    expect([user.read(".omo/state.json"), user.has(".omo/sub")]).toEqual(["the user's", false])
+    expect(await bench.places.clear(user.top, [id])).toEqual([])
+  })
+})
+
 describe("a check", () => {
   test("has to pass where nothing was changed, too", async () => {
     user.write("a", text()).commit()

@@ -225,6 +225,22 @@ describe("the files that a check stands on", () => {
     ["cd tool && node check.mjs", "tool/check.mjs", true],
     ["node ../../check.mjs", "check.mjs", true],
     ["npx lint .", "src/npx", false],
+    ["test -f new.txt && grep -c agent a.txt", "a.txt", false],
+    ["test -f new.txt && grep -c agent a.txt", "new.txt", false],
+    ["[ -s out/a.json ] && diff out/a.json want.json", "out/a.json", false],
+    ["node check.mjs out/a.json", "out/a.json", false],
+    ["node --import ./setup.mjs check.mjs a.json", "check.mjs", true],
+    ["node --import ./setup.mjs check.mjs a.json", "setup.mjs", true],
+    ["node --test a.mjs b.mjs", "b.mjs", true],
+    ["python3 -m pytest checks/a.py", "checks/a.py", true],
+    ["bun run check.ts", "check.ts", true],
+    ["sh -c 'cat a.txt; ./verify.sh'", "verify.sh", true],
+    ["sh -c 'cat a.txt; ./verify.sh'", "a.txt", false],
+    [". ./env.sh && ./verify", "env.sh", true],
+    ["CI=1 timeout 60 ./verify", "verify", true],
+    ["CI=1 timeout 60 ./verify.sh a", "verify.sh", true],
+    ["make -f checks/rules.mk", "checks/rules.mk", true],
+    ["for f in a.txt; do sh $f; done", "a.txt", true],
   ])("are named from wherever it runs: %s: %s", (command, file, stands) => {
     expect(standsOn(command, [file])).toEqual(stands ? [file] : [])
   })

@@ -1,5 +1,6 @@
 import type { Changed } from "../place.ts"
 import { at, type Checkout } from "./checkout.ts"
+import { few } from "./dependencies.ts"
 import { git, gitList } from "./git.ts"
 
 export const EXECUTABLE = "100755"
@@ -40,15 +41,49 @@ export async function changesBetween(checkout: Checkout, from: string, to: strin
 const HOSTS_OWN = /(^|\/)\.opencode\/(bun\.lockb?|package-lock\.json|node_modules\/.*)$/
 const HOSTS_FOLDERS = ":(top,glob)**/.opencode/**"
 
-/** The changes that are somebody's work, and those that are the host's own: not tracked in this checkout. */
-export async function divide<Any extends { readonly path: string }>(
+/**
+ * The changes that are somebody's work, and those that stay out: what is the host's own and not tracked in this checkout,
+ * and new hidden files that this checkout ignores: plugins write their state so.
+ */
+export async function divide(
   checkout: Checkout,
-  changes: readonly Any[],
-): Promise<{ readonly work: readonly Any[]; readonly hosts: readonly Any[] }> {
-  if (!changes.some(({ path }) => HOSTS_OWN.test(path))) return { work: changes, hosts: [] }
+  changes: readonly Change[],
+): Promise<{ readonly work: readonly Change[]; readonly out: readonly Change[]; readonly ignored: readonly string[] }> {
+  const hidden = changes.filter(isNewHidden).map(({ path }) => path)
+  const isAny = hidden.length > 0 || changes.some(({ path }) => HOSTS_OWN.test(path))
+  if (!isAny) return { work: changes, out: [], ignored: [] }
   const tracked = new Set(await gitList(["ls-files", "-z", "--", HOSTS_FOLDERS], at(checkout)))
-  const isHosts = ({ path }: Any) => HOSTS_OWN.test(path) && !tracked.has(path)
-  return { work: changes.filter((change) => !isHosts(change)), hosts: changes.filter(isHosts) }
+  const ignored = new Set(await ignoredOf(checkout, hidden))
+  const isOut = ({ path }: Change) => (HOSTS_OWN.test(path) && !tracked.has(path)) || ignored.has(path)
+  return {
+    work: changes.filter((change) => !isOut(change)),
+    out: changes.filter(isOut),
+    ignored: [...ignored].filter((path) => !HOSTS_OWN.test(path)),
+  }
+}
+
+/** A file that is hidden at the top, or lies in such a folder, and is new. */
+const isNewHidden = ({ path, from }: Change): boolean => path.startsWith(".") && from === undefined
+
+async function ignoredOf(checkout: Checkout, paths: readonly string[]): Promise<readonly string[]> {
+  if (paths.length === 0) return []
+  return gitList(["check-ignore", "-z", "--stdin"], { ...at(checkout), input: paths.join("\0"), accept: [1] })
+}
+
+/** What there is to tell of new hidden files and folders at the top of a state: of which nothing was there before. */
+export async function hiddenNotes(checkout: Checkout, from: string, to: string): Promise<readonly string[]> {
+  const changes = await changesBetween(checkout, from, to)
+  if (!changes.some(isNewHidden)) return []
+  const { work, ignored } = await divide(checkout, changes)
+  const before = new Set(await gitList(["ls-tree", "-z", "--name-only", from], at(checkout)))
+  const isNew = (change: Change) => isNewHidden(change) && !before.has(change.path.split("/", 1)[0] ?? "")
+  const come = work.filter(isNew).map(({ path }) => path)
+  return [
+    ...(come.length > 0
+      ? [`Among its changes are new hidden files, which may be another plugin's own: ${few(come)}.`]
+      : []),
+    ...(ignored.length > 0 ? [`Left out of its changes, since your folder ignores them: ${few(ignored)}.`] : []),
+  ]
 }
 
 /** Files and lines that changed between two states. */
@@ -96,8 +131,8 @@ export async function diffText(
     "--",
     ".",
   ]
-  const { hosts } = await divide(checkout, await changesBetween(checkout, from, to))
-  const names = new Set(hosts.map(({ path }) => path.replace(/(\.opencode\/node_modules)\/.*/, "$1")))
+  const { out: others } = await divide(checkout, await changesBetween(checkout, from, to))
+  const names = new Set(others.map(({ path }) => path.replace(/(\.opencode\/node_modules)\/.*/, "$1")))
   const excluded = [...names].map((name) => `:(exclude,top,literal)${name}`)
   const { out, cut } = await git([...args, ...excluded], { ...at(checkout), mostBytes: MOST_DIFF_BYTES })
   const lines = out.trimEnd().split("\n")

@@ -15,7 +15,7 @@ import type {
 } from "../place.ts"
 import { withoutProgram } from "./blobs.ts"
 import { type Checkout, checkoutAround, checkoutOf, find, homeAround } from "./checkout.ts"
-import { diffText, workBetween } from "./diff.ts"
+import { diffText, hiddenNotes, workBetween } from "./diff.ts"
 import { bringHome, bringIn, finishMerges } from "./homecoming.ts"
 import { ignoredNotes } from "./ignored.ts"
 import { betweenMerges } from "./locks.ts"
@@ -102,6 +102,7 @@ export class Worktrees implements Place {
       ...notes,
       ...lacked,
       ...stored,
+      ...(await hiddenIn(home, taskID)),
       ...(await ignoredNotes(home, taskID)),
       ...(await stashNotes(home, taskID)),
     ]
@@ -198,6 +199,11 @@ export class Worktrees implements Place {
     }
     return [...swept, ...(await finishMerges(this.#ports, home))]
   }
+}
+
+async function hiddenIn(home: Checkout, taskID: string): Promise<readonly string[]> {
+  const [state, start] = await Promise.all([readRef(home, "state", taskID), readRef(home, "start", taskID)])
+  return state && start ? hiddenNotes(home, start, state) : []
 }
 
 async function workOf(home: Checkout, taskID: string): Promise<Changed> {
