@@ -55,15 +55,7 @@ export function runBounded(program: string, args: readonly string[], options: Pr
       why ??= reason
       killGroup(child)
     }
-    const timer = setTimeout(() => stop("time"), timeLimit)
-    timer.unref()
-    const aborted = () => killGroup(child)
-    signal?.addEventListener("abort", aborted)
-    if (signal?.aborted) aborted()
-    const ended = () => {
-      clearTimeout(timer)
-      signal?.removeEventListener("abort", aborted)
-    }
+    const ended = until(child, { timeLimit, signal }, () => stop("time"))
     child.on("error", (error) => {
       ended()
       resolve(notStarted(error))
@@ -115,6 +107,23 @@ function reading(
   return async () => {
     await taken.catch(() => {})
     return Buffer.concat(out).subarray(0, mostBytes)
+  }
+}
+
+/** Stops a process at its time, or by the signal. Returns what takes that back. */
+function until(
+  child: ChildProcess,
+  { timeLimit, signal }: Pick<ProcessOptions, "timeLimit" | "signal">,
+  late: () => void,
+): () => void {
+  const timer = setTimeout(late, timeLimit)
+  timer.unref()
+  const aborted = () => killGroup(child)
+  signal?.addEventListener("abort", aborted)
+  if (signal?.aborted) aborted()
+  return () => {
+    clearTimeout(timer)
+    signal?.removeEventListener("abort", aborted)
   }
 }
 

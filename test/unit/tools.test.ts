@@ -40,7 +40,9 @@ test("the task tool says and offers only what the options allow", () => {
   }
   expect(tool({}).description).toContain("ask a completed task again")
   expect(tool({}).description).not.toContain("starts no turn")
-  expect(tool({}).text("place")).toContain("without ignored ones (node_modules)")
+  expect(tool({}).text("place")).toContain(", ignored dependencies (node_modules) copied")
+  const without = tool({ worktree: { ...DEFAULTS.worktree, dependencies: "none" } }).text("place")
+  expect(without).toContain("without ignored ones (node_modules)")
   expect(tool({ worktree: { ...DEFAULTS.worktree, setup: "npm ci" } }).text("place")).not.toContain("ignored")
   expect(tool({ wake: "never" }).description).toContain("It starts no turn of yours: you read it in the next one.")
   const wide = tool({ resumable: ["completed", "error"] })

@@ -72,8 +72,6 @@ export type Dependencies = {
   readonly missing: readonly string[]
 }
 
-export const NO_DEPENDENCIES: Dependencies = { names: [], bytes: 0, missing: [] }
-
 /** The dependencies of a checkout that git ignores. `prefix`: the folder that somebody works in. */
 export async function dependenciesOf(from: Checkout, prefix: string): Promise<Dependencies> {
   const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"]
