@@ -28,7 +28,7 @@ export type CacheBench = {
 }
 
 /** A host whose provider's cache is played, warmed up. */
-export const startCacheBench = async (form: Form, plugin?: string): Promise<CacheBench> => {
+export const startCacheBench = async (form: Form, plugin?: string, others: string[] = []): Promise<CacheBench> => {
   const model = await startModel({ form, cache: true })
   const host = await startPlugged(
     model,
@@ -36,6 +36,7 @@ export const startCacheBench = async (form: Form, plugin?: string): Promise<Cach
     {
       config: { provider: model.provider({ cost: COST, settings: { setCacheKey: true } }) },
       ...(plugin && { plugin }),
+      others,
     },
   )
   const stop = async () => {

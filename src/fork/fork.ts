@@ -98,17 +98,31 @@ async function inheritance({ forks: host, isThread }: ForkPorts, request: ForkRe
     draft.model && host.prices(draft.model),
   ])
   if (whole.choice === "asked") {
-    if (why === undefined) return uncutFork(history, uncut, whole, prices)
+    const problem = why ?? (await apart(host, request, whole))
+    if (problem === undefined) return uncutFork(history, uncut, whole, prices)
     const fork = await trimmed(host, request, history, pause)
-    return { ...fork, info: { ...fork.info, why } }
+    return { ...fork, info: { ...fork.info, why: problem } }
   }
   const fork = await trimmed(host, request, history, pause)
   const { tokens, before, told } = uncut
   if (why !== undefined || !prices || !told || !isCheaper(tokens, before + fork.info.tokens, prices)) return fork
+  if (await apart(host, request, whole)) return fork
   const ride = uncutFork(history, uncut, whole, prices)
   return { ...ride, info: { ...ride.info, why: CHOSEN } }
 }
 
+/** That its requests would not begin as its parent's: looked at last, since a session is made for it. */
+async function apart(
+  host: ForkHost,
+  { draft: { parentID, agent, model }, title }: ForkRequest,
+  { rules, briefed }: WholeRequest,
+): Promise<string | undefined> {
+  const isAlike = await host.beginsAlike?.({ parentID, title, agent, model, rules }, briefed)
+  return isAlike === false ? APART : undefined
+}
+
+const APART =
+  "Another plugin gives this conversation a system prompt that a fork of it does not get, so nothing of it would be read from the cache: this fork is trimmed."
 const THREAD =
   "The system prompt of a thread of the board has its task, which is no other session's: this fork is trimmed."
 const CHOSEN = "Chosen as the cheaper way (option fork.whole)."

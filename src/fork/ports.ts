@@ -84,6 +84,11 @@ export interface ForkHost {
   prices(model: Model): Promise<Prices | undefined>
   /** What a token of a request costs in US dollars where nothing of it is in the cache; undefined where not known. */
   inputPrice(model: Model): Promise<number | undefined>
+  /**
+   * Whether the requests of a new session would begin as its parent's last one did, with all that other plugins make of
+   * them; undefined where nobody can tell. Nothing is sent to a model for that. `briefed`: it is told what a fresh agent is.
+   */
+  beginsAlike?(session: NewSession, briefed: boolean): Promise<boolean | undefined>
   /** How many tokens each text is, without holding the host's thread; undefined where nobody here can count. */
   countTokens(texts: readonly string[]): Promise<readonly number[] | undefined>
   /**

@@ -1,3 +1,4 @@
+import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import {
   anewOf,
@@ -12,7 +13,7 @@ import {
   workInThread,
 } from "../../bench/support/cache-turns.ts"
 import type { Form } from "../support/cache.ts"
-import { callTool } from "../support/drive.ts"
+import { callTool, unwrap } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import type { ModelRequest, ScriptedModel } from "../support/model.ts"
 import { launchedFrom, notified } from "../support/plugin.ts"
@@ -116,3 +117,27 @@ describe.each<Form>(["openai", "anthropic"])("with %s's cache", (form) => {
     expect(after?.toolResults.at(-1)?.content).toContain("Refused: you are a background agent")
   })
 })
+
+test("beside a plugin that adds to a parent's system prompt alone, a whole fork is trimmed before anything is sent", async () => {
+  const plugin = fileURLToPath(new URL("../support/fixtures/parents-plugin.ts", import.meta.url))
+  const bench = await startCacheBench("openai", undefined, [plugin])
+  try {
+    const { session, riders } = await ride(bench, ["P-APART", "P-APART-TOO"])
+    for (const { output, first } of riders) {
+      expect(output).toContain(
+        "Another plugin gives this conversation a system prompt that a fork of it does not get, so nothing of it would be read from the cache: this fork is trimmed.",
+      )
+      expect(output).not.toContain("uncut")
+      expect(output).not.toContain("From the provider's cache")
+      expect(JSON.stringify(first.body)).not.toContain("This is for parents alone.")
+    }
+    const children = riders.map(({ child }) => child)
+    const asked = new Set(bench.model.requests.map(({ sessionID }) => sessionID))
+    expect([...asked].filter((id) => id !== session && !children.includes(id ?? ""))).toEqual([])
+    expect(JSON.stringify(bench.model.requests.map(({ body }) => body))).not.toContain("Nothing is asked.")
+    const left = await unwrap(bench.host.client.session.children({ sessionID: session }))
+    expect(left.map(({ id }) => id).toSorted()).toEqual(children.toSorted())
+  } finally {
+    await bench.stop()
+  }
+}, 150_000)

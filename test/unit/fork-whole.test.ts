@@ -33,10 +33,11 @@ const asked = (id: string, change = {}): HistoryMessage => ({
 })
 const LONG = [asked("u1"), counted(agent("a1", call("c1", "word ".repeat(5000))), 9000, READER, 8000)]
 
-type World = { room?: number; prices?: Prices; thread?: boolean; whole?: Partial<WholeRequest> | null }
+type World = { alike?: boolean; room?: number; prices?: Prices; thread?: boolean; whole?: Partial<WholeRequest> | null }
 
 /** Forks on a host that knows this of its model. */
-const fork = async (messages: readonly HistoryMessage[], { room, prices, thread = false, whole = {} }: World = {}) => {
+const fork = async (messages: readonly HistoryMessage[], world: World = {}) => {
+  const { alike, room, prices, thread = false, whole = {} } = world
   const made: NewFork[] = []
   const said: Prompt[] = []
   const forks: ForkHost = {
@@ -45,6 +46,7 @@ const fork = async (messages: readonly HistoryMessage[], { room, prices, thread 
     room: async () => room,
     prices: async () => prices,
     inputPrice: async () => undefined,
+    beginsAlike: async () => alike,
     countTokens: async (texts) => texts.map(({ length }) => length / 4),
     async fork(input) {
       made.push(input)
@@ -61,6 +63,13 @@ const fork = async (messages: readonly HistoryMessage[], { room, prices, thread 
 }
 
 describe("a fork that is to be whole", () => {
+  test("is trimmed and says why where its requests would begin otherwise than its parent's, and promises no price", async () => {
+    const { info } = await fork(LONG, { alike: false, prices: PRICES, room: 100_000 })
+    expect(info).toMatchObject({ cutResults: 1, why: expect.stringMatching(/^Another plugin .* is trimmed\.$/) })
+    expect([info.whole, info.rides, info.price]).toEqual([undefined, undefined, undefined])
+    for (const alike of [true, undefined]) expect((await fork(LONG, { alike, prices: PRICES })).info.whole).toBe(true)
+  })
+
   test("has every message uncut, its parent's rules alone, and says whom it rides on and what that costs", async () => {
     const { info, made } = await fork(LONG, { prices: PRICES, room: 100_000 })
     expect(made.messages).toEqual(LONG)

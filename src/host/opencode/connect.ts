@@ -10,6 +10,7 @@ import type { Connection, Notice } from "../connection.ts"
 import { KEY_TITLE, keyText, lossText } from "../record/loss.ts"
 import { registerInstance, unregisterInstance } from "../record/owner.ts"
 import { installationSigner, keyFile } from "../record/signature.ts"
+import { Beginnings } from "./beginnings.ts"
 import { clientOn, type Transport, transportOf } from "./client.ts"
 import { diffSince } from "./diffs.ts"
 import { OpencodeForks } from "./forks.ts"
@@ -29,6 +30,8 @@ const counter = new TokenCounter(systemClock, () => startThread(TOKENIZER))
 export type OpencodeConnection = Connection & {
   readonly host: OpencodeHost
   readonly transport: Transport
+  /** What requests to models begin with; absent where no fork may go by that. */
+  readonly beginnings: Beginnings | undefined
   /** Warnings that are still to be shown. */
   readonly notices: Notice[]
   /** From now on the instances of the folders that tasks work in report to `guest`. */
@@ -51,6 +54,8 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
   }
   const tell = (fields: LogFields) => host.log("info", "call", fields)
   const client = clientOn(input.client, options.verbose ? tell : undefined)
+  const beginnings = options.fork.whole === "never" ? undefined : new Beginnings()
+  const usual = options.nativeTask ? {} : WITHOUT_NATIVE
   let guest: Guest | undefined
   const host: OpencodeHost = new OpencodeHost(client, instance, signer, systemClock, {
     folder: directory,
@@ -61,13 +66,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
   if (signer.problem) warn({ title: KEY_TITLE, message: keyText(signer.problem, options.board !== undefined) })
   return {
     host,
-    forks: new OpencodeForks({
-      client,
-      sessions: host,
-      directory,
-      counter,
-      usual: options.nativeTask ? {} : WITHOUT_NATIVE,
-    }),
+    forks: new OpencodeForks({ client, sessions: host, directory, counter, beginnings, usual }),
     signer,
     warn,
     notices,
@@ -80,6 +79,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     directory,
     ownFolder: ownFolder(),
     transport: transportOf(input.client),
+    beginnings,
     threads: (home) => new OpencodeThreads(client, host, signer, home),
     hand: new OpencodeHand(client, directory),
     sign: (sessionID, signs) => host.sign(sessionID, signs),

@@ -1,9 +1,11 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { modelKey } from "../../core/limits.ts"
-import { type Host, HostError } from "../../core/ports.ts"
+import { type Host, HostError, type NewSession } from "../../core/ports.ts"
 import type { Model } from "../../core/task.ts"
 import type { TokenCounter } from "../../fork/counter.ts"
 import type { ForkHost, HistoryMessage, NewFork, Prices } from "../../fork/ports.ts"
+import { remember } from "../../lib/remember.ts"
+import type { Beginnings } from "./beginnings.ts"
 import { Cached } from "./cached.ts"
 import { call } from "./client.ts"
 import { type Room, rewriteCopy } from "./copy.ts"
@@ -24,6 +26,8 @@ export type ForkParts = {
   /** The project's, as the host names it. */
   readonly directory: string
   readonly counter: Pick<TokenCounter, "count">
+  /** What requests begin with; absent where nobody listens to them. */
+  readonly beginnings?: Beginnings
   /** Tools that are on or off for every message. */
   readonly usual?: Usual
 }
@@ -33,6 +37,10 @@ type Facts = {
   readonly limit: { readonly context: number; readonly input?: number; readonly output: number }
   readonly cost?: { readonly input: number; readonly cache?: { readonly read: number; readonly write: number } }
 }
+
+/** Parents of which it is remembered how a fork of theirs begins. */
+const MOST_PARENTS = 64
+const PROBE = { type: "text" as const, text: "Nothing is asked." }
 
 /** Prices are told for so many tokens. */
 const PRICED_TOKENS = 1_000_000
@@ -54,12 +62,16 @@ export class OpencodeForks implements ForkHost {
   readonly #directory: string
   readonly #counter: Pick<TokenCounter, "count">
   readonly #usual: Usual | undefined
+  readonly #beginnings: Beginnings | undefined
+  /** What was found of a parent, as long as its requests begin so. */
+  readonly #alike = new Map<string, { readonly begins: string; readonly isAlike: Promise<boolean | undefined> }>()
   readonly #models = new Cached<ReadonlyMap<string, Facts>>(KEEP_MODELS_MS, () => this.#readModels())
   /** The host has no route to replay by: it is not asked again. */
   #replays = true
 
-  constructor({ client, sessions, directory, counter, usual }: ForkParts) {
+  constructor({ client, sessions, directory, counter, usual, beginnings }: ForkParts) {
     this.#usual = usual
+    this.#beginnings = beginnings
     this.#client = client
     this.#sessions = sessions
     this.#directory = directory
@@ -96,6 +108,40 @@ export class OpencodeForks implements ForkHost {
     const { input = 0, cache } = await this.#cost(model)
     const [cached, anew] = [cache?.read ?? 0, cache?.write || input]
     return cached > 0 && anew > 0 ? { cached: cached / PRICED_TOKENS, anew: anew / PRICED_TOKENS } : undefined
+  }
+
+  async beginsAlike(session: NewSession, briefed: boolean): Promise<boolean | undefined> {
+    const { parentID } = session
+    const begins = this.#beginnings?.of(parentID)
+    if (begins === undefined) return undefined
+    const known = this.#alike.get(parentID)
+    if (known?.begins === begins) return known.isAlike
+    const isAlike = this.#probe(session, briefed).then(
+      (found) => (found === undefined ? undefined : found === begins),
+      (error) => {
+        this.#sessions.log("warn", "how a fork's requests would begin could not be seen", { error: String(error) })
+        return undefined
+      },
+    )
+    // Those of one message ask once.
+    remember(this.#alike, parentID, { begins, isAlike }, MOST_PARENTS)
+    return isAlike
+  }
+
+  /** What a request of a new session begins with: one is made, and stopped before it is sent. */
+  async #probe({ parentID, title, agent, model, rules }: NewSession, briefed: boolean): Promise<string | undefined> {
+    const named = model && { providerID: model.provider, id: model.id, variant: model.variant }
+    const made = { parentID, title, agent, model: named, permission: [...rules] }
+    const { id: sessionID } = await call("create a session", this.#client.session.create(made))
+    const asked = model && { providerID: model.provider, modelID: model.id }
+    const prompt = { sessionID, agent, model: asked, variant: model?.variant, parts: [PROBE] }
+    try {
+      const ask = () => call("send a prompt", this.#client.session.promptAsync(prompt))
+      return await this.#beginnings?.probed(sessionID, briefed, ask)
+    } finally {
+      await this.#sessions.deleteSession(sessionID).catch(() => {})
+      this.#beginnings?.forget(sessionID)
+    }
   }
 
   countTokens(texts: readonly string[]): Promise<readonly number[] | undefined> {

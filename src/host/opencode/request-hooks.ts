@@ -3,6 +3,8 @@ import type { App } from "../../app.ts"
 import type { Options } from "../../options.ts"
 import { briefingOf } from "../../tools/briefing.ts"
 import { renderForCompaction } from "../../tools/render-list.ts"
+import type { Keeper } from "../connection.ts"
+import type { Beginnings } from "./beginnings.ts"
 import type { OpencodeConnection } from "./connect.ts"
 import type { Guard } from "./guard.ts"
 import type { NativeTask } from "./native-task.ts"
@@ -25,8 +27,10 @@ export function requestHooks(
   { options, native }: { readonly options: Options; readonly native: NativeTask | undefined },
   guard: Guard,
 ) {
+  const { beginnings } = connection
   const keeperHere = () => connection.keeper(manager)
   const isBriefed = briefingOf(options) !== undefined
+  const briefingFor = briefingsBy(keeperHere, options, beginnings)
   /** Sessions whose next request is one that compacts them. */
   const compacting = new Set<string>()
   return {
@@ -51,20 +55,19 @@ export function requestHooks(
         if (agent === COMPACTION && keeperHere().holdsRequest(sessionID, asked, true)) await held()
         const ridden = keeperHere().rides(sessionID)
         if (ridden) rideInOptions(output.options, sessionID, ridden)
+        await beginnings?.sending(sessionID, agent)
       }),
     "chat.headers": async ({ sessionID, model }, output) =>
       guard(() => {
         const ridden = keeperHere().rides(sessionID)
         if (ridden) rideInHeaders(output.headers, model.providerID, ridden)
       }),
-    ...((isBriefed || board) && {
+    ...((isBriefed || board || beginnings) && {
       "experimental.chat.system.transform": async ({ sessionID = "" }, output) =>
         guard(async () => {
-          const keeper = keeperHere()
-          const briefing = keeper.isFresh(sessionID) ? briefingOf(options, keeper.answersInJSON(sessionID)) : undefined
-          if (briefing !== undefined) output.system.push(briefing)
-          const block = await board?.conversations.system(sessionID)
-          if (block) output.system.push(block)
+          const texts = [briefingFor(sessionID), await board?.conversations.system(sessionID)]
+          output.system.push(...texts.filter(isText))
+          beginnings?.making(sessionID, output)
         }),
     }),
     "experimental.session.compacting": async ({ sessionID }, output) =>
@@ -79,4 +82,13 @@ export function requestHooks(
   } satisfies Hooks
 }
 
-const isText = (text: string | undefined): text is string => text !== undefined
+/** What a fresh agent is told, for those of its sessions and for a probe that is told the same. */
+const briefingsBy =
+  (keeperHere: () => Keeper, options: Options, beginnings: Beginnings | undefined) =>
+  (sessionID: string): string | undefined => {
+    const keeper = keeperHere()
+    const isTold = keeper.isFresh(sessionID) || beginnings?.isBriefed(sessionID) === true
+    return isTold ? briefingOf(options, keeper.answersInJSON(sessionID)) : undefined
+  }
+
+const isText = (text: string | undefined): text is string => text !== undefined && text !== ""
