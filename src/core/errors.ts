@@ -6,6 +6,9 @@ export class CallError extends Error {
   override readonly name = "CallError"
 }
 
+/** A call names a task or a batch that its session does not have. */
+export class UnknownTaskError extends CallError {}
+
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
 /** Joins candidates for an error text, and tells how many were left out. */

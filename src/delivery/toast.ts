@@ -2,7 +2,7 @@ import { listed } from "../core/errors.ts"
 import type { Toast } from "../core/ports.ts"
 import { type Ask, elapsed, type Task } from "../core/task.ts"
 import { duration } from "../lib/duration.ts"
-import { oneLine } from "../lib/text.ts"
+import { count, oneLine } from "../lib/text.ts"
 
 export const launchToast = (task: Task): Toast => ({
   title: task.run.generation > 0 ? `Resume #${task.run.generation} started` : "Background agent launched",
@@ -37,6 +37,12 @@ export function summarize(toasts: readonly Toast[]): readonly Toast[] {
     return { ...first, title: `${alike.length} × ${first.title}`, message: listed(messages, MOST_NAMED) }
   })
 }
+
+export const copiedToast = (tasks: number): Toast => ({
+  title: "Background agents stay with the first conversation",
+  message: `${count(tasks, "task")} of the conversation that was forked: their answers arrive there, not here`,
+  variant: "info",
+})
 
 export const cutOffToast = (task: Task, files: readonly string[]): Toast => ({
   title: "A merge was cut off, and no longer fits",

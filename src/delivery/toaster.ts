@@ -2,7 +2,7 @@ import type { Clock, Host, Toast } from "../core/ports.ts"
 import type { Ask, Task } from "../core/task.ts"
 import { Collector } from "../lib/collector.ts"
 import type { Options } from "../options.ts"
-import { askToast, cutOffToast, endToast, launchToast, summarize } from "./toast.ts"
+import { askToast, copiedToast, cutOffToast, endToast, launchToast, summarize } from "./toast.ts"
 
 /**
  * What comes within this time is told together, or before with another call: the screen shows one toast for it. A person
@@ -38,6 +38,10 @@ export class Toaster {
 
   cutOff(task: Task, files: readonly string[]): void {
     if (this.#enabled) this.#news.add(cutOffToast(task, files))
+  }
+
+  copied(tasks: number): void {
+    if (this.#enabled) this.#news.add(copiedToast(tasks))
   }
 
   /** The host is awake now: what was to be told together is told, unless there was something a moment ago. */

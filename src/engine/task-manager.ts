@@ -12,6 +12,8 @@ import {
   type Status,
   type Task,
 } from "../core/task.ts"
+import type { ForkHost } from "../fork/ports.ts"
+import { remember } from "../lib/remember.ts"
 import type { PlaceKind, PlaceNews, Stirred } from "../place/place.ts"
 import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
 import type { Report } from "./conductor/reporting.ts"
@@ -22,11 +24,14 @@ import type { Unattended } from "./launch/unattended.ts"
 import type { Overview } from "./overview.ts"
 import type { Parts } from "./parts.ts"
 import { refuseUntellable } from "./talk/tell.ts"
+import { copiedTasks, copiedText } from "./tasks/copied.ts"
 import { type CancelSelector, findBatch, findTask, findTasks } from "./tasks/lookup.ts"
 import { type Cleared, type TaskView, viewOf } from "./tasks/view.ts"
 
 /** What goes along with a request to a session's model. */
 type WordInRequest = { readonly text: string; readonly withoutTools: boolean }
+
+const MOST_FORKS = 256
 
 /**
  * Everything that can be done with tasks, for the tools on one side and the host's events on the other. Holds no state of
@@ -36,12 +41,16 @@ export class TaskManager {
   readonly #stop = new AbortController()
   readonly #all: Assembly
   readonly #parts: Parts
+  readonly #forks: Pick<ForkHost, "history">
+  /** The forks of conversations whose users were told where the tasks are. */
+  readonly #toldForks = new Map<string, true>()
 
   /** Where tasks may work. */
   readonly kinds: readonly PlaceKind[]
 
   constructor(ports: ManagerPorts) {
     this.kinds = ports.kinds
+    this.#forks = ports.forks
     this.#all = assemble(ports, this.#stop.signal)
     this.#parts = this.#all.parts
   }
@@ -243,6 +252,18 @@ export class TaskManager {
       .filter((task) => filter.status === undefined || task.status === filter.status)
       .filter((task) => filter.batch === undefined || task.batch === batch)
       .map((task) => this.#view(task))
+  }
+
+  /**
+   * What a session is told that asks for tasks which it has only in the past that `/fork` copied into it; undefined for
+   * nothing. Its user is told once.
+   */
+  async copied(caller: Caller): Promise<string | undefined> {
+    const tasks = await copiedTasks(this.#parts, this.#forks, caller)
+    if (tasks.length === 0) return undefined
+    if (!this.#toldForks.has(caller.sessionID)) this.#parts.toaster.copied(tasks.length)
+    remember(this.#toldForks, caller.sessionID, true, MOST_FORKS)
+    return copiedText(tasks)
   }
 
   /** Ended tasks of a session that were dropped to keep its history short although nobody had read them. */

@@ -1,3 +1,4 @@
+import { UnknownTaskError } from "../core/errors.ts"
 import type { TaskManager } from "../engine/task-manager.ts"
 import type { Options } from "../options.ts"
 import { cancelTool } from "./cancel.ts"
@@ -15,7 +16,13 @@ export function toolsFor(manager: TaskManager, options: Options): Readonly<Recor
     ...tool,
     async execute(args, context) {
       await manager.ready(context.sessionID)
-      return tool.execute(args, context)
+      try {
+        return await tool.execute(args, context)
+      } catch (error) {
+        if (!(error instanceof UnknownTaskError)) throw error
+        const copied = await manager.copied(context)
+        throw copied === undefined ? error : new UnknownTaskError(`${error.message} ${copied}`)
+      }
     },
   })
   return {

@@ -18,13 +18,16 @@ export function listTool(manager: TaskManager, limits: SpendingLimits): Tool {
       status: z.enum(STATUSES).optional().describe("One at work again is `resumed`."),
       batch: z.string().trim().max(MOST_BATCH_CHARS).optional().describe("Name, or the id of one of its tasks."),
     },
-    run({ status, batch }, { sessionID }) {
+    async run({ status, batch }, context) {
+      const { sessionID } = context
       const views = manager.list(sessionID, { status, batch: batch ? oneLine(batch) : undefined })
       const isWhole = status === undefined && batch === undefined
       const all = views.length === 0 && !isWhole ? manager.list(sessionID).length : 0
       if (all > 0) return renderNone({ status, batch }, all)
+      const copied = views.length === 0 ? await manager.copied(context) : undefined
       const bill = isWhole && needsBill(limits) ? { ...manager.spentBy(sessionID), limits } : undefined
-      return renderList(views, manager.droppedUnread(sessionID), bill)
+      const list = renderList(views, manager.droppedUnread(sessionID), bill)
+      return copied === undefined ? list : { ...list, output: `${list.output}. ${copied}` }
     },
   })
 }

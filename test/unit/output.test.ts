@@ -4,6 +4,7 @@ import { Journal, LATER_MS } from "../../src/engine/conductor/journal.ts"
 import type { Entry } from "../../src/engine/tasks/entry.ts"
 import { findBatch, findTask } from "../../src/engine/tasks/lookup.ts"
 import { TaskStore } from "../../src/engine/tasks/store.ts"
+import { toolsFor } from "../../src/tools/index.ts"
 import { renderOutput } from "../../src/tools/render.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { jsonCopy } from "../support/fake-database.ts"
@@ -411,5 +412,57 @@ describe("the record", () => {
     expect(rig.errors()).toContainEqual(expect.stringContaining("task record not written"))
     expect(rig.notices()).toHaveLength(2)
     expect(rig.timers.pending).toBe(0)
+  })
+})
+
+describe("a conversation that its user has forked from another", () => {
+  const forked = async (tool = "superagents_task") => {
+    const rig = new Rig()
+    const { id } = await rig.launch()
+    const copy = rig.openParent()
+    const result = `Task: ${id} "find it"\nAlso bg_zzzzzzzz.`
+    const call = {
+      type: "tool",
+      callID: "call_1",
+      tool,
+      input: {},
+      state: "completed",
+      result,
+      media: [],
+      handle: 0,
+    } as const
+    rig.forks.past = [{ id: "msg_1", role: "assistant", parts: [call], handle: 0 }]
+    const use = async (name: string, args: object, sessionID = copy) => {
+      const told = toolsFor(rig.manager, rig.options)[name]?.execute(args, rig.callerIn(sessionID))
+      return told?.then(({ output }) => output).catch((error: Error) => error.message)
+    }
+    return { rig, id, copy, use }
+  }
+
+  test("is told by list, output, tell and cancel whose the tasks are that it speaks of, and its user once", async () => {
+    const { rig, id, copy, use } = await forked()
+    const told = `This conversation is a fork, and what it was forked from launched 1 task: ${id} (find it). It belongs to that conversation, and its answer goes there: do not wait here. To look there, the user opens it (opencode --session ${rig.parent}). Launch a new task for what you need here.`
+    expect(await use("superagents_list", {})).toBe(`No background tasks found. ${told}`)
+    expect(await use("superagents_output", { task_id: id })).toContain(
+      `no background tasks. Launch one with superagents_task. ${told}`,
+    )
+    expect(await use("superagents_task", { tell: id, prompt: "MORE" })).toContain(told)
+    expect(await use("superagents_cancel", { batch: "nothing" })).toContain(told)
+    await rig.launch({ prompt: "its own" }, copy)
+    expect(await use("superagents_output", { task_id: id })).toContain(told)
+    await rig.clock.advance(5000)
+    const titles = rig.host.toasts.map(({ title }) => title)
+    expect(titles.filter((title) => title.startsWith("Background agents stay"))).toHaveLength(1)
+  })
+
+  test("is told nothing of ids that no launch has named, nor is the one that launched them, nor an agent", async () => {
+    const { rig, id, copy, use } = await forked("read")
+    expect(await use("superagents_list", {})).toBe("No background tasks found")
+    const launched = await forked()
+    expect(await launched.use("superagents_output", { task_id: "bg_x" }, launched.rig.parent)).not.toContain("fork")
+    const { sessionID } = launched.rig.task(launched.id)
+    expect(await launched.use("superagents_list", {}, sessionID)).toBe("No background tasks found")
+    rig.host.database.sessions.delete(copy)
+    expect(await use("superagents_output", { task_id: id })).not.toContain("fork")
   })
 })

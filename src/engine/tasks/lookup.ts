@@ -1,6 +1,6 @@
 import { nameOf } from "../../core/account.ts"
 import { batchName, namedBatch } from "../../core/batch.ts"
-import { CallError, listed, thereAre } from "../../core/errors.ts"
+import { CallError, listed, thereAre, UnknownTaskError } from "../../core/errors.ts"
 import { isActive, type Task } from "../../core/task.ts"
 import { memberNames } from "../../core/team.ts"
 import { oneLine } from "../../lib/text.ts"
@@ -17,7 +17,7 @@ export function findTask(reference: string, own: readonly Task[]): Task {
     wanted === "" ? [] : own.filter(({ id, sessionID }) => id.startsWith(wanted) || sessionID.startsWith(wanted))
   if (fitting.length === 1 && fitting[0]) return fitting[0]
   if (fitting.length > 1) throw new CallError(`"${wanted}" fits several tasks: ${named(fitting)}. Give more of the id.`)
-  throw new CallError(
+  throw new UnknownTaskError(
     own.length === 0
       ? `No task "${wanted}": this session has no background tasks. Launch one with superagents_task.`
       : `No task "${wanted}" in this session. ${thereAre(own.map(namesOf))}`,
@@ -82,8 +82,8 @@ export function selectRunning(selector: CancelSelector, own: readonly Task[], ru
 type Runs = { isForeign(id: string): boolean; isMerging(id: string): boolean }
 
 function noBatch(name: string, own: readonly Task[]): CallError {
-  if (own.length === 0) return new CallError(`No batch "${name}": this session has no background tasks.`)
-  return new CallError(
+  if (own.length === 0) return new UnknownTaskError(`No batch "${name}": this session has no background tasks.`)
+  return new UnknownTaskError(
     `No batch "${name}" in this session. ${knownBatches(own)} The id of a task names its batch as well.`,
   )
 }
