@@ -37,6 +37,24 @@ const rowOf = async (sessionID: string) => {
   return { tokens: (tokens?.input ?? 0) + (tokens?.output ?? 0) + (tokens?.reasoning ?? 0), cost: cost ?? 0 }
 }
 
+test("a conversation forked by its user is told whose the tasks are that it speaks of, and how to look there", async () => {
+  const door = gate()
+  model.use(async ({ lastUser }) => {
+    if (!lastUser.startsWith("P-FORKED")) return undefined
+    await door.opened
+    return { text: "the answer" }
+  })
+  const session = await openSession(host)
+  const { id } = await launch(host, model, session, { prompt: "P-FORKED" })
+  await idle(host, session)
+  const fork = (await unwrap(host.client.session.fork({ sessionID: session }))).id
+  expect(await call(fork, "list")).toContain(`${id} (`)
+  const refused = await callTool(host, model, fork, "superagents_output", { task_id: id })
+  expect(refused.error).toContain(`opencode --session ${session}`)
+  door.open()
+  expect(await notified(host, session, 1, 30_000)).toHaveLength(1)
+})
+
 describe("five short answers", () => {
   test("come with the news, whole, in one turn of the parent's; none is fetched, and each counts as fetched", async () => {
     const door = gate()
