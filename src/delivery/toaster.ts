@@ -1,6 +1,7 @@
 import type { Clock, Host, Toast } from "../core/ports.ts"
 import type { Ask, Task } from "../core/task.ts"
 import { Collector } from "../lib/collector.ts"
+import { remember } from "../lib/remember.ts"
 import type { Options } from "../options.ts"
 import { askToast, copiedToast, cutOffToast, endToast, launchToast, summarize } from "./toast.ts"
 
@@ -9,6 +10,7 @@ import { askToast, copiedToast, cutOffToast, endToast, launchToast, summarize } 
  * does not feel the second; an agent that ends soon after its launch would wait for a toast that was shown sooner.
  */
 const GATHER_MS = 1000
+const MOST_FORKS = 256
 
 /** Tells the user on the screen, unless the option `toasts` is off. */
 export class Toaster {
@@ -16,6 +18,7 @@ export class Toaster {
   readonly #enabled: boolean
   readonly #clock: Clock
   readonly #news: Collector<Toast>
+  readonly #toldForks = new Map<string, true>()
   #shownAt = 0
 
   constructor({ host, clock, options }: { host: Host; clock: Clock; options: Options }) {
@@ -40,8 +43,10 @@ export class Toaster {
     if (this.#enabled) this.#news.add(cutOffToast(task, files))
   }
 
-  copied(tasks: number): void {
-    if (this.#enabled) this.#news.add(copiedToast(tasks))
+  /** Once for a session. */
+  copied(sessionID: string, tasks: number): void {
+    if (this.#enabled && !this.#toldForks.has(sessionID)) this.#news.add(copiedToast(tasks))
+    remember(this.#toldForks, sessionID, true, MOST_FORKS)
   }
 
   /** The host is awake now: what was to be told together is told, unless there was something a moment ago. */

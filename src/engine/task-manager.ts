@@ -13,25 +13,22 @@ import {
   type Task,
 } from "../core/task.ts"
 import type { ForkHost } from "../fork/ports.ts"
-import { remember } from "../lib/remember.ts"
 import type { PlaceKind, PlaceNews, Stirred } from "../place/place.ts"
 import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
 import type { Report } from "./conductor/reporting.ts"
 import { authorizeTell, type Caller, chooseModel, permitEdit, refusalTo } from "./launch/checks.ts"
+import { copiedTasks, copiedText } from "./launch/copied.ts"
 import { goesOnByItself } from "./launch/plans.ts"
 import type { LaunchRequest, ResumeRequest } from "./launch/request.ts"
 import type { Unattended } from "./launch/unattended.ts"
 import type { Overview } from "./overview.ts"
 import type { Parts } from "./parts.ts"
 import { refuseUntellable } from "./talk/tell.ts"
-import { copiedTasks, copiedText } from "./tasks/copied.ts"
 import { type CancelSelector, findBatch, findTask, findTasks } from "./tasks/lookup.ts"
 import { type Cleared, type TaskView, viewOf } from "./tasks/view.ts"
 
 /** What goes along with a request to a session's model. */
 type WordInRequest = { readonly text: string; readonly withoutTools: boolean }
-
-const MOST_FORKS = 256
 
 /**
  * Everything that can be done with tasks, for the tools on one side and the host's events on the other. Holds no state of
@@ -42,8 +39,6 @@ export class TaskManager {
   readonly #all: Assembly
   readonly #parts: Parts
   readonly #forks: Pick<ForkHost, "history">
-  /** The forks of conversations whose users were told where the tasks are. */
-  readonly #toldForks = new Map<string, true>()
 
   /** Where tasks may work. */
   readonly kinds: readonly PlaceKind[]
@@ -261,8 +256,7 @@ export class TaskManager {
   async copied(caller: Caller): Promise<string | undefined> {
     const tasks = await copiedTasks(this.#parts, this.#forks, caller)
     if (tasks.length === 0) return undefined
-    if (!this.#toldForks.has(caller.sessionID)) this.#parts.toaster.copied(tasks.length)
-    remember(this.#toldForks, caller.sessionID, true, MOST_FORKS)
+    this.#parts.toaster.copied(caller.sessionID, tasks.length)
     return copiedText(tasks)
   }
 

@@ -3,8 +3,8 @@ import { listed } from "../../core/errors.ts"
 import type { Task } from "../../core/task.ts"
 import type { ForkHost } from "../../fork/ports.ts"
 import { count } from "../../lib/text.ts"
-import type { Caller } from "../launch/checks.ts"
 import type { Parts } from "../parts.ts"
+import type { Caller } from "./checks.ts"
 
 const TASK_ID = /\bbg_[a-z0-9]{8}\b/g
 
