@@ -25,6 +25,8 @@ import { startTui, type Tui } from "../support/tui.ts"
 
 const PERMISSION_TIMEOUT_MS = 3000
 const DIALOG_MS = 300
+/** Two looks at OpenCode that follow one another so soon, in ms, come back to back. */
+const HASTY_MS = 700
 /** What a terminal says when its window is no longer the one in front. */
 const FOCUS_LOST = "\u001B[O"
 
@@ -96,14 +98,14 @@ test("a person's own turn in a thread that its model refuses has OpenCode looked
   isShut = true
   const since = Date.now()
   await host.client.session.promptAsync({ sessionID: threadId, parts: [{ type: "text", text: "And now?" }] })
-  await eventually(() => refused.length >= 3, { timeout: 60_000, message: () => host.logs() })
-  const seconds = (Date.now() - since) / 1000
-  const looks = (await calls.read()).filter(({ at, route }) => at >= since && route === "GET /session/status").length
+  await eventually(() => refused.length >= 4, { timeout: 90_000, message: () => host.logs() })
+  const looks = (await calls.read()).filter(({ at, route }) => at >= since && route === "GET /session/status")
+  const hasty = looks.filter(({ at }, nth) => at - (looks[nth - 1]?.at ?? 0) < HASTY_MS)
   isShut = false
   await host.client.session.abort({ sessionID: threadId })
   await callBoard(host, model, session, "cancel_task", { task_id: id })
-  expect(looks).toBeGreaterThan(0)
-  expect(looks / seconds).toBeLessThan(3)
+  expect(looks.length).toBeGreaterThan(0)
+  expect(hasty.length).toBeLessThan(5)
 })
 
 test("the terminal shows active tasks in the sidebar, /board opens their threads, and the desktop hears who is needed", {
