@@ -53,6 +53,8 @@ export async function openApp(given: Connection, options: Options): Promise<App>
     validate,
     commands,
     answer: (ask, reply) => connection.hand.answer(ask, reply),
+    // A server that listens is one whose screens are elsewhere.
+    isTerminal: async () => (await connection.pages()) === undefined,
   })
   others?.hosts.listen(
     (taskID, news) => manager.placeTold(taskID, news),

@@ -28,6 +28,11 @@ export const users: Rule = { meet: (own) => own }
 /** The lower of two limits holds, where 0 is none. */
 export const stricter: Rule = { meet: lower, widens: (theirs, byDefault) => lower(byDefault, theirs) !== theirs }
 
+/** The same, where null leaves it to the plugin. */
+export const stricterIfSet: Rule = {
+  meet: (own, theirs) => (own === null || theirs === null ? (own ?? theirs) : lower(own, theirs)),
+}
+
 /** The lower of two counts holds, where 0 is the lowest. */
 export const fewer: Rule = { meet: (own, theirs) => Math.min(own as number, theirs as number) }
 

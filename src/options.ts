@@ -7,6 +7,7 @@ import {
   meets,
   projects,
   stricter,
+  stricterIfSet,
   stricterOfEach,
   stricterOfEachAgent,
   users,
@@ -194,9 +195,12 @@ export const OptionsSchema = z.strictObject({
     .describe("How long before its time limit an agent is asked for its last word; a third of that limit at most.")
     .register(meets, projects),
   permissionTimeout: milliseconds
-    .default(300_000)
-    .describe("How long an agent's permission or other question may stay open before it is refused.")
-    .register(meets, stricter),
+    .nullable()
+    .default(null)
+    .describe(
+      "How long an agent's permission or other question may stay open before it is refused. null: an hour where somebody has OpenCode open or wrote within the last hour, else 5 minutes; meanwhile no time of the task counts.",
+    )
+    .register(meets, stricterIfSet),
   todoGrace: milliseconds
     .default(5000)
     .describe("How long an idle agent with open todos is waited for before it counts as done.")

@@ -13,6 +13,8 @@ import { neverBegan } from "./verdict.ts"
 const MOST_FILES = 50
 /** A path that is cut names nothing. */
 const MOST_PATH_CHARS = 4096
+/** Questions that nobody answered are named up to here. */
+const MOST_REFUSED = 10
 /** What went wrong may need more words than a name. */
 const MOST_REASON_CHARS = 500
 /** With the end of what a setup command wrote: what it died of stands last. */
@@ -42,7 +44,7 @@ function teamAdvice({ id, team }: Pick<Task, "id"> & { readonly team: Team }): s
 export function accountOf(task: Task, resumable: readonly string[] = []): string[] {
   const { outcome } = task
   if (!outcome) return []
-  const { reason, note, openTodos } = outcome
+  const { reason, note, openTodos, unanswered = [] } = outcome
   return [
     ...modelLine(task),
     ...stoodLines(task),
@@ -50,6 +52,14 @@ export function accountOf(task: Task, resumable: readonly string[] = []): string
       ? [`Reason: ${oneLine(reason.text, reason.code === "place" ? MOST_PLACE_REASON_CHARS : MOST_REASON_CHARS)}`]
       : []),
     ...(note ? [`Note: ${oneLine(note, MOST_REASON_CHARS)}`] : []),
+    ...(unanswered.length > 0
+      ? [
+          `Refused, since nobody answered in time: ${listed(
+            unanswered.map((what) => oneLine(what)),
+            MOST_REFUSED,
+          )}`,
+        ]
+      : []),
     ...(openTodos > 0 ? [`Note: the agent left ${openTodos} of its todos open.`] : []),
     ...filesLine("Files changed", outcome.filesChanged, outcome.moreFiles),
     ...meanwhileLine(outcome),

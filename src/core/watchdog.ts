@@ -4,6 +4,7 @@ import { SAME_USD } from "../lib/money.ts"
 import { oneLine } from "../lib/text.ts"
 import { AMOUNTS, type Amount, atItsEnd, keptOf, type SpendingLimits, type Spent, spentText } from "./spending.ts"
 import {
+  type Ask,
   type Away,
   elapsed,
   type Failing,
@@ -21,7 +22,8 @@ import {
 export type RunLimits = SpendingLimits & {
   readonly taskTimeout: number
   readonly stallTimeout: number
-  readonly permissionTimeout: number
+  /** Null: so long as `refusedAt` says. */
+  readonly permissionTimeout: number | null
   /** After so many equal calls in a row a run is told of that, after twice as many it is ended. */
   readonly maxRepeats: number
   /** How long before its time limit a run is asked for its last word, and how long it has for it near any other. */
@@ -35,7 +37,23 @@ export type Watched = {
   readonly limits: RunLimits
   readonly spent: Spent
   readonly ownTasks: boolean
+  readonly presence: Presence
   readonly now: number
+}
+
+/** Whether a person could answer a question: OpenCode is open on a screen; and when one last wrote, in ms. */
+export type Presence = { readonly isOpen: boolean; readonly wroteAt: number }
+
+/** How long a question waits where nobody seems to be there, and how long it waits for somebody who may be at lunch. */
+const ALONE_MS = 300_000
+const HERE_MS = 3_600_000
+
+/** When a question is refused that nobody answers. */
+export function refusedAt({ askedAt }: Ask, permissionTimeout: number | null, presence: Presence): number {
+  if (permissionTimeout === 0) return Number.POSITIVE_INFINITY
+  if (permissionTimeout !== null) return askedAt + permissionTimeout
+  const waits = presence.isOpen ? HERE_MS : ALONE_MS
+  return Math.max(askedAt + waits, presence.wroteAt + HERE_MS)
 }
 
 /**
@@ -242,8 +260,7 @@ function lastWordEnds({ task, limits }: Watched, { at, againAt, reason }: LastWo
 export function dueAt(run: Watched, settled = Number.NEGATIVE_INFINITY): number {
   const { progress, limits } = run
   const { lastWord, asks, away } = progress
-  const questions =
-    limits.permissionTimeout > 0 && !away ? asks.map(({ askedAt }) => askedAt + limits.permissionTimeout) : []
+  const questions = away ? [] : asks.map((ask) => refusedAt(ask, limits.permissionTimeout, run.presence))
   const rules = rulesFor(run).flatMap((rule) => dueOf(rule, run) ?? [])
   const word = lastWord && !away ? [lastWordEnds(run, lastWord)] : []
   const coming = [...rules, ...word].filter((at) => at > settled)

@@ -10,6 +10,7 @@ import type { CommandMarks } from "../place/command-marks.ts"
 import type { PlaceKind } from "../place/place.ts"
 import type { Ledgers } from "../results/ledger.ts"
 import { Answers } from "./conductor/answers.ts"
+import { Attendance } from "./conductor/attendance.ts"
 import { Cancelling } from "./conductor/cancelling.ts"
 import { ComingHome } from "./conductor/coming-home.ts"
 import { Conductor } from "./conductor/conductor.ts"
@@ -61,6 +62,8 @@ export type ManagerPorts = {
   readonly validate?: Validate
   /** Answers a question for whoever is at the screen; false where it is not open any more. */
   readonly answer?: (ask: Ask, reply: Reply) => Promise<boolean>
+  /** Whether this OpenCode has a screen of its own; by default it has none. */
+  readonly isTerminal?: () => Promise<boolean>
   /** Where the commands that run for tasks are written down, so that none outlives OpenCode; nowhere by default. */
   readonly commands?: CommandMarks
 }
@@ -175,7 +178,7 @@ function lost(parentID: string, { announcing }: Conductor, recovery: Recovery): 
 
 /** `tookOver` hears of a task that another process has taken over. */
 function partsOf(
-  { host, clock, options, commands }: ManagerPorts,
+  { host, clock, options, commands, isTerminal }: ManagerPorts,
   stopped: AbortSignal,
   { isTelling, tookOver }: { isTelling: (parentID: string) => boolean; tookOver: (task: Task) => void },
 ): Parts {
@@ -193,7 +196,8 @@ function partsOf(
   })
   const journal = new Journal({ host, clock, stopped, store, isTelling, takenOver })
   const toaster = new Toaster({ host, clock, options })
-  const parts = { host, clock, options, store, journal, toaster, background, commands, stopped }
+  const attendance = new Attendance(clock, options.permissionTimeout, isTerminal)
+  const parts = { host, clock, options, store, journal, toaster, background, attendance, commands, stopped }
   return parts
 
   function takenOver(id: string): void {

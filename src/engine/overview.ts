@@ -43,18 +43,17 @@ export class Overview {
 
   /** Oldest first, those of other processes included. */
   list(): readonly TaskView[] {
-    const { store, clock } = this.#parts
+    const { store } = this.#parts
     const tasks = store
       .all()
       .filter((task) => !isPart(task))
       .sort((a, b) => a.createdAt - b.createdAt)
-    return tasks.map((task) => viewOf(task, store, clock.now(), this.#ports.holdsBack))
+    return tasks.map((task) => this.#view(task))
   }
 
   get(id: string): TaskView | undefined {
-    const { store, clock } = this.#parts
-    const task = store.get(id)
-    return task && viewOf(task, store, clock.now(), this.#ports.holdsBack)
+    const task = this.#parts.store.get(id)
+    return task && this.#view(task)
   }
 
   isForeign(id: string): boolean {
@@ -88,5 +87,10 @@ export class Overview {
     const { store } = this.#parts
     // What a part comes to is seen of its team.
     return store.subscribe((id) => listener(store.get(id)?.part?.of ?? id))
+  }
+
+  #view(task: Task): TaskView {
+    const { store, clock, attendance } = this.#parts
+    return viewOf(task, store, clock.now(), this.#ports.holdsBack, (ask) => attendance.refusedAt(ask))
   }
 }

@@ -3,6 +3,7 @@ import type { Toaster } from "../delivery/toaster.ts"
 import type { Background } from "../lib/background.ts"
 import type { Options } from "../options.ts"
 import type { CommandMarks } from "../place/command-marks.ts"
+import type { Attendance } from "./conductor/attendance.ts"
 import type { Journal } from "./conductor/journal.ts"
 import type { TaskStore } from "./tasks/store.ts"
 
@@ -15,6 +16,7 @@ export type Parts = {
   readonly journal: Journal
   readonly toaster: Toaster
   readonly background: Background
+  readonly attendance: Attendance
   /** Where the commands that run for tasks are written down. */
   readonly commands?: CommandMarks
   /** Aborted at the plugin's own end: from then on nothing is begun, ended, sent or written any more. */

@@ -36,8 +36,9 @@ export class Requests {
 
   /** Takes up a request once and removes it, whatever comes of it. */
   take(task: Task, request: TaskRequest): void {
-    const { store, host, clock, stopped, background, journal } = this.#parts
+    const { store, host, clock, stopped, background, journal, attendance } = this.#parts
     if (this.#taken.has(request.id) || store.isForeign(task.id)) return
+    attendance.wrote()
     this.#taken.add(request.id)
     background.run("a request from the screen", async () => {
       // Taken away first, since to carry it out may take its time: who wrote it takes one that stays for unheard.

@@ -3,6 +3,7 @@ import { lastWordRefusal, lastWordRequest } from "../core/last-word.ts"
 import type { HostEvent } from "../core/ports.ts"
 import type { Spent } from "../core/spending.ts"
 import {
+  type Ask,
   isActive,
   isBriefed,
   isUnattended,
@@ -287,6 +288,16 @@ export class TaskManager {
     return task !== undefined && !isUnattended(task)
   }
 
+  /** A person has written to a session. */
+  wrote(): void {
+    this.#parts.attendance.wrote()
+  }
+
+  /** A person has opened the page. Returns what to call when it is closed. */
+  opened(): () => void {
+    return this.#parts.attendance.opened()
+  }
+
   /** Takes in what happened in the host. Never throws; costs a look-up or two where the session is not ours. */
   handle(event: HostEvent): void {
     this.#all.hearing.take(event)
@@ -319,7 +330,9 @@ export class TaskManager {
   }
 
   #view(task: Task): TaskView {
-    const { store, clock } = this.#parts
-    return viewOf(store.get(task.id) ?? task, store, clock.now(), (each) => this.#all.gates.holdsBack(each))
+    const { store, clock, attendance } = this.#parts
+    const holdsBack = (each: Task) => this.#all.gates.holdsBack(each)
+    const until = (ask: Ask) => attendance.refusedAt(ask)
+    return viewOf(store.get(task.id) ?? task, store, clock.now(), holdsBack, until)
   }
 }

@@ -27,7 +27,7 @@ export function toolsFor(manager: TaskManager, options: Options): Readonly<Recor
   })
   return {
     [TASK_TOOL]: prepared(taskTool(manager, options)),
-    superagents_output: prepared(outputTool(manager, options.permissionTimeout)),
+    superagents_output: prepared(outputTool(manager)),
     superagents_list: prepared(listTool(manager, options)),
     superagents_cancel: prepared(cancelTool(manager)),
     superagents_clear: prepared(clearTool(manager)),

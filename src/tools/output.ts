@@ -16,8 +16,7 @@ const DESCRIPTION = `Fetch the answer of a background task, with what it ran and
 
 For an answer, or the rest of one (\`offset\`), that the message of its end did not bring; not for waiting in a loop. Returns at once; \`block: true\` waits for the end: only when you cannot go on without this answer.`
 
-/** `patience`: after how many ms a question that nobody answers is refused, 0 for never. */
-export function outputTool(manager: TaskManager, patience: number): Tool {
+export function outputTool(manager: TaskManager): Tool {
   return defineTool({
     description: DESCRIPTION,
     args: {
@@ -32,10 +31,10 @@ export function outputTool(manager: TaskManager, patience: number): Tool {
     async run({ task_id, block = false, timeout = DEFAULT_BLOCK_MS, offset = 0 }, context) {
       const reports = await manager.outputs(task_id, context, block ? timeout : 0, context.abort)
       const [only, ...others] = reports
-      if (only && others.length === 0) return renderOutput(only, offset, patience)
+      if (only && others.length === 0) return renderOutput(only, offset)
       if (offset > 0)
         throw new CallError(`\`offset\` goes with one task; "${oneLine(task_id)}" is a batch of ${reports.length}.`)
-      return renderOutputs(reports, patience)
+      return renderOutputs(reports)
     },
   })
 }

@@ -15,14 +15,14 @@ const LEAST_SHARE_BYTES = 400
 const TOLD = "You will be told when each ends. Do not ask again until then."
 
 /** What is told of a whole batch: of each task its account and, as far as its share of the room goes, its answer. */
-export function renderOutputs(reports: readonly Report[], patience: number): ToolResult {
+export function renderOutputs(reports: readonly Report[]): ToolResult {
   const heads = reports.map(headOf)
   const facts = heads.reduce((sum, lines) => sum + Buffer.byteLength(lines.join("\n")), 0)
   const share = Math.max(
     LEAST_SHARE_BYTES,
     Math.floor((MOST_ANSWER_BYTES - facts) / reports.length) - LEAST_SHARE_BYTES,
   )
-  const parts = reports.map((report, nth) => [...(heads[nth] ?? []), ...answerOf(report, share, patience)].join("\n"))
+  const parts = reports.map((report, nth) => [...(heads[nth] ?? []), ...answerOf(report, share)].join("\n"))
   const running = reports.filter(({ answer }) => answer === undefined).length
   const title = `${count(reports.length, "task")}, ${running} running`
   return { title, output: [...parts, ...(running > 0 ? [TOLD] : [])].join("\n\n") }
@@ -36,10 +36,10 @@ function headOf({ view, resumable }: Report): string[] {
   ]
 }
 
-function answerOf({ view, answer, gone, waited }: Report, share: number, patience: number): string[] {
+function answerOf({ view, answer, gone, waited }: Report, share: number): string[] {
   const { task, asks } = view
   if (answer === undefined) {
-    const open = asks.length > 0 && patience > 0 ? " It waits for an answer from the user." : ""
+    const open = asks.length > 0 ? " It waits for an answer from the user." : ""
     return [`It is still running${waited === undefined ? "" : ` after a wait of ${duration(waited)}`}.${open}`]
   }
   if (answer === "") return [noText(task, gone)]

@@ -5,12 +5,12 @@ import { countsText } from "../core/items.ts"
 import { modelKey } from "../core/limits.ts"
 import { receiptLines } from "../core/receipt.ts"
 import { standText, standToModel, whenOf } from "../core/standstill.ts"
-import { type Ask, BRINGING_HOME, billedTokens, elapsed, isActive, isUnmerged, type Task } from "../core/task.ts"
+import { BRINGING_HOME, billedTokens, elapsed, isActive, isUnmerged, type Task } from "../core/task.ts"
 import { memberName } from "../core/team.ts"
 import { howOf, type Member, tryLines } from "../core/tries.ts"
 import type { Report } from "../engine/conductor/reporting.ts"
 import type { TaskView } from "../engine/tasks/view.ts"
-import { duration, ticking } from "../lib/duration.ts"
+import { duration } from "../lib/duration.ts"
 import { moment } from "../lib/moment.ts"
 import { between, capital, count, grouped, head, oneLine, tail } from "../lib/text.ts"
 import type { Shown } from "../place/place.ts"
@@ -36,11 +36,8 @@ export function renderMerge(view: TaskView): ToolResult {
   return result(view, [`Task: ${nameOf(view.task)}`, ...workOf(view.task)])
 }
 
-/**
- * A task with its facts in a short head and, if it has ended, its answer from character `offset` on. `patience`: after
- * how many ms a question that nobody answers is refused, 0 for never.
- */
-export function renderOutput(report: Report, offset: number, patience: number): ToolResult {
+/** A task with its facts in a short head and, if it has ended, its answer from character `offset` on. */
+export function renderOutput(report: Report, offset: number): ToolResult {
   const { view, answer } = report
   const { task } = view
   const facts = [
@@ -58,7 +55,7 @@ export function renderOutput(report: Report, offset: number, patience: number): 
   ]
   const body =
     answer === undefined
-      ? [...atWorkLines(report), ...runningLines(view, patience, report.waited)]
+      ? [...atWorkLines(report), ...runningLines(view, report.waited)]
       : endedLines(task, answer, offset, report)
   return result(view, [...facts, ...body])
 }
@@ -123,10 +120,9 @@ function cacheLines({ fork, outcome }: Task): string[] {
 }
 
 /** `waited`: for how many ms the call has waited in vain. */
-function runningLines(view: TaskView, patience: number, waited: number | undefined): string[] {
+function runningLines(view: TaskView, waited: number | undefined): string[] {
   const asks = view.asks.map(
-    (ask) =>
-      `Waits for an answer from the user (${ask.kind}): ${oneLine(ask.what)}${unanswered(ask, patience, view.at)}`,
+    (ask) => `Waits for an answer from the user (${ask.kind}): ${oneLine(ask.what)}${unanswered(ask, view.at)}`,
   )
   const text = view.lastText.trim()
   const latest = text.length > LATEST_TEXT_CHARS ? `…${tail(text, LATEST_TEXT_CHARS)}` : text
@@ -140,10 +136,10 @@ function runningLines(view: TaskView, patience: number, waited: number | undefin
 }
 
 /** What becomes of a question that nobody answers. */
-const unanswered = ({ askedAt }: Ask, patience: number, now: number): string =>
-  patience > 0
-    ? ` (refused in ${ticking(Math.max(0, askedAt + patience - now))} if nobody answers; the agent then goes on without it)`
-    : ""
+const unanswered = ({ refusedAt }: TaskView["asks"][number], now: number): string =>
+  refusedAt === undefined
+    ? ""
+    : ` (refused at ${moment(refusedAt, now)} if nobody answers; the agent then goes on without it)`
 
 /** How many members of a group that is at work are named, and how much of a check's output each shows. */
 const MOST_MEMBERS = 30

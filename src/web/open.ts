@@ -34,7 +34,8 @@ export function openPage(setup: PageSetup): () => Promise<void> {
   return serve({ worktree, directory, options: web, source, clock, log })
 }
 
-function agentsOf({ manager: { overview }, connection }: PageSetup): Agents {
+function agentsOf({ manager, connection }: PageSetup): Agents {
+  const { overview } = manager
   const taskOf = (id: string) => overview.get(id)?.task
   return {
     list: () => overview.list(),
@@ -43,7 +44,13 @@ function agentsOf({ manager: { overview }, connection }: PageSetup): Agents {
     refresh: () => overview.refresh(),
     answer: (id) => overview.answer(id),
     cancel: (id) => overview.cancel(id),
-    subscribe: (listener) => overview.subscribe(listener),
+    subscribe(listener) {
+      const [end, left] = [overview.subscribe(listener), manager.opened()]
+      return () => {
+        end()
+        left()
+      }
+    },
     async diff(id) {
       const task = taskOf(id)
       if (!task) return []
@@ -64,7 +71,10 @@ function personOf({ manager, options, connection }: PageSetup): Person {
   const callerIn = (sessionID: string) => ({ sessionID, messageID: "" })
   return {
     question: (ask) => hand.question(ask),
-    answer: (ask, reply) => hand.answer(ask, reply),
+    answer(ask, reply) {
+      manager.wrote()
+      return hand.answer(ask, reply)
+    },
     conversations: () => hand.conversations(),
     session: (sessionID) => hand.session(sessionID),
     open: (title) => hand.open(title),
@@ -92,7 +102,6 @@ const limitsOf = (options: Options): Limits => ({
   taskCost: options.maxCostPerTask,
   taskTokens: options.maxTokensPerTask,
   taskTime: options.taskTimeout,
-  askTime: options.permissionTimeout,
   resumable: options.resumable,
   models: options.allowModelOverride,
 })

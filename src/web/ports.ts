@@ -35,8 +35,6 @@ export type Limits = {
   readonly taskTokens: number
   /** The longest duration of a run, in ms. */
   readonly taskTime: number
-  /** How long a question may stay open before it is refused, in ms. */
-  readonly askTime: number
   /** The statuses that can be resumed. */
   readonly resumable: readonly string[]
   /** Whether a launch may name a model. */

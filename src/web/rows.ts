@@ -55,7 +55,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     atLeast: view.whole.usage.atLeast ?? false,
     dayCost: day.cost,
     dayAtLeast: day.atLeast ?? false,
-    asks: view.asks.map(({ id, sessionID, kind, what, askedAt }) => ({ id, sessionID, kind, what, askedAt })),
+    asks: view.asks.map(({ doing: _doing, ...ask }) => ask),
     retry: view.retry && `attempt ${view.retry.attempt}: ${oneLine(view.retry.message)}`,
     reason: outcome?.reason?.text,
     reasonCode: outcome?.reason?.code,

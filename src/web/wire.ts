@@ -60,7 +60,8 @@ export type AgentRow = {
   /** What itself cost in the last 24 hours, as the day's budget counts it. */
   readonly dayCost: number
   readonly dayAtLeast: boolean
-  readonly asks: readonly Ask[]
+  /** `refusedAt`: when, if nobody answers. */
+  readonly asks: readonly (Ask & { readonly refusedAt?: number })[]
   readonly retry?: string
   /** Why it ended in anything but a plain success. */
   readonly reason?: string

@@ -54,7 +54,7 @@ const sum = () => readFileSync(join(bench.user.top, "sum.txt"), "utf8")
 
 const launch = (request: Partial<LaunchRequest> = {}) => rig.launch({ check: CHECK, tries: 2, ...request })
 
-const output = async (id: string) => renderOutput(await rig.manager.output(id, rig.caller), 0, 0).output
+const output = async (id: string) => renderOutput(await rig.manager.output(id, rig.caller), 0).output
 
 describe("side by side", () => {
   test("the first whose check passes comes home, once; the others' work is put aside", async () => {

@@ -8,7 +8,6 @@ const NO_LIMITS: Limits = {
   taskCost: 0,
   taskTokens: 0,
   taskTime: 0,
-  askTime: 0,
   resumable: ["completed"],
   models: true,
 }

@@ -25,8 +25,9 @@ export type Scene = {
 const worldOf = (task: Task, { world, options }: Scene = {}): World => ({
   now: NOW,
   messageID,
-  options: { ...DEFAULTS, maxTokensPerTask: 0, maxCostPerSession: 0, ...options },
+  options: { ...DEFAULTS, maxTokensPerTask: 0, maxCostPerSession: 0, permissionTimeout: 300_000, ...options },
   task,
+  presence: { isOpen: false, wroteAt: Number.NEGATIVE_INFINITY },
   ownTasks: false,
   ownStill: () => undefined,
   owed: false,

@@ -35,6 +35,8 @@ export type RigOptions = {
   ledgers?: Ledgers
   /** A further kind of places, and what the host is for the manager where some of its sessions are elsewhere. */
   elsewhere?: { kind: (rig: Rig) => PlaceKind; over: (host: FakeHost, clock: FakeClock) => Host }
+  /** Whether its OpenCode has a screen of its own. */
+  isTerminal?: () => Promise<boolean>
   /** Where another process works already: a second one on the same project. */
   share?: { clock: FakeClock; database: FakeDatabase }
 }
@@ -69,6 +71,7 @@ export class Rig {
   readonly #hears: RigOptions["hears"]
   readonly #kind: RigOptions["kind"]
   readonly #elsewhere: RigOptions["elsewhere"]
+  readonly #isTerminal: RigOptions["isTerminal"]
   /** Where results lie: a folder that is made when there is one. */
   readonly project = join(tmpdir(), `superagents-rig-${process.pid}-${++projects}`)
   readonly #ledgers: Ledgers
@@ -78,7 +81,8 @@ export class Rig {
   readonly #letter: string
 
   constructor(given: RigOptions = {}) {
-    const { options = {}, development = false, worktrees, hears, kind, elsewhere, ledgers, share } = given
+    const { options = {}, development = false, worktrees, hears, kind, elsewhere, ledgers, share, isTerminal } = given
+    this.#isTerminal = isTerminal
     this.#kind = kind
     this.#ledgers = ledgers ?? new Unwritten(this.project)
     this.#worktrees = worktrees
@@ -256,6 +260,7 @@ export class Rig {
       development: this.#development,
       kinds: this.#kinds(),
       ledgers: async () => this.#ledgers,
+      isTerminal: this.#isTerminal,
       validate: async (schema, text) => checkValue(schema, text),
     })
     this.host.listen((event) => manager.handle(event))

@@ -96,7 +96,7 @@ describe("a map", () => {
     expect(rows[5]).toMatchObject({ item: 5, value: { n: 5 }, task: expect.stringMatching(/^bg_/), cost: 0.001 })
     expect(rows[1]?.reason).toContain("did not match the schema")
     expect(rig.manager.list(rig.parent)).toHaveLength(1)
-    const { output } = renderOutput(await rig.manager.output(id, rig.caller), 0, 0)
+    const { output } = renderOutput(await rig.manager.output(id, rig.caller), 0)
     expect(output.indexOf('"index":4')).toBeLessThan(output.indexOf('"index":0'))
     expect(output).toContain(`superagents_output(task_id="${id}/1") opens the first, which has index 0.`)
     const opened = async (reference: string) =>
@@ -166,7 +166,7 @@ describe("a map", () => {
     const why = "Stopped with all of its task: It was cancelled by the agent that launched it."
     expect(rowsOf(task).map(({ reason }) => reason)).toEqual([why, why])
     expect(sumsUp(task).groups).toEqual([{ why, count: 2, first: [0, 1] }])
-    const { output } = renderOutput(await rig.manager.output(rowsOf(task)[0]?.task ?? "", rig.caller), 0, 0)
+    const { output } = renderOutput(await rig.manager.output(rowsOf(task)[0]?.task ?? "", rig.caller), 0)
     expect(output).toContain(`Reason: ${why}`)
   })
 
@@ -317,7 +317,7 @@ test("three maps and plain tasks that end together: every sum adds up, at every 
       const seen = (await rig.host.recordsSince(0)).map(({ task }) => ({ task }))
       addsUp(stateText({ task: view.task }, seen, rig.clock.now()))
       const report = await rig.manager.output(view.task.id, rig.caller)
-      addsUp(renderOutput(report, 0, 0).output.replace(/, of /, " of "))
+      addsUp(renderOutput(report, 0).output.replace(/, of /, " of "))
     }
     const lines = renderList(views, 0)
       .output.split("\n")

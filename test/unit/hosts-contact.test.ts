@@ -108,7 +108,8 @@ describe("without contact", () => {
   test("a last word that was asked for is not waited for", () => {
     const lastWord = { state: "told", reason: { code: "timeout", text: "x" }, at: 0 } as const
     const limits = { ...OptionsSchema.parse({}), lastWord: 10 }
-    const watched = { task: taskOf(), ownTasks: false, now: 50, limits, spent: NOTHING_SPENT }
+    const presence = { isOpen: false, wroteAt: 0 }
+    const watched = { task: taskOf(), ownTasks: false, presence, now: 50, limits, spent: NOTHING_SPENT }
     const progress = progressOf({ lastWord, away: { host: "big", since: 40, most: 0 }, asks: [askOf({ askedAt: 1 })] })
     expect(demandOf({ ...watched, progress })).toBeUndefined()
     expect(dueAt({ ...watched, task: taskOf({ run: { timeout: 0 } }), progress })).toBe(Number.POSITIVE_INFINITY)

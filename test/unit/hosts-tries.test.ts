@@ -28,7 +28,7 @@ const parts = (): readonly Task[] => {
   const all = [...database.sessions.values()].flatMap((session) => database.recordIn(session)?.task ?? [])
   return all.filter(({ part }) => part !== undefined)
 }
-const output = async (id: string) => renderOutput(await rig.manager.output(id, rig.caller), 0, 0).output
+const output = async (id: string) => renderOutput(await rig.manager.output(id, rig.caller), 0).output
 
 const STOPPED =
   "It is stopped on big as soon as big answers. What it changed is still on big, and is fetched when big answers."

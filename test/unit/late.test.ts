@@ -46,7 +46,7 @@ describe("what comes into a session after its run has ended, since that took ver
   })
 
   test("a last word", async () => {
-    const rig = rigged({ taskTimeout: 90_000, lastWord: 10_000 })
+    const rig = rigged({ taskTimeout: 90_000, lastWord: 10_000, permissionTimeout: 300_000 })
     rig.onPrompt("FIND", { tools: [{ name: "question", args: { questions: [{ question: "?" }] } }] })
     const { id, sessionID } = await rig.launch()
     await rig.clock.advance(79_000)

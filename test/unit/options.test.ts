@@ -21,7 +21,7 @@ describe("options", () => {
       maxCostPerSession: 10,
       maxCostPerDay: 0,
       lastWord: 60_000,
-      permissionTimeout: 300_000,
+      permissionTimeout: null,
       todoGrace: 5000,
       resultCacheTTL: 300_000,
       maxHistory: 200,

@@ -1,11 +1,14 @@
+import { rmSync } from "node:fs"
+import { setTimeout as sleep } from "node:timers/promises"
 import { describe, expect, test } from "vitest"
+import { moment } from "../../src/lib/moment.ts"
 import { Rig } from "../support/rig.ts"
 
 const HANG = { hang: true } as const
 
 describe("questions", () => {
-  const asking = async (options: object = {}) => {
-    const rig = new Rig({ options: { permissionTimeout: 60_000, ...options } })
+  const asking = async (options: object = {}, isTerminal?: () => Promise<boolean>) => {
+    const rig = new Rig({ options: { permissionTimeout: 60_000, ...options }, isTerminal })
     rig.host.asking.add("bash")
     rig.script(({ lastUser, toolResults }) => {
       if (!lastUser.includes("FIND")) return undefined
@@ -75,5 +78,91 @@ describe("questions", () => {
     expect(rig.view(id)).toMatchObject({ phase: "waiting for an answer", asks: [{ what: "Which?" }] })
     rig.host.tell({ type: "replied", sessionID: below, askID: "per_x" })
     expect(rig.view(id).phase).toBe("working")
+  })
+
+  describe("by default", () => {
+    const MINUTE_MS = 60_000
+    const waiting = async (isTerminal?: () => Promise<boolean>) => {
+      const { rig, id } = await asking({ permissionTimeout: null, taskTimeout: 20 * MINUTE_MS }, isTerminal)
+      const refusedAfter = async () => {
+        const task = await rig.ended(id)
+        expect(task).toMatchObject({ status: "completed", outcome: { unanswered: ["bash"] } })
+        return Math.round((task.run.endedAt ?? 0) / MINUTE_MS)
+      }
+      return { rig, id, refusedAfter }
+    }
+    const startsAt = Math.round(new Rig().clock.now() / MINUTE_MS)
+
+    test("are refused after five minutes where nobody is there", async () => {
+      const { refusedAfter } = await waiting()
+      expect((await refusedAfter()) - startsAt).toBe(5)
+    })
+
+    test("wait for an hour in a terminal, on the page, or after a person's word, and the task's time stands still", async () => {
+      const terminal = await waiting(async () => true)
+      const page = await waiting()
+      const [leave, other] = [page.rig.manager.opened(), page.rig.manager.opened()]
+      other()
+      other()
+      const written = await waiting()
+      written.rig.manager.wrote()
+      for (const { rig } of [terminal, page, written]) await rig.clock.advance(50 * MINUTE_MS)
+      expect((await terminal.refusedAfter()) - startsAt).toBe(60)
+      expect((await page.refusedAfter()) - startsAt).toBe(60)
+      expect((await written.refusedAfter()) - startsAt).toBe(60)
+      leave()
+      const { run } = written.rig.task(written.id)
+      expect(run.stillMs).toBeGreaterThan(59 * MINUTE_MS)
+      const [view] = written.rig.manager.list(written.rig.parent)
+      expect(view?.elapsed).toBeLessThan(MINUTE_MS)
+    })
+
+    test("are refused soon after the page was closed, and where nobody can say whether there is a screen", async () => {
+      const { rig, refusedAfter } = await waiting(() => Promise.reject(new Error("no")))
+      const leave = rig.manager.opened()
+      await rig.clock.advance(10 * MINUTE_MS)
+      leave()
+      expect((await refusedAfter()) - startsAt).toBeLessThanOrEqual(11)
+    })
+
+    test("are answered by whoever comes back within the hour, with the task's whole time left", async () => {
+      const { rig, id } = await waiting(async () => true)
+      await rig.clock.advance(45 * MINUTE_MS)
+      rig.host.answer(rig.view(id).asks[0]?.id ?? "")
+      expect(await rig.ended(id)).toMatchObject({ status: "completed" })
+    })
+  })
+
+  test("say when they are refused, to the parent's model, and what was refused, in the notification", async () => {
+    const { rig, id } = await asking()
+    const { refusedAt = 0 } = rig.view(id).asks[0] ?? {}
+    await rig.ended(id)
+    const said = JSON.stringify(rig.host.stored(rig.parent))
+    expect(said).toContain(
+      `If nobody answers, it is refused at ${moment(refusedAt, rig.clock.now())}, and the agent goes on`,
+    )
+    expect(rig.notices()[0]?.hidden).toContain("Refused, since nobody answered in time: bash")
+  })
+
+  test("of an item name its group, in the hint, the list and the notification", async () => {
+    const rig = new Rig({ options: { permissionTimeout: 60_000 } })
+    rig.host.asking.add("bash")
+    rig.script(({ sessionID, toolResults }) => {
+      if (sessionID === rig.parent) return undefined
+      return toolResults.length === 0 ? { tools: [{ name: "bash", args: {} }] } : { text: "went on" }
+    })
+    const { id } = await rig.launch({ prompt: "Look at {{item}}.", each: ["a"] })
+    // Its rows are in real files.
+    const hint = `Background task item 1 of ${id} (find it) waits for the user's answer to a permission: bash.`
+    const said = () => JSON.stringify(rig.host.stored(rig.parent))
+    while (!said().includes(hint)) {
+      await rig.clock.advance(100)
+      await sleep(1)
+    }
+    expect(said()).toContain(`superagents_output(task_id=\\"${id}\\") shows whether it still waits.`)
+    expect(rig.view(id)).toMatchObject({ phase: "waiting for permission", asks: [{ what: "bash" }] })
+    const task = await rig.endedBeside(id, 1000)
+    expect(task.outcome?.unanswered).toEqual(["bash"])
+    rmSync(rig.project, { recursive: true, force: true })
   })
 })

@@ -55,7 +55,7 @@ describe("a task with a schema", () => {
     const note = `Note: the value has ${VALID.length} characters, an answer that was refused before it 3,0`
     expect(rig.notices()[0]?.hidden).toMatch(/Schema: valid, asked 3 times; /)
     expect(rig.notices()[0]?.hidden).toContain(note)
-    expect(renderOutput(await rig.manager.output(id, rig.caller), 0, 0).output).toContain(note)
+    expect(renderOutput(await rig.manager.output(id, rig.caller), 0).output).toContain(note)
   })
 
   test("names the file of its value before and after its end", async () => {
@@ -64,7 +64,7 @@ describe("a task with a schema", () => {
     expect(await rig.manager.resultsOf(rig.task(id))).toBe(file)
     expect(await rig.manager.resultsOf(await rig.launch())).toBeUndefined()
     expect(rig.notices()[0]?.hidden).toContain(`the value is also in ${file}\n`)
-    expect(renderOutput(await rig.manager.output(id, rig.caller), 0, 0).output).toContain(file)
+    expect(renderOutput(await rig.manager.output(id, rig.caller), 0).output).toContain(file)
   })
 
   test("fails when it has been asked as often as the option says, and keeps its text", async () => {

@@ -6,6 +6,7 @@ import {
   dueAt,
   MOST_EMPTY_ANSWERS,
   type RunLimits,
+  refusedAt,
   tooLateFor,
   type Watched,
 } from "../../src/core/watchdog.ts"
@@ -39,6 +40,7 @@ type Given = Partial<Omit<Watched, "limits" | "progress" | "spent">> & {
 const watched = ({ limits, progress, spent, ...more }: Given = {}): Watched => ({
   task: taskOf(),
   ownTasks: false,
+  presence: { isOpen: false, wroteAt: Number.NEGATIVE_INFINITY },
   now: 1000,
   ...more,
   limits: { ...OFF, ...limits },
@@ -47,6 +49,23 @@ const watched = ({ limits, progress, spent, ...more }: Given = {}): Watched => (
 })
 const demand = (given: Given = {}) => demandOf(watched(given))
 const timed = (timeout: number): Task => taskOf({ run: { startedAt: 1000, timeout } })
+
+describe("a question that nobody answers", () => {
+  const until = (permissionTimeout: number | null, isOpen: boolean, wroteAt = Number.NEGATIVE_INFINITY) =>
+    refusedAt(askOf({ askedAt: 10_000_000 }), permissionTimeout, { isOpen, wroteAt }) - 10_000_000
+
+  test("is refused after five minutes, or after an hour where somebody is there, by default", () => {
+    expect(until(null, false)).toBe(300_000)
+    expect(until(null, true)).toBe(3_600_000)
+    expect(until(null, false, 10_000_000 - 3_600_000)).toBe(300_000)
+    expect(until(null, false, 10_000_000 - 600_000)).toBe(3_000_000)
+    expect(until(null, false, 10_000_000 + 600_000)).toBe(4_200_000)
+  })
+
+  test("is refused after the time that the user sets, whoever is there, or never", () => {
+    expect([until(1000, true, 10_000_000), until(0, false)]).toEqual([1000, Number.POSITIVE_INFINITY])
+  })
+})
 
 describe("equal calls in a row", () => {
   const repeats = (times: number, more: Given = {}) =>

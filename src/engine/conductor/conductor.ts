@@ -129,9 +129,10 @@ export class Conductor {
 
   /** What the machine may know of the world now. */
   #worldOf({ task }: Entry): World {
-    const { clock, options, store, host } = this.#parts
+    const { clock, options, store, host, attendance } = this.#parts
     return {
       now: clock.now(),
+      presence: attendance.now,
       options,
       task,
       messageID: host.messageID,
@@ -184,7 +185,7 @@ export class Conductor {
   }
 
   #perform(entry: Entry, command: Command): void {
-    const { store, clock, journal, host, toaster } = this.#parts
+    const { store, clock, journal, host, toaster, background, attendance } = this.#parts
     const { task } = entry
     switch (command.do) {
       case "record": {
@@ -202,6 +203,7 @@ export class Conductor {
         return entry.stop?.abort()
       case "announce":
         toaster.asked(task, command.ask)
+        background.run("see who is there", () => attendance.look())
         return host.log("info", "a task waits for an answer", {
           task: task.id,
           session: command.ask.sessionID,

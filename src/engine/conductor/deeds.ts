@@ -97,7 +97,7 @@ export class Deeds {
       case "refuse":
         return this.#refuse(command.ask, command.text)
       case "hint":
-        return back({ type: "hinted", done: await tellIdle(this.#parts.host, hintOf(task, command.ask)) })
+        return back({ type: "hinted", done: await this.#hint(task, command.ask) })
       case "rest?":
         if (!(await this.#parts.host.activity()).has(task.sessionID)) back({ type: "resting" })
         return
@@ -180,6 +180,12 @@ export class Deeds {
   async #refuse(ask: Ask, text: string): Promise<void> {
     const { clock, stopped, host } = this.#parts
     await persistently(clock, stopped, () => host.refuse(ask, text))
+  }
+
+  #hint(task: Task, ask: Ask): Promise<boolean> {
+    const { host, store, attendance, clock } = this.#parts
+    const team = task.part && store.get(task.part.of)
+    return tellIdle(host, hintOf(task, ask, team, attendance.refusedAt(ask), clock.now()))
   }
 
   #messages({ sessionID, run }: Task) {

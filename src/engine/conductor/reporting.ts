@@ -1,6 +1,6 @@
 import { CallError } from "../../core/errors.ts"
 import { whenOf } from "../../core/standstill.ts"
-import { isActive, type Task } from "../../core/task.ts"
+import { type Ask, isActive, type Task } from "../../core/task.ts"
 import type { Member } from "../../core/tries.ts"
 import type { Shown } from "../../place/place.ts"
 import type { Parts } from "../parts.ts"
@@ -116,7 +116,8 @@ export class Reporting {
   }
 
   #view(task: Task): TaskView {
-    const { store, clock } = this.#parts
-    return viewOf(store.get(task.id) ?? task, store, clock.now(), this.#ports.holdsBack)
+    const { store, clock, attendance } = this.#parts
+    const until = (ask: Ask) => attendance.refusedAt(ask)
+    return viewOf(store.get(task.id) ?? task, store, clock.now(), this.#ports.holdsBack, until)
   }
 }

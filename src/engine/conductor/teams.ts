@@ -39,6 +39,12 @@ export class Teams {
     const { field, closed } = this.#ports
     await field.made(task.id)
     for (const { task: part } of membersOf(this.#parts.store, task)) await closed(part.id)
+    const { found, check } = await this.#leave(task, merging)
+    const unanswered = membersOf(this.#parts.store, task).flatMap(({ task: part }) => part.outcome?.unanswered ?? [])
+    return { found: { ...found, ...(unanswered.length > 0 && { unanswered }) }, ...(check && { check }) }
+  }
+
+  async #leave(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }> {
     const { team } = task
     if (team?.kind === "tries") return this.#leaveTries(task, team, merging)
     return { found: team ? { team: await this.#leaveItems(task, team) } : {} }

@@ -8,6 +8,7 @@ import type { Ask, Delivery, Ending, Outcome, Preparing, Reason, Task } from "..
 import type { TaskEvent } from "../../core/transition.ts"
 import type { Member } from "../../core/tries.ts"
 import type { Checked } from "../../core/value.ts"
+import type { Presence } from "../../core/watchdog.ts"
 import type { Options } from "../../options.ts"
 import type { ActiveRun, Answer, Circumstances, Reply, Word } from "./active-run.ts"
 
@@ -16,6 +17,8 @@ export type World = {
   readonly now: number
   readonly options: Options
   readonly messageID: NameMessage
+  /** Whether somebody could answer what it asks. */
+  readonly presence: Presence
   /** The board's purse, where it pays the run. */
   readonly purse?: PurseLimit
   /** The record of the run's task. */

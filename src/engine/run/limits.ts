@@ -4,7 +4,7 @@ import { NOTHING_SPENT, needsBill } from "../../core/spending.ts"
 import { type Ask, isUnattended, type Reason, type Task } from "../../core/task.ts"
 import { transition } from "../../core/transition.ts"
 import { judge } from "../../core/verdict.ts"
-import { demandOf, MOST_EMPTY_ANSWERS, type RunLimits, type Watched } from "../../core/watchdog.ts"
+import { demandOf, MOST_EMPTY_ANSWERS, type RunLimits, refusedAt, type Watched } from "../../core/watchdog.ts"
 import { type ActiveRun, expects, lingers, progressOf } from "./active-run.ts"
 import { found, lost } from "./contact.ts"
 import { fail, isWon } from "./ending.ts"
@@ -23,7 +23,9 @@ export function watchedAs(run: ActiveRun, world: World): Watched {
   const { task, spent, now } = world
   const limits = limitsOf(world)
   const bill = needsBill(limits, task) ? spent() : NOTHING_SPENT
-  return { task: awake(task, run), progress: progressOf(run), limits, spent: bill, ownTasks: waitsForOwn(world), now }
+  const { presence } = world
+  const ownTasks = waitsForOwn(world)
+  return { task: awake(task, run), progress: progressOf(run), limits, spent: bill, ownTasks, presence, now }
 }
 
 const limitsOf = ({ options, purse }: World): RunLimits => ({ ...options, purse })
@@ -67,11 +69,18 @@ const holdsNoMore = (given: ActiveRun, world: World): Step =>
 export const spent: Handler<"spent"> = (given, _input, world) =>
   timed(given, world, (run, counted) => checkLimits(run, counted))
 
-/** No time counts for a run that waits for its own tasks while all of those at work stand still. */
+/** Since when no time counts for a run: all of its own tasks at work stand still, or it waits for a person. */
+function stillFor({ idle, stage, asks }: ActiveRun, { ownStill, options }: World): number | undefined {
+  const own = idle || stage === "leading" ? ownStill() : undefined
+  // A question that has a time of its own takes the run's.
+  if (own !== undefined || asks.length === 0 || options.permissionTimeout !== null) return own
+  return Math.min(...asks.map(({ askedAt }) => askedAt))
+}
+
 function timed(given: ActiveRun, world: World, next: (run: ActiveRun, world: World) => Step): Step {
   const { task, now } = world
   const { stillSince, generation } = task.run
-  const since = given.idle || given.stage === "leading" ? world.ownStill() : undefined
+  const since = stillFor(given, world)
   if ((since === undefined) === (stillSince === undefined)) return next(given, world)
   const type = since === undefined ? "counting" : "still"
   const at = since === undefined ? now : Math.min(now, Math.max(since, given.lastSignAt))
@@ -181,11 +190,10 @@ function seenAtWork(given: ActiveRun, world: World): Step {
   return counts && !run.told.heard ? { run, commands: [{ do: "count" }] } : stay(run)
 }
 
-function lookAtAsk(run: ActiveRun, ask: Ask, { now, options, task }: World): Step {
-  const { permissionTimeout } = options
+function lookAtAsk(run: ActiveRun, ask: Ask, { now, options, task, presence }: World): Step {
   // Nobody can answer it, and nobody can be told so, without contact.
   if (run.away) return stay(run)
-  if (permissionTimeout > 0 && now - ask.askedAt >= permissionTimeout) {
+  if (now >= refusedAt(ask, options.permissionTimeout, presence)) {
     const asks = run.asks.filter(({ id }) => id !== ask.id)
     const unanswered = [...run.unanswered, ask.what]
     const before = run.refused?.after === run.told.ended ? run.refused.asks : []

@@ -2,6 +2,7 @@ import { nameOf } from "../../core/account.ts"
 import { listed } from "../../core/errors.ts"
 import type { MessageKind } from "../../core/ids.ts"
 import type { Ask, Task } from "../../core/task.ts"
+import { moment } from "../../lib/moment.ts"
 import { oneLine } from "../../lib/text.ts"
 
 /** The most files that are named. */
@@ -17,13 +18,22 @@ export type Note = {
   readonly text: string
 }
 
-/** A task waits for somebody. */
-export const hintOf = (task: Task, ask: Ask): Note =>
-  noteOf(
+/** A task waits for somebody. `team`: the task that it is a part of; `until`: when the question is refused. */
+export function hintOf(task: Task, ask: Ask, team: Task | undefined, until: number, now: number): Note {
+  const who = team
+    ? `${NAMES[task.part?.kind ?? "tries"]} ${(task.part?.nth ?? 0) + 1} of ${nameOf(team)}`
+    : nameOf(task)
+  const end = Number.isFinite(until)
+    ? ` If nobody answers, it is refused at ${moment(until, now)}, and the agent goes on without it.`
+    : ""
+  return noteOf(
     task,
     "hint",
-    `Background task ${nameOf(task)} waits for the user's answer to a ${ask.kind}: ${oneLine(ask.what)}. Tell the user when you next speak to them.`,
+    `Background task ${who} waits for the user's answer to a ${ask.kind}: ${oneLine(ask.what)}.${end} Tell the user when you next speak to them. superagents_output(task_id="${(team ?? task).id}") shows whether it still waits.`,
   )
+}
+
+const NAMES = { tries: "try", each: "item" } as const
 
 /** A merge of a task's work was cut off, and does not fit any more. */
 export const cutOffOf = (task: Task, files: readonly string[]): Note => {

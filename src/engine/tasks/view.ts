@@ -47,7 +47,8 @@ export type TaskView = {
   readonly lastText: string
   /** How long ago the last sign of life was, in ms. */
   readonly signAge?: number
-  readonly asks: readonly Ask[]
+  /** Those of its parts, too; `refusedAt`: when, if nobody answers. */
+  readonly asks: readonly (Ask & { readonly refusedAt?: number })[]
   /** Of a team: what its parts have come to. */
   readonly counts?: ItemCounts
   /** How it stands still, where it does, by the newest that is known. */
@@ -67,14 +68,20 @@ export type Cleared = {
   readonly left?: number
 }
 
-/** `holdsBack`: the model's limit for which a task waits that has not begun, in words. */
+/**
+ * `holdsBack`: the model's limit for which a task waits that has not begun, in words. `until`: when a question is refused
+ * that nobody answers.
+ */
 export function viewOf(
   task: Task,
   store: TaskStore,
   now: number,
   holdsBack: (task: Task) => string | undefined = () => undefined,
+  until: (ask: Ask) => number = forEver,
 ): TaskView {
-  const progress = progressOf(task, store)
+  const seen = progressOf(task, store)
+  const asks = asksOf(task, seen, store)
+  const progress = seen && { ...seen, asks }
   const stand = standAmong(task, store.active())
   return Object.freeze({
     task: Object.freeze({ ...task }),
@@ -98,13 +105,20 @@ export function viewOf(
     recentTools: progress?.recentTools ?? task.outcome?.recentTools ?? [],
     lastText: progress?.lastText ?? "",
     signAge: progress && Math.max(0, now - progress.lastSignAt),
-    asks: progress?.asks ?? [],
+    asks: asks.map((ask) => (Number.isFinite(until(ask)) ? { ...ask, refusedAt: until(ask) } : ask)),
     ...(task.team && { counts: countsOf(task, task.team, store) }),
     ...(stand && { stand }),
     at: now,
     retry: progress?.retry,
     ...(progress?.failing && { failing: progress.failing }),
   })
+}
+
+const forEver = (): number => Number.POSITIVE_INFINITY
+
+function asksOf(task: Task, seen: Progress | undefined, store: TaskStore): readonly Ask[] {
+  if (!task.team || !seen) return seen?.asks ?? []
+  return membersOf(store, task).flatMap(({ task: part }) => progressOf(part, store)?.asks ?? [])
 }
 
 function countsOf(task: Task, team: Team, store: TaskStore): ItemCounts {

@@ -46,13 +46,12 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
         if (options.each.ask > 0) askForEach(config as { permission?: unknown })
         board?.configure(config as AgentConfig)
       }),
-    ...((board || native) && {
-      "chat.message": async ({ sessionID }, { message, parts }) =>
-        guard(async () => {
-          native?.written(message, parts as readonly Part[])
-          await board?.conversations.written(sessionID, message.id)
-        }),
-    }),
+    "chat.message": async ({ sessionID }, { message, parts }) =>
+      guard(async () => {
+        if (host.isPersons(sessionID, message.id)) manager.wrote()
+        native?.written(message, parts as readonly Part[])
+        await board?.conversations.written(sessionID, message.id)
+      }),
     event: async ({ event }) =>
       guard(() => {
         guestOf(directory)?.hear(event as RawEvent, directory)

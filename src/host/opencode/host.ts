@@ -189,6 +189,11 @@ export class OpencodeHost implements Host {
   readonly messageID = messageID
   readonly taskOf = taskOfMessage
 
+  /** Whether a user's message seems to be a person's: it is none of ours, and in no session that an agent has opened. */
+  isPersons(sessionID: string, messageID: string): boolean {
+    return taskOfMessage(messageID) === undefined && this.#heard.row(sessionID)?.parentID === undefined
+  }
+
   async prompt(prompt: Prompt): Promise<void> {
     const { sessionID, messageID, agent, model, noReply, lookedFor, again, parts, files = [] } = prompt
     const texts = parts.map((part, index) => ({ type: "text" as const, id: partID(messageID, index), ...part }))

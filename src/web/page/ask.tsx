@@ -6,7 +6,7 @@ import { api } from "./api.ts"
 import { Patch } from "./diff.tsx"
 import { Action, createAct, Problem, ThreadLink } from "./parts.tsx"
 import { askBeforeLeaving } from "./place.ts"
-import { now, state } from "./state.ts"
+import { now } from "./state.ts"
 
 type Ask = AgentRow["asks"][number]
 
@@ -49,11 +49,14 @@ export function Answer(props: { ask: Ask; foreign: boolean }) {
 }
 
 /** How long until a question is refused by itself. */
-export function Patience(props: { askedAt: number }) {
-  const left = () => props.askedAt + (state.limits?.askTime ?? 0) - now()
+export function Patience(props: { until: number | undefined }) {
   return (
-    <Show when={(state.limits?.askTime ?? 0) > 0}>
-      <span class="u-quiet u-ticks">{left() > 0 ? `refused in ${ticking(left())}` : "about to be refused"}</span>
+    <Show when={props.until}>
+      {(until) => (
+        <span class="u-quiet u-ticks">
+          {until() > now() ? `refused in ${ticking(until() - now())}` : "about to be refused"}
+        </span>
+      )}
     </Show>
   )
 }

@@ -74,7 +74,7 @@ function AskNeed(props: { agent: AgentRow; ask: AgentRow["asks"][number] }) {
       <AgentTitle agent={props.agent} />
       <p>
         <bdi>{props.ask.what}</bdi> <span class="u-quiet u-ticks">{ago(now() - props.ask.askedAt)}</span>{" "}
-        <Patience askedAt={props.ask.askedAt} />
+        <Patience until={props.ask.refusedAt} />
       </p>
       <Answer ask={props.ask} foreign={props.agent.foreign} />
     </Need>
