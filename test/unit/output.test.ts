@@ -412,7 +412,7 @@ describe("the record", () => {
 })
 
 describe("a conversation that its user has forked from another", () => {
-  const forked = async (tool = "superagents_task") => {
+  const forked = async (tool = "superagents_task", state: "completed" | "error" = "completed") => {
     const rig = new Rig()
     const { id } = await rig.launch()
     const copy = rig.openParent()
@@ -422,7 +422,7 @@ describe("a conversation that its user has forked from another", () => {
       callID: "call_1",
       tool,
       input: {},
-      state: "completed",
+      state,
       result,
       media: [],
       handle: 0,
@@ -454,6 +454,8 @@ describe("a conversation that its user has forked from another", () => {
   test("is told nothing of ids that no launch has named, nor is the one that launched them, nor an agent", async () => {
     const { rig, id, copy, use } = await forked("read")
     expect(await use("superagents_list", {})).toBe("No background tasks found")
+    const refused = await forked("superagents_task", "error")
+    expect(await refused.use("superagents_list", {})).toBe("No background tasks found")
     const launched = await forked()
     expect(await launched.use("superagents_output", { task_id: "bg_x" }, launched.rig.parent)).not.toContain("fork")
     const { sessionID } = launched.rig.task(launched.id)

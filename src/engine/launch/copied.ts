@@ -1,7 +1,7 @@
 import { nameOf } from "../../core/account.ts"
 import { listed } from "../../core/errors.ts"
 import type { Task } from "../../core/task.ts"
-import type { ForkHost } from "../../fork/ports.ts"
+import type { ForkHost, HistoryPart, ToolHistoryPart } from "../../fork/ports.ts"
 import { count } from "../../lib/text.ts"
 import type { Parts } from "../parts.ts"
 import type { Caller } from "./checks.ts"
@@ -20,15 +20,17 @@ export async function copiedTasks(
   if (store.bySession(sessionID)) return []
   // Where the past cannot be read, nothing is said of it.
   const past = await forks.history(sessionID, messageID).catch(() => [])
-  const results = past.flatMap(({ parts }) =>
-    parts.flatMap((part) => (part.type === "tool" && part.tool === "superagents_task" ? [part.result] : [])),
-  )
+  const results = past.flatMap(({ parts }) => parts.flatMap((part) => (isLaunch(part) ? [part.result] : [])))
   const ids = new Set(results.flatMap((result) => result.match(TASK_ID) ?? []))
   return [...ids].flatMap((id) => {
     const task = store.get(id)
     return task && task.parentID !== sessionID && !task.part ? [task] : []
   })
 }
+
+/** A call that failed names tasks that it did not launch. */
+const isLaunch = (part: HistoryPart): part is ToolHistoryPart =>
+  part.type === "tool" && part.tool === "superagents_task" && part.state === "completed"
 
 /** What the model of such a conversation has to know. */
 export function copiedText(tasks: readonly Task[]): string {
