@@ -85,7 +85,7 @@ describe("a model that fails for a moment", () => {
       if (type !== "session.status") return false
       return properties.sessionID === child && properties.status.type === "retry" && properties.status.attempt === 2
     })
-    expect(await outputOf(session, id)).toMatch(/^Status: running, retrying \(attempt 2: .*\)$/m)
+    expect(await outputOf(session, id)).toMatch(/^Status: running, retrying since \S+ \(attempt 2: .*\)$/m)
     const [notification] = await notified(host, session, 1, 30_000)
     expect(notification?.visible).toContain(" finished in ")
     expect(await outputOf(session, id)).toContain("third time lucky")

@@ -86,7 +86,7 @@ describe("a turn that ended at a refusal", () => {
 
   test("of ours goes on: with two questions open, the agent is asked to", async () => {
     model.use(({ lastUser, sinceUser }) => {
-      if (lastUser.includes("Nobody answered what you asked")) return { text: "done without them" }
+      if (lastUser.includes("Nobody allowed")) return { text: "done without them" }
       if (lastUser !== "T-TWO") return undefined
       return sinceUser.length === 0 ? { tools: [command("one"), command("two")] } : { text: "done without them" }
     })
