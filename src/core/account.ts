@@ -21,8 +21,7 @@ const MOST_REASON_CHARS = 500
 const MOST_PLACE_REASON_CHARS = 1500
 
 /** How to go on with what has failed, where something was begun. `resumable`: the statuses that may be resumed. */
-function adviceOn({ id, status, team, outcome }: Task, resumable: readonly string[]): string[] {
-  const { reason } = outcome ?? {}
+function adviceOn({ id, status, team }: Task, { reason }: Outcome, resumable: readonly string[]): string[] {
   if (!reason || neverBegan(reason)) return []
   if (team) return reason.code === "interrupted" ? [teamAdvice({ id, team })] : []
   if (status !== "error") return []
@@ -63,12 +62,12 @@ export function accountOf(task: Task, resumable: readonly string[] = []): string
     ...(openTodos > 0 ? [`Note: the agent left ${openTodos} of its todos open.`] : []),
     ...filesLine("Files changed", outcome.filesChanged, outcome.moreFiles),
     ...meanwhileLine(outcome),
-    ...receiptIn(task),
+    ...receiptIn(task, outcome),
     ...touchedLine(task),
     ...(outcome.value ? valueLines(outcome.value) : []),
     ...teamLines(outcome.team),
     ...workOf(task),
-    ...adviceOn(task, resumable),
+    ...adviceOn(task, outcome, resumable),
     ...thoughtLines(task),
   ]
 }
@@ -91,8 +90,7 @@ function teamLines(team: TeamResult | undefined): readonly string[] {
   return team.kind === "tries" ? [triesLine(team)] : itemLines(team)
 }
 
-function receiptIn({ run, outcome }: Task): string[] {
-  const { receipt, team } = outcome ?? {}
+function receiptIn({ run }: Task, { receipt, team }: Outcome): string[] {
   const parts = [receipt ? receiptLine(receipt) : "", run.guard ? guardText(receipt, team) : ""].filter(Boolean)
   return parts.length > 0 ? [`Receipt: ${parts.join("; ")}`] : []
 }
@@ -104,7 +102,7 @@ function guardText(receipt: Receipt | undefined, team: TeamResult | undefined): 
     const held = seen.filter(({ guard }) => guard === "held").length
     return seen.length > 0 ? `guard: held in ${held} of ${seen.length}` : ""
   }
-  const { check } = receipt ?? {}
+  const check = receipt?.check
   return check && check.runs > 0 ? `guard: ${check.guarded ? "broken" : "held"}` : ""
 }
 

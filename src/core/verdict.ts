@@ -131,7 +131,7 @@ const MOST_THOUGHT_CHARS = 500
 /** The end of the reasoning of a last message that holds nothing else; an empty one behind an answer changes nothing. */
 function thoughtIn(answer: Message): Pick<Ending, "thought"> {
   if (textOf(answer) !== "") return {}
-  const thoughts = answer.parts.flatMap((part) => (part.type === "reasoning" ? [part.text] : []))
+  const thoughts = answer.parts.filter((part) => part.type === "reasoning").map(({ text }) => text)
   if (thoughts.length === 0) return {}
   return { thought: tail(thoughts.join("\n").trim(), MOST_THOUGHT_CHARS) }
 }
