@@ -30,7 +30,8 @@ beforeAll(async () => {
       ...{ lastWord: 6000, maxTokensPerTask: 100_000, maxCostPerSession: 0.15, resumable: ["error"] },
       // Only two agents together come so far.
       maxTokensPerSession: 120_000,
-      ...{ maxLaunchesPerMinute: 0, maxConcurrentTasks: 0 },
+      // A number here has a task's time count while its question is open.
+      ...{ maxLaunchesPerMinute: 0, maxConcurrentTasks: 0, permissionTimeout: 300_000 },
     },
     { permission: ASKS_FOR_LS },
   )
