@@ -72,7 +72,7 @@ export async function diesAt(moment: Moment | string, status: string): Promise<v
   if (typeof moment === "string") writeFileSync(join(folder, "words"), moment)
   else writeFileSync(join(folder, "orders"), JSON.stringify(moment))
   await say(host, session, "hand it over").catch(() => {})
-  await eventually(() => !isRunning(pid), { timeout: 90_000, message: () => `the host dies ${host.logs()}` })
+  await eventually(() => !isRunning(pid), { timeout: 150_000, message: () => `the host dies ${host.logs()}` })
   await host.restart()
   const [child] = (await unwrap(host.client.session.children({ sessionID: session }))).map((each) => {
     const { superagents } = each.metadata as { superagents: { task: { id: string } } }
