@@ -261,8 +261,10 @@ function clear(world: World): void {
 function takeBack(world: World): void {
   const { host, parent, watch } = world
   const last = host.stored(parent).messages.findLast(({ role }) => role === "user")
+  // The host refuses to take back what it works on.
+  if (!last || host.isWorking(parent)) return
   watch.undone.add(parent)
-  if (last) host.undo(parent, last.id)
+  host.undo(parent, last.id)
 }
 
 function launchThere(world: World): void {
