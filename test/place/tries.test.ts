@@ -1,9 +1,11 @@
-import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { CallError } from "../../src/core/errors.ts"
 import { isActive, type Task } from "../../src/core/task.ts"
 import type { LaunchRequest } from "../../src/engine/launch/request.ts"
+import { Ledgers } from "../../src/results/ledger.ts"
 import { renderOutput } from "../../src/tools/render.ts"
 import { eventually } from "../support/eventually.ts"
 import { Rig } from "../support/rig.ts"
@@ -23,8 +25,8 @@ afterEach(() => {
   bench.close()
 })
 
-function rigIn(options: object = {}): Rig {
-  const made = new Rig({ options: { checkTimeout: 20_000, ...options }, worktrees: async () => bench.places })
+function rigIn(options: object = {}, ledgers?: Ledgers): Rig {
+  const made = new Rig({ options: { checkTimeout: 20_000, ...options }, ledgers, worktrees: async () => bench.places })
   furnish(made)
   return made
 }
@@ -130,6 +132,8 @@ describe("side by side", () => {
 test("a long value lies under the task's own id alone, and whoever reads of it is told where", async () => {
   const schema = { type: "object", properties: { by: { type: "number" } }, required: ["by", "notes"] }
   const notes = "x".repeat(9000)
+  const project = mkdtempSync(join(tmpdir(), "superagents-values-"))
+  rig = rigIn({}, new Ledgers(project))
   const prompts: string[] = []
   rig.onPrompt("SUM UP", { text: "ok" })
   agents((nth, folder) => {
@@ -141,7 +145,7 @@ test("a long value lies under the task's own id alone, and whoever reads of it i
   const next = await rig.launch({ prompt: "SUM UP", after: [id] })
   expect((await rig.endedBeside(id)).status).toBe("completed")
   await rig.endedBeside(next.id)
-  const folder = join(rig.project, ".opencode/superagents")
+  const folder = join(project, ".opencode/superagents")
   const file = join(folder, `${id}.json`)
   expect(readdirSync(folder).sort()).toEqual([".gitignore", `${id}.json`])
   expect(JSON.parse(readFileSync(file, "utf8"))).toEqual({ by: 2, notes })
@@ -150,7 +154,7 @@ test("a long value lies under the task's own id alone, and whoever reads of it i
   const asked = prompts.find((prompt) => prompt.includes("SUM UP")) ?? ""
   expect(asked).toContain(`characters of JSON, in ${file}`)
   expect(asked).not.toContain("xxx")
-  rmSync(rig.project, { recursive: true, force: true })
+  rmSync(project, { recursive: true, force: true })
 })
 
 describe("a ladder", () => {
