@@ -188,7 +188,7 @@ describe.skipIf(!browser)("the page", () => {
     await sheet.getByText("anthropic/claude-opus-4-5: won").waitFor()
     expect(await sheet.getByRole("button", { name: "Run what is left" }).count()).toBe(0)
     await page.goto(`${page.url().split("#")[0]}#/answers/agent/bg_e5k8n1gg`)
-    await sheet.getByText("2 failed (item 17, 31)").waitFor()
+    await sheet.getByText("2 failed (item 18, 32)").waitFor()
     await sheet.getByRole("button", { name: "Run what is left" }).click()
     await sheet.getByText("Task bg_e5k8n1gg goes on.").waitFor()
     expect(day.person.calls.map(({ args }) => args)).toEqual([{ resume: "bg_e5k8n1gg" }])
