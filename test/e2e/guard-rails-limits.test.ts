@@ -59,7 +59,7 @@ describe("a task that passes a limit is ended, says which, and keeps its text:",
   test("the argument timeout, with the error that its provider answered all the time, and since when", async () => {
     const body = { error: { message: "the disk of our server is broken" } }
     model.use((request) =>
-      request.lastUser === "P-BROKEN" ? { status: 500, body, headers: { "retry-after": "1" } } : undefined,
+      request.lastUser === "P-BROKEN" ? { status: 500, body, headers: { "retry-after": "3" } } : undefined,
     )
     const session = await openSession(host)
     const { id } = await launch(host, model, session, { prompt: "P-BROKEN", timeout: 7000 })
