@@ -180,8 +180,8 @@ describe.concurrent("near each kind of limit a child that obeys ends with its la
 describe.concurrent("a child near its time limit", () => {
   test("that goes on calling tools has its calls refused with that reason, and is stopped", async () => {
     const { session, id, child } = await launched(
-      () => read({ delay: 200 }),
-      () => read({ text: "not yet", delay: 200 }),
+      () => read({ delay: 1_000 }),
+      () => read({ text: "not yet", delay: 1_000 }),
     )
     expect((await told(session))?.hidden).toMatch(new RegExp(`Reason: Stopped at its ${LIMIT}\\.`))
     const refused = (await toolParts(host, child)).filter(({ state }) => state.status === "error")
