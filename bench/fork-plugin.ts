@@ -3,15 +3,15 @@ import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
 import type { Plugin } from "@opencode-ai/plugin"
 import { NO_FIGURES, type TaskDraft } from "../src/core/task.ts"
-import { TokenCounter } from "../src/fork/counter.ts"
-import { forkContext } from "../src/fork/fork.ts"
-import { clientOn } from "../src/host/opencode/client.ts"
-import { OpencodeForks } from "../src/host/opencode/forks.ts"
-import { OpencodeHost } from "../src/host/opencode/host.ts"
-import { registerInstance } from "../src/host/record/owner.ts"
-import { installationKey, signerOf } from "../src/host/record/signature.ts"
+import { TokenCounter } from "../src/features/forks/counter.ts"
+import { forkContext } from "../src/features/forks/fork.ts"
+import { OpencodeForks } from "../src/features/forks/opencode/forks.ts"
 import { systemClock } from "../src/lib/clock.ts"
 import { startThread } from "../src/lib/thread.ts"
+import { clientOn } from "../src/opencode/client.ts"
+import { OpencodeHost } from "../src/opencode/host.ts"
+import { registerInstance } from "../src/runtime/record/owner.ts"
+import { installationKey, signerOf } from "../src/runtime/record/signature.ts"
 
 export type Order =
   | { readonly kind: "bare" | "fork"; readonly parentID: string; readonly messageID: string }
@@ -30,7 +30,7 @@ export type Measured = {
   readonly tokens?: number
 }
 
-const TOKENIZER = new URL("../src/tokenizer.ts", import.meta.url)
+const TOKENIZER = new URL("../src/features/forks/tokenizer-thread.ts", import.meta.url)
 const counter = new TokenCounter(systemClock, () => startThread(TOKENIZER))
 const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
 

@@ -19,11 +19,11 @@ const { default: plugin } = (await import(entry)) as { default: { server: Plugin
 const tasks = Number(count)
 
 const start = async () => {
-  const stub = stubHost()
+  const remote = stubHost()
   const options = { maxConcurrentTasks: 0, maxLaunchesPerMinute: 0, pollInterval: 0, toasts: false }
-  const hooks = await plugin.server({ client: stub.client, directory: "/" } as unknown as PluginInput, options)
+  const hooks = await plugin.server({ client: remote.client, directory: "/" } as unknown as PluginInput, options)
   const tell = (type: string, properties: unknown) => hooks.event?.({ event: { type, properties } as never })
-  return { stub, hooks, tell }
+  return { remote, hooks, tell }
 }
 
 type Started = Awaited<ReturnType<typeof start>>
@@ -42,18 +42,18 @@ const launch = async (hooks: Hooks, number: number): Promise<string> => {
   return String(result.metadata?.sessionId)
 }
 
-const quiet = async ({ stub }: Started) => {
-  for (let before = -1; before !== stub.calls; ) {
-    before = stub.calls
+const quiet = async ({ remote }: Started) => {
+  for (let before = -1; before !== remote.calls; ) {
+    before = remote.calls
     await sleep(QUIET_MS)
   }
 }
 
 /** What is still to be told weighs more. */
-const allTold = async ({ stub }: Started, launched: number) => {
-  for (const begin = performance.now(); stub.told < launched; await sleep(QUIET_MS))
+const allTold = async ({ remote }: Started, launched: number) => {
+  for (const begin = performance.now(); remote.told < launched; await sleep(QUIET_MS))
     if (performance.now() - begin > TELLING_LIMIT_MS)
-      throw new Error(`only ${stub.told} tasks of ${launched} were told of`)
+      throw new Error(`only ${remote.told} tasks of ${launched} were told of`)
 }
 
 /** Events as a working session causes them, most of them deltas. */
@@ -118,7 +118,7 @@ const measureMemory = async (): Promise<number[]> => {
     }
     await allTold(started, from + many)
     await quiet(started)
-    started.stub.forget()
+    started.remote.forget()
   }
   await endAll(0, tasks / 2)
   const before = await heapKB()

@@ -22,14 +22,14 @@ const shared: UserConfig = {
 export default defineConfig([
   {
     ...shared,
-    entry: { server: "src/server.ts", tui: "src/tui.tsx" },
+    entry: { server: "src/plugin.ts", tui: "src/tui.tsx" },
     // The companion's JSX. The host compiles it too, but not for packages in node_modules.
     plugins: [solid({ moduleName: "@opentui/solid", generate: "universal" }, /\.tsx$/)],
     hooks: { "build:done": ({ options }) => buildPage(join(options.outDir, "page.html")) },
   },
   // By itself: what the bundler shared with it would bring its tables, megabytes of them, into the host's own thread.
-  { ...shared, entry: { tokenizer: "src/tokenizer.ts" }, clean: false },
-  { ...shared, entry: { validator: "src/validator.ts" }, clean: false },
+  { ...shared, entry: { tokenizer: "src/features/forks/tokenizer-thread.ts" }, clean: false },
+  { ...shared, entry: { validator: "src/features/schemas/validator-thread.ts" }, clean: false },
   // Sent over the wire at each connection to a host, as one script that needs nothing beside it.
-  { ...shared, entry: { relay: "src/relay.ts" }, clean: false, format: "cjs", minify: true },
+  { ...shared, entry: { relay: "src/features/hosts/relay/main.ts" }, clean: false, format: "cjs", minify: true },
 ])

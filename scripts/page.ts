@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url"
 import { transformAsync } from "@babel/core"
 import { build } from "tsdown"
 
-const SOURCE = new URL("../src/web/page/", import.meta.url)
+const SOURCE = new URL("../src/features/web/page/", import.meta.url)
 
 /** Compiles JSX as Solid wants it: for OpenTUI's renderer, or for a browser's DOM. */
 export const solid = (preset: { moduleName: string; generate: "universal" | "dom" }, id: RegExp) => ({

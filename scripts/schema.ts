@@ -1,14 +1,14 @@
 import { writeFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { z } from "zod"
-import { OptionsSchema } from "../src/options.ts"
+import { OptionsSchema } from "../src/options/options.ts"
 
 export const SCHEMA_FILE = fileURLToPath(new URL("../docs/options.schema.json", import.meta.url))
 export const PAGE_FILE = fileURLToPath(new URL("../docs/options.md", import.meta.url))
 
 const HEAD = `# Options
 
-<!-- Written by \`npm run schema\` from src/options.ts. -->
+<!-- Written by \`npm run schema\` from src/options/options.ts. -->
 
 The second element of the plugin's entry in \`opencode.json\`. Times are in milliseconds, money is in US dollars, and 0
 turns a limit off. A wrong value or an unknown key is reported in a toast and in the log, and its default is used; the

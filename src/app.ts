@@ -1,21 +1,21 @@
 import { existsSync } from "node:fs"
 import { customAlphabet } from "nanoid"
-import type { TaskBoard } from "./board/board.ts"
 import { DAY_MS } from "./core/bill.ts"
 import type { Owner } from "./core/ports.ts"
 import type { Schema } from "./core/task.ts"
 import type { Checked } from "./core/value.ts"
-import { TaskManager } from "./engine/task-manager.ts"
-import type { Connection } from "./host/connection.ts"
-import { ownerNow, ownershipOf, processLives, processMark } from "./host/record/owner.ts"
+import type { TaskBoard } from "./features/board/board.ts"
+import type { OpenHosts } from "./features/hosts/open.ts"
+import type { Ledgers } from "./features/maps/ledger.ts"
 import { systemClock } from "./lib/clock.ts"
 import { startThread } from "./lib/thread.ts"
-import type { BoardOptions, Options } from "./options.ts"
-import type { OpenHosts } from "./place/host/open.ts"
-import { kindOf, placeKinds } from "./place/kinds.ts"
-import type { PlaceKind } from "./place/place.ts"
-import { COMMANDS } from "./place/root.ts"
-import type { Ledgers } from "./results/ledger.ts"
+import type { BoardOptions, Options } from "./options/options.ts"
+import type { Connection } from "./runtime/connection.ts"
+import { kindOf, placeKinds } from "./runtime/places/kinds.ts"
+import type { PlaceKind } from "./runtime/places/place.ts"
+import { COMMANDS } from "./runtime/places/root.ts"
+import { ownerNow, ownershipOf, processLives, processMark } from "./runtime/record/owner.ts"
+import { TaskManager } from "./runtime/task-manager.ts"
 import { toolsFor } from "./tools/index.ts"
 import type { Tool } from "./tools/tool.ts"
 
@@ -38,7 +38,7 @@ export async function openApp(given: Connection, options: Options): Promise<App>
   const commands = { folder: COMMANDS, ...keeping(given) }
   const near = placeKinds(options, { processes: PROCESSES, commands, hostFolder: given.ownFolder })
   const others = options.hosts && (await otherMachines(given, options, near))
-  const connection = others ? { ...given, host: others.host, hand: others.hand } : given
+  const connection = others ? { ...given, host: others.host, userActions: others.userActions } : given
   const { host, forks } = connection
   const manager: TaskManager = new TaskManager({
     host,
@@ -52,7 +52,7 @@ export async function openApp(given: Connection, options: Options): Promise<App>
     ledgers: () => ledgersOf(connection),
     validate,
     commands,
-    answer: (ask, reply) => connection.hand.answer(ask, reply),
+    answer: (ask, reply) => connection.userActions.answer(ask, reply),
     // A server that listens is one whose screens are elsewhere.
     isTerminal: async () => (await connection.pages()) === undefined,
   })
@@ -60,7 +60,7 @@ export async function openApp(given: Connection, options: Options): Promise<App>
     (taskID, news) => manager.placeTold(taskID, news),
     (name) => void manager.placeAnswers(name),
   )
-  if (others) systemClock.after(0, () => void others.hosts.owing.takeUp())
+  if (others) systemClock.after(0, () => void others.hosts.cleanup.takeUp())
   // Not before the host answers requests: a plugin is loaded while the server still starts.
   const recovered = new Promise<void>((resolve) => {
     systemClock.after(0, () => void lookBack(connection, manager).then(resolve))
@@ -88,16 +88,27 @@ export async function openApp(given: Connection, options: Options): Promise<App>
 
 /** Machines on which tasks may work. Nothing of it is loaded without the option. */
 async function otherMachines(connection: Connection, options: Options, near: readonly PlaceKind[]): Promise<OpenHosts> {
-  const [{ openHosts }, openFar] = await Promise.all([import("./place/host/open.ts"), connection.far()])
-  const { host, hand, sign, instance, directory: folder } = connection
+  const [{ openHosts }, openRemote] = await Promise.all([import("./features/hosts/open.ts"), connection.remote()])
+  const { host, userActions, sign, instance, directory: folder } = connection
   const { machine } = ownerNow(instance)
   const worktrees = () => kindOf(near, "worktree").open("worktree")
-  return openHosts({ options, host, hand, sign, openFar, clock: systemClock, instance, machine, folder, worktrees })
+  return openHosts({
+    options,
+    host,
+    userActions,
+    sign,
+    openRemote,
+    clock: systemClock,
+    instance,
+    machine,
+    folder,
+    worktrees,
+  })
 }
 
 /** Takes in what an earlier process left. In a task's own folder there is nothing to do: its keeper has done it. */
 async function lookBack(connection: Connection, manager: TaskManager): Promise<void> {
-  if (connection.isKept()) return
+  if (connection.hasOtherOwner()) return
   await endCommands(connection)
   await manager.recover()
   const lost = connection.lost()
@@ -108,7 +119,7 @@ async function lookBack(connection: Connection, manager: TaskManager): Promise<v
 /** Ends what an OpenCode that died has left running for its tasks. Never rejects. */
 async function endCommands(connection: Connection): Promise<void> {
   if (!existsSync(COMMANDS)) return
-  const { endLeftovers } = await import("./place/command-marks.ts")
+  const { endLeftovers } = await import("./runtime/places/command-marks.ts")
   for (const command of await endLeftovers({ folder: COMMANDS, ...keeping(connection) }))
     connection.host.log("warn", "a command outlived the OpenCode that ran it, and was ended", { command })
 }
@@ -124,19 +135,22 @@ function keeping({ instance }: Connection) {
 }
 
 /** Beside the built plugin, as the thread that counts tokens is. */
-const VALIDATOR = new URL(import.meta.url.endsWith(".ts") ? "./validator.ts" : "./validator.js", import.meta.url)
+const VALIDATOR = new URL(
+  import.meta.url.endsWith(".ts") ? "./features/schemas/validator-thread.ts" : "./validator.js",
+  import.meta.url,
+)
 
 async function ledgersOf({ worktree, directory }: Connection): Promise<Ledgers> {
   const [{ Ledgers }, { mainCheckout }] = await Promise.all([
-    import("./results/ledger.ts"),
-    import("./board/project.ts"),
+    import("./features/maps/ledger.ts"),
+    import("./features/board/project.ts"),
   ])
   return new Ledgers(mainCheckout(worktree, directory))
 }
 
 /** Looks for a valid value in an answer. */
 async function validate(schema: Schema, text: string): Promise<Checked> {
-  const { Validation } = await import("./results/validation.ts")
+  const { Validation } = await import("./features/schemas/validation.ts")
   return new Validation(systemClock, () => startThread(VALIDATOR)).check(schema, text)
 }
 
@@ -147,9 +161,9 @@ async function openBoardOn(
   manager: TaskManager,
   recovered: Promise<void>,
 ): Promise<TaskBoard> {
-  const { TaskBoard } = await import("./board/board.ts")
-  const { mainCheckout, stateFolder } = await import("./board/project.ts")
-  const { ManagerRuns } = await import("./board/runs.ts")
+  const { TaskBoard } = await import("./features/board/board.ts")
+  const { mainCheckout, stateFolder } = await import("./features/board/project.ts")
+  const { ManagerRuns } = await import("./features/board/runs.ts")
   const { directory, worktree, host, signer } = connection
   const project = mainCheckout(worktree, directory)
   const board = new TaskBoard({
@@ -164,7 +178,7 @@ async function openBoardOn(
     clock: systemClock,
     lastWord,
     processes: PROCESSES,
-    isBackground: async (sessionID) => connection.keeper(manager).isLaunched(sessionID),
+    isBackground: async (sessionID) => connection.requestHandler(manager).isLaunched(sessionID),
   })
   systemClock.after(0, () => void board.start())
   return board
@@ -178,7 +192,7 @@ async function showPage(
   board: TaskBoard | undefined,
 ): Promise<(() => Promise<void>) | undefined> {
   if (!options.web) return undefined
-  const { openPage } = await import("./web/open.ts")
+  const { openPage } = await import("./features/web/open.ts")
   return openPage({ connection, options, web: options.web, manager, board, clock: systemClock })
 }
 

@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto"
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { Worktrees } from "../../src/place/worktree/worktrees.ts"
+import { Worktrees } from "../../src/features/worktrees/worktrees.ts"
 import { type Case, collector } from "../support/case.ts"
 
 /** How many of the files the user has changed, and how many the task. */

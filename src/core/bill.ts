@@ -16,10 +16,10 @@ export type Account = { readonly lastRun: Usage; readonly before: Usage }
 export const DAY_MS = 86_400_000
 
 /** The bill of these tasks. A run counts for the day until 24 hours after its end. */
-export function billOf(tasks: readonly Task[], accountOf: (task: Task) => Account, now: number): Bill {
+export function billOf(tasks: readonly Task[], summaryOf: (task: Task) => Account, now: number): Bill {
   const byID = new Map(tasks.map((task) => [task.id, task]))
   // Read once: whoever ends runs by this bill changes what is read.
-  const accounts = new Map(tasks.map((task) => [task, accountOf(task)]))
+  const accounts = new Map(tasks.map((task) => [task, summaryOf(task)]))
   const byParent = new Map<string, Task[]>()
   for (const task of tasks) {
     const siblings = byParent.get(task.parentID)

@@ -1,7 +1,7 @@
 import { dollars } from "../lib/money.ts"
 import { count, grouped, oneLine } from "../lib/text.ts"
+import { type ItemsPlan, type ItemsResult, sizeOf } from "./group.ts"
 import { type Ending, isActive, type Task } from "./task.ts"
-import { type ItemsPlan, type ItemsResult, sizeOf } from "./team.ts"
 import type { Member, Move } from "./tries.ts"
 
 /** Decides what follows from what the items of a map have come to. Pure: what each has come to stands in its own record. */
@@ -104,7 +104,7 @@ export function countsText({ valid, failed, running, notBegun, total }: ItemCoun
 }
 
 /** What the parts of a team have come to, as far as these are known. */
-export function teamText({ id, team, outcome, run }: Task, members: readonly Member[]): string | undefined {
+export function groupText({ id, team, outcome, run }: Task, members: readonly Member[]): string | undefined {
   if (!team) return undefined
   const { team: result } = outcome ?? {}
   if (result?.kind === "each") return countsText({ ...result, running: 0 })

@@ -1,6 +1,6 @@
+import { answerText, courseOf } from "./outcome.ts"
 import type { Message } from "./ports.ts"
 import type { Ending, LastWord, Reason, Run } from "./task.ts"
-import { answerText, courseOf } from "./verdict.ts"
 
 /** What a run at or near a limit is told when it is asked for its last word. */
 export const lastWordRequest = (reason: Reason): string =>

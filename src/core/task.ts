@@ -4,9 +4,9 @@
  * All times are milliseconds since the epoch, all durations milliseconds.
  */
 
+import type { Group, GroupMember, GroupResult } from "./group.ts"
+import { type PauseFields, type PauseKind, pausedTime, pauseOf } from "./pause.ts"
 import type { Receipt } from "./receipt.ts"
-import { type Standstills, standOf, stoodMs, type Way } from "./standstill.ts"
-import type { Part, Team, TeamResult } from "./team.ts"
 
 export const STATUSES = ["running", "completed", "error", "cancelled", "resumed"] as const
 
@@ -22,7 +22,7 @@ export type Phase =
   | "waiting for its own tasks"
   | "saying its last word"
   | `held behind ${string}`
-  | `${Way}${string}`
+  | `${PauseKind}${string}`
   | `waiting for ${string}`
   | `no contact with ${string}`
   | Preparing
@@ -117,7 +117,7 @@ export type ForkInfo = {
 /** A tool result that a fork has not whole: how many of its characters it has, and the beginning of the call's arguments. */
 type ForkCut = { readonly tool: string; readonly call: string; readonly kept: number; readonly of: number }
 
-export type Run = Standstills & {
+export type Run = PauseFields & {
   /** 0 for the launch, n for resume #n. What arrives for an older generation is dropped. */
   readonly generation: number
   /** Id of the message that asks; the answer is what follows it. */
@@ -225,7 +225,7 @@ export type Outcome = Figures & {
   /** What it changed in its own place. */
   readonly work?: Work
   /** Of a team: what its parts have come to. */
-  readonly team?: TeamResult
+  readonly team?: GroupResult
   /** How many tokens of its first request the provider read from its cache; absent where none told of one. */
   readonly first?: { readonly read: number; readonly of: number }
 }
@@ -301,9 +301,9 @@ export type Task = {
   /** Absent where it works in its parent's folder. */
   readonly place?: Place
   /** Its work is that of several, and its own session is never prompted. */
-  readonly team?: Team
+  readonly team?: Group
   /** It is one of several that stand as another task. */
-  readonly part?: Part
+  readonly part?: GroupMember
   /** When it was launched; a run's own time is in `run`. */
   readonly createdAt: number
   /** What the runs before the present one took together. */
@@ -386,10 +386,10 @@ export const isActive = (task: Task): boolean => task.status === "running" || ta
 export const isUnattended = (task: Task): boolean => task.parentID === NOBODY
 
 /** True where nobody is told how it ends: who launched it is told of the team that it is a part of. */
-export const isPart = ({ part }: Pick<Task, "part">): boolean => part !== undefined
+export const isMember = ({ part }: Pick<Task, "part">): boolean => part !== undefined
 
 /** The session whose child the host has its session as. */
-export const hostParentOf = ({ part, parentID }: Pick<Task, "part" | "parentID">): string => part?.under ?? parentID
+export const parentSessionOf = ({ part, parentID }: Pick<Task, "part" | "parentID">): string => part?.under ?? parentID
 
 /** The session whose slots it takes. */
 export const slotsOf = ({ part, parentID }: Task): string => part?.caller ?? parentID
@@ -404,14 +404,14 @@ export const isUnmerged = ({ outcome }: Task): boolean => {
 export const isQueued = (task: Task): boolean => isActive(task) && task.run.startedAt === undefined
 
 /** True while the parent is still to be told how the last run ended. */
-export const isOwed = (task: Task): task is Task & { delivery: { state: "pending" } } =>
+export const owesNotification = (task: Task): task is Task & { delivery: { state: "pending" } } =>
   task.delivery.state === "pending"
 
 /** The model that is asked now. */
 export const modelOf = ({ model, run }: Pick<Task, "model" | "run">): Model | undefined => run.model ?? model
 
-/** True while it holds nothing, and goes on later (`core/standstill`). */
-export const standsStill = (task: Task): boolean => isActive(task) && standOf(task.run) !== undefined
+/** True while it holds nothing, and goes on later (`core/pause`). */
+export const isPaused = (task: Task): boolean => isActive(task) && pauseOf(task.run) !== undefined
 
 /** True while it stands still at its provider's limit. */
 export const isParked = (task: Task): boolean => isActive(task) && task.run.parked !== undefined
@@ -420,11 +420,11 @@ export const isParked = (task: Task): boolean => isActive(task) && task.run.park
 export function elapsed({ run }: Pick<Task, "run">, now: number): number {
   const { startedAt, endedAt, stillSince } = run
   if (startedAt === undefined) return 0
-  return Math.max(0, (endedAt ?? standOf(run)?.at ?? stillSince ?? now) - startedAt - uncounted(run))
+  return Math.max(0, (endedAt ?? pauseOf(run)?.at ?? stillSince ?? now) - startedAt - uncounted(run))
 }
 
 /** For how long no time of a run counted before: it stood still, or all that it waited for did. */
-export const uncounted = (run: Run): number => stoodMs(run) + (run.stillMs ?? 0)
+export const uncounted = (run: Run): number => pausedTime(run) + (run.stillMs ?? 0)
 
 /** Time spent waiting for a slot. */
 export function waited(task: Task, now: number): number {
@@ -433,18 +433,18 @@ export function waited(task: Task, now: number): number {
 
 /**
  * The phase of a task that has not ended; `ownTasks` tells whether tasks that it launched are still active, `waitsFor`
- * names those that must complete before it begins, `standsAs` is what to say where it stands still (`core/standstill`).
+ * names those that must complete before it begins, `standsAs` is what to say where it stands still (`core/pause`).
  */
 export function phaseOf(
   task: Task,
   progress: Progress,
   ownTasks: boolean,
   waitsFor: readonly string[] = [],
-  standsAs?: Phase,
+  pausedAs?: Phase,
 ): Phase | undefined {
   if (!isActive(task)) return undefined
   if (isQueued(task)) return waitsFor.length > 0 ? `waiting for ${waitsFor.join(", ")}` : "queued"
-  if (standsAs) return standsAs
+  if (pausedAs) return pausedAs
   if (task.run.heldBehind !== undefined && !progress.begun) return `held behind ${task.run.heldBehind}`
   if (progress.away) return `no contact with ${progress.away.host}`
   if (progress.preparing) return progress.preparing

@@ -1,6 +1,7 @@
+import type { Group } from "./group.ts"
 import { modelKey } from "./limits.ts"
+import { PAUSE_KINDS, type PauseEvent, type PauseKind, paused, pauseOf, type Stored, unpaused } from "./pause.ts"
 import type { CheckResult } from "./receipt.ts"
-import { goingOn, type Stands, type Stored, standing, standOf, WAYS, type Way } from "./standstill.ts"
 import {
   addFigures,
   type Delivery,
@@ -13,7 +14,6 @@ import {
   type Run,
   type Task,
 } from "./task.ts"
-import type { Team } from "./team.ts"
 
 /** How a run can end, and what it leaves. `generation` names the run that the news is about. */
 type Ended = {
@@ -26,8 +26,8 @@ type Ended = {
 
 /** It stands still from now on: an event for each way, of its name. */
 type Stilled = {
-  readonly [In in Way]: { readonly type: In; readonly generation: number } & Stored<In>
-}[Way]
+  readonly [In in PauseKind]: { readonly type: In; readonly generation: number } & Stored<In>
+}[PauseKind]
 
 export type TaskEvent =
   | { readonly type: "admitted"; readonly generation: number; readonly at: number }
@@ -138,10 +138,10 @@ function warn(task: Task, { generation, at, reason }: Extract<TaskEvent, { type:
 }
 
 /** The event that has a run stand still. */
-export const stilled = (stands: Stands, generation: number): Stilled =>
+export const stilled = (stands: PauseEvent, generation: number): Stilled =>
   Object.entries(stands).map(([type, stored]) => ({ type, generation, ...stored }) as Stilled)[0] as Stilled
 
-const isStilled = (event: TaskEvent): event is Stilled => WAYS.some((way) => way === event.type)
+const isStilled = (event: TaskEvent): event is Stilled => PAUSE_KINDS.some((way) => way === event.type)
 
 /** Whether it may have the time of those stand still that wait for its task, or count again. */
 export const stopsTime = (event: TaskEvent): boolean =>
@@ -149,17 +149,17 @@ export const stopsTime = (event: TaskEvent): boolean =>
 
 function still(task: Task, { type: way, generation, ...stored }: Stilled): Task {
   const { run } = task
-  if (!isActive(task) || run.generation !== generation || standOf(run)) return task
-  return { ...task, run: standing(counting(run, stored.at), way, stored) }
+  if (!isActive(task) || run.generation !== generation || pauseOf(run)) return task
+  return { ...task, run: paused(counting(run, stored.at), way, stored) }
 }
 
 /** Whether the time of a run counts, from `at` on. */
 function count(task: Task, { type, generation, at }: Extract<TaskEvent, { type: "still" | "counting" }>): Task {
   const { run } = task
-  const isStill = type === "still"
-  const applies = isActive(task) && run.generation === generation && run.startedAt !== undefined && !standOf(run)
-  if (!applies || isStill === (run.stillSince !== undefined)) return task
-  return { ...task, run: isStill ? { ...run, stillSince: at } : counting(run, at) }
+  const isPausedByChildren = type === "still"
+  const applies = isActive(task) && run.generation === generation && run.startedAt !== undefined && !pauseOf(run)
+  if (!applies || isPausedByChildren === (run.stillSince !== undefined)) return task
+  return { ...task, run: isPausedByChildren ? { ...run, stillSince: at } : counting(run, at) }
 }
 
 /** The run from when its time counts again. */
@@ -168,8 +168,8 @@ function counting({ stillSince, ...run }: Run, at: number): Run {
 }
 
 function goOn(task: Task, { generation, at }: Extract<TaskEvent, { type: "unparked" }>): Task {
-  if (!isActive(task) || task.run.generation !== generation || !standOf(task.run)) return task
-  return { ...task, run: goingOn(task.run, at) }
+  if (!isActive(task) || task.run.generation !== generation || !pauseOf(task.run)) return task
+  return { ...task, run: unpaused(task.run, at) }
 }
 
 function win(task: Task, { generation, winner, passed }: Extract<TaskEvent, { type: "won" }>): Task {
@@ -179,7 +179,7 @@ function win(task: Task, { generation, winner, passed }: Extract<TaskEvent, { ty
 }
 
 /** What was won is gone on with by the one that won it. */
-function goneOnWith(team: Team): Team {
+function goneOnWith(team: Group): Group {
   if (team.kind !== "tries" || !team.winner) return team
   const { winner, passed: _passed, ...rest } = team
   return { ...rest, again: winner }
@@ -202,7 +202,7 @@ function end(task: Task, status: "completed" | "error" | "cancelled", event: End
   return {
     ...task,
     status,
-    run: { ...counting(goingOn(task.run, event.at), event.at), endedAt: event.at },
+    run: { ...counting(unpaused(task.run, event.at), event.at), endedAt: event.at },
     outcome: event.outcome,
     delivery: event.delivery,
   }

@@ -1,10 +1,10 @@
 import { duration } from "../lib/duration.ts"
 import { dollars } from "../lib/money.ts"
 import { between, head, oneLine, tail } from "../lib/text.ts"
+import type { TriesPlan, TriesResult, TryRow } from "./group.ts"
 import { modelKey } from "./limits.ts"
 import { type CheckResult, receiptLine } from "./receipt.ts"
 import { type Ending, elapsed, isActive, type Task } from "./task.ts"
-import type { TriesPlan, TriesResult, TryRow } from "./team.ts"
 
 /** Decides what follows from what a team's tries have come to. Pure: what each has come to stands in its own record. */
 
@@ -147,11 +147,11 @@ const DIGEST_OUTPUT_CHARS = 4000
 const DIGEST_FILES = 50
 
 /** A later try's prompt, behind what became of those before it: data between tags that they cannot close. */
-export function withDigest(prompt: string, teamID: string, earlier: readonly Task[]): string {
+export function withDigest(prompt: string, groupID: string, earlier: readonly Task[]): string {
   if (earlier.length === 0) return prompt
   const share = Math.floor(DIGEST_CHARS / earlier.length)
   const pieces = earlier.map((task) => head(digestOf(task), share))
-  const digest = between("earlier_tries", teamID, pieces.join("\n\n"))
+  const digest = between("earlier_tries", groupID, pieces.join("\n\n"))
   return `Others tried this before you, from the same files that you begin with; nothing of their work is in them. What became of each, as data:\n\n${digest}\n\nDo not repeat what failed. Your task:\n\n${prompt}`
 }
 

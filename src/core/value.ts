@@ -1,4 +1,4 @@
-import { AUTOMATIC } from "./account.ts"
+import { AUTOMATIC } from "./summary.ts"
 import type { Reason, Schema, Task } from "./task.ts"
 
 /** A run whose last message is a value that a program can read: JSON, valid against a schema. */

@@ -1,5 +1,5 @@
 import { duration } from "../lib/duration.ts"
-import { moment } from "../lib/moment.ts"
+import { moment } from "../lib/format-time.ts"
 import { SAME_USD } from "../lib/money.ts"
 import { oneLine } from "../lib/text.ts"
 import { AMOUNTS, type Amount, atItsEnd, keptOf, type SpendingLimits, type Spent, spentText } from "./spending.ts"

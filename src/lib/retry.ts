@@ -10,7 +10,7 @@ export const PATIENT_MS = [...DELAYS_MS, 15_000, 60_000] as const
  * Does the work, and a few times again when it fails, unless what it is about is gone or the plugin has ended. Rejects
  * with the last error.
  */
-export async function persistently<Result>(
+export async function retry<Result>(
   clock: Clock,
   stopped: AbortSignal,
   work: () => Promise<Result>,

@@ -1,4 +1,4 @@
-import type { Options } from "../options.ts"
+import type { Options } from "../options/options.ts"
 
 /** An answer of JSON alone has no room for assumptions and line numbers: its schema says what it has to hold. */
 const briefing = (inJSON: boolean): string =>

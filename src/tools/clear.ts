@@ -1,4 +1,4 @@
-import type { TaskManager } from "../engine/task-manager.ts"
+import type { TaskManager } from "../runtime/task-manager.ts"
 import { renderCleared } from "./render-list.ts"
 import { defineTool, type Tool } from "./tool.ts"
 

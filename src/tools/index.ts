@@ -1,6 +1,6 @@
 import { UnknownTaskError } from "../core/errors.ts"
-import type { TaskManager } from "../engine/task-manager.ts"
-import type { Options } from "../options.ts"
+import type { Options } from "../options/options.ts"
+import type { TaskManager } from "../runtime/task-manager.ts"
 import { cancelTool } from "./cancel.ts"
 import { clearTool } from "./clear.ts"
 import { listTool } from "./list.ts"

@@ -1,7 +1,7 @@
 import { z } from "zod"
 import { CallError } from "../core/errors.ts"
-import type { TaskManager } from "../engine/task-manager.ts"
 import { oneLine } from "../lib/text.ts"
+import type { TaskManager } from "../runtime/task-manager.ts"
 import { MOST_ID_CHARS } from "./arguments.ts"
 import { renderOutput } from "./render.ts"
 import { renderOutputs } from "./render-several.ts"

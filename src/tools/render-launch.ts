@@ -1,12 +1,12 @@
-import { nameOf } from "../core/account.ts"
+import { type PauseView, whenOf } from "../core/pause.ts"
 import { MOST_COMMAND_CHARS, quoted } from "../core/receipt.ts"
 import { conditionOf } from "../core/refusal.ts"
-import { type Standing, whenOf } from "../core/standstill.ts"
+import { nameOf } from "../core/summary.ts"
 import { isActive, isQueued, type Task } from "../core/task.ts"
-import type { TaskView } from "../engine/tasks/view.ts"
 import { duration } from "../lib/duration.ts"
 import { dollars } from "../lib/money.ts"
 import { count, grouped, oneLine } from "../lib/text.ts"
+import type { TaskView } from "../runtime/tasks/view.ts"
 import { agentOf, forkLines, result, statusOf, TOLD } from "./render.ts"
 import type { ToolResult } from "./tool.ts"
 
@@ -23,7 +23,7 @@ type Begun = {
   /** What that place lacks, and which option brings it. */
   readonly lacks?: string | undefined
   /** Its model's provider is at its limit. */
-  readonly closed?: Standing
+  readonly closed?: PauseView
   /** The file of its valid value, or of its items' rows. */
   readonly results?: string
 }
@@ -41,7 +41,7 @@ export function renderLaunch(
     `${first} Task ID: ${nameOf(task)}`,
     ...(named ? [`Agent: ${agentOf(task, task.model?.variant)}`] : []),
   ]
-  const terms = reused ? [] : termLines(task, { allowance, place, lacks, results })
+  const constraints = reused ? [] : termLines(task, { allowance, place, lacks, results })
   const lines = [
     ...names,
     ...waitingLines(view),
@@ -49,7 +49,7 @@ export function renderLaunch(
     ...forkLines(task).map((line) => [line, ...priceOf(task)].join(" ")),
     ...(task.fork?.why ? [task.fork.why] : []),
     ...cutLines(task),
-    ...terms,
+    ...constraints,
   ]
   const next = isActive(task) ? TOLD : `Fetch its answer with superagents_output(task_id="${task.id}").`
   return result(view, [...lines, next])
@@ -60,21 +60,23 @@ const waitingLines = ({ task, phase }: TaskView): string[] =>
   isQueued(task) && phase?.startsWith("waiting for bg_") ? [`It is ${phase}, and begins with their answers.`] : []
 
 /** It begins when its provider opens, and nobody has to do anything for that. */
-const closedLines = ({ at }: TaskView, closed: Standing | undefined): string[] => {
+const closedLines = ({ at }: TaskView, closed: PauseView | undefined): string[] => {
   if (!closed) return []
   const when = whenOf(closed, at)
   const time = when ? ` ${when.text} (in ${duration(when.in)})` : ""
   if (closed.until !== undefined)
-    return [`${closed.behind} ${conditionOf(closed.kind)}${time}: the task is ${closed.way} and begins by itself then.`]
+    return [
+      `${closed.waitsFor} ${conditionOf(closed.kind)}${time}: the task is ${closed.pauseKind} and begins by itself then.`,
+    ]
   return [
-    `${closed.behind} ${conditionOf(closed.kind)}${time && `,${time}`}: the task is ${closed.way} and begins by itself when it opens.`,
+    `${closed.waitsFor} ${conditionOf(closed.kind)}${time && `,${time}`}: the task is ${closed.pauseKind} and begins by itself when it opens.`,
   ]
 }
 
 export function renderResume({ view, allowance, place, closed, results }: Begun): ToolResult {
   const { task } = view
   const lines = [
-    `Resume #${task.run.generation} of task ${nameOf(task)} ${closed ? `is ${closed.way}` : view.phase === "queued" ? `waits for a free slot (place ${view.place})` : "started"}.`,
+    `Resume #${task.run.generation} of task ${nameOf(task)} ${closed ? `is ${closed.pauseKind}` : view.phase === "queued" ? `waits for a free slot (place ${view.place})` : "started"}.`,
     `Agent: ${agentOf(task)}, with its whole history.`,
     ...closedLines(view, closed),
     ...termLines(task, { allowance, place, results }),

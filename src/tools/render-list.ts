@@ -1,12 +1,12 @@
-import { nameOf, workOf } from "../core/account.ts"
 import { batchLabel } from "../core/batch.ts"
 import { usageText } from "../core/figures.ts"
 import type { SpendingLimits } from "../core/spending.ts"
+import { nameOf, workOf } from "../core/summary.ts"
 import { addFigures, agentName, isActive, NO_FIGURES, type Status, type Task, type Usage } from "../core/task.ts"
-import type { Cleared, TaskView } from "../engine/tasks/view.ts"
 import { duration } from "../lib/duration.ts"
 import { spentOf } from "../lib/money.ts"
 import { count, oneLine } from "../lib/text.ts"
+import type { Cleared, TaskView } from "../runtime/tasks/view.ts"
 import { marked, statusOf } from "./render.ts"
 import type { ToolResult } from "./tool.ts"
 
@@ -25,18 +25,18 @@ export function renderList(views: readonly TaskView[], droppedUnread: number, bi
   const failed = views.filter(({ task }) => task.status === "error").length
   const title = `${count(views.length, "task")}, ${running} running${failed > 0 ? `, ${failed} failed` : ""}`
   const sums = [title, count(sum.toolCalls, "tool call"), ...(bill ? billTexts(bill) : [usageText(sum)])]
-  const lines = [...views.map(row), [...sums, ...standTexts(views)].join(" | ")]
+  const lines = [...views.map(row), [...sums, ...pauseTexts(views)].join(" | ")]
   if (droppedUnread > 0)
     lines.push(`${count(droppedUnread, "older task")} that nobody had read left this list (option maxHistory).`)
   return { title, output: lines.join("\n") }
 }
 
 /** `12 parked until 07:12 (mock/one)`, for each that some stand still behind. */
-function standTexts(views: readonly TaskView[]): readonly string[] {
+function pauseTexts(views: readonly TaskView[]): readonly string[] {
   const groups = new Map<string, { readonly first: TaskView; readonly behind: string; many: number }>()
   for (const view of views) {
     if (!view.stand) continue
-    const { way, behind } = view.stand
+    const { pauseKind: way, waitsFor: behind } = view.stand
     const group = groups.get(`${way} ${behind}`)
     if (group) group.many++
     else groups.set(`${way} ${behind}`, { first: view, behind, many: 1 })

@@ -1,11 +1,11 @@
-import { accountOf, nameOf, noText, workOf } from "../core/account.ts"
 import { CallError } from "../core/errors.ts"
 import { usageText } from "../core/figures.ts"
+import { nameOf, noText, summaryOf, workOf } from "../core/summary.ts"
 import { isUnmerged } from "../core/task.ts"
-import type { Report } from "../engine/conductor/reporting.ts"
-import type { TaskView } from "../engine/tasks/view.ts"
 import { duration } from "../lib/duration.ts"
 import { between, count } from "../lib/text.ts"
+import type { Report } from "../runtime/reports.ts"
+import type { TaskView } from "../runtime/tasks/view.ts"
 import { MOST_ANSWER_BYTES, statusOf, withinBytes } from "./render.ts"
 import type { ToolResult } from "./tool.ts"
 
@@ -32,7 +32,7 @@ function headOf({ view, resumable }: Report): string[] {
   const { task, elapsed, whole } = view
   return [
     `${nameOf(task)}: ${statusOf(view)}, ${duration(elapsed)}, ${usageText(whole)}`,
-    ...accountOf(task, resumable),
+    ...summaryOf(task, resumable),
   ]
 }
 

@@ -1,19 +1,19 @@
-import { accountOf, endedUnanswered, modelLine, nameOf, noText, workOf } from "../core/account.ts"
 import { batchLabel } from "../core/batch.ts"
 import { usageText } from "../core/figures.ts"
+import { memberName } from "../core/group.ts"
 import { countsText } from "../core/items.ts"
 import { modelKey } from "../core/limits.ts"
+import { pauseText, pauseTextForModel, whenOf } from "../core/pause.ts"
 import { receiptLines } from "../core/receipt.ts"
-import { standText, standToModel, whenOf } from "../core/standstill.ts"
+import { endedUnanswered, modelLine, nameOf, noText, summaryOf, workOf } from "../core/summary.ts"
 import { BRINGING_HOME, billedTokens, elapsed, isActive, isUnmerged, type Task } from "../core/task.ts"
-import { memberName } from "../core/team.ts"
 import { howOf, type Member, tryLines } from "../core/tries.ts"
-import type { Report } from "../engine/conductor/reporting.ts"
-import type { TaskView } from "../engine/tasks/view.ts"
 import { duration } from "../lib/duration.ts"
-import { moment } from "../lib/moment.ts"
+import { moment } from "../lib/format-time.ts"
 import { between, capital, count, grouped, head, oneLine, tail } from "../lib/text.ts"
-import type { Shown } from "../place/place.ts"
+import type { Shown } from "../runtime/places/place.ts"
+import type { Report } from "../runtime/reports.ts"
+import type { TaskView } from "../runtime/tasks/view.ts"
 import type { ToolResult } from "./tool.ts"
 
 /** The host cuts tool output at 2,000 lines or 50 KB; an answer is cut before that, and says how to read on. */
@@ -49,7 +49,7 @@ export function renderOutput(report: Report, offset: number): ToolResult {
     `Time: ${duration(view.elapsed)}${view.waited >= 1000 ? ` (after ${duration(view.waited)} in the queue)` : ""}`,
     ...figureLines(view),
     ...(isActive(task) ? modelLine(task) : []),
-    ...standLines(view),
+    ...pauseLines(view),
     ...forkLines(task),
     ...cacheLines(task),
   ]
@@ -82,11 +82,11 @@ function stateOf(view: TaskView): string {
 }
 
 /** Of a task at work that stands still; how an ended one did is told in its account. */
-function standLines({ task, stand, at }: TaskView): string[] {
+function pauseLines({ task, stand, at }: TaskView): string[] {
   if (!stand) return []
   const when = whenOf(stand, at)
-  const text = `${capital(standText(stand, at))}${when ? ` (in ${duration(when.in)})` : ""}`
-  return [`${text}: ${standToModel(stand, task.id)}`]
+  const text = `${capital(pauseText(stand, at))}${when ? ` (in ${duration(when.in)})` : ""}`
+  return [`${text}: ${pauseTextForModel(stand, task.id)}`]
 }
 
 function figureLines({ task, whole, thisRun, recentTools }: TaskView): string[] {
@@ -191,7 +191,7 @@ function endedLines(
   const offset = from < answer.length ? head(answer, from).length : from
   const tries = offset === 0 ? membersLines(task, members) : []
   const proof = offset === 0 ? [...proofLines(task), ...(changes ? diffLines(task, changes) : [])].join("\n") : ""
-  const facts = [...accountOf(task, resumable), ...tries, ...(proof === "" ? [] : [proof])]
+  const facts = [...summaryOf(task, resumable), ...tries, ...(proof === "" ? [] : [proof])]
   if (answer === "") return [...facts, "", noText(task, gone)]
   if (offset >= answer.length)
     return [...facts, "", `Nothing at offset ${grouped(offset)}: the answer has ${count(answer.length, "character")}.`]

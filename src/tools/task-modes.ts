@@ -1,6 +1,6 @@
 import { CallError } from "../core/errors.ts"
-import { ANY_WAY } from "../core/standstill.ts"
-import { HERE } from "../place/here.ts"
+import { ANY_PAUSE } from "../core/pause.ts"
+import { HERE } from "../runtime/places/here.ts"
 
 /**
  * The modes of superagents_task, each with the arguments that it needs and those that it takes beside them. A mode is
@@ -40,7 +40,7 @@ const MODES = {
   unpark: {
     needs: [],
     takes: ["model"],
-    because: `it only tries a ${ANY_WAY} task now`,
+    because: `it only tries a ${ANY_PAUSE} task now`,
   },
   merge: {
     needs: [],
@@ -76,7 +76,7 @@ const EXCLUSIVE = [
 const DOES: Readonly<Record<Exclude<ModeName, "new">, string>> = {
   resume: "an ended task is resumed",
   tell: "a task at work is told",
-  unpark: `a ${ANY_WAY} task is tried now`,
+  unpark: `a ${ANY_PAUSE} task is tried now`,
   merge: "the work of an ended task is merged",
 }
 

@@ -1,15 +1,15 @@
 import { z } from "zod"
 import { CallError } from "../core/errors.ts"
+import { ANY_PAUSE } from "../core/pause.ts"
 import { type AgentInfo, MAX_TIMER_MS } from "../core/ports.ts"
-import { ANY_WAY } from "../core/standstill.ts"
-import { defaultsOf } from "../engine/launch/checks.ts"
-import type { TaskManager } from "../engine/task-manager.ts"
-import type { TaskView } from "../engine/tasks/view.ts"
-import { remember } from "../lib/remember.ts"
+import { addBounded } from "../lib/bounded-set.ts"
 import { cut, oneLine } from "../lib/text.ts"
-import type { Options } from "../options.ts"
-import { kindOf } from "../place/kinds.ts"
-import type { PlaceKind } from "../place/place.ts"
+import type { Options } from "../options/options.ts"
+import { defaultsOf } from "../runtime/launch/checks.ts"
+import { kindOf } from "../runtime/places/kinds.ts"
+import type { PlaceKind } from "../runtime/places/place.ts"
+import type { TaskManager } from "../runtime/task-manager.ts"
+import type { TaskView } from "../runtime/tasks/view.ts"
 import { MOST_BATCH_CHARS, MOST_ID_CHARS } from "./arguments.ts"
 import { renderMerge } from "./render.ts"
 import { renderLaunch, renderResume, renderTold, renderUnparked } from "./render-launch.ts"
@@ -64,7 +64,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
   const newLimits = ({ task }: TaskView): readonly string[] => {
     const limits = manager.allowance(task)
     const isKnown = toldLimits.get(task.parentID) === limits.join()
-    remember(toldLimits, task.parentID, limits.join(), MOST_SESSIONS)
+    addBounded(toldLimits, task.parentID, limits.join(), MOST_SESSIONS)
     return isKnown ? [] : limits
   }
   /** Where its agent works by the user's options, for a call that has it merged and does not say where. */
@@ -102,8 +102,8 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       const own = { place, merge, check, schema, guard, tries, each }
       const request = { description, prompt, agent, fork, model, batch, timeout, maxCost, after, ...own }
       const launched = await manager.launch(request, caller)
-      const terms = await begun(launched.view, newLimits(launched.view))
-      return renderLaunch({ ...launched, ...terms }, model !== undefined)
+      const constraints = await begun(launched.view, newLimits(launched.view))
+      return renderLaunch({ ...launched, ...constraints }, model !== undefined)
     },
   })
 }
@@ -152,7 +152,7 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds
     fork: z.union([z.boolean(), z.enum(["whole"])], 'true, false or "whole"').optional(),
     resume: id.optional(),
     tell: id.optional(),
-    unpark: id.optional().describe(`Id of a ${ANY_WAY} task: try it now.`),
+    unpark: id.optional().describe(`Id of a ${ANY_PAUSE} task: try it now.`),
     model: text(200).optional().describe("provider/model[#variant]."),
     ...workArguments(kinds),
     batch: text(MOST_BATCH_CHARS).optional().describe("Name that groups tasks."),

@@ -1,7 +1,7 @@
 import { z } from "zod"
 import { CallError, messageOf } from "../core/errors.ts"
 import { HostError } from "../core/ports.ts"
-import type { Caller } from "../engine/launch/checks.ts"
+import type { Caller } from "../runtime/launch/checks.ts"
 import { parseArguments, shownArguments } from "./arguments.ts"
 
 /** What a running tool call knows of its surroundings. */

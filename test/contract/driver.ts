@@ -1,6 +1,6 @@
+import { classify } from "../../src/core/outcome.ts"
 import type { Host, HostEvent, Message, NewSession, Prompt } from "../../src/core/ports.ts"
 import { NO_FIGURES, type TaskDraft } from "../../src/core/task.ts"
-import { judge } from "../../src/core/verdict.ts"
 import type { Reply } from "../support/model.ts"
 
 /** A host to be tried, and what stands around it. `bash` and three equal calls in a row ask for permission. */
@@ -82,7 +82,7 @@ export function driverOf(world: () => World) {
     answered: (sent: Prompt): Promise<readonly Message[]> =>
       world().eventually(async () => {
         const since = await world().host.messagesSince(sent.sessionID, sent.messageID)
-        return judge(since, "working") !== undefined && (await driver.isIdle(sent.sessionID)) && since
+        return classify(since, "working") !== undefined && (await driver.isIdle(sent.sessionID)) && since
       }),
   }
   return driver

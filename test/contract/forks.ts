@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import type { SessionInfo } from "../../src/core/ports.ts"
 import { NO_USAGE, type TaskDraft, type Usage } from "../../src/core/task.ts"
-import { type Forked, type ForkPorts, type ForkRequest, forkContext } from "../../src/fork/fork.ts"
+import { type Forked, type ForkPorts, type ForkRequest, forkContext } from "../../src/features/forks/fork.ts"
 import type { PastMessage } from "../support/past.ts"
 import { ALPHA, draftOf } from "./driver.ts"
 

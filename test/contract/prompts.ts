@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { factsOf } from "../../src/core/verdict.ts"
+import { factsOf } from "../../src/core/outcome.ts"
 import { ALPHA, type Driver } from "./driver.ts"
 
 const BETA = { provider: "scripted", id: "beta" }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
+import { classify } from "../../src/core/outcome.ts"
 import type { Ask } from "../../src/core/task.ts"
-import { judge } from "../../src/core/verdict.ts"
 import type { ToolReply } from "../support/model.ts"
 import type { Driver } from "./driver.ts"
 
@@ -24,7 +24,7 @@ export function questionContract(driver: Driver): void {
       await driver.host.refuse(ask, "nobody is here")
       const since = await driver.answered(sent)
       expect(since[1]?.parts).toContainEqual(expect.objectContaining({ type: "tool", state: "error", refused: false }))
-      expect(judge(since, "working")).toMatchObject({ type: "completed" })
+      expect(classify(since, "working")).toMatchObject({ type: "completed" })
       await driver.heard(sessionID, "replied")
       expect(driver.heardOf(sessionID)).toContainEqual({ type: "replied", sessionID, askID: ask.id })
       expect(await asksOf(sessionID)).toEqual([])
@@ -41,7 +41,7 @@ export function questionContract(driver: Driver): void {
       await driver.host.refuse(ask, "nobody is here")
       await driver.world.eventually(() => driver.isIdle(sessionID))
       const since = await driver.host.messagesSince(sessionID, sent.messageID)
-      expect(judge(since, "working")).toBeUndefined()
+      expect(classify(since, "working")).toBeUndefined()
       const ended = {
         type: "cancelled",
         reason: {
@@ -50,7 +50,7 @@ export function questionContract(driver: Driver): void {
         },
         proven: true,
       }
-      expect(judge(since, "idle")).toMatchObject(ended)
+      expect(classify(since, "idle")).toMatchObject(ended)
       expect(await asksOf(sessionID)).toEqual([])
       await driver.host.refuse(ask, "once more")
     })
@@ -101,8 +101,8 @@ export function questionContract(driver: Driver): void {
           ...Array(3).fill("error"),
         ])
         expect(driver.heardOf(sessionID)).toContainEqual({ type: "error", sessionID, error: answer?.error })
-        expect(judge(since, "working")).toBeUndefined()
-        expect(judge(since, "idle")).toMatchObject({ type: "completed", note: expect.stringContaining("refused") })
+        expect(classify(since, "working")).toBeUndefined()
+        expect(classify(since, "idle")).toMatchObject({ type: "completed", note: expect.stringContaining("refused") })
       }
     })
 

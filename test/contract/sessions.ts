@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
+import { classify } from "../../src/core/outcome.ts"
 import { NO_USAGE } from "../../src/core/task.ts"
-import { judge } from "../../src/core/verdict.ts"
 import { type Driver, draftOf, GONE } from "./driver.ts"
 
 export function sessionContract(driver: Driver): void {
@@ -73,7 +73,7 @@ export function sessionContract(driver: Driver): void {
       await driver.host.move(sessionID, home)
       await driver.host.abort(sessionID)
       const since = await driver.answered(sent)
-      expect(judge(since, "working")).toMatchObject({ type: "cancelled", reason: { code: "aborted" } })
+      expect(classify(since, "working")).toMatchObject({ type: "cancelled", reason: { code: "aborted" } })
     })
 
     test("take their children with them, each with its event", async () => {

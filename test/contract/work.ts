@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
-import { answerText, factsOf, isCutByCompaction, judge } from "../../src/core/verdict.ts"
-import { emptiesIn, messagesTold, NOTHING_TOLD } from "../../src/engine/run/told.ts"
+import { answerText, classify, factsOf, isCutByCompaction } from "../../src/core/outcome.ts"
+import { emptiesIn, NOTHING_OBSERVED, withMessages } from "../../src/core/run/progress.ts"
 import { CONTEXT, type Driver } from "./driver.ts"
 
 export function workContract(driver: Driver): void {
@@ -58,8 +58,8 @@ export function workContract(driver: Driver): void {
       const gaps = new Set<boolean>()
       const since = await driver.world.eventually(async () => {
         const messages = await driver.host.messagesSince(sessionID, sent.messageID)
-        if (messages.at(-1)?.finish === "called") gaps.add(judge(messages, "working") === undefined)
-        return judge(messages, "working") !== undefined && messages
+        if (messages.at(-1)?.finish === "called") gaps.add(classify(messages, "working") === undefined)
+        return classify(messages, "working") !== undefined && messages
       })
       expect([...gaps].every(Boolean)).toBe(true)
       expect(answerText(since)).toBe("all done")
@@ -71,7 +71,7 @@ export function workContract(driver: Driver): void {
       const sessionID = await driver.child()
       const since = await driver.answered(await driver.send(sessionID, "BAD"))
       expect(since[1]).toMatchObject({ error: { message: "no such luck" } })
-      expect(judge(since, "working")).toMatchObject({
+      expect(classify(since, "working")).toMatchObject({
         type: "failed",
         reason: { text: "no such luck" },
         at: expect.any(Number),
@@ -104,7 +104,7 @@ export function workContract(driver: Driver): void {
       await driver.heard(sessionID, "text-delta")
       await driver.host.abort(sessionID)
       const since = await driver.answered(sent)
-      expect(judge(since, "working")).toMatchObject({ type: "cancelled", reason: { code: "aborted" } })
+      expect(classify(since, "working")).toMatchObject({ type: "cancelled", reason: { code: "aborted" } })
       expect(since[1]?.parts).toEqual([{ type: "text", text: "so far", synthetic: false }])
       await driver.heard(sessionID, "idle", 2)
     })
@@ -115,7 +115,7 @@ export function workContract(driver: Driver): void {
       const sent = await driver.send(sessionID, "EMPTY")
       const since = await driver.world.eventually(async () => {
         const messages = await driver.host.messagesSince(sessionID, sent.messageID)
-        return emptiesIn(messagesTold(NOTHING_TOLD, messages)).length >= 3 && messages
+        return emptiesIn(withMessages(NOTHING_OBSERVED, messages)).length >= 3 && messages
       })
       expect(since.find(({ role }) => role === "assistant")?.finish).toBe("untold")
       await driver.heard(sessionID, "answered", 3)
@@ -200,7 +200,7 @@ export function workContract(driver: Driver): void {
       })
       expect(since.map(({ finish }) => finish)).toEqual([undefined, "called", undefined, "done"])
       expect([since[2]?.parts, since[3]?.summary]).toEqual([[{ type: "compaction" }], true])
-      expect(judge(since, "working")).toBeUndefined()
+      expect(classify(since, "working")).toBeUndefined()
     })
 
     test("goes on after calls of tools whatever finish reason the provider gives", async () => {
@@ -217,7 +217,7 @@ export function workContract(driver: Driver): void {
       const sessionID = await driver.child()
       const since = await driver.answered(await driver.send(sessionID, "THINKS"))
       expect(since[1]?.parts).toEqual([{ type: "reasoning", text: "I should stop here" }])
-      expect(judge(since, "working")).toMatchObject({ type: "completed", thought: "I should stop here" })
+      expect(classify(since, "working")).toMatchObject({ type: "completed", thought: "I should stop here" })
     })
 
     test("is harmless to stop where there is none", async () => {

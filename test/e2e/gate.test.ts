@@ -2,7 +2,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "no
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
-import { taskOfMessage } from "../../src/host/opencode/ids.ts"
+import { taskOfMessage } from "../../src/opencode/ids.ts"
 import { callTool, eventually, openSession } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type Reply, type ScriptedModel, startModel } from "../support/model.ts"

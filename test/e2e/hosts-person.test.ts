@@ -3,8 +3,8 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { expect, test } from "vitest"
-import { decodeSigns } from "../../src/host/record/signs.ts"
-import { createActions } from "../../src/terminal/actions.ts"
+import { createActions } from "../../src/features/terminal/actions.ts"
+import { decodeUiMetadata } from "../../src/runtime/record/ui-metadata.ts"
 import { eventually, unwrap } from "../support/drive.ts"
 import {
   far,
@@ -57,12 +57,12 @@ const agent = (prompt: string, ...calls: { name: string; args: object }[]) =>
   })
 const bash = (command: string) => ({ name: "bash", args: { command, description: "works" } })
 
-const signsOf = async (child: string) =>
-  decodeSigns((await unwrap(host.client.session.get({ sessionID: child }))).metadata)
+const uiMetadataOf = async (child: string) =>
+  decodeUiMetadata((await unwrap(host.client.session.get({ sessionID: child }))).metadata)
 
 /** The question that the stub's metadata show. */
 const shownAsk = (child: string) =>
-  eventually(async () => (await signsOf(child))?.asks[0], { ...LONG, message: () => `a question\n${host.logs()}` })
+  eventually(async () => (await uiMetadataOf(child))?.asks[0], { ...LONG, message: () => `a question\n${host.logs()}` })
 
 /** What the companion does in the terminal, on this host. */
 const terminal = () => {
@@ -84,7 +84,7 @@ test("a permission is asked for here, and answered from /tasks", async () => {
   await replyTo(ask, "once")
   const [{ hidden } = { hidden: "" }] = await told()
   expect(hidden).toContain("removed")
-  await eventually(async () => (await signsOf(child)) === undefined, LONG)
+  await eventually(async () => (await uiMetadataOf(child)) === undefined, LONG)
   expect(toasts).toEqual([])
   dispose()
 }, 180_000)

@@ -195,10 +195,10 @@ describe("a busy parent", () => {
     expect(await quietSession(session)).toHaveLength(1)
     expect(wakes(model, session)).toHaveLength(1)
     const said = (await messages(host, session)).filter(({ info }) => info.id > messageID)
-    const story = said.find(({ parts }) =>
+    const history = said.find(({ parts }) =>
       parts.some((part) => part.type === "text" && part.text === "and so it ended"),
     )
-    expect(story?.info, "the story was not cut short").toMatchObject({ role: "assistant", finish: "stop" })
+    expect(history?.info, "the story was not cut short").toMatchObject({ role: "assistant", finish: "stop" })
   })
 
   test("that waits for a long tool reads the notification at its next step, once", async () => {

@@ -1,8 +1,8 @@
 import { availableParallelism, loadavg } from "node:os"
 import { setTimeout as sleep } from "node:timers/promises"
 import { expect, test } from "vitest"
-import { taskOfMessage } from "../../src/host/opencode/ids.ts"
-import { decodeRecord } from "../../src/host/record/codec.ts"
+import { taskOfMessage } from "../../src/opencode/ids.ts"
+import { decodeRecord } from "../../src/runtime/record/codec.ts"
 import {
   bucketOf,
   bucketScene,

@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { expect, test } from "vitest"
-import { decodeRecord } from "../../src/host/record/codec.ts"
+import { decodeRecord } from "../../src/runtime/record/codec.ts"
 import { bucketOf, bucketScene, launchSome, model, start } from "../support/bucket-scene.ts"
 import { callTool, eventually, openSession, unwrap } from "../support/drive.ts"
 import { launch, notifications } from "../support/plugin.ts"

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest"
-import type { Report } from "../../src/board/purse/report.ts"
+import type { Report } from "../../src/features/board/purse/report.ts"
 import { blockOf, boardFolder, byHand, call, callBoard, keptBoard, saidIn, taskOf } from "../support/board.ts"
 import { eventually, openSession } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { NO_FIGURES, type TaskDraft } from "../../src/core/task.ts"
-import { encodeRecord, RECORD_KEY, REQUEST_KEY } from "../../src/host/record/codec.ts"
+import { encodeRecord, RECORD_KEY, REQUEST_KEY } from "../../src/runtime/record/codec.ts"
 import { callTool, eventually, idle, openSession, unwrap } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
 import { type Reply, type ScriptedModel, startModel } from "../support/model.ts"
@@ -139,23 +139,23 @@ describe.each([["wide", WIDE] as const])("the sidebar on a %s terminal", (_name,
   test("shows the progress of a batch, and forks among the children", async () => {
     const sessionID = await begin()
     const screen = await attach(sessionID, size)
-    const gates = [gate(), gate()]
+    const breakers = [gate(), gate()]
     for (const [index, name] of ["first", "second"].entries()) {
       replies.set(name, async () => {
-        await gates[index]?.opened
+        await breakers[index]?.opened
         return { text: "done" }
       })
     }
     model.use((request) => {
       if (request.lastUser !== "second") return undefined
-      return gates[1]?.opened.then(() => ({ text: "done" }))
+      return breakers[1]?.opened.then(() => ({ text: "done" }))
     })
     await launch(sessionID, "first", { batch: "survey" })
     await launch(sessionID, "second", { batch: "survey", fork: true })
     await screen.waitFor(/survey ─+ 0\/2/)
-    gates[0]?.open()
+    breakers[0]?.open()
     await screen.waitFor(/survey ━+─+ 1\/2/)
-    gates[1]?.open()
+    breakers[1]?.open()
     await screen.waitFor(/survey ━+ 2\/2/)
     await screen.waitFor(/Background agents 2 done/)
   })

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { standOf } from "../../src/core/standstill.ts"
+import { pauseOf } from "../../src/core/pause.ts"
 import { eventually } from "../support/eventually.ts"
 import { FakeAgents, viewOf } from "../support/fake-agents.ts"
 import { FakeBoard } from "../support/fake-board.ts"
@@ -47,7 +47,7 @@ describe.skipIf(!browser)("the page", () => {
       viewOf({
         task: { id: "bg_parked00", description: "Look it up", run: { createdAt: now, startedAt: now, parked } },
         phase: "parked until 07:12",
-        stand: standOf({ parked }),
+        stand: pauseOf({ parked }),
       }),
     )
     const web = await serve({ agents, person })

@@ -1,7 +1,7 @@
 import { readdirSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, beforeAll, expect, test } from "vitest"
-import { readAddress } from "../../src/web/address.ts"
+import { readAddress } from "../../src/features/web/address.ts"
 import { eventually } from "../support/eventually.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { PACKAGE } from "../support/plugin.ts"

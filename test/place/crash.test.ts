@@ -4,8 +4,8 @@ import { existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import { processMark } from "../../src/host/record/owner.ts"
 import { Lock } from "../../src/lib/lock.ts"
+import { processMark } from "../../src/runtime/record/owner.ts"
 import { Repository, text } from "../support/repository.ts"
 import { Bench, ID, PROCESSES } from "../support/worktree-bench.ts"
 

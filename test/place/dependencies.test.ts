@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process"
 import { chmodSync, existsSync, lstatSync, readFileSync, readlinkSync, statSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import type { Ready } from "../../src/place/place.ts"
+import type { Ready } from "../../src/runtime/places/place.ts"
 import { Repository } from "../support/repository.ts"
 import { Bench, ID } from "../support/worktree-bench.ts"
 

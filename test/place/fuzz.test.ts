@@ -3,13 +3,13 @@ import { CallError } from "../../src/core/errors.ts"
 import { Random } from "../simulation/random.ts"
 import {
   attempt,
-  Hand,
   isAlike,
   madeAtRandom,
   madeSubmodule,
   type Seen,
   seenIn,
   stageAtRandom,
+  UserActions,
   withoutLfs,
 } from "../support/file-life.ts"
 import { Repository } from "../support/repository.ts"
@@ -49,15 +49,15 @@ async function life(bench: Bench, random: Random): Promise<void> {
   madeAtRandom(user, () => bench.repository("other"), random)
   if (random.chance(0.3)) madeSubmodule(user, Repository.init(bench.folder), random)
   if (random.chance(0.4)) withoutLfs(user, random)
-  const hand = new Hand(user, random, "user")
-  hand.change(random.below(5))
+  const userActions = new UserActions(user, random, "user")
+  userActions.change(random.below(5))
   stageAtRandom(user, random)
-  hand.change(random.below(3))
+  userActions.change(random.below(3))
 
   const began = seenIn(user)
   const child = await bench.ready()
   const given = seenIn(child)
-  new Hand(child, random, "agent").change(1 + random.below(7))
+  new UserActions(child, random, "agent").change(1 + random.below(7))
   if (random.chance(0.3)) {
     stageAtRandom(child, random)
     attempt(() => child.git("commit", "--quiet", "--message", "the agent's"))
@@ -67,7 +67,7 @@ async function life(bench: Bench, random: Random): Promise<void> {
     bench.others.stash = true
     if (attempt(() => child.git("stash", "push", "--quiet", "--include-untracked"))) note("left in git's stash")
   }
-  if (random.chance(0.7)) hand.change(1 + random.below(6))
+  if (random.chance(0.7)) userActions.change(1 + random.below(6))
   if (random.chance(0.3)) stageAtRandom(user, random)
   const users = seenIn(user)
   const stash = user.git("stash", "list")

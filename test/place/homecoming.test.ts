@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import type { LaunchRequest } from "../../src/engine/launch/request.ts"
+import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
 import { Repository, text } from "../support/repository.ts"
 import { Rig } from "../support/rig.ts"
 import { Bench } from "../support/worktree-bench.ts"

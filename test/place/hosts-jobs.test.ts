@@ -3,8 +3,8 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:f
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test } from "vitest"
-import type { Machine } from "../../src/place/host/hosts.ts"
-import { runJob } from "../../src/place/host/jobs.ts"
+import type { Machine } from "../../src/features/hosts/hosts.ts"
+import { runJob } from "../../src/features/hosts/jobs.ts"
 import { eventually } from "../support/eventually.ts"
 import { pidIn } from "../support/process-id.ts"
 

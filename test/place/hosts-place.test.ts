@@ -3,14 +3,14 @@ import { join } from "node:path"
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
 import type { Task } from "../../src/core/task.ts"
-import type { Answered, Ran, RunOptions } from "../../src/place/host/fetching.ts"
-import { HostPlace } from "../../src/place/host/host-place.ts"
-import type { Hosts, Machine } from "../../src/place/host/hosts.ts"
-import { NoContact } from "../../src/place/host/link.ts"
-import type { FilesOrder } from "../../src/place/host/orders.ts"
-import { folderIn, roomsIn } from "../../src/place/host/rooms.ts"
-import { type Stub, stubOf } from "../../src/place/host/stub.ts"
-import type { PlaceNews } from "../../src/place/place.ts"
+import { NoContact } from "../../src/features/hosts/connection.ts"
+import type { Answered, Ran, RunOptions } from "../../src/features/hosts/fetching.ts"
+import { HostPlace } from "../../src/features/hosts/host-place.ts"
+import type { Hosts, Machine } from "../../src/features/hosts/hosts.ts"
+import type { FilesOrder } from "../../src/features/hosts/orders.ts"
+import { type RemoteSession, remoteSessionOf } from "../../src/features/hosts/remote-session.ts"
+import { folderIn, roomsIn } from "../../src/features/hosts/rooms.ts"
+import type { PlaceNews } from "../../src/runtime/places/place.ts"
 import { askIn } from "../support/far-files.ts"
 import { runIn } from "../support/far-shell.ts"
 import { Repository } from "../support/repository.ts"
@@ -21,7 +21,7 @@ import { Bench, ID } from "../support/worktree-bench.ts"
 let bench: Bench
 let user: Repository
 let far: string
-let stub: Stub
+let remote: RemoteSession
 let place: HostPlace
 let reaches: boolean
 /** There is contact from now on. */
@@ -88,7 +88,7 @@ beforeEach(() => {
     description: "d",
     agent: "build",
   }
-  stub = { ...(stubOf(task as Task, true) as Stub), sent: false }
+  remote = { ...(remoteSessionOf(task as Task, true) as RemoteSession), sent: false }
   made = 0
   const contact = { skew: 0, cache: join(far, "cache"), server: { id: "1", version: "1.18.33" } }
   const link = {
@@ -134,20 +134,20 @@ beforeEach(() => {
     inTurn: (work: () => unknown) => work(),
   } as unknown as Machine
   const hosts = {
-    stubOf: () => stub,
+    remoteSessionOf: () => remote,
     keyOf: () => "key",
-    tell: (_stub: Stub, news: PlaceNews) => void (news.type === "preparing" && doing.push(news.what)),
+    tell: (_stub: RemoteSession, news: PlaceNews) => void (news.type === "preparing" && doing.push(news.what)),
     keep: async () => {},
-    rest: () => Object.assign(stub, { live: false }),
-    owing: {
-      owe: async ({ taskID }: Stub) => void owed.push(taskID),
+    rest: () => Object.assign(remote, { live: false }),
+    cleanup: {
+      owe: async ({ taskID }: RemoteSession) => void owed.push(taskID),
       forgive: async () => {
-        stub.home = undefined
+        remote.home = undefined
         owed = []
       },
     },
-    regain: async ({ owesAbort }: Stub) => void stops.push(owesAbort && existsSync(folder())),
-    fetches: (_stub: Stub, now: boolean) => void fetching.push(now),
+    regain: async ({ owesAbort }: RemoteSession) => void stops.push(owesAbort && existsSync(folder())),
+    fetches: (_stub: RemoteSession, now: boolean) => void fetching.push(now),
   } as unknown as Hosts
   place = new HostPlace(hosts, machine, bench.places, "")
 })
@@ -278,10 +278,10 @@ test("a later run begins with what its parent sees by then, as in a worktree her
   there().write("a", "ONE\ntwo\nthree\n")
   await place.putAway(ID, user.top)
   user.write("b", "changed since\n")
-  Object.assign(stub, { asked: true })
+  Object.assign(remote, { asked: true })
   const { told } = await enter({ again: true, bringIn: true })
   // Nobody looks at it before its prompt is sent: its folder was not there.
-  expect(stub.asked).toBe(false)
+  expect(remote.asked).toBe(false)
   expect(told).toContain(
     "It has your work so far, and with it what the agent that asks you sees now, uncommitted work included, but not what git ignores.",
   )
@@ -347,7 +347,7 @@ test("a folder with work that no commit can hold stays, and a later run goes on 
     held: `${folder()} on big`,
   })
   user.write("b", "changed since\n")
-  Object.assign(stub, { live: true })
+  Object.assign(remote, { live: true })
   await enter({ again: true, bringIn: true })
   expect([there().read("a"), there().read("b"), there().read("own"), inner.read("work")]).toEqual([
     "ONE\ntwo\nthree\n",
@@ -372,7 +372,7 @@ test("without contact nothing is taken for done", async () => {
   reaches = false
   await expect(place.putAway(ID, user.top)).rejects.toThrow("big cannot be reached now.")
   await expect(place.bringIn(ID, user.top)).rejects.toThrow("big cannot be reached now.")
-  expect(stub.live).toBe(true)
+  expect(remote.live).toBe(true)
   reaches = true
   expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
 })
@@ -448,18 +448,18 @@ test("a cut while its folder is removed holds nothing up: its work is here, and 
   fails = "remove"
   loses = true
   expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
-  expect([stub.live, released, owed]).toEqual([false, 0, [ID]])
+  expect([remote.live, released, owed]).toEqual([false, 0, [ID]])
   expect(existsSync(folder())).toBe(true)
   await place.reach(ID)
   expect(await place.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
-  await expect(place.removeLeft(stub)).rejects.toThrow("big cannot be reached now.")
+  await expect(place.removeLeft(remote)).rejects.toThrow("big cannot be reached now.")
   reaches = true
   loses = false
-  await expect(place.removeLeft(stub)).rejects.toThrow("cut")
+  await expect(place.removeLeft(remote)).rejects.toThrow("cut")
   // It is tried again while its host is kept.
   expect(released).toBe(0)
   fails = undefined
-  await place.removeLeft(stub)
+  await place.removeLeft(remote)
   expect(leftThere()).toEqual([])
 })
 
@@ -483,12 +483,12 @@ test("a later run takes the folder that was to be removed, and nobody removes th
   there().write("a", "ONE\n")
   fails = "remove"
   await place.putAway(ID, user.top)
-  const debt = { ...stub }
+  const debt = { ...remote }
   // What is still there is not its work any more.
   there().write("late", "by what it had left running")
   fails = undefined
   await enter({ again: true })
-  expect([stub.home, owed]).toEqual([undefined, []])
+  expect([remote.home, owed]).toEqual([undefined, []])
   expect([there().read("a"), existsSync(join(folder(), "late"))]).toEqual(["ONE\n", false])
   await place.removeLeft(debt)
   expect(existsSync(folder())).toBe(true)
@@ -519,14 +519,14 @@ test("that its work is brought home is shown while it is, and no longer where th
 })
 
 test("one that this process has begun is not stopped once more", async () => {
-  Object.assign(stub, { rules: [] })
+  Object.assign(remote, { rules: [] })
   await enter()
   await place.putAway(ID, user.top)
   expect(stops).toEqual([false])
 })
 
 test("what stands for several tries has a folder there to be checked in, and no session", async () => {
-  stub = { ...stub, bare: true }
+  remote = { ...remote, bare: true }
   await enter()
   expect(made).toBe(0)
   const { exitCode } = await place.run(ID, "test -s a", { timeLimit: 0, signal: new AbortController().signal })
@@ -538,13 +538,18 @@ test("what stands for several tries has a folder there to be checked in, and no 
   there().write("written", "by the check")
   reaches = false
   await place.putAway(ID, user.top)
-  expect([owed, existsSync(folder()), stub.live]).toEqual([[ID], true, false])
+  expect([owed, existsSync(folder()), remote.live]).toEqual([[ID], true, false])
   reaches = true
-  await place.removeLeft(stub)
+  await place.removeLeft(remote)
   expect(existsSync(folder())).toBe(false)
 })
 
 test("a record of what stands for several tells so, and nobody asks its session there", () => {
   const task = { id: ID, sessionID: "ses_1", place: { kind: "big", folder: "/p" }, team: { kind: "tries" } }
-  expect(stubOf(task as unknown as Task, true)).toMatchObject({ bare: true, live: true, sent: true, asked: false })
+  expect(remoteSessionOf(task as unknown as Task, true)).toMatchObject({
+    bare: true,
+    live: true,
+    sent: true,
+    asked: false,
+  })
 })

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { pathToFileURL } from "node:url"
 import { afterEach, beforeEach, expect, test } from "vitest"
-import { Server } from "../../src/place/host/relay/server.ts"
+import { Server } from "../../src/features/hosts/relay/server.ts"
 import { eventually } from "../support/eventually.ts"
 import { PROCESSES } from "../support/far-files.ts"
 import { killIfRunning, pidsOf } from "../support/process-id.ts"
@@ -13,8 +13,8 @@ import { killIfRunning, pidsOf } from "../support/process-id.ts"
 /** OpenCode's server on another machine, as the relay there starts it: its binary is a script that takes its time. */
 
 const SETTINGS = { client: "me", unattended: 60_000, kept: 60_000, patience: 60_000 }
-const OWNER = pathToFileURL(new URL("../../src/host/record/owner.ts", import.meta.url).pathname).href
-const SOURCE = pathToFileURL(new URL("../../src/place/host/relay/server.ts", import.meta.url).pathname).href
+const OWNER = pathToFileURL(new URL("../../src/runtime/record/owner.ts", import.meta.url).pathname).href
+const SOURCE = pathToFileURL(new URL("../../src/features/hosts/relay/server.ts", import.meta.url).pathname).href
 
 let folder: string
 const before = { ...process.env }

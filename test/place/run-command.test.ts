@@ -5,8 +5,8 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import { endLeftovers } from "../../src/place/command-marks.ts"
-import { lastLines, runCommand } from "../../src/place/run-command.ts"
+import { endLeftovers } from "../../src/runtime/places/command-marks.ts"
+import { lastLines, runCommand } from "../../src/runtime/places/run-command.ts"
 import { eventually } from "../support/eventually.ts"
 
 let cwd: string
@@ -105,13 +105,13 @@ describe("a command whose OpenCode dies", () => {
     await orphaned(`touch began; echo $$ > pid; exec sleep ${long}`)
     const pid = Number(readFileSync(join(cwd, "pid"), "utf8"))
     // As the number's next owner looks to us: it runs, and does not carry the mark.
-    const stranger = spawn("sleep", [other], { env: { SUPERAGENTS_COMMAND: "another-one-still" } })
+    const untrustedServer = spawn("sleep", [other], { env: { SUPERAGENTS_COMMAND: "another-one-still" } })
     const [mark = ""] = readdirSync(join(cwd, "marks"))
     writeFileSync(join(cwd, "marks", "another-one.json"), readFileSync(join(cwd, "marks", mark)))
     await endLeftovers(marks())
     await eventually(() => !existsSync(`/proc/${pid}`) || !runs(`sleep ${long}`))
     expect(runs(`sleep ${other}`)).toBe(true)
-    stranger.kill("SIGKILL")
+    untrustedServer.kill("SIGKILL")
   })
 
   test("leaves no mark when it ends by itself, or is stopped; one that cannot be written hinders none", async () => {

@@ -3,8 +3,8 @@ import { chmodSync } from "node:fs"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import type { MergeResult, PutAway } from "../../src/place/place.ts"
-import type { Entered } from "../../src/place/worktree/welcome.ts"
+import type { Entered } from "../../src/features/worktrees/preface.ts"
+import type { MergeResult, PutAway } from "../../src/runtime/places/place.ts"
 import { Repository, text } from "../support/repository.ts"
 import { Bench, ID } from "../support/worktree-bench.ts"
 
@@ -22,14 +22,14 @@ beforeEach(() => {
   user.write("a", text()).write("b", text()).commit()
 })
 afterEach(() => {
-  if (isRoot) hand("0")
+  if (isRoot) userActions("0")
   bench.close()
 })
 
-const hand = (owner: string) => execFileSync("chown", ["-R", owner, bench.folder])
+const userActions = (owner: string) => execFileSync("chown", ["-R", owner, bench.folder])
 
 function run(name: string) {
-  if (isRoot) hand(`${NOBODY}:${NOBODY}`)
+  if (isRoot) userActions(`${NOBODY}:${NOBODY}`)
   const order = { root: bench.root, folder: user.top, taskID: ID, step: name, moment: "", nth: 0 }
   return spawnSync(process.execPath, ["--import", "tsx", STEP, JSON.stringify(order)], {
     encoding: "utf8",

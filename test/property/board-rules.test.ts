@@ -1,7 +1,7 @@
 import fc from "fast-check"
 import { expect, test } from "vitest"
-import type { Command } from "../../src/board/rules/command.ts"
-import { USER } from "../../src/board/service.ts"
+import type { Command } from "../../src/features/board/rules/command.ts"
+import { USER } from "../../src/features/board/service.ts"
 import { AGENTS, agent, RuledBoard } from "../support/board-state.ts"
 
 /**

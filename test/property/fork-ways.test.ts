@@ -1,10 +1,10 @@
 import type { Message, Part } from "@opencode-ai/sdk/v2"
 import fc from "fast-check"
 import { expect, test } from "vitest"
-import { trim } from "../../src/fork/trim.ts"
-import { forkEvents } from "../../src/host/opencode/fork-events.ts"
-import { type Rewrite, rewrites } from "../../src/host/opencode/fork-rewrite.ts"
-import { history, type Stored } from "../../src/host/opencode/history.ts"
+import { forkEvents } from "../../src/features/forks/opencode/fork-events.ts"
+import { type Rewrite, rewrites } from "../../src/features/forks/opencode/fork-rewrite.ts"
+import { history, type Stored } from "../../src/features/forks/opencode/history.ts"
+import { trim } from "../../src/features/forks/trim.ts"
 import { ESTIMATE } from "../support/histories.ts"
 
 const content = fc.nat(600).map((times) => "some words ".repeat(times))

@@ -1,12 +1,13 @@
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
+import type { Group, GroupMember, GroupResult, ItemsPlan, TriesPlan, TryRow } from "../../src/core/group.ts"
 import type { Owner } from "../../src/core/ports.ts"
 import type { CheckResult, Receipt } from "../../src/core/receipt.ts"
 import {
   type ForkInfo,
-  hostParentOf,
   type Merge,
   type Outcome,
+  parentSessionOf,
   REASON_CODES,
   type Reason,
   type Run,
@@ -16,7 +17,6 @@ import {
   type Usage,
   type Work,
 } from "../../src/core/task.ts"
-import type { ItemsPlan, Part, Team, TeamResult, TriesPlan, TryRow } from "../../src/core/team.ts"
 import {
   decodeRecord,
   decodeRequest,
@@ -24,8 +24,8 @@ import {
   isNewerVersion,
   RECORD_KEY,
   REQUEST_KEY,
-} from "../../src/host/record/codec.ts"
-import { signerOf } from "../../src/host/record/signature.ts"
+} from "../../src/runtime/record/codec.ts"
+import { signerOf } from "../../src/runtime/record/signature.ts"
 import { jsonCopy } from "../support/fake-database.ts"
 import { ownerOf, SIGNER } from "../support/records.ts"
 import { taskOf } from "../support/tasks.ts"
@@ -112,7 +112,7 @@ const run = fc.record<Whole<Run>>({
   model: some(fc.record({ provider: text, id: text })),
   switches: some(fc.array(fc.record({ model: text, step: whole, why: text }))),
 })
-const team: fc.Arbitrary<Team> = fc.oneof(
+const team: fc.Arbitrary<Group> = fc.oneof(
   fc.record<Whole<TriesPlan>>({
     kind: fc.constant("tries" as const),
     prompt: text,
@@ -122,7 +122,7 @@ const team: fc.Arbitrary<Team> = fc.oneof(
     winner: some(text),
     passed: some(check),
     again: some(text),
-  }) as fc.Arbitrary<Team>,
+  }) as fc.Arbitrary<Group>,
   fc.record<Whole<ItemsPlan>>({
     kind: fc.constant("each" as const),
     prompt: text,
@@ -130,9 +130,9 @@ const team: fc.Arbitrary<Team> = fc.oneof(
     timeout: whole,
     file: text,
     place: some(fc.record({ kind: text, folder: text, merge: fc.boolean() })),
-  }) as fc.Arbitrary<Team>,
+  }) as fc.Arbitrary<Group>,
 )
-const part = fc.record<Whole<Part>>({
+const part = fc.record<Whole<GroupMember>>({
   kind: fc.constantFrom("tries" as const, "each" as const),
   of: text,
   nth: whole,
@@ -150,13 +150,13 @@ const tryRow = fc.record<Whole<TryRow>>({
   ref: some(text),
   guard: some(fc.constantFrom("held" as const, "broken" as const)),
 })
-const teamResult: fc.Arbitrary<TeamResult> = fc.oneof(
+const teamResult: fc.Arbitrary<GroupResult> = fc.oneof(
   fc.record({
     kind: fc.constant("tries" as const),
     won: some(text),
     cost: whole,
     rows: fc.array(tryRow),
-  }) as fc.Arbitrary<TeamResult>,
+  }) as fc.Arbitrary<GroupResult>,
   fc.record({
     kind: fc.constant("each" as const),
     total: whole,
@@ -260,7 +260,7 @@ const owner = fc.record<Whole<Owner>>({
 const rowOf = (given: TaskDraft & { sessionID?: string }, by: Owner = ownerOf(), others: object = {}) =>
   jsonCopy({
     id: given.sessionID ?? "ses_any",
-    parentID: hostParentOf(given),
+    parentID: parentSessionOf(given),
     metadata: { ...others, [RECORD_KEY]: encodeRecord(given, by, SIGNER) as { task: Task; version: number } },
   })
 

@@ -5,7 +5,7 @@ import { BrokenLife, stillTime } from "./lives.ts"
 import { rest } from "./rest.ts"
 import { SCENARIOS, type Scenario } from "./scenarios.ts"
 import type { Call } from "./sites.ts"
-import { type Circumstances, World } from "./world.ts"
+import { type EndOptions, World } from "./world.ts"
 
 /** A call under way, its work still to be done or done already; or one that fails. */
 type Phase = "before" | "after"
@@ -29,7 +29,7 @@ const OPTIONS = {
   lastWord: 0,
   maxLaunchesPerMinute: 0,
   resumable: ["completed", "error", "cancelled"],
-} satisfies Circumstances["options"]
+} satisfies EndOptions["options"]
 
 const textOf = (phase: Phase, { name }: Input) =>
   `${name}, its work ${phase === "before" ? "still to be done" : "done"}`
@@ -49,8 +49,8 @@ const INTERRUPTIONS: ReadonlyMap<string, Interruption> = new Map([
   ),
 ])
 
-const worldOf = ({ options, circumstances }: Scenario, isTold = false) =>
-  new World({ lastWord: "obeys", ...circumstances, options: { ...OPTIONS, ...options } }, isTold)
+const worldOf = ({ options, endOptions }: Scenario, isTold = false) =>
+  new World({ lastWord: "obeys", ...endOptions, options: { ...OPTIONS, ...options } }, isTold)
 
 /** Plays a scenario up to where `isReached`; true where it is. */
 async function playTo(world: World, { steps }: Scenario, isReached: () => boolean, from = 0): Promise<number> {
@@ -112,7 +112,7 @@ export async function cross(crossing: Crossing, linger: number): Promise<boolean
   if (breaches.length === 0) return taken
   const told = await play(crossing, linger, true)
   const { scenario, site, what } = crossing
-  throw new BrokenLife(`${scenario}; ${site}: ${what} (${linger} ms)`, breaches, told.world.story.text)
+  throw new BrokenLife(`${scenario}; ${site}: ${what} (${linger} ms)`, breaches, told.world.history.text)
 }
 
 const play = (crossing: Crossing, linger: number, isTold: boolean) => stillTime(() => playAll(crossing, linger, isTold))
@@ -127,7 +127,7 @@ async function playAll(crossing: Crossing, linger: number, isTold: boolean): Pro
     const task = concerned(world, caught)
     taken = task !== undefined && canCome(world, task, input)
     if (task && taken) {
-      world.story.tell(() => `${world.story.nameOf(task.id)}: ${input.name}`)
+      world.history.tell(() => `${world.history.nameOf(task.id)}: ${input.name}`)
       await input.give(world, task)
     }
     await world.clock.advance(linger)

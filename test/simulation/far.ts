@@ -1,17 +1,17 @@
 import { CallError } from "../../src/core/errors.ts"
 import { type Activity, type Host, HostError, type Message } from "../../src/core/ports.ts"
-import type { TaskManager } from "../../src/engine/task-manager.ts"
-import { overlaid } from "../../src/lib/overlaid.ts"
-import { type EnterRequest, PlaceError, type PlaceKind, type RunLimits } from "../../src/place/place.ts"
+import { override } from "../../src/lib/override.ts"
+import { type EnterRequest, PlaceError, type PlaceKind, type RunLimits } from "../../src/runtime/places/place.ts"
+import type { TaskManager } from "../../src/runtime/task-manager.ts"
 import type { FakeClock } from "../support/fake-clock.ts"
 import { FakeHost } from "../support/fake-host.ts"
-import { type Kept, type PlacePorts, SimulatedPlaces } from "./places.ts"
+import { type Archive, type PlacePorts, SimulatedPlaces } from "./places.ts"
 
 /** The name of the machine, as a place. */
 export const FAR = "big"
 
 /** What is known here of a session there. */
-type Stub = {
+type RemoteSession = {
   readonly taskID: string
   /** Its prompt was handed over. */
   asked: boolean
@@ -37,14 +37,14 @@ const cut = () => new HostError(`there is no contact with ${FAR}`)
 
 /**
  * Another machine, with an OpenCode of its own that goes on whatever becomes of the processes here. What these see of it
- * is what `place/host` lets the engine see: sessions like others, "unreachable" without contact, and no events.
+ * is what `features/hosts` lets the engine see: sessions like others, "unreachable" without contact, and no events.
  */
 export class FarMachine {
   isReached = true
   there!: FakeHost
-  readonly kept: Kept = { states: new Map(), checks: new Map(), winners: new Map() }
+  readonly kept: Archive = { states: new Map(), checks: new Map(), winners: new Map() }
   readonly #ports: FarPorts
-  readonly #stubs = new Map<string, Stub | undefined>()
+  readonly #stubs = new Map<string, RemoteSession | undefined>()
   readonly #waiting = new Set<() => void>()
 
   constructor(ports: FarPorts) {
@@ -67,7 +67,7 @@ export class FarMachine {
     if (this.isReached) return
     this.isReached = true
     this.#ports.answers()
-    for (const [sessionID, stub] of this.#stubs) if (stub) this.#settle(sessionID, stub)
+    for (const [sessionID, remote] of this.#stubs) if (remote) this.#settle(sessionID, remote)
     for (const go of [...this.#waiting]) go()
     this.#tell(undefined)
     for (const manager of this.#ports.managers()) void manager.placeAnswers(FAR)
@@ -116,59 +116,59 @@ export class FarMachine {
       this.#ports.begun(this.there)
       // What its server tells of a session hastens the next look.
       this.there.listen((event) => {
-        const stub = "sessionID" in event && this.isReached ? this.#stub(event.sessionID) : undefined
-        for (const manager of stub?.live ? this.#ports.managers() : [])
-          manager.placeTold(stub?.taskID ?? "", { type: "stirred", urgent: event.type === "idle" })
+        const remote = "sessionID" in event && this.isReached ? this.#remote(event.sessionID) : undefined
+        for (const manager of remote?.live ? this.#ports.managers() : [])
+          manager.placeTold(remote?.taskID ?? "", { type: "stirred", urgent: event.type === "idle" })
       })
     }
     const { there } = this
     const read = <Result>(method: string, sessionID: string, here: () => Promise<Result>): Promise<Result> =>
-      this.isReached || !this.#stub(sessionID)?.live
+      this.isReached || !this.#remote(sessionID)?.live
         ? here()
         : near.carryOut(method, sessionID, () => Promise.reject(cut()))
-    return overlaid<Host>(near, {
+    return override<Host>(near, {
       prompt: (prompt) => {
-        const stub = this.#stub(prompt.sessionID)
-        if (!stub) return near.prompt(prompt)
-        Object.assign(stub, { asked: true, live: true, owesAbort: false })
+        const remote = this.#remote(prompt.sessionID)
+        if (!remote) return near.prompt(prompt)
+        Object.assign(remote, { asked: true, live: true, owesAbort: false })
         const send = async () => {
           await this.reached()
-          if (near.isDead || stub.owesAbort) throw cut()
+          if (near.isDead || remote.owesAbort) throw cut()
           await there.prompt(prompt)
         }
         return near.carryOut("prompt", prompt.sessionID, send, prompt)
       },
       abort: (sessionID) => {
-        const stub = this.#stub(sessionID)
-        if (!stub) return near.abort(sessionID)
+        const remote = this.#remote(sessionID)
+        if (!remote) return near.abort(sessionID)
         return near.carryOut("abort", sessionID, () => {
-          stub.owesAbort = stub.asked
-          if (this.isReached) this.#settle(sessionID, stub)
+          remote.owesAbort = remote.asked
+          if (this.isReached) this.#settle(sessionID, remote)
         })
       },
       activity: async () => {
         const all = new Map<string, Activity>(await near.activity())
-        for (const [sessionID, stub] of this.#stubs) {
-          if (!stub?.live || !stub.asked) continue
+        for (const [sessionID, remote] of this.#stubs) {
+          if (!remote?.live || !remote.asked) continue
           const doing = this.isReached ? there.activityNow.get(sessionID) : ({ type: "unreachable" } as const)
           if (doing) all.set(sessionID, doing)
         }
         return all
       },
       messagesSince: async (sessionID, messageID) => {
-        const stub = this.#stub(sessionID)
-        if (!stub?.live) return near.messagesSince(sessionID, messageID)
-        const last = stub.read?.since === messageID ? stub.read.messages : []
+        const remote = this.#remote(sessionID)
+        if (!remote?.live) return near.messagesSince(sessionID, messageID)
+        const last = remote.read?.since === messageID ? remote.read.messages : []
         if (!this.isReached) return near.carryOut("messagesSince", sessionID, () => last)
         const messages = await near.messagesSince(sessionID, messageID)
-        stub.read = { since: messageID, messages }
+        remote.read = { since: messageID, messages }
         return messages
       },
       lastMessage: (sessionID) => read("lastMessage", sessionID, () => near.lastMessage(sessionID)),
       openTodos: (sessionID) => read("openTodos", sessionID, () => near.openTodos(sessionID)),
       deleteMessage: (sessionID, id) => read("deleteMessage", sessionID, () => near.deleteMessage(sessionID, id)),
       refuse: (ask, text) =>
-        this.#stub(ask.sessionID)
+        this.#remote(ask.sessionID)
           ? read("refuse", ask.sessionID, () => near.carryOut("refuse", ask.sessionID, () => there.refuse(ask, text)))
           : near.refuse(ask, text),
       openAsks: async () => [...(await near.openAsks()), ...(this.isReached ? await there.openAsks() : [])],
@@ -177,11 +177,11 @@ export class FarMachine {
 
   /** The place of a task that is put away, or cleared. */
   leave(taskID: string, how: "put away" | "cleared"): void {
-    for (const [sessionID, stub] of this.#stubs) {
-      if (stub?.taskID !== taskID) continue
-      if (how === "put away") stub.live = false
-      else Object.assign(stub, { owesAbort: true, cleared: true })
-      if (this.isReached) this.#settle(sessionID, stub)
+    for (const [sessionID, remote] of this.#stubs) {
+      if (remote?.taskID !== taskID) continue
+      if (how === "put away") remote.live = false
+      else Object.assign(remote, { owesAbort: true, cleared: true })
+      if (this.isReached) this.#settle(sessionID, remote)
     }
   }
 
@@ -190,31 +190,31 @@ export class FarMachine {
     return this.#ports.contactTimeout || Number.POSITIVE_INFINITY
   }
 
-  #settle(sessionID: string, stub: Stub): void {
-    if (stub.owesAbort) this.there.abortByUser(sessionID)
-    stub.owesAbort = false
-    if (!stub.cleared) return
-    stub.live = false
-    this.kept.states.delete(stub.taskID)
+  #settle(sessionID: string, remote: RemoteSession): void {
+    if (remote.owesAbort) this.there.abortByUser(sessionID)
+    remote.owesAbort = false
+    if (!remote.cleared) return
+    remote.live = false
+    this.kept.states.delete(remote.taskID)
   }
 
   #tell(lost: number | undefined): void {
-    for (const stub of this.#stubs.values())
-      for (const manager of stub?.live && stub.asked ? this.#ports.managers() : [])
-        manager.placeTold(stub?.taskID ?? "", { type: "contact", lost })
+    for (const remote of this.#stubs.values())
+      for (const manager of remote?.live && remote.asked ? this.#ports.managers() : [])
+        manager.placeTold(remote?.taskID ?? "", { type: "contact", lost })
   }
 
-  #stub(sessionID: string): Stub | undefined {
+  #remote(sessionID: string): RemoteSession | undefined {
     if (this.#stubs.has(sessionID)) return this.#stubs.get(sessionID)
     const { database } = this.there
     const session = database.sessions.get(sessionID)
     const task = session && database.recordIn(session)?.task
-    const stub =
+    const remote =
       task?.place?.kind === FAR
         ? { taskID: task.id, asked: false, live: true, owesAbort: false, cleared: false }
         : undefined
-    if (session) this.#stubs.set(sessionID, stub)
-    return stub
+    if (session) this.#stubs.set(sessionID, remote)
+    return remote
   }
 }
 

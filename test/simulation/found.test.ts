@@ -739,9 +739,9 @@ test("an agent launches in the process that it works in: a task of its own is no
 
 test("the work of several tries could not be put away at their end: what they came to is told all the same", async () => {
   const world = new World({ options: {}, lastWord: "obeys" })
-  const { rig, story } = world
+  const { rig, history } = world
   world.meets = ({ site, sessionID }) =>
-    site === "place.putAway" && story.nameOf(sessionID) === "A" ? { fail: new HostError("out of order") } : undefined
+    site === "place.putAway" && history.nameOf(sessionID) === "A" ? { fail: new HostError("out of order") } : undefined
   await world.launch({ prompt: "DO quick", tries: 2, place: "worktree", check: "pass", schema: SCHEMA })
   await world.clock.advance(MINUTE)
   world.watch.check()

@@ -1,5 +1,5 @@
 import type { Task } from "../../src/core/task.ts"
-import type { LaunchRequest } from "../../src/engine/launch/request.ts"
+import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
 import { FAR } from "./far.ts"
 import { answers, INPUTS, type Input } from "./inputs.ts"
 import type { Random } from "./random.ts"

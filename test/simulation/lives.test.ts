@@ -1,11 +1,11 @@
 import { expect, test } from "vitest"
-import { storyOf } from "./lives.ts"
+import { historyOf } from "./lives.ts"
 import { livesTest } from "./many.ts"
 
 /** The first few of each kind; the `lives-…` files live the others in the long part of the tests. */
 
 test("the same seed is the same life", async () => {
-  for (const seed of [7, 77, 777]) expect(await storyOf(seed)).toBe(await storyOf(seed))
+  for (const seed of [7, 77, 777]) expect(await historyOf(seed)).toBe(await historyOf(seed))
 })
 
 livesTest("plain", { from: 0, to: 300 })

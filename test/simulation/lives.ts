@@ -1,4 +1,4 @@
-import type { LaunchRequest } from "../../src/engine/launch/request.ts"
+import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { EventFault } from "../support/fake-process.ts"
 import { FAR } from "./far.ts"
@@ -10,15 +10,15 @@ import { CHECKS } from "./places.ts"
 import { INPUTS_PURSE } from "./purses.ts"
 import { Random } from "./random.ts"
 import { rest } from "./rest.ts"
-import { type Circumstances, World } from "./world.ts"
+import { type EndOptions, World } from "./world.ts"
 
 /** A life in which a promise was broken, with what happened in it. */
 export class BrokenLife extends Error {
   override readonly name = "BrokenLife"
   readonly breaches: readonly string[]
 
-  constructor(what: string, breaches: readonly string[], story: string) {
-    super(`${what}:\n${breaches.map((breach) => `- ${breach}`).join("\n")}\n\n${story}`)
+  constructor(what: string, breaches: readonly string[], history: string) {
+    super(`${what}:\n${breaches.map((breach) => `- ${breach}`).join("\n")}\n\n${history}`)
     this.breaches = breaches
   }
 }
@@ -33,7 +33,7 @@ const WEATHER = [
   { weight: 1, calls: 0.15, events: 0.2, holds: 0.1 },
 ]
 
-function circumstancesOf(random: Random, kind: Kind): Circumstances {
+function circumstancesOf(random: Random, kind: Kind): EndOptions {
   const own: Own = LIVES[kind]
   const budget = random.pick([0, 0, 0, 0.02, 0.055])
   const far = kind === "hosts" ? random.pick([20_000, 0]) : undefined
@@ -77,7 +77,7 @@ export const sum = (one: Figures, other: Figures): Figures => ({
   requests: one.requests + other.requests,
 })
 
-type Options = Circumstances["options"]
+type Options = EndOptions["options"]
 type Own = {
   readonly options?: (random: Random) => Options
   readonly inputs?: readonly Input[]
@@ -114,8 +114,8 @@ const LIVES = {
 export type Kind = keyof typeof LIVES
 
 /** What happens in the life of this seed, in words. */
-export const storyOf = async (seed: number, kind: Kind = "plain"): Promise<string> =>
-  (await play(seed, true, kind)).story.text
+export const historyOf = async (seed: number, kind: Kind = "plain"): Promise<string> =>
+  (await play(seed, true, kind)).history.text
 
 /** Lives the life of this seed to its rest. Throws where a promise was broken. */
 export async function live(seed: number, kind: Kind = "plain"): Promise<Figures> {
@@ -124,7 +124,7 @@ export async function live(seed: number, kind: Kind = "plain"): Promise<Figures>
   if (breaches.length === 0) return figures
   const told = await play(seed, true, kind)
   const again = `Repeat it by SEED=${seed} LIVES=1${kind === "plain" ? "" : ` KIND=${kind}`} npm run simulate`
-  throw new BrokenLife(`life ${seed} (${again})`, world.watch.breaches, told.story.text)
+  throw new BrokenLife(`life ${seed} (${again})`, world.watch.breaches, told.history.text)
 }
 
 const play = (seed: number, isTold: boolean, kind: Kind) => stillTime(() => playAll(seed, isTold, kind))
@@ -144,7 +144,7 @@ async function playAll(seed: number, isTold: boolean, kind: Kind): Promise<World
   const random = new Random(seed)
   const world = new World(circumstancesOf(random, kind), isTold)
   const held = weather(world, random)
-  const kinds = kindsFor(world.circumstances.options.maxCostPerSession !== 0)
+  const kinds = kindsFor(world.endOptions.options.maxCostPerSession !== 0)
   await world.clock.advance(20)
   const { inputs = INPUTS, launch }: Own = LIVES[kind]
   for (let left = 3 + random.below(20); left > 0; left--) {
@@ -170,7 +170,7 @@ async function step(world: World, random: Random, kinds: readonly string[], inpu
   const task = random.pick(tasks)
   const possible = inputs.filter(({ can }) => can?.(world, task) ?? true)
   const input = random.weighed(possible)
-  world.story.tell(() => `${world.story.nameOf(task.id)}: ${input.name}`)
+  world.history.tell(() => `${world.history.nameOf(task.id)}: ${input.name}`)
   world.watch.figures.inputs++
   await input.give(world, task)
 }

@@ -34,7 +34,7 @@ const cancel = calls("its parent cancels it", 1, async (world, { id, parentID, r
   await world.manager.cancel({ type: "task", reference: id }, world.rig.callerIn(parentID))
   const after = world.task(id)
   if (after && isActive(after) && after.run.generation === run.generation)
-    world.watch.breach(`${world.story.nameOf(id)} was cancelled and goes on`)
+    world.watch.breach(`${world.history.nameOf(id)} was cancelled and goes on`)
 })
 
 /** All that can come where much is parked. */

@@ -8,8 +8,8 @@ import type {
   RunLimits,
   SharedPlaces,
   Shown,
-} from "../../src/place/place.ts"
-import type { CommandResult } from "../../src/place/run-command.ts"
+} from "../../src/runtime/places/place.ts"
+import type { CommandResult } from "../../src/runtime/places/run-command.ts"
 
 export type PlacePorts = {
   /** Carries out a call as far as what it meets lets it. */
@@ -34,7 +34,7 @@ const CHECK_MS = 40
  * What each task has: its state is kept, or its place is open; and of its checks, how often one ran, whether the last one
  * passed, and whether one has in its last run: before a merge there may be another.
  */
-export type Kept = {
+export type Archive = {
   /** Of teams of tries, whose work came home. */
   readonly winners: Map<string, string>
   readonly states: Map<string, "kept" | "open">
@@ -47,9 +47,9 @@ export type Kept = {
  */
 export class SimulatedPlaces {
   readonly #ports: PlacePorts
-  readonly #kept: Kept
+  readonly #kept: Archive
 
-  constructor(ports: PlacePorts, kept: Kept) {
+  constructor(ports: PlacePorts, kept: Archive) {
     this.#ports = ports
     this.#kept = kept
   }
@@ -112,8 +112,8 @@ export class SimulatedPlaces {
 
   readonly shared: SharedPlaces = {
     beginAs: (taskID, from) => this.#goOn("place.beginAs", taskID, from),
-    goOnAs: (taskID, teamID) => this.#goOn("place.goOnAs", taskID, teamID),
-    settle: (_folder, teamID, winner, others) => this.#settle(teamID, winner, others),
+    goOnAs: (taskID, groupID) => this.#goOn("place.goOnAs", taskID, groupID),
+    settle: (_folder, groupID, winner, others) => this.#settle(groupID, winner, others),
     changedIn: (taskID) => this.#do("place.changedIn", taskID, () => ({ files: [], named: [] })),
     isCurrent: (taskID) => this.#do("place.isCurrent", taskID, () => true),
   }
@@ -126,16 +126,16 @@ export class SimulatedPlaces {
   }
 
   /** The work of one comes home, and of one that has passed. */
-  #settle(teamID: string, winner: string | undefined, others: readonly Aside[]): Promise<ReadonlyMap<string, string>> {
-    return this.#do("place.settle", teamID, () => {
+  #settle(groupID: string, winner: string | undefined, others: readonly Aside[]): Promise<ReadonlyMap<string, string>> {
+    return this.#do("place.settle", groupID, () => {
       const { breach } = this.#ports
       const { winners, checks } = this.#kept
       if (winner !== undefined) {
         if (!this.hasPassed(winner)) breach("a try has won whose check has not passed")
-        if ((winners.get(teamID) ?? winner) !== winner) breach("two tries of one team have won")
+        if ((winners.get(groupID) ?? winner) !== winner) breach("two tries of one team have won")
         if (others.some(({ taskID }) => taskID === winner)) breach("the work of the try that won was put aside")
-        winners.set(teamID, winner)
-        checks.set(teamID, { times: 0, passed: true, everPassed: true })
+        winners.set(groupID, winner)
+        checks.set(groupID, { times: 0, passed: true, everPassed: true })
       }
       return new Map(others.map(({ taskID, name }) => [taskID, name]))
     })

@@ -4,8 +4,8 @@ import type { Kind } from "./lives.ts"
 
 /** So many lives take a few seconds: whoever runs the tests runs into what is planted here. */
 const MOST_LIVES = 300
-const NEWS = "../../src/engine/tasks/news.ts"
-const LOOKUP = "../../src/engine/tasks/lookup.ts"
+const NEWS = "../../src/runtime/mailbox/notification-items.ts"
+const LOOKUP = "../../src/runtime/tasks/lookup.ts"
 
 // Files of tests share a process: what an earlier one has loaded is loaded anew, and no later one finds what is planted.
 beforeEach(() => {
@@ -41,7 +41,7 @@ test("a wake that does not ask whether its parent has ended, or was stopped by i
 })
 
 test("a cancel that passes over what is parked is found", async () => {
-  type Lookup = typeof import("../../src/engine/tasks/lookup.ts")
+  type Lookup = typeof import("../../src/runtime/tasks/lookup.ts")
   vi.doMock(LOOKUP, async (original) => {
     const lookup = await original<Lookup>()
     const isAtWork = ({ run }: Task) => run.parked === undefined

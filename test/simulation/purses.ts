@@ -1,6 +1,6 @@
 import type { Task } from "../../src/core/task.ts"
 import { isActive, isUnattended } from "../../src/core/task.ts"
-import type { Purse } from "../../src/engine/limits/ledger.ts"
+import type { Purse } from "../../src/runtime/budgets/ledger.ts"
 import type { StoredSession } from "../support/fake-database.ts"
 import type { Rig } from "../support/rig.ts"
 import { INPUTS, type Input, launchFrom } from "./inputs.ts"
@@ -31,7 +31,7 @@ export class Bursar {
   constructor(world: World) {
     this.#world = world
     this.threads = Array.from({ length: THREADS }, () => world.host.openSession({ title: "a thread" }))
-    for (const [index, thread] of this.threads.entries()) world.story.name(thread, `thread ${index + 1}`)
+    for (const [index, thread] of this.threads.entries()) world.history.name(thread, `thread ${index + 1}`)
   }
 
   get isOpen(): boolean {
@@ -48,7 +48,7 @@ export class Bursar {
     const now = this.#world.clock.now()
     const { unattended } = this.#world.manager
     const threads = Object.fromEntries(this.threads.map((thread) => [thread, unattended.took(thread)]))
-    this.#world.story.tell(() => `a purse of $${max} is opened for ${ms} ms`)
+    this.#world.history.tell(() => `a purse of $${max} is opened for ${ms} ms`)
     this.#emptySince = undefined
     this.#mostAtWork = 0
     this.#use({ max, openedAt: now, until: now + ms, threads })
@@ -85,11 +85,11 @@ export class Bursar {
   run(thread: string, kind: (typeof WORK)[number]): void {
     const description = `turn ${++this.#turns}`
     const request = { sessionID: thread, agent: "general", description, prompt: `DO ${kind}` }
-    const { manager, story } = this.#world
+    const { manager, history } = this.#world
     const running = manager.unattended.run(request).then(() => {
-      story.name(manager.taskIn(thread)?.task.id ?? "", story.nameOf(thread))
+      history.name(manager.taskIn(thread)?.task.id ?? "", history.nameOf(thread))
     })
-    this.#world.track(`run ${this.#world.story.nameOf(thread)}`, running)
+    this.#world.track(`run ${this.#world.history.nameOf(thread)}`, running)
   }
 
   /** The thread that a session works for. */
@@ -103,19 +103,19 @@ export class Bursar {
   requested(sessionID: string): void {
     if (!this.#purse || this.threadOf(sessionID) === undefined) return
     this.look()
-    const { watch, story, circumstances } = this.#world
+    const { watch, history, endOptions } = this.#world
     if (watch.isLate(this.#purse.until))
-      watch.breach(`the model of ${story.nameOf(sessionID)} is asked after its purse`)
-    const lastWord = circumstances.options.lastWord ?? 0
+      watch.breach(`the model of ${history.nameOf(sessionID)} is asked after its purse`)
+    const lastWord = endOptions.options.lastWord ?? 0
     if (this.#emptySince !== undefined && watch.isLate(this.#emptySince + lastWord))
-      watch.breach(`the model of ${story.nameOf(sessionID)} is asked, and its purse is empty`)
+      watch.breach(`the model of ${history.nameOf(sessionID)} is asked, and its purse is empty`)
   }
 
   /** What must hold at every moment. */
   look(): void {
     const purse = this.#purse
     if (!purse) return
-    const { manager, tasks, clock, watch, story } = this.#world
+    const { manager, tasks, clock, watch, history } = this.#world
     const paid = tasks.filter(({ sessionID }) => this.threadOf(sessionID) !== undefined)
     const atWork = paid.filter((task) => isActive(task) && task.run.startedAt !== undefined && !task.run.parked)
     this.#mostAtWork = Math.max(this.#mostAtWork, atWork.length)
@@ -124,22 +124,22 @@ export class Bursar {
       if (manager.overview.isForeign(task.id) || isUnattended(task) || task.run.startedAt === undefined) continue
       const { startedAt } = task.run
       if (this.#emptySince !== undefined && startedAt > this.#emptySince)
-        watch.breach(`${story.nameOf(task.id)} has begun, and its purse was empty`)
+        watch.breach(`${history.nameOf(task.id)} has begun, and its purse was empty`)
       if (startedAt > purse.until - this.#lastWordIn(purse) && startedAt > Math.max(this.#changedAt, watch.restartedAt))
-        watch.breach(`${story.nameOf(task.id)} has begun too late for its purse`)
+        watch.breach(`${history.nameOf(task.id)} has begun too late for its purse`)
     }
   }
 
   /** What came of it when all is over. */
   checkBill(): void {
-    const { watch, story, manager, host } = this.#world
+    const { watch, history, manager, host } = this.#world
     for (const thread of this.threads) {
       if (!manager.taskIn(thread)) continue
       const all = this.#costOf(host.stored(thread))
       const { cost } = manager.unattended.took(thread)
       // A turn whose stop was long on its way goes on meanwhile, and nobody looks at it.
       if (watch.held === 0 && cost < all - SAME_USD)
-        watch.breach(`${story.nameOf(thread)} took $${all}, and its bill says $${cost}`)
+        watch.breach(`${history.nameOf(thread)} took $${all}, and its bill says $${cost}`)
     }
     if (!this.#purse || watch.held > 0 || watch.lostEvents || watch.restarts > 0) return
     const most = this.#purse.max + this.#mostAtWork * 2 * STEP_USD
@@ -147,7 +147,7 @@ export class Bursar {
   }
 
   #lastWordIn({ openedAt, until }: Purse): number {
-    return Math.min(this.#world.circumstances.options.lastWord ?? 0, (until - openedAt) / 3)
+    return Math.min(this.#world.endOptions.options.lastWord ?? 0, (until - openedAt) / 3)
   }
 
   get #used(): number {

@@ -22,7 +22,7 @@ export async function rest(world: World): Promise<void> {
   for (const rig of [world.other, world.rig]) world.track("be ready", rig.manager.ready(world.parent), rig)
   await world.clock.advance(10 * MINUTE)
   // What another machine had parked goes on when its lease is over.
-  if (world.circumstances.strangers && world.tasks.some(isActive)) await world.clock.advance(10 * MINUTE)
+  if (world.endOptions.strangers && world.tasks.some(isActive)) await world.clock.advance(10 * MINUTE)
   if (world.host.isDead) return
   world.watch.check()
   const { watch, tasks } = world
@@ -63,8 +63,8 @@ async function calm(world: World): Promise<void> {
 }
 
 function checkTask(world: World, task: Task): void {
-  const { watch, story } = world
-  const name = story.nameOf(task.id)
+  const { watch, history } = world
+  const name = history.nameOf(task.id)
   if (isActive(task)) return watch.breach(`${name} never ended: ${task.status}`)
   const { generation, startedAt = 0, endedAt = 0, timeout } = task.run
   if (!["confirmed", "none"].includes(task.delivery.state) && world.hasSession(task.parentID))
@@ -86,15 +86,15 @@ function checkTask(world: World, task: Task): void {
   if (task.outcome?.reason?.code === "timeout" && took + watch.slept < timeout * SOONEST)
     watch.breach(`${name} ended at its time limit of ${timeout} after ${took} ms`)
   // Nobody looks after what goes on elsewhere before the lease of who began it is over.
-  const isUnwatched = task.place?.kind === FAR && world.circumstances.strangers
+  const isUnwatched = task.place?.kind === FAR && world.endOptions.strangers
   if (timeout > 0 && startedAt > 0 && took > timeout + OVERTIME_MS + watch.held && !isUnwatched)
     watch.breach(`${name} ran for ${took} ms with a limit of ${timeout}`)
 }
 
 /** What is to wake the parent has done so, unless its user wants quiet. */
 function checkWakes(world: World): void {
-  const { watch, parent, story, circumstances } = world
-  if (watch.restarts > 0 || circumstances.options.wake === "never" || circumstances.strangers) return
+  const { watch, parent, history, endOptions } = world
+  if (watch.restarts > 0 || endOptions.options.wake === "never" || endOptions.strangers) return
   if (watch.isSilent(parent) || watch.undone.has(parent) || !world.hasSession(parent)) return
   if (watch.stoppedLate.has(parent)) return
   const { messages } = world.host.stored(parent)
@@ -102,7 +102,7 @@ function checkWakes(world: World): void {
   for (const task of world.tasks) {
     if (task.parentID !== parent || !wakes(task, watch)) continue
     const told = messages.findIndex(({ id }) => id === watch.noticeID(task))
-    if (told > lastRead) watch.breach(`the news of ${story.nameOf(task.id)} has not woken the parent`)
+    if (told > lastRead) watch.breach(`the news of ${history.nameOf(task.id)} has not woken the parent`)
   }
 }
 
@@ -119,7 +119,7 @@ function checkWords(world: World): void {
     if (!world.hasSession(task.sessionID)) continue
     const { messages } = world.host.stored(task.sessionID)
     const said = messages.findLastIndex((message) => says(message, text))
-    const name = world.story.nameOf(taskID)
+    const name = world.history.nameOf(taskID)
     if (said < 0) world.watch.breach(`${name} was told "${text}", which is nowhere`)
     else if (!messages.slice(said).some(({ role, finish }) => role === "assistant" && finish !== undefined))
       world.watch.breach(`${name} was told "${text}" and never read it`)
@@ -128,7 +128,7 @@ function checkWords(world: World): void {
 
 /** Nothing goes on: no timer, no promise, no turn, no question. */
 async function checkQuiet(world: World): Promise<void> {
-  const { watch, rig, other, story } = world
+  const { watch, rig, other, history } = world
   for (const each of [rig, other]) {
     const who = each === rig ? "the process" : "the other process"
     if (each.timers.pending > 0) watch.breach(`${each.timers.pending} timers of ${who} are left`)
@@ -139,23 +139,23 @@ async function checkQuiet(world: World): Promise<void> {
     await each.settle()
     if (!isSettled) watch.breach(`something of ${who} is still under way`)
     for (const [session] of each.host.activityNow)
-      if (each.host.database.sessions.has(session)) watch.breach(`${story.nameOf(session)} is still at work`)
+      if (each.host.database.sessions.has(session)) watch.breach(`${history.nameOf(session)} is still at work`)
     for (const ask of watch.lostQuestion ? [] : each.host.questions)
       if (isRuns(each.manager.taskIn(ask.sessionID)?.task, ask))
-        watch.breach(`a question of ${story.nameOf(ask.sessionID)} is still open`)
+        watch.breach(`a question of ${history.nameOf(ask.sessionID)} is still open`)
     const errors = each.errors().filter((text) => !text.includes("HostError"))
     if (errors.length > 0) watch.breach(`errors were logged: ${errors}`)
     const elsewhere = each.manager.list(rig.parent).filter(({ task }) => isActive(task))
-    if (elsewhere.length > 0) watch.breach(`${who} thinks that ${story.nameOf(elsewhere[0]?.task.id)} goes on`)
+    if (elsewhere.length > 0) watch.breach(`${who} thinks that ${history.nameOf(elsewhere[0]?.task.id)} goes on`)
   }
   if (world.open.length > 0) watch.breach(`calls never came back: ${world.open.map(({ what }) => what)}`)
 }
 
 /** Nothing of ours goes on or lies on the other machine. */
-function checkFar({ far, watch, story }: World): void {
+function checkFar({ far, watch, history }: World): void {
   if (!far) return
-  for (const [session] of far.there.activityNow) watch.breach(`${story.nameOf(session)} is still at work there`)
-  for (const id of far.folders) watch.breach(`the folder of ${story.nameOf(id)} is still there`)
+  for (const [session] of far.there.activityNow) watch.breach(`${history.nameOf(session)} is still at work there`)
+  for (const id of far.folders) watch.breach(`the folder of ${history.nameOf(id)} is still there`)
 }
 
 /** Asked by the run, and not in a turn of its user's before that. */
@@ -164,7 +164,7 @@ const isRuns = (task: Task | undefined, { askedAt }: Ask): boolean =>
 
 /** A budget is passed by the steps under way at most. */
 function checkMoney(world: World): void {
-  const { maxCostPerSession = 0 } = world.circumstances.options
+  const { maxCostPerSession = 0 } = world.endOptions.options
   // On another machine it binds when it is looked at.
   if (maxCostPerSession === 0 || world.watch.restarts > 0 || world.watch.lostEvents || world.far) return
   const spent = world.manager.spentBy(world.parent).session.cost

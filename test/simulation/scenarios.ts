@@ -1,10 +1,10 @@
-import type { Circumstances, World } from "./world.ts"
+import type { EndOptions, World } from "./world.ts"
 
 /** A short life in which certain calls are made; `steps`: after so many ms this happens. */
 export type Scenario = {
   readonly name: string
-  readonly options?: Circumstances["options"]
-  readonly circumstances?: Partial<Circumstances>
+  readonly options?: EndOptions["options"]
+  readonly endOptions?: Partial<EndOptions>
   readonly steps: readonly (readonly [ms: number, what: (world: World) => void | Promise<void>])[]
 }
 

@@ -11,7 +11,7 @@ import { BrokenLife, type Figures, type Kind, live, NO_FIGURES, sum } from "./li
  */
 
 type Order = { readonly first: number; readonly count: number }
-type Broken = { readonly seed: number; readonly kind: string; readonly story: string }
+type Broken = { readonly seed: number; readonly kind: string; readonly history: string }
 type Report = { readonly lives: number; readonly figures: Figures; readonly broken: readonly Broken[] }
 
 const FIRST = Number(process.env.SEED ?? 1)
@@ -38,7 +38,7 @@ async function liveAll({ first, count }: Order): Promise<Report> {
       figures = sum(figures, await live(seed, KIND))
     } catch (error) {
       if (!(error instanceof BrokenLife)) throw error
-      broken.push({ seed, kind: kindOf(error), story: error.message })
+      broken.push({ seed, kind: kindOf(error), history: error.message })
     }
   return { lives: count, figures, broken }
 }
@@ -49,7 +49,7 @@ const kindOf = ({ breaches }: BrokenLife): string =>
 
 async function simulate(): Promise<boolean> {
   const begin = performance.now()
-  const found = new Map<string, { story: string; times: number }>()
+  const found = new Map<string, { history: string; times: number }>()
   let lives = 0
   let figures = NO_FIGURES
   let next = FIRST
@@ -58,11 +58,11 @@ async function simulate(): Promise<boolean> {
   const take = (report: Report) => {
     lives += report.lives
     figures = sum(figures, report.figures)
-    for (const { seed, kind, story } of report.broken) {
+    for (const { seed, kind, history } of report.broken) {
       const known = found.get(kind)
-      const isShorter = !known || story.length < known.story.length
-      found.set(kind, { story: isShorter ? story : known.story, times: (known?.times ?? 0) + 1 })
-      console.log(known ? `life ${seed}: ${kind}` : `\n${story}\n`)
+      const isShorter = !known || history.length < known.history.length
+      found.set(kind, { history: isShorter ? history : known.history, times: (known?.times ?? 0) + 1 })
+      console.log(known ? `life ${seed}: ${kind}` : `\n${history}\n`)
     }
     if (performance.now() - toldAt < TELL_EVERY_MS) return
     toldAt = performance.now()
@@ -85,7 +85,7 @@ async function simulate(): Promise<boolean> {
     })
   const file = fileURLToPath(import.meta.url)
   await Promise.all(Array.from({ length: WORKERS }, () => work(fork(file))))
-  for (const { story } of found.values()) console.log(`\n${story}\n`)
+  for (const { history } of found.values()) console.log(`\n${history}\n`)
   for (const [kind, { times }] of found) console.log(`${times} times: ${kind}`)
   const { inputs, calls, requests } = figures
   const seconds = Math.round((performance.now() - begin) / 1000)

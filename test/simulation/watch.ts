@@ -1,6 +1,6 @@
 import type { Prompt } from "../../src/core/ports.ts"
 import { isActive, isParked, isQueued, isUnattended, type Task } from "../../src/core/task.ts"
-import { messageID } from "../../src/host/opencode/ids.ts"
+import { messageID } from "../../src/opencode/ids.ts"
 import type { StoredMessage } from "../support/fake-database.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { Rig } from "../support/rig.ts"
@@ -65,7 +65,7 @@ export class Watch {
   }
 
   breach(what: string): void {
-    this.#world.story.tell(() => `  !!! ${what}`)
+    this.#world.history.tell(() => `  !!! ${what}`)
     this.breaches.push(what)
   }
 
@@ -155,12 +155,12 @@ export class Watch {
     this.figures.calls++
     this.#checkCircles()
     if (method !== "prompt" || !sessionID || (about as Prompt).noReply) return
-    const { story } = this.#world
+    const { history } = this.#world
     if (this.isSilent(sessionID) && this.#heardIt(rig) && !this.stoppedLate.has(sessionID))
-      this.breach(`${story.nameOf(sessionID)} is woken after its user's ESC`)
+      this.breach(`${history.nameOf(sessionID)} is woken after its user's ESC`)
     const task = manager.taskIn(sessionID)?.task
     if (!task || isActive(task) || task.status === "completed" || this.isUsers(task)) return
-    this.breach(`${story.nameOf(sessionID)} has ended (${task.status}) and is asked to go on`)
+    this.breach(`${history.nameOf(sessionID)} has ended (${task.status}) and is asked to go on`)
   }
 
   /** A model is asked for its next step. */
@@ -168,18 +168,18 @@ export class Watch {
     const { manager } = rig
     this.figures.requests++
     this.#checkCircles()
-    const { clock, story } = this.#world
+    const { clock, history } = this.#world
     const now = clock.now()
     if (this.isHeld) this.#troubleAt = Math.max(this.#troubleAt, now)
     const task = manager.taskIn(sessionID)?.task
     const isSilenced = this.isSilent(sessionID) && this.#heardIt(rig) && !this.stoppedLate.has(sessionID)
     if (isSilenced && now > this.#troubleAt + SETTLING_MS)
-      this.breach(`the model of ${story.nameOf(sessionID)} is asked after its user's ESC`)
+      this.breach(`the model of ${history.nameOf(sessionID)} is asked after its user's ESC`)
     if (task) this.#checkParked(task)
     else this.#checkCleared(sessionID)
     if (!task || isActive(task) || this.isUsers(task)) return
     const ended = Math.max(task.run.endedAt ?? 0, this.#troubleAt)
-    if (now > ended + SETTLING_MS) this.breach(`the model of ${story.nameOf(sessionID)} is asked after its end`)
+    if (now > ended + SETTLING_MS) this.breach(`the model of ${history.nameOf(sessionID)} is asked after its end`)
   }
 
   /** That their user has stopped a session is stored nowhere: only the process that it was in hears of it. */
@@ -189,19 +189,19 @@ export class Watch {
 
   /** Nothing is asked for a parked run, but by its user. */
   #checkParked({ sessionID, run }: Task): void {
-    const { clock, story } = this.#world
+    const { clock, history } = this.#world
     if (!run.parked || (this.#userAt.get(sessionID) ?? 0) >= run.parked.at) return
     if (clock.now() > Math.max(run.parked.at, this.#troubleAt) + SETTLING_MS)
-      this.breach(`the model of ${story.nameOf(sessionID)} is asked while it is parked`)
+      this.breach(`the model of ${history.nameOf(sessionID)} is asked while it is parked`)
   }
 
   /** Nothing is asked for a run that was cleared, but by its user. */
   #checkCleared(sessionID: string): void {
     const at = this.#cleared.get(sessionID)
-    const { clock, story } = this.#world
+    const { clock, history } = this.#world
     if (at === undefined || (this.#userAt.get(sessionID) ?? 0) >= at) return
     if (clock.now() > Math.max(at, this.#troubleAt) + SETTLING_MS)
-      this.breach(`the model of ${story.nameOf(sessionID)} is asked after it was cleared`)
+      this.breach(`the model of ${history.nameOf(sessionID)} is asked after it was cleared`)
   }
 
   #checkCircles(): void {
@@ -226,8 +226,8 @@ export class Watch {
 
   /** What must hold at every moment. */
   check(): void {
-    const { tasks, rig, manager, circumstances, bursar } = this.#world
-    const { maxConcurrentTasks = 0 } = circumstances.options
+    const { tasks, rig, manager, endOptions, bursar } = this.#world
+    const { maxConcurrentTasks = 0 } = endOptions.options
     const holding = new Map<string, number>()
     this.#checkCalls()
     // What is asked in the session of one that has not begun is its user's.
@@ -267,14 +267,14 @@ export class Watch {
 
   /** Nothing that its agent has done is taken back while it is parked: that would be done twice. */
   #checkSteps({ id, sessionID, run }: Task): void {
-    const { host, story } = this.#world
+    const { host, history } = this.#world
     const session = host.database.sessions.get(sessionID)
     if (!run.parked || !session || session.undoneFrom) return
     const calls = session.messages.flatMap(({ parts }) => parts.filter(({ type }) => type === "tool")).length
     const before = this.#steps.get(id)
     this.#steps.set(id, { at: run.parked.at, calls })
     if (before?.at === run.parked.at && calls < before.calls)
-      this.breach(`${story.nameOf(id)} is parked, and a step of it was taken back`)
+      this.breach(`${history.nameOf(id)} is parked, and a step of it was taken back`)
   }
 
   #checkChange(task: Task): void {
@@ -284,24 +284,24 @@ export class Watch {
     const isOther = before && !isActive(before) && before.status !== task.status
     if (!isOther || task.run.generation > before.run.generation) return this.#noteEnd(task)
     // An end that was neither written nor told is none: where its process slept past its lease, another's is the end.
-    if (this.#world.circumstances.strangers && !this.#stood.has(runOf(before))) return
-    this.breach(`${this.#world.story.nameOf(task.id)} was ${before.status} and is ${task.status} without a resume`)
+    if (this.#world.endOptions.strangers && !this.#stood.has(runOf(before))) return
+    this.breach(`${this.#world.history.nameOf(task.id)} was ${before.status} and is ${task.status} without a resume`)
   }
 
   /** What has completed is as good as was asked for. */
   #checkWorth({ id, run, outcome, delivery, team }: Task): void {
-    const { story, places } = this.#world
+    const { history, places } = this.#world
     // Of several tries it is that of the one that won.
     const checked = team?.kind === "tries" ? (team.winner ?? id) : id
     if (run.check !== undefined && !places.hasPassed(checked))
-      this.breach(`${story.nameOf(id)} has completed, and its check has not passed`)
+      this.breach(`${history.nameOf(id)} has completed, and its check has not passed`)
     // What its answer is worth is known of it when it is closed.
     if (run.schema && delivery.state === "confirmed" && !outcome?.value?.valid)
-      this.breach(`${story.nameOf(id)} has completed without a valid value`)
+      this.breach(`${history.nameOf(id)} has completed without a valid value`)
   }
 
   #noteEnd(task: Task): void {
-    if (!this.#world.circumstances.strangers || isActive(task) || this.#stood.has(runOf(task))) return
+    if (!this.#world.endOptions.strangers || isActive(task) || this.#stood.has(runOf(task))) return
     const { database } = this.#world.host
     const session = database.sessions.get(task.sessionID)
     const isWritten = session && database.recordIn(session)?.task.status === task.status
@@ -316,7 +316,7 @@ export class Watch {
       // One that was forgotten meanwhile was seen long ago.
       const done = this.#world.task(other) && this.#seen.get(other)
       const isDone = done && (done.run.generation > 0 || done.status === "completed")
-      if (done && !isDone) this.breach(`${this.#world.story.nameOf(id)} began before what it waits for was completed`)
+      if (done && !isDone) this.breach(`${this.#world.history.nameOf(id)} began before what it waits for was completed`)
     }
   }
 

@@ -1,14 +1,14 @@
 import type { HostEvent } from "../../src/core/ports.ts"
 import type { Task } from "../../src/core/task.ts"
-import type { LaunchRequest } from "../../src/engine/launch/request.ts"
-import type { Place, PlaceKind } from "../../src/place/place.ts"
+import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
+import type { Place, PlaceKind } from "../../src/runtime/places/place.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { EventFault } from "../support/fake-process.ts"
 import { Rig, type RigOptions } from "../support/rig.ts"
 import { FarMachine } from "./far.ts"
 import { type LastWord, modelOf, Provider, TOOL } from "./kinds.ts"
 import { KeptLedgers } from "./ledgers.ts"
-import { type Kept, type PlacePorts, SimulatedPlaces } from "./places.ts"
+import { type Archive, type PlacePorts, SimulatedPlaces } from "./places.ts"
 import { Bursar } from "./purses.ts"
 import { type Call, siteOf } from "./sites.ts"
 import { Story } from "./story.ts"
@@ -16,13 +16,13 @@ import { Watch } from "./watch.ts"
 
 // What the engine loads when it is first needed is there before: to load it takes a time of the machine's.
 await Promise.all([
-  import("../../src/place/run-command.ts"),
-  import("../../src/receipt/command.ts"),
-  import("../../src/results/given.ts"),
-  import("../../src/results/items.ts"),
+  import("../../src/runtime/places/run-command.ts"),
+  import("../../src/core/receipts/command.ts"),
+  import("../../src/features/schemas/given.ts"),
+  import("../../src/features/maps/items.ts"),
 ])
 
-export type Circumstances = {
+export type EndOptions = {
   readonly options: NonNullable<RigOptions["options"]>
   readonly lastWord: LastWord
   /** The processes are of different machines. */
@@ -42,8 +42,8 @@ const FOLDER = "/project"
 
 /** A parent's session, its tasks and theirs, the host and a second process: all that a life is played in. */
 export class World {
-  readonly circumstances: Circumstances
-  readonly story: Story
+  readonly endOptions: EndOptions
+  readonly history: Story
   readonly watch: Watch
   readonly rig: Rig
   /** Another process on the same project. */
@@ -68,10 +68,10 @@ export class World {
   launches = 0
   #words = 0
 
-  constructor(circumstances: Circumstances, isTold = false) {
-    const { options, lastWord, strangers = false, far } = circumstances
-    this.circumstances = circumstances
-    const kept: Kept = { states: new Map(), checks: new Map(), winners: new Map() }
+  constructor(endOptions: EndOptions, isTold = false) {
+    const { options, lastWord, strangers = false, far } = endOptions
+    this.endOptions = endOptions
+    const kept: Archive = { states: new Map(), checks: new Map(), winners: new Map() }
     this.places = this.#placesOf(() => this.rig, kept)
     const ledgers = new KeptLedgers()
     if (far !== undefined) this.far = this.#farMachine(far)
@@ -82,7 +82,7 @@ export class World {
     this.rig = new Rig({ options, ledgers, elsewhere, worktrees: async () => this.places satisfies Place })
     const { clock, host } = this.rig
     const begin = clock.now()
-    this.story = new Story(() => clock.now() - begin, isTold)
+    this.history = new Story(() => clock.now() - begin, isTold)
     this.watch = new Watch(this)
     this.provider = new Provider(() => clock.now())
     const others = this.#placesOf(() => this.other, kept)
@@ -90,8 +90,8 @@ export class World {
     this.other = new Rig({ options, ledgers, elsewhere, worktrees, share: { clock, database: host.database } })
     host.database.strangers = strangers
     host.database.signer = TRUSTING
-    this.story.name(this.rig.parent, "the parent")
-    this.story.name(this.other.parent, "the other's parent")
+    this.history.name(this.rig.parent, "the parent")
+    this.history.name(this.other.parent, "the other's parent")
     for (const rig of [this.rig, this.other]) {
       rig.script(modelOf(lastWord))
       rig.script(({ sessionID }) => (this.isParent(sessionID) ? undefined : this.provider.refusal))
@@ -101,12 +101,12 @@ export class World {
       modelOf(lastWord),
       () => this.provider.refusal,
       ({ sessionID }) => {
-        this.story.tell(() => `      the model of ${this.story.nameOf(sessionID)} is asked there`)
+        this.history.tell(() => `      the model of ${this.history.nameOf(sessionID)} is asked there`)
         if (this.far?.isReached) this.watch.requested(this.rig, sessionID)
         return undefined
       },
     )
-    if (circumstances.purse) this.bursar = new Bursar(this)
+    if (endOptions.purse) this.bursar = new Bursar(this)
     this.track("look back", this.other.manager.recover(), this.other)
   }
 
@@ -156,13 +156,13 @@ export class World {
     { abort, rig = this.rig }: { readonly abort?: AbortSignal; readonly rig?: Rig } = {},
   ): Promise<unknown> {
     const name = String.fromCharCode(65 + (this.launches % 26)) + (this.launches++ >= 26 ? this.launches : "")
-    this.story.tell(() => `${this.story.nameOf(sessionID)} launches ${name}: ${JSON.stringify(request)}`)
+    this.history.tell(() => `${this.history.nameOf(sessionID)} launches ${name}: ${JSON.stringify(request)}`)
     this.watch.called(sessionID)
     const caller = { ...rig.callerIn(sessionID), abort }
     const whole = { description: name, prompt: "DO quick", agent: "general", fork: false, ...request }
     const launching = rig.manager.launch(whole, caller).then(({ view: { task } }) => {
-      this.story.name(task.id, name)
-      this.story.name(task.sessionID, name)
+      this.history.name(task.id, name)
+      this.history.name(task.sessionID, name)
       this.watch.launched(task)
     })
     this.track(`launch ${name}`, launching, rig)
@@ -174,7 +174,7 @@ export class World {
     const call = {}
     this.#open.set(call, { what, rig, by: this.clock.now() + within })
     const over = (how: string) => {
-      if (this.#open.delete(call)) this.story.tell(() => `      ${what}: ${how}`)
+      if (this.#open.delete(call)) this.history.tell(() => `      ${what}: ${how}`)
     }
     work.then(
       () => over("done"),
@@ -202,7 +202,7 @@ export class World {
 
   /** The process dies as by SIGKILL, if it has not yet, and a new one looks back as the plugin does at its start. */
   async restart(): Promise<void> {
-    this.story.tell(() => "the process dies and comes back")
+    this.history.tell(() => "the process dies and comes back")
     this.watch.restarting()
     this.#forgetCalls(this.rig)
     this.rig.restart()
@@ -219,7 +219,7 @@ export class World {
   }
 
   async restartOther(): Promise<void> {
-    this.story.tell(() => "the other process dies and comes back")
+    this.history.tell(() => "the other process dies and comes back")
     this.#forgetCalls(this.other)
     this.other.restart()
     this.#arm(this.other)
@@ -246,7 +246,7 @@ export class World {
     )
   }
 
-  #placesOf(rig: () => Rig, kept: Kept): SimulatedPlaces {
+  #placesOf(rig: () => Rig, kept: Archive): SimulatedPlaces {
     return new SimulatedPlaces(this.#portsOf(rig), kept)
   }
 
@@ -279,9 +279,9 @@ export class World {
       this.launch(args as Partial<LaunchRequest>, sessionID, { abort, rig }),
     )
     host.contextTokens = CONTEXT_TOKENS
-    host.snapshotMs = () => this.circumstances.snapshotMs ?? 0
+    host.snapshotMs = () => this.endOptions.snapshotMs ?? 0
     host.scripts.push(({ sessionID }) => {
-      this.story.tell(() => `      the model of ${this.story.nameOf(sessionID)} is asked`)
+      this.history.tell(() => `      the model of ${this.history.nameOf(sessionID)} is asked`)
       this.watch.requested(rig, sessionID)
       this.bursar?.requested(sessionID)
       return undefined
@@ -296,7 +296,7 @@ export class World {
       this.#counts.set(site, number + 1)
       const fault = this.meets({ site, method, sessionID, number })
       if (fault) this.watch.meddled(typeof fault === "object" ? fault : undefined)
-      this.story.tell(() => `   … ${site} (${this.story.nameOf(sessionID)})${fault ? `: ${faultText(fault)}` : ""}`)
+      this.history.tell(() => `   … ${site} (${this.history.nameOf(sessionID)})${fault ? `: ${faultText(fault)}` : ""}`)
       return fault
     }
     if (!isFirst) return
@@ -308,11 +308,11 @@ export class World {
       this.watch.lostEvents ||= isLost
       if (typeof fault === "object" && event.type === "active") this.watch.stoppedLate.add(event.sessionID)
       this.watch.lostQuestion ||= isLost && event.type === "asked"
-      this.story.tell(() => `   ! the event ${event.type} is ${typeof fault === "object" ? "late" : `${fault}d`}`)
+      this.history.tell(() => `   ! the event ${event.type} is ${typeof fault === "object" ? "late" : `${fault}d`}`)
       return fault
     }
-    const { story } = this
-    if (story.isTold)
+    const { history } = this
+    if (history.isTold)
       rig.manager.overview.subscribe((id) => {
         const task = this.task(id)
         if (!task) return
@@ -320,7 +320,7 @@ export class World {
         if (this.#shown.get(id) === status) return
         this.#shown.set(id, status)
         const why = task.outcome?.reason?.code
-        story.tell(() => `      ${story.nameOf(id)} is ${status}${why ? ` (${why})` : ""}`)
+        history.tell(() => `      ${history.nameOf(id)} is ${status}${why ? ` (${why})` : ""}`)
       })
   }
 

@@ -1,19 +1,19 @@
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { type BoardSetup, TaskBoard } from "../../src/board/board.ts"
-import type { RunAccount, Runs, RunView } from "../../src/board/runs.ts"
-import type { Actor } from "../../src/board/service.ts"
-import type { BoardState } from "../../src/board/state.ts"
-import { formatBoard } from "../../src/board/store/format.ts"
-import { digestOf, Keep } from "../../src/board/store/keep.ts"
-import type { BoardTask } from "../../src/board/task.ts"
-import type { FoundThread, NewThread, Threads } from "../../src/board/threads.ts"
 import type { Clock, Prompt } from "../../src/core/ports.ts"
 import { NO_USAGE, type Usage } from "../../src/core/task.ts"
-import type { UnattendedRequest } from "../../src/engine/launch/unattended.ts"
-import type { Purse } from "../../src/engine/limits/ledger.ts"
-import { messageID } from "../../src/host/opencode/ids.ts"
+import { type BoardSetup, TaskBoard } from "../../src/features/board/board.ts"
+import type { RunSummary, Runs, RunView } from "../../src/features/board/runs.ts"
+import type { Actor } from "../../src/features/board/service.ts"
+import type { BoardState } from "../../src/features/board/state.ts"
+import { formatBoard } from "../../src/features/board/store/format.ts"
+import { digestOf, Keep } from "../../src/features/board/store/keep.ts"
+import type { BoardTask } from "../../src/features/board/task.ts"
+import type { FoundThread, NewThread, Threads } from "../../src/features/board/threads.ts"
+import { messageID } from "../../src/opencode/ids.ts"
+import type { Purse } from "../../src/runtime/budgets/ledger.ts"
+import type { UnattendedRequest } from "../../src/runtime/launch/unattended.ts"
 import { FakeClock } from "./fake-clock.ts"
 import { SIGNER } from "./records.ts"
 
@@ -71,7 +71,7 @@ export class FakeRuns implements Runs {
 
   /** What the threads' runs took, in US dollars, and what is told of the last of each. */
   readonly costs = new Map<string, number>()
-  readonly accounts = new Map<string, RunAccount>()
+  readonly accounts = new Map<string, RunSummary>()
   /** The purse that pays. */
   purse: Purse | undefined
   /** What those at work may need for their last words. */
@@ -91,13 +91,16 @@ export class FakeRuns implements Runs {
     return { used: { ...NO_USAGE, cost }, reserve: this.reserve }
   }
 
-  async account(sessionID: string): Promise<RunAccount> {
+  async account(sessionID: string): Promise<RunSummary> {
     return this.accounts.get(sessionID) ?? { receipt: "" }
   }
 
   /** Its model's provider is at its limit. */
   park(sessionID: string, until?: number): void {
-    this.set(sessionID, { ...(this.of(sessionID) as RunView), stand: { way: "parked", until, behind: "mock/one" } })
+    this.set(sessionID, {
+      ...(this.of(sessionID) as RunView),
+      stand: { pauseKind: "parked", until, waitsFor: "mock/one" },
+    })
   }
 
   /** It waits for its model, or for a slot, and has not begun. */

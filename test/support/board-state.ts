@@ -1,8 +1,8 @@
-import type { Change, Command, Facts, Refusal } from "../../src/board/rules/command.ts"
-import { decide } from "../../src/board/rules/decide.ts"
-import type { Actor } from "../../src/board/service.ts"
-import { type BoardState, EMPTY } from "../../src/board/state.ts"
-import type { BoardStatus, BoardTask } from "../../src/board/task.ts"
+import type { Change, Command, Facts, Refusal } from "../../src/features/board/rules/command.ts"
+import { decide } from "../../src/features/board/rules/decide.ts"
+import type { Actor } from "../../src/features/board/service.ts"
+import { type BoardState, EMPTY } from "../../src/features/board/state.ts"
+import type { BoardStatus, BoardTask } from "../../src/features/board/task.ts"
 
 export const AGENTS = ["build", "librarian", "tester"]
 

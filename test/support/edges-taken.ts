@@ -1,7 +1,7 @@
 import { appendFileSync } from "node:fs"
 import { afterAll } from "vitest"
-import { edges } from "../../src/engine/run/step.ts"
-import { EDGES, type Edge } from "../../src/engine/run/table.ts"
+import { edges } from "../../src/core/run/step.ts"
+import { EDGES, type Edge } from "../../src/core/run/table.ts"
 
 /** Runs before each file of unit tests: keeps the machine's edges that its tests take, for `edges-reporter.ts`. */
 

@@ -1,8 +1,8 @@
 import { type Ask, NO_USAGE, type Task, type Usage } from "../../src/core/task.ts"
-import type { TaskView } from "../../src/engine/tasks/view.ts"
-import type { StoryRun } from "../../src/host/person.ts"
+import type { Agents } from "../../src/features/web/ports.ts"
 import type { FileDiff } from "../../src/lib/patch.ts"
-import type { Agents } from "../../src/web/ports.ts"
+import type { TaskView } from "../../src/runtime/tasks/view.ts"
+import type { HistoryRun } from "../../src/runtime/user-actions.ts"
 import { outcomeOf, taskOf } from "./tasks.ts"
 
 type Shown = Partial<Omit<TaskView, "task" | "whole">> & {
@@ -31,7 +31,7 @@ export class FakeAgents implements Agents {
   readonly foreign = new Set<string>()
   readonly answers = new Map<string, string>()
   readonly diffs = new Map<string, readonly FileDiff[]>()
-  readonly stories = new Map<string, readonly StoryRun[]>()
+  readonly stories = new Map<string, readonly HistoryRun[]>()
   readonly cancelled: string[] = []
   refreshes = 0
   now: () => number = Date.now
@@ -65,7 +65,7 @@ export class FakeAgents implements Agents {
   refresh = async () => void this.refreshes++
   isForeign = (id: string) => this.foreign.has(id)
   answer = async (id: string) => this.answers.get(id) ?? ""
-  story = async (id: string) => this.stories.get(id) ?? []
+  history = async (id: string) => this.stories.get(id) ?? []
   diff = async (id: string) => this.diffs.get(id) ?? []
 
   async cancel(id: string): Promise<boolean> {

@@ -1,4 +1,4 @@
-import type { ReportHead } from "../../src/board/purse/report.ts"
+import type { ReportHead } from "../../src/features/board/purse/report.ts"
 import {
   type Actor,
   type Archived,
@@ -12,7 +12,7 @@ import {
   type Resource,
   type TaskPatch,
   type TaskState,
-} from "../../src/board/service.ts"
+} from "../../src/features/board/service.ts"
 import { boardTaskOf } from "./board-state.ts"
 
 /** A board in memory with the rules that HTTP has to put into words; the real one has its own tests. */

@@ -1,6 +1,6 @@
 import { HostError } from "../../src/core/ports.ts"
 import type { Model } from "../../src/core/task.ts"
-import type { ForkHost, HistoryMessage, NewFork, Prices } from "../../src/fork/ports.ts"
+import type { ForkHost, HistoryMessage, NewFork, Prices } from "../../src/features/forks/ports.ts"
 import type { FakeHost } from "./fake-host.ts"
 
 /** Forks on the fake host: a session of its own and nothing of the parent's past but what a test says. */

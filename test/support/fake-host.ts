@@ -18,9 +18,16 @@ import {
   type Unbelieved,
 } from "../../src/core/ports.ts"
 import type { Answer } from "../../src/core/refusal.ts"
-import { type Ask, hostParentOf, isActive, isOwed, type Task, type TaskDraft } from "../../src/core/task.ts"
-import { messageID, taskOfMessage } from "../../src/host/opencode/ids.ts"
-import { callOf, errorOf, finishIn } from "../../src/host/opencode/words.ts"
+import {
+  type Ask,
+  isActive,
+  owesNotification,
+  parentSessionOf,
+  type Task,
+  type TaskDraft,
+} from "../../src/core/task.ts"
+import { messageID, taskOfMessage } from "../../src/opencode/ids.ts"
+import { callOf, errorOf, finishIn } from "../../src/opencode/message-fields.ts"
 import {
   decodeRecord,
   decodeRequest,
@@ -28,8 +35,8 @@ import {
   isNewerVersion,
   RECORD_KEY,
   REQUEST_KEY,
-} from "../../src/host/record/codec.ts"
-import { withoutCopies } from "../../src/host/record/copies.ts"
+} from "../../src/runtime/record/codec.ts"
+import { withoutCopies } from "../../src/runtime/record/copies.ts"
 import { jsonCopy, type StoredMessage, type StoredSession } from "./fake-database.ts"
 import { FakeProcess } from "./fake-process.ts"
 import { ownerOf } from "./records.ts"
@@ -230,7 +237,7 @@ export class FakeHost extends FakeProcess implements Host {
     const ownership = record && this.ownership(record.owner)
     if (!record || ownership === "ours") return
     const ahead = task ? task.run.generation - record.task.run.generation : 0
-    if (ahead > 0 && !isActive(record.task) && !isOwed(record.task)) return
+    if (ahead > 0 && !isActive(record.task) && !owesNotification(record.task)) return
     if (ahead < 0 || ownership === "alive") throw new HostError("another process has it", { takenOver: true })
   }
 
@@ -258,7 +265,7 @@ export class FakeHost extends FakeProcess implements Host {
 
   recordsOf(parentID: string): Promise<readonly TaskRecord[]> {
     return this.carryOut("recordsOf", parentID, async () =>
-      (await this.#records(() => true)).filter(({ task }) => hostParentOf(task) === parentID),
+      (await this.#records(() => true)).filter(({ task }) => parentSessionOf(task) === parentID),
     )
   }
 

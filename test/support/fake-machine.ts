@@ -1,5 +1,5 @@
-import { type Aside, type EnterRequest, PlaceError, type PutAway } from "../../src/place/place.ts"
-import type { CommandResult } from "../../src/place/run-command.ts"
+import { type Aside, type EnterRequest, PlaceError, type PutAway } from "../../src/runtime/places/place.ts"
+import type { CommandResult } from "../../src/runtime/places/run-command.ts"
 
 const WORK: PutAway = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
 
@@ -26,9 +26,9 @@ export class FakeMachine {
       return { files: named, named }
     },
     isCurrent: async () => true,
-    settle: async (_folder: string, teamID: string, winner: string | undefined, others: readonly Aside[]) => {
+    settle: async (_folder: string, groupID: string, winner: string | undefined, others: readonly Aside[]) => {
       this.settled.push(winner)
-      return new Map(others.map(({ taskID, name }) => [taskID, `refs/superagents-cleared/${teamID}/${name}`]))
+      return new Map(others.map(({ taskID, name }) => [taskID, `refs/superagents-cleared/${groupID}/${name}`]))
     },
   }
   async capture() {}

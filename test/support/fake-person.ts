@@ -1,6 +1,6 @@
 import type { Ask, Usage } from "../../src/core/task.ts"
-import type { Question, Reply, Word } from "../../src/host/person.ts"
-import type { Called, Limits, Person } from "../../src/web/ports.ts"
+import type { Called, Limits, Person } from "../../src/features/web/ports.ts"
+import type { Question, Reply, Word } from "../../src/runtime/user-actions.ts"
 
 const NO_LIMITS: Limits = {
   dayCost: 0,

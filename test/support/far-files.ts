@@ -1,8 +1,8 @@
 import { messageOf } from "../../src/core/errors.ts"
-import { processLives, processMark } from "../../src/host/record/owner.ts"
-import type { Answered, RunOptions } from "../../src/place/host/fetching.ts"
-import type { FilesOrder } from "../../src/place/host/orders.ts"
-import { files } from "../../src/place/host/relay/files.ts"
+import type { Answered, RunOptions } from "../../src/features/hosts/fetching.ts"
+import type { FilesOrder } from "../../src/features/hosts/orders.ts"
+import { files } from "../../src/features/hosts/relay/files.ts"
+import { processLives, processMark } from "../../src/runtime/record/owner.ts"
 
 export const PROCESSES = { self: processMark, isAlive: processLives }
 

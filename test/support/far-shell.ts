@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process"
-import type { Ran, RunOptions } from "../../src/place/host/fetching.ts"
+import type { Ran, RunOptions } from "../../src/features/hosts/fetching.ts"
 
 /** Runs a line as a host does, in the folder `home` and with an environment of its own. */
 export const runIn = (

@@ -16,7 +16,7 @@ import { rollIn } from "./process-id.ts"
 import { BINARY } from "./server-process.ts"
 
 /** How the way to a far machine is: open, refused at once, or accepted and never answered. */
-export type Way = "open" | "refused" | "hangs"
+export type PauseKind = "open" | "refused" | "hangs"
 
 export type Far = Awaited<ReturnType<typeof startFar>>
 
@@ -49,7 +49,7 @@ export const startFar = async (model: ScriptedModel, env: Record<string, string>
     ].join("\n"),
   )
   chmodSync(script, 0o755)
-  const set = (to: Way) => writeFileSync(way, to)
+  const set = (to: PauseKind) => writeFileSync(way, to)
   set("open")
   const alive = (pid: number) => existsSync(`/proc/${pid}`)
   const kill = (pid: number, signal: NodeJS.Signals) => {
@@ -78,7 +78,7 @@ export const startFar = async (model: ScriptedModel, env: Record<string, string>
       for (const pid of roll.running()) kill(pid, signal)
     },
     /** Cuts the way as dropped packets do: what is there ends, what is new does not get through. */
-    cut(how: Way = "refused") {
+    cut(how: PauseKind = "refused") {
       set(how)
       for (const pid of roll.running()) kill(pid, "SIGKILL")
     },

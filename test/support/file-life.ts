@@ -70,7 +70,7 @@ const LINES = 24
 type Owner = "base" | "user" | "agent"
 
 /** One who changes files in a checkout. Each line that it writes is its own, and found again wherever it goes. */
-export class Hand {
+export class UserActions {
   readonly #repository: Repository
   readonly #random: Random
   readonly #owner: Owner
@@ -196,16 +196,17 @@ function kindOf(file: string): "file" | "folder" | "link" | "nothing" {
 
 /** A user's repository with a commit, attributes and settings, and at times a submodule, a stash, a sparse checkout. */
 export function madeAtRandom(user: Repository, other: () => Repository, random: Random): void {
-  const hand = new Hand(user, random, "base")
+  const userActions = new UserActions(user, random, "base")
   for (const [name, value] of SETTINGS) user.git("config", name, value)
   if (random.chance(0.3)) user.git("config", "core.autocrlf", random.pick(["true", "input"]))
   if (random.chance(0.2)) user.git("config", "merge.renames", "false")
   user.write(".gitignore", "*.log\n")
   user.write(".gitattributes", `${ATTRIBUTES.filter(() => random.chance(0.8)).join("\n")}\n`)
   for (const path of [...PATHS.slice(0, 18), ...PATHS.slice(-3)]) {
-    if (path === "bin") hand.binary(path)
-    else if (path === "link" || path === "loop") hand.link(path, path === "loop" ? random.pick(["a", "loop"]) : "d/x")
-    else if (random.chance(0.85)) hand.write(path)
+    if (path === "bin") userActions.binary(path)
+    else if (path === "link" || path === "loop")
+      userActions.link(path, path === "loop" ? random.pick(["a", "loop"]) : "d/x")
+    else if (random.chance(0.85)) userActions.write(path)
   }
   if (existsSync(join(user.top, "c.sh"))) chmodSync(join(user.top, "c.sh"), 0o755)
   if (random.chance(0.3)) {

@@ -1,8 +1,8 @@
-import type { HistoryMessage, HistoryPart } from "../../src/fork/ports.ts"
-import { estimating, type Meter } from "../../src/fork/tokens.ts"
-import type { Scales } from "../../src/fork/weigh.ts"
+import type { HistoryMessage, HistoryPart } from "../../src/features/forks/ports.ts"
+import { estimating, type Meter } from "../../src/features/forks/tokens.ts"
+import type { Scales } from "../../src/features/forks/weigh.ts"
 
-/** Messages of a history for tests, in the words of `src/fork`. */
+/** Messages of a history for tests, in the words of `src/features/forks`. */
 export const text = (content: string): HistoryPart => ({ type: "text", text: content, handle: content })
 
 export const call = (callID: string, result: string, input: unknown = { path: "/x" }, tool = "read"): HistoryPart => ({

@@ -1,12 +1,12 @@
 import type { Message } from "../../src/core/ports.ts"
+import { type ActiveRun, newRun, type SentMessage, type Stage } from "../../src/core/run/active-run.ts"
+import { reopened } from "../../src/core/run/ending.ts"
+import type { Command, Input, World } from "../../src/core/run/inputs.ts"
+import { step } from "../../src/core/run/step.ts"
 import { NOTHING_SPENT } from "../../src/core/spending.ts"
 import type { Task } from "../../src/core/task.ts"
-import { type ActiveRun, newRun, type Stage, type Word } from "../../src/engine/run/active-run.ts"
-import { reopened } from "../../src/engine/run/ending.ts"
-import type { Command, Input, World } from "../../src/engine/run/inputs.ts"
-import { step } from "../../src/engine/run/step.ts"
-import { messageID } from "../../src/host/opencode/ids.ts"
-import { DEFAULTS, type Options } from "../../src/options.ts"
+import { messageID } from "../../src/opencode/ids.ts"
+import { DEFAULTS, type Options } from "../../src/options/options.ts"
 import { taskOf } from "./tasks.ts"
 
 /** The machine by itself: a run at a stage, what befalls it, and what it commands. */
@@ -29,7 +29,7 @@ const worldOf = (task: Task, { world, options }: Scene = {}): World => ({
   task,
   presence: { isOpen: false, wroteAt: Number.NEGATIVE_INFINITY },
   ownTasks: false,
-  ownStill: () => undefined,
+  childrenPausedSince: () => undefined,
   owed: false,
   spent: () => NOTHING_SPENT,
   members: () => [],
@@ -73,7 +73,7 @@ export const NOTHING_DONE = {
   moreFiles: 0,
 }
 
-export const wordOf = (more: Partial<Word> = {}): Word => ({
+export const wordOf = (more: Partial<SentMessage> = {}): SentMessage => ({
   id: "msg_word",
   kind: "word",
   text: "MORE",

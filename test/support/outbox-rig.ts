@@ -1,7 +1,7 @@
 import { type Activity, type AgentInfo, type Host, HostError, type Message, type Prompt } from "../../src/core/ports.ts"
 import type { Task } from "../../src/core/task.ts"
-import { Outbox, type OutboxPorts } from "../../src/delivery/outbox.ts"
-import { messageID } from "../../src/host/opencode/ids.ts"
+import { messageID } from "../../src/opencode/ids.ts"
+import { Outbox, type OutboxPorts } from "../../src/runtime/mailbox/outbox.ts"
 import { FakeClock } from "./fake-clock.ts"
 import { deliveryOf, taskOf } from "./tasks.ts"
 
@@ -11,7 +11,7 @@ export const PARENT = "ses_parent"
 export const BUILD: AgentInfo = { name: "build", description: "", mode: "primary" }
 
 /** A task whose last run has ended and was not told yet. */
-export const owing = (id: string, wake = true, more: Parameters<typeof taskOf>[0] = {}): Task =>
+export const cleanup = (id: string, wake = true, more: Parameters<typeof taskOf>[0] = {}): Task =>
   taskOf({ id, status: "completed", delivery: deliveryOf({ wake }), ...more, run: { endedAt: 5000, ...more.run } })
 
 /** A promise, and what resolves it. */

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs"
 import { join } from "node:path"
-import type { Worktrees } from "../../src/place/worktree/worktrees.ts"
+import type { Worktrees } from "../../src/features/worktrees/worktrees.ts"
 import { Repository } from "./repository.ts"
 
 /** The folder that each call is about, and the only ones that may change files there. */

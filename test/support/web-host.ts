@@ -1,7 +1,7 @@
 import { readdirSync } from "node:fs"
 import { join } from "node:path"
 import type { Browser, Page } from "playwright-core"
-import { linkOf, readAddress } from "../../src/web/address.ts"
+import { linkOf, readAddress } from "../../src/features/web/address.ts"
 import { startBrowser } from "./browser.ts"
 import { eventually } from "./eventually.ts"
 import type { Host } from "./host.ts"

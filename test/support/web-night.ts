@@ -1,5 +1,5 @@
+import type { GroupResult } from "../../src/core/group.ts"
 import { NO_USAGE } from "../../src/core/task.ts"
-import type { TeamResult } from "../../src/core/team.ts"
 import type { FakeAgents } from "./fake-agents.ts"
 import { viewOf } from "./fake-agents.ts"
 import type { FakeBoard } from "./fake-board.ts"
@@ -58,7 +58,7 @@ function presentTeams(agents: FakeAgents, now: number): void {
 }
 
 function pastTeams(agents: FakeAgents, now: number): void {
-  const ended = (id: string, description: string, team: TeamResult, minutes: number, reason?: string) =>
+  const ended = (id: string, description: string, team: GroupResult, minutes: number, reason?: string) =>
     viewOf({
       task: {
         id,
@@ -104,7 +104,7 @@ function pastTeams(agents: FakeAgents, now: number): void {
   )
 }
 
-const TRIES: TeamResult = {
+const TRIES: GroupResult = {
   kind: "tries",
   won: "anthropic/claude-opus-4-5",
   cost: 0.093,
@@ -129,7 +129,7 @@ const TRIES: TeamResult = {
   ],
 }
 
-const ITEMS: TeamResult = {
+const ITEMS: GroupResult = {
   kind: "each",
   total: 40,
   valid: 37,

@@ -1,5 +1,5 @@
 import { NO_USAGE } from "../../src/core/task.ts"
-import type { StoryRun, StoryStep } from "../../src/host/person.ts"
+import type { HistoryRun, HistoryStep } from "../../src/runtime/user-actions.ts"
 import { FakeAgents, viewOf } from "./fake-agents.ts"
 import { FakeBoard } from "./fake-board.ts"
 import { FakePerson } from "./fake-person.ts"
@@ -105,14 +105,14 @@ function pastAgents(agents: FakeAgents, now: number): void {
       }),
     )
     agents.answers.set(id, ANSWER)
-    agents.stories.set(id, [storyOf(start, index === 4)])
+    agents.stories.set(id, [historyOf(start, index === 4)])
   })
   agents.diffs.set("bg_past0000", [{ file: "src/loader.ts", patch: PATCH, additions: 5, deletions: 2 }])
 }
 
 /** A run of a few calls. */
-function storyOf(start: number, fails: boolean): StoryRun {
-  const step = (at: number, tool: string, what: string, took: number): StoryStep => ({
+function historyOf(start: number, fails: boolean): HistoryRun {
+  const step = (at: number, tool: string, what: string, took: number): HistoryStep => ({
     ...{ tool, what, at: start + at * 1000, endedAt: start + at * 1000 + took },
     state: "done",
   })

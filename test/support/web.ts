@@ -3,14 +3,14 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import type { Clock } from "../../src/core/ports.ts"
+import { type Address, linkOf, portOf } from "../../src/features/web/address.ts"
+import { createApp } from "../../src/features/web/app.ts"
+import { Auth } from "../../src/features/web/auth.ts"
+import type { Teller } from "../../src/features/web/events.ts"
+import { Feed } from "../../src/features/web/feed.ts"
+import { type Fetch, type Listener, listen } from "../../src/features/web/http.ts"
+import { WebSessions } from "../../src/features/web/web-sessions.ts"
 import { systemClock } from "../../src/lib/clock.ts"
-import { type Address, linkOf, portOf } from "../../src/web/address.ts"
-import { createApp } from "../../src/web/app.ts"
-import { Door } from "../../src/web/door.ts"
-import type { Teller } from "../../src/web/events.ts"
-import { Feed } from "../../src/web/feed.ts"
-import { type Fetch, type Listener, listen } from "../../src/web/http.ts"
-import { Passes } from "../../src/web/passes.ts"
 import { FakeAgents } from "./fake-agents.ts"
 import { FakeBoard } from "./fake-board.ts"
 import { FakePerson } from "./fake-person.ts"
@@ -31,10 +31,10 @@ type WebSetup = {
 }
 
 /** A door for tests of routes: the token is `TOKEN`, and sessions are kept in a folder that goes with the process. */
-export function doorOf(address: Address, now: () => number = Date.now, folder = temporary()): Door {
+export function doorOf(address: Address, now: () => number = Date.now, folder = temporary()): Auth {
   const port = portOf(address.url) ?? 0
-  const passes = new Passes({ file: join(folder, "sessions.json"), port, clock: { now }, log: () => {} })
-  return new Door({ address, passes, clock: { now }, opened: () => {} })
+  const passes = new WebSessions({ file: join(folder, "sessions.json"), port, clock: { now }, log: () => {} })
+  return new Auth({ address, passes, clock: { now }, opened: () => {} })
 }
 
 export const addressOf = (url: string, boot = "boot-one"): Address => ({ url, token: TOKEN, key: KEY, boot })

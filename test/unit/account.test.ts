@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest"
-import { accountOf } from "../../src/core/account.ts"
+import { classify } from "../../src/core/outcome.ts"
 import { NO_RECEIPT } from "../../src/core/receipt.ts"
+import { summaryOf } from "../../src/core/summary.ts"
 import { isUnmerged, type Work } from "../../src/core/task.ts"
-import { judge } from "../../src/core/verdict.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
 const ended = (work: Partial<Work>) =>
@@ -18,11 +18,11 @@ const NOT_YET = 'Not merged yet: superagents_task(merge="bg_aaaaaaaa") brings it
 describe("what is said of work in a worktree", () => {
   test("is not what changed in the folder meanwhile: nobody else works there", () => {
     const meanwhile = { files: ["b"], more: 0 }
-    expect(accountOf(taskOf({ status: "completed", outcome: outcomeOf({ meanwhile }) }))).toEqual([
+    expect(summaryOf(taskOf({ status: "completed", outcome: outcomeOf({ meanwhile }) }))).toEqual([
       "Changed in the folder meanwhile, perhaps by others: b",
     ])
     const { outcome } = ended({})
-    expect(accountOf(taskOf({ outcome: outcomeOf({ ...outcome, meanwhile }) })).join()).not.toContain("meanwhile")
+    expect(summaryOf(taskOf({ outcome: outcomeOf({ ...outcome, meanwhile }) })).join()).not.toContain("meanwhile")
   })
 
   test.each<[string, Partial<Work>, string[], unmerged: boolean]>([
@@ -93,13 +93,13 @@ describe("what is said of work in a worktree", () => {
       true,
     ],
   ])("%s", (_what, work, lines, unmerged) => {
-    expect(accountOf(ended(work))).toEqual(lines)
+    expect(summaryOf(ended(work))).toEqual(lines)
     expect(isUnmerged(ended(work))).toBe(unmerged)
   })
 
   test("in conflict, of a task that may not be resumed, says how else it is brought in", () => {
     const merge = { kind: "conflict", files: ["a"] } as const
-    expect(accountOf({ ...ended({ merge }), status: "error" })[1]).toMatch(
+    expect(summaryOf({ ...ended({ merge }), status: "error" })[1]).toMatch(
       /conflict in a\. Bring its changes in by hand, as superagents_output\(task_id="bg_aaaaaaaa"\) shows them; or resume it, where the option resumable has "error", with superagents_task\(resume="bg_aaaaaaaa", prompt\)/,
     )
   })
@@ -107,26 +107,26 @@ describe("what is said of work in a worktree", () => {
   test("stands beside the receipt", () => {
     const receipt = { commands: 2, failed: 1, cut: 0, latest: [] }
     const task = taskOf({ outcome: outcomeOf({ receipt, openTodos: 2 }) })
-    expect(accountOf(task)).toEqual(["Note: the agent left 2 of its todos open.", "Receipt: 2 commands (1 failed)"])
+    expect(summaryOf(task)).toEqual(["Note: the agent left 2 of its todos open.", "Receipt: 2 commands (1 failed)"])
   })
 
   test("of a worktree whose setup failed has the end of what that wrote", () => {
     const text = `The option worktree.setup ended with exit code 1. The end of its output:\n${"line\n".repeat(200)}cause`
-    const told = (code: "place" | "host") => accountOf(taskOf({ outcome: outcomeOf({ reason: { code, text } }) }))[0]
+    const told = (code: "place" | "host") => summaryOf(taskOf({ outcome: outcomeOf({ reason: { code, text } }) }))[0]
     expect(told("place")).toMatch(/^Reason: The option .* cause$/)
     expect(told("host")).toHaveLength("Reason: ".length + 500)
   })
 
   test("of a task that never began has its own advice alone", () => {
-    const ending = judge([], "orphaned")
-    const [line, ...more] = accountOf(taskOf({ status: "error", outcome: outcomeOf({ reason: ending?.reason }) }))
+    const ending = classify([], "orphaned")
+    const [line, ...more] = summaryOf(taskOf({ status: "error", outcome: outcomeOf({ reason: ending?.reason }) }))
     expect(line).toContain("before it began: it was interrupted. Launch it again if it is still needed.")
     expect(more).toEqual([])
   })
 
   test("of a task that worked elsewhere is nothing", () => {
-    expect(accountOf(taskOf({ outcome: outcomeOf() }))).toEqual([])
-    expect([isUnmerged(taskOf()), accountOf(taskOf())]).toEqual([false, []])
+    expect(summaryOf(taskOf({ outcome: outcomeOf() }))).toEqual([])
+    expect([isUnmerged(taskOf()), summaryOf(taskOf())]).toEqual([false, []])
   })
 })
 
@@ -134,7 +134,7 @@ describe("what is said of models and teams", () => {
   test("is each other model that a run went on with, from which step and why", () => {
     const switches = [{ model: "p/two", step: 4, why: "limit until 07:12" }]
     const told = (model?: { provider: string; id: string }) =>
-      accountOf(taskOf({ model, status: "completed", run: { switches }, outcome: outcomeOf() } as object))
+      summaryOf(taskOf({ model, status: "completed", run: { switches }, outcome: outcomeOf() } as object))
     expect(told({ provider: "p", id: "one" })).toContain("Model: p/one, then p/two from step 4 (limit until 07:12).")
     expect(told()).toContain("Model: its own, then p/two from step 4 (limit until 07:12).")
   })
@@ -145,7 +145,7 @@ describe("what is said of models and teams", () => {
       { model: "p/two", how: "won", ms: 9, cost: 0.02 },
     ]
     const team = { kind: "tries", cost: 0.03, won: "p/two", rows } as const
-    expect(accountOf(taskOf({ status: "completed", outcome: outcomeOf({ team }) }))).toEqual([
+    expect(summaryOf(taskOf({ status: "completed", outcome: outcomeOf({ team }) }))).toEqual([
       expect.stringContaining("won by p/two"),
     ])
   })
@@ -154,11 +154,11 @@ describe("what is said of models and teams", () => {
 test("the receipt of a check with a guard says whether that held", () => {
   const check = { command: "npm test", passed: true, runs: 1, how: "exit code 0" }
   const told = (more: object, guard: readonly string[] | undefined = ["test/**"]) =>
-    accountOf(
+    summaryOf(
       taskOf({ run: { guard }, outcome: outcomeOf({ receipt: { ...NO_RECEIPT, check: { ...check, ...more } } }) }),
     )
   expect(told({})).toEqual(["Receipt: check `npm test` passed (exit code 0); guard: held"])
   expect(told({ passed: false, guarded: ["test/a"] })[0]).toMatch(/; guard: broken$/)
   expect(told({ runs: 0 })[0]).not.toContain("guard")
-  expect(accountOf(taskOf({ outcome: outcomeOf({ receipt: { ...NO_RECEIPT, check } }) }))[0]).not.toContain("guard")
+  expect(summaryOf(taskOf({ outcome: outcomeOf({ receipt: { ...NO_RECEIPT, check } }) }))[0]).not.toContain("guard")
 })

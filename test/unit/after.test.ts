@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { MOST_ANSWER_CHARS, stranded, waitsFor, withAnswers } from "../../src/core/after.ts"
+import { MOST_ANSWER_CHARS, stranded, waitsFor, withAnswers } from "../../src/core/dependencies.ts"
 import type { Outcome, Task } from "../../src/core/task.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 

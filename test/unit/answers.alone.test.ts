@@ -10,7 +10,7 @@ const data = mkdtempSync(join(tmpdir(), "superagents-unit-"))
 const loaded = vi.fn()
 let server: (input: PluginInput, options?: Record<string, unknown>) => Promise<Hooks>
 
-vi.mock("../../src/host/opencode/answers.ts", async (original) => {
+vi.mock("../../src/features/rate-limits/opencode/answers.ts", async (original) => {
   loaded()
   return original()
 })
@@ -18,7 +18,7 @@ vi.mock("../../src/host/opencode/answers.ts", async (original) => {
 beforeAll(async () => {
   vi.stubEnv("XDG_DATA_HOME", data)
   vi.stubEnv("XDG_CONFIG_HOME", data)
-  server = (await import("../../src/server.ts")).default.server
+  server = (await import("../../src/plugin.ts")).default.server
 })
 afterAll(() => {
   vi.unstubAllEnvs()

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
-import { type Answers, type Asking, readAnswers } from "../../src/host/opencode/answers.ts"
+import { type Answers, type Asking, readAnswers } from "../../src/features/rate-limits/opencode/answers.ts"
 
 /** What the process's `fetch` is like to all others while refusals are read. No request leaves. */
 

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest"
-import { CaptureError, type Place } from "../../src/place/place.ts"
+import { CaptureError, type Place } from "../../src/runtime/places/place.ts"
 import { toolsFor } from "../../src/tools/index.ts"
 import { Rig } from "../support/rig.ts"
 

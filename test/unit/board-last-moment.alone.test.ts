@@ -2,14 +2,14 @@ import { mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSy
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
-import { decide } from "../../src/board/rules/decide.ts"
-import { USER } from "../../src/board/service.ts"
-import { Store } from "../../src/board/store/store.ts"
-import type { BoardTask } from "../../src/board/task.ts"
+import { decide } from "../../src/features/board/rules/decide.ts"
+import { USER } from "../../src/features/board/service.ts"
+import { Store } from "../../src/features/board/store/store.ts"
+import type { BoardTask } from "../../src/features/board/task.ts"
 import { SIGNER } from "../support/records.ts"
 
 /** What a hand does when nothing but the look and the rename is left of our write, once. */
-let hand: (() => void) | undefined
+let userActions: (() => void) | undefined
 
 // The last that a write awaits is what its file beside the board's is like: then that lies there, whole and flushed.
 vi.mock("node:fs/promises", async (original) => {
@@ -17,8 +17,8 @@ vi.mock("node:fs/promises", async (original) => {
   const stat = async (path: string, ...rest: unknown[]) => {
     const found = await real.stat(path, ...(rest as []))
     if (/tasks\.json\.\d+\.tmp$/.test(path)) {
-      const act = hand
-      hand = undefined
+      const act = userActions
+      userActions = undefined
       act?.()
     }
     return found
@@ -65,7 +65,7 @@ beforeEach(() => {
 })
 
 afterEach(() => {
-  hand = undefined
+  userActions = undefined
   rmSync(root, { recursive: true, force: true })
 })
 
@@ -73,9 +73,9 @@ describe("a hand that saves in the last moment before the board's own write take
   test.each(["in place", "by another file"] as const)("loses nothing, and nor does the board: %s", async (how) => {
     const store = open()
     await make(store, "one")
-    hand = saves("by hand", how)
+    userActions = saves("by hand", how)
     await make(store, "two")
-    expect(hand, "the hand came in that moment").toBeUndefined()
+    expect(userActions, "the hand came in that moment").toBeUndefined()
     expect(board().tasks.map(({ title }: BoardTask) => title)).toEqual(["by hand", "two"])
     const { tasks } = await open().read()
     expect(tasks.map(({ title }) => title)).toEqual(["by hand", "two"])
@@ -86,9 +86,9 @@ describe("a hand that saves in the last moment before the board's own write take
     const store = open()
     await make(store, "one")
     await make(store, "two")
-    hand = saves("by hand", "in place")
+    userActions = saves("by hand", "in place")
     await carryOut(store, { type: "complete", id: "2", by: USER })
-    expect(hand, "the hand came in that moment").toBeUndefined()
+    expect(userActions, "the hand came in that moment").toBeUndefined()
     expect(board().tasks.map(({ title }: BoardTask) => title)).toEqual(["by hand"])
     expect(readFileSync(file("history.jsonl"), "utf8").match(/"title":"two"/g)).toHaveLength(1)
   })

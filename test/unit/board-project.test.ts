@@ -3,10 +3,10 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSyn
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
-import { sectionsOf, taskBlock } from "../../src/board/block.ts"
-import { gateTools } from "../../src/board/gate.ts"
-import { boardFolder, isSameFolder, mainCheckout } from "../../src/board/project.ts"
-import type { BoardTask } from "../../src/board/task.ts"
+import { sectionsOf, taskBlock } from "../../src/features/board/block.ts"
+import { boardFolder, isSameFolder, mainCheckout } from "../../src/features/board/project.ts"
+import type { BoardTask } from "../../src/features/board/task.ts"
+import { restrictTools } from "../../src/features/board/tool-access.ts"
 
 let root: string
 
@@ -55,11 +55,11 @@ describe("the project of a folder", () => {
 })
 
 describe("the tools' gate", () => {
-  const rulesOf = (config: Parameters<typeof gateTools>[0], name: string) => config.agent?.[name]?.permission
+  const rulesOf = (config: Parameters<typeof restrictTools>[0], name: string) => config.agent?.[name]?.permission
 
   test("denies them to hidden agents, and to those that the option does not name", () => {
     const config = { agent: { ghost: { hidden: true }, mine: { permission: "allow" }, "built-in": undefined } }
-    gateTools(config, ["mine"])
+    restrictTools(config, ["mine"])
     expect(rulesOf(config, "ghost")).toEqual({ "tasks_*": "deny" })
     expect(rulesOf(config, "build")).toEqual({ "tasks_*": "deny" })
     expect(rulesOf(config, "mine")).toBe("allow")
@@ -69,7 +69,7 @@ describe("the tools' gate", () => {
     const config = {
       agent: { reader: { permission: { "*": "deny", read: "allow", tasks_cancel_task: "deny" } }, plain: {} },
     }
-    gateTools(config, null)
+    restrictTools(config, null)
     expect(Object.entries(rulesOf(config, "reader") as object)).toEqual([
       ["*", "deny"],
       ["tasks_*", "allow"],
@@ -78,8 +78,8 @@ describe("the tools' gate", () => {
     ])
     expect(rulesOf(config, "explore")).toEqual({ "tasks_*": "allow" })
     expect(rulesOf(config, "plain")).toBeUndefined()
-    const strict: Parameters<typeof gateTools>[0] = { permission: "deny" }
-    gateTools(strict, null)
+    const strict: Parameters<typeof restrictTools>[0] = { permission: "deny" }
+    restrictTools(strict, null)
     expect(rulesOf(strict, "build")).toEqual({ "tasks_*": "allow" })
   })
 })

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import { USER } from "../../src/board/service.ts"
+import { USER } from "../../src/features/board/service.ts"
 import { agentIn, BoardRig } from "../support/board-rig.ts"
 
 const HOUR_MS = 3_600_000
@@ -180,7 +180,7 @@ describe("a purse", () => {
     await open(5, 1)
     await rig.settle()
     rig.runs.park(one.threadId, rig.clock.now() + 20 * HOUR_MS)
-    rig.runs.queue(two.threadId, { way: "parked", behind: "mock/one", until: rig.clock.now() + 20 * HOUR_MS })
+    rig.runs.queue(two.threadId, { pauseKind: "parked", waitsFor: "mock/one", until: rig.clock.now() + 20 * HOUR_MS })
     rig.runs.queue(three.threadId)
     await rig.settle()
     expect(rig.board.state(await rig.board.get("2")).text).toMatch(/^parked until/)

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
-import { USER } from "../../src/board/service.ts"
-import { isHeld } from "../../src/board/state.ts"
-import type { BoardTask } from "../../src/board/task.ts"
+import { USER } from "../../src/features/board/service.ts"
+import { isHeld } from "../../src/features/board/state.ts"
+import type { BoardTask } from "../../src/features/board/task.ts"
 import { agent, RuledBoard } from "../support/board-state.ts"
 
 const build = agent("build")

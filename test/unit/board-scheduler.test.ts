@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { Scheduler, type SchedulerPorts } from "../../src/board/scheduler.ts"
+import { Scheduler, type SchedulerPorts } from "../../src/features/board/scheduler.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 
 /** A scheduler of another folder than the project's main one, with a board that is there or not. */

@@ -2,10 +2,10 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
-import type { RunView } from "../../src/board/runs.ts"
-import { Schedule } from "../../src/board/schedule.ts"
-import { type BoardError, USER } from "../../src/board/service.ts"
-import type { BoardTask } from "../../src/board/task.ts"
+import type { RunView } from "../../src/features/board/runs.ts"
+import { Schedule } from "../../src/features/board/schedule.ts"
+import { type BoardError, USER } from "../../src/features/board/service.ts"
+import type { BoardTask } from "../../src/features/board/task.ts"
 import { agentIn, BoardRig, FakeRuns } from "../support/board-rig.ts"
 
 let rig: BoardRig
@@ -152,9 +152,13 @@ describe("calls", () => {
 
   test("of a thousand tasks has their states without a look at the calendar for each", async () => {
     await rig.mine("mine")
-    const hand = tasksFile()
-    const tasks = Array.from({ length: 1000 }, (_, index) => ({ ...hand.tasks[0], id: `${index + 1}`, threadId: null }))
-    writeFileSync(file(), JSON.stringify({ ...hand, tasks }))
+    const userActions = tasksFile()
+    const tasks = Array.from({ length: 1000 }, (_, index) => ({
+      ...userActions.tasks[0],
+      id: `${index + 1}`,
+      threadId: null,
+    }))
+    writeFileSync(file(), JSON.stringify({ ...userActions, tasks }))
     await rig.board.accept()
     const next = vi.spyOn(Schedule.prototype, "next")
     const text = vi.spyOn(Schedule.prototype, "text")

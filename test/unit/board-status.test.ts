@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest"
-import type { RunView } from "../../src/board/runs.ts"
-import { EMPTY, MOST_FAILURES, type Pulse } from "../../src/board/state.ts"
-import { beginOf, dueTasks, isInFlight, isUnrecorded, type Moment, stateOf } from "../../src/board/status.ts"
-import type { BoardTask } from "../../src/board/task.ts"
+import type { RunView } from "../../src/features/board/runs.ts"
+import { EMPTY, MOST_FAILURES, type Pulse } from "../../src/features/board/state.ts"
+import { beginOf, dueTasks, isInFlight, isUnrecorded, type Moment, stateOf } from "../../src/features/board/status.ts"
+import type { BoardTask } from "../../src/features/board/task.ts"
 import { boardTaskOf } from "../support/board-state.ts"
 
 /** What a task is doing, told from board, runs and clock alone. */

@@ -18,13 +18,13 @@ import {
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
-import type { ArchivedTask } from "../../src/board/rules/archive.ts"
-import { decide } from "../../src/board/rules/decide.ts"
-import { type BoardError, USER } from "../../src/board/service.ts"
-import { parseBoard, parseLine } from "../../src/board/store/format.ts"
-import { History } from "../../src/board/store/history.ts"
-import { Store } from "../../src/board/store/store.ts"
-import type { BoardTask } from "../../src/board/task.ts"
+import type { ArchivedTask } from "../../src/features/board/rules/archive.ts"
+import { decide } from "../../src/features/board/rules/decide.ts"
+import { type BoardError, USER } from "../../src/features/board/service.ts"
+import { parseBoard, parseLine } from "../../src/features/board/store/format.ts"
+import { History } from "../../src/features/board/store/history.ts"
+import { Store } from "../../src/features/board/store/store.ts"
+import type { BoardTask } from "../../src/features/board/task.ts"
 import { Lock, type Processes, type ProcessMark } from "../../src/lib/lock.ts"
 import { keptIn } from "../support/board-rig.ts"
 import { boardTaskOf } from "../support/board-state.ts"
@@ -117,13 +117,13 @@ describe("the board's file", () => {
   test("is read again when a hand has changed it; what is unknown in it stays", async () => {
     const store = open()
     await make(store)
-    const hand = board()
-    hand.colour = "green"
-    hand.tasks[0].title = "by hand"
-    hand.tasks[0].estimate = { days: 3 }
-    hand.tasks[0].steps = [{ title: "s", note: "kept" }]
-    hand.tasks.push({ id: 7, title: "short", owner: "build", status: "draft", threadId: null })
-    writeFileSync(file("tasks.json"), JSON.stringify(hand))
+    const userActions = board()
+    userActions.colour = "green"
+    userActions.tasks[0].title = "by hand"
+    userActions.tasks[0].estimate = { days: 3 }
+    userActions.tasks[0].steps = [{ title: "s", note: "kept" }]
+    userActions.tasks.push({ id: 7, title: "short", owner: "build", status: "draft", threadId: null })
+    writeFileSync(file("tasks.json"), JSON.stringify(userActions))
     expect((await store.read()).tasks.map(({ title }) => title)).toEqual(["by hand", "short"])
     const { id } = await make(store)
     expect(id).toBe("8")
@@ -203,9 +203,9 @@ describe("the board's file", () => {
   test("does not grow until it cannot be read: what takes off, and what has to be remembered, goes on", async () => {
     const store = open()
     const [{ id }, { id: other }] = [await make(store), await make(store)]
-    const hand = board()
-    hand.tasks[0].note = "x".repeat(8 * 1024 * 1024)
-    writeFileSync(file("tasks.json"), JSON.stringify(hand))
+    const userActions = board()
+    userActions.tasks[0].note = "x".repeat(8 * 1024 * 1024)
+    writeFileSync(file("tasks.json"), JSON.stringify(userActions))
     await carryOut(store, { type: "tick" })
     expect(kept().tick).toBe(facts.now)
     expect(await problemOf(make(store))).toBe(
@@ -327,9 +327,12 @@ describe("the board's file", () => {
     await make(store)
     let turns = 0
     await store.change(async (state) => {
-      const hand = board()
+      const userActions = board()
       if (++turns === 1)
-        writeFileSync(file("tasks.json"), JSON.stringify({ ...hand, tasks: [{ ...hand.tasks[0], title: "by hand" }] }))
+        writeFileSync(
+          file("tasks.json"),
+          JSON.stringify({ ...userActions, tasks: [{ ...userActions.tasks[0], title: "by hand" }] }),
+        )
       return { state: { ...state, tasks: [...state.tasks], nextId: 50 }, archived: [], value: undefined }
     })
     expect(turns).toBe(2)
@@ -365,9 +368,9 @@ describe("ids", () => {
     expect((await make(open())).id).toBe("4")
     writeFileSync(file("history.jsonl"), `${lines()[0]?.replace('"2"', '"40"')}\n`)
     expect((await make(store)).id).toBe("41")
-    const hand = board()
-    hand.tasks[0].steps = [{ title: "s", taskId: "60" }]
-    writeFileSync(file("tasks.json"), JSON.stringify({ ...hand, nextId: "many" }))
+    const userActions = board()
+    userActions.tasks[0].steps = [{ title: "s", taskId: "60" }]
+    writeFileSync(file("tasks.json"), JSON.stringify({ ...userActions, nextId: "many" }))
     expect((await make(open())).id).toBe("61")
   })
 
@@ -383,9 +386,9 @@ describe("ids", () => {
   test("come to an end: then no task is made, and the file stays one that can be read", async () => {
     const store = open()
     await make(store)
-    const hand = board()
-    hand.tasks[0].id = "999999999999999"
-    writeFileSync(file("tasks.json"), JSON.stringify(hand))
+    const userActions = board()
+    userActions.tasks[0].id = "999999999999999"
+    writeFileSync(file("tasks.json"), JSON.stringify(userActions))
     await expect(make(store)).rejects.toThrow("no id is left after #999999999999999")
     expect((await open().read()).tasks).toHaveLength(1)
   })
@@ -633,9 +636,9 @@ describe("a move to history that was cut off between the two files", () => {
   test("a task that a hand has set to done is moved by the next who reads", async () => {
     const store = open()
     await make(store)
-    const hand = board()
-    hand.tasks[0].status = "done"
-    writeFileSync(file("tasks.json"), JSON.stringify(hand))
+    const userActions = board()
+    userActions.tasks[0].status = "done"
+    writeFileSync(file("tasks.json"), JSON.stringify(userActions))
     expect((await store.read()).tasks).toEqual([])
     expect(await store.find("1")).toMatchObject({ status: "done", archivedAt: facts.now })
   })

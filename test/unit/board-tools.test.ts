@@ -2,7 +2,7 @@ import { mkdirSync, rmSync, writeFileSync } from "node:fs"
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { z } from "zod"
-import { USER } from "../../src/board/service.ts"
+import { USER } from "../../src/features/board/service.ts"
 import { agentIn, BoardRig } from "../support/board-rig.ts"
 
 let rig: BoardRig

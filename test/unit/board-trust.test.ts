@@ -2,11 +2,11 @@ import { type Dirent, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, 
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import { believe } from "../../src/board/rules/believe.ts"
-import { type BoardError, USER } from "../../src/board/service.ts"
-import { type BoardState, EMPTY } from "../../src/board/state.ts"
-import type { BoardTask } from "../../src/board/task.ts"
-import { type Signer, signerOf } from "../../src/host/record/signature.ts"
+import { believe } from "../../src/features/board/rules/verify.ts"
+import { type BoardError, USER } from "../../src/features/board/service.ts"
+import { type BoardState, EMPTY } from "../../src/features/board/state.ts"
+import type { BoardTask } from "../../src/features/board/task.ts"
+import { type Signer, signerOf } from "../../src/runtime/record/signature.ts"
 import { agentIn, BoardRig } from "../support/board-rig.ts"
 import { agent, boardTaskOf, RuledBoard } from "../support/board-state.ts"
 
@@ -288,8 +288,8 @@ describe("a board", () => {
 
   test.each(["description", "owner", "title"])("does not run a task whose %s a hand has changed", async (what) => {
     await rig.mine("Write")
-    const hand = tasksFile()
-    write({ ...hand, tasks: [{ ...hand.tasks[0], [what]: "tester" }] })
+    const userActions = tasksFile()
+    write({ ...userActions, tasks: [{ ...userActions.tasks[0], [what]: "tester" }] })
     await everythingElse()
     expect(rig.runs.started).toEqual([])
     expect(await state("1")).toBe(WAITS)
@@ -298,8 +298,11 @@ describe("a board", () => {
 
   test("tells the thread of such a task what is believed, and that it waits; its agent can change nothing", async () => {
     const { threadId = "" } = await rig.mine("Write", { steps: [{ title: "a" }] })
-    const hand = tasksFile()
-    write({ ...hand, tasks: [{ ...hand.tasks[0], description: "evil", steps: [{ title: "evil", done: false }] }] })
+    const userActions = tasksFile()
+    write({
+      ...userActions,
+      tasks: [{ ...userActions.tasks[0], description: "evil", steps: [{ title: "evil", done: false }] }],
+    })
     const block = await rig.open.conversations.system(threadId)
     expect(block).not.toContain("evil")
     expect(block).toContain("0. [ ] a")
@@ -312,8 +315,8 @@ describe("a board", () => {
   test("goes on with a run that is under way when a hand changes its task, and starts no other", async () => {
     const task = await rig.board.create({ title: "Write", owner: "build" }, USER)
     await rig.settle()
-    const hand = tasksFile()
-    write({ ...hand, tasks: [{ ...hand.tasks[0], description: "evil" }] })
+    const userActions = tasksFile()
+    write({ ...userActions, tasks: [{ ...userActions.tasks[0], description: "evil" }] })
     await rig.settle()
     expect(rig.runs.stopped).toEqual([])
     expect(await state("1")).toBe("running")
@@ -432,8 +435,11 @@ describe("a board", () => {
 
   test("that a hand changes where nothing runs by it stays as easy: titles and plans of drafts, and new ones", async () => {
     await rig.board.create({ title: "Later", owner: "build", status: "draft" }, USER)
-    const hand = tasksFile()
-    write({ ...hand, tasks: [{ ...hand.tasks[0], title: "Much later" }, planted({ id: "2", status: "draft" })] })
+    const userActions = tasksFile()
+    write({
+      ...userActions,
+      tasks: [{ ...userActions.tasks[0], title: "Much later" }, planted({ id: "2", status: "draft" })],
+    })
     expect((await rig.board.list()).map(({ title }) => title)).toEqual(["Much later", "Tidy up"])
     expect(await state("1")).toBe("draft: changed outside; look at it and start it")
     await rig.board.update("1", { status: "active" }, USER)

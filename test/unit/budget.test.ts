@@ -1,7 +1,7 @@
 import { describe, expect, test, vi } from "vitest"
 import { DAY_MS } from "../../src/core/bill.ts"
 import { CallError } from "../../src/core/errors.ts"
-import { RECORD_KEY } from "../../src/host/record/codec.ts"
+import { RECORD_KEY } from "../../src/runtime/record/codec.ts"
 import { Rig } from "../support/rig.ts"
 
 /** What is spent, and the limits that tasks share. A step costs a cent. */

@@ -2,8 +2,8 @@ import { encode } from "gpt-tokenizer/encoding/o200k_base"
 import { describe, expect, test } from "vitest"
 import type { Task } from "../../src/core/task.ts"
 import { NO_FIGURES } from "../../src/core/task.ts"
-import { compose, isNotice, type News, wantsAnswer, withoutRunning } from "../../src/delivery/compose.ts"
-import { askToast, endToast, launchToast, summarize } from "../../src/delivery/toast.ts"
+import { compose, isNotice, type News, wantsAnswer, withoutRunning } from "../../src/present/notification.ts"
+import { askToast, endToast, launchToast, summarize } from "../../src/present/toasts.ts"
 import { askOf, deliveryOf, outcomeOf, taskOf } from "../support/tasks.ts"
 
 const ended = (status: "completed" | "error" | "cancelled", more: Parameters<typeof taskOf>[0] = {}) =>

@@ -6,10 +6,10 @@ import { expect, test } from "vitest"
 const PAGES = ["README.md", "CONTRIBUTING.md", ...readdirSync("docs").map((name) => `docs/${name}`)].filter((name) =>
   name.endsWith(".md"),
 )
-const BASES = ["", "src/", "src/engine/", "src/place/", "src/web/", "test/"]
+const BASES = ["", "src/", "src/core/", "src/runtime/", "src/features/", "src/features/web/", "test/"]
 const ENDINGS = ["", ".ts", ".tsx", ".test.ts"]
 /** Of a probe that was thrown away. */
-const GONE = ["engine/gate/pauses"]
+const GONE = ["features/rate-limits/pauses"]
 
 const folders = (base: string) =>
   readdirSync(base || ".", { withFileTypes: true }).flatMap((entry) => (entry.isDirectory() ? [entry.name] : []))
@@ -24,7 +24,10 @@ const spread = (path: string): readonly string[] => {
 const pathsIn = (page: string): readonly string[] =>
   [...readFileSync(page, "utf8").matchAll(/`([a-z][\w-]*\/[\w/.{},-]*[\w}/])`/g)]
     .flatMap(([, path = ""]) => spread(path.replace(/\/$/, "")))
-    .filter((path) => ROOMS.has(path.split("/")[0] ?? "") && !path.startsWith("dist/"))
+    .filter(
+      (path) =>
+        ROOMS.has(path.split("/")[0] ?? "") && !path.startsWith("opencode/superagents") && !path.startsWith("dist/"),
+    )
 
 const isThere = (path: string) => BASES.some((base) => ENDINGS.some((ending) => existsSync(base + path + ending)))
 
@@ -33,5 +36,5 @@ test.each(PAGES)("%s names files that there are", (page) => {
 })
 
 test("paths are found in the pages", () => {
-  expect(pathsIn("docs/architecture.md")).toContain("engine/run/table")
+  expect(pathsIn("docs/architecture.md")).toContain("core/run/table")
 })

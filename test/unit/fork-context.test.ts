@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest"
 import { HostError, type Prompt } from "../../src/core/ports.ts"
 import type { TaskDraft } from "../../src/core/task.ts"
-import { type ForkPorts, forkContext } from "../../src/fork/fork.ts"
-import type { ForkHost, HistoryMessage, NewFork } from "../../src/fork/ports.ts"
-import { messageID } from "../../src/host/opencode/ids.ts"
+import { type ForkPorts, forkContext } from "../../src/features/forks/fork.ts"
+import type { ForkHost, HistoryMessage, NewFork } from "../../src/features/forks/ports.ts"
+import { messageID } from "../../src/opencode/ids.ts"
 import { agent, call, user } from "../support/histories.ts"
 
 const DRAFT = {

@@ -1,6 +1,13 @@
 import { EventEmitter } from "node:events"
 import { describe, expect, test } from "vitest"
-import { ANSWER_MS, type CountOrder, type CountThread, IDLE_MS, REST_MS, TokenCounter } from "../../src/fork/counter.ts"
+import {
+  ANSWER_MS,
+  type CountOrder,
+  type CountThread,
+  IDLE_MS,
+  REST_MS,
+  TokenCounter,
+} from "../../src/features/forks/counter.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 
 /** A thread that answers with the texts' lengths when it is told to. */

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto"
 import { readFileSync } from "node:fs"
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base"
 import { describe, expect, test } from "vitest"
-import { byteLength, estimateTokens } from "../../src/fork/estimate.ts"
+import { byteLength, estimateTokens } from "../../src/features/forks/estimate.ts"
 
 const file = (path: string) => readFileSync(new URL(`../../${path}`, import.meta.url), "utf8").slice(0, 100_000)
 
@@ -26,12 +26,12 @@ const LOWER = "abcdefghijklmnopqrstuvwxyz"
 
 describe("the estimate of a text's tokens, held against o200k", () => {
   test.each([
-    ["TypeScript", file("src/engine/task-manager.ts")],
+    ["TypeScript", file("src/runtime/task-manager.ts")],
     ["a declaration file", file("node_modules/typescript/lib/lib.dom.d.ts")],
     ["a bundled program", file("node_modules/typescript/lib/typescript.js")],
     ["a README", file("node_modules/gpt-tokenizer/README.md")],
     ["JSON", file("package-lock.json")],
-    ["search results", file("src/engine/task-manager.ts").replace(/^/gm, "src/engine/task-manager.ts:12:")],
+    ["search results", file("src/runtime/task-manager.ts").replace(/^/gm, "src/runtime/task-manager.ts:12:")],
     ["prose", "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor. ".repeat(50)],
   ])("is at least right and at most a third too high for %s", (_, content) => {
     expect(ratio(content)).toBeGreaterThanOrEqual(1)

@@ -1,8 +1,8 @@
 import type { Message, Part } from "@opencode-ai/sdk/v2"
 import { describe, expect, test } from "vitest"
-import type { HistoryPart } from "../../src/fork/ports.ts"
-import { forkEvents } from "../../src/host/opencode/fork-events.ts"
-import { fromHistoryPart, history, type Stored, toHistoryMessage } from "../../src/host/opencode/history.ts"
+import { forkEvents } from "../../src/features/forks/opencode/fork-events.ts"
+import { fromHistoryPart, history, type Stored, toHistoryMessage } from "../../src/features/forks/opencode/history.ts"
+import type { HistoryPart } from "../../src/features/forks/ports.ts"
 
 const stored = (id: string, role: "user" | "assistant", parts: unknown[], more: object = {}): Stored => ({
   info: { id, role, time: { created: 1000 }, parentID: "u1", ...more } as never as Message,

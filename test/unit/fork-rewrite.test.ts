@@ -1,8 +1,8 @@
 import type { Message, Part } from "@opencode-ai/sdk/v2"
 import { describe, expect, test } from "vitest"
-import type { HistoryMessage } from "../../src/fork/ports.ts"
-import { rewrites } from "../../src/host/opencode/fork-rewrite.ts"
-import { type Stored, toHistoryMessage } from "../../src/host/opencode/history.ts"
+import { rewrites } from "../../src/features/forks/opencode/fork-rewrite.ts"
+import { type Stored, toHistoryMessage } from "../../src/features/forks/opencode/history.ts"
+import type { HistoryMessage } from "../../src/features/forks/ports.ts"
 
 const stored = (id: string, role: "user" | "assistant", parts: readonly object[], more: object = {}): Stored => ({
   info: { id, role, time: { created: 1 }, parentID: "u1", ...more } as never as Message,

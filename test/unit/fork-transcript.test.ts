@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest"
-import { digest } from "../../src/fork/digest.ts"
-import type { HistoryMessage } from "../../src/fork/ports.ts"
-import { type PreambleFacts, preamble } from "../../src/fork/preamble.ts"
-import { guessText, tokensOf } from "../../src/fork/tokens.ts"
+import { digest } from "../../src/features/forks/digest.ts"
+import type { HistoryMessage } from "../../src/features/forks/ports.ts"
+import { type PreambleFacts, preamble } from "../../src/features/forks/preamble.ts"
+import { guessText, tokensOf } from "../../src/features/forks/tokens.ts"
 import { agent, call, user } from "../support/histories.ts"
 
 const KEPT = [user("u1", "hi"), agent("a1", "ho"), user("u2", "on")]

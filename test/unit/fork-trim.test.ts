@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest"
-import { cutText, originalLength } from "../../src/fork/cut.ts"
-import type { HistoryMessage } from "../../src/fork/ports.ts"
-import { sumWeights, tokensOf, weighMessage } from "../../src/fork/tokens.ts"
-import { type TrimLimits, trim } from "../../src/fork/trim.ts"
+import { cutText, originalLength } from "../../src/features/forks/cut.ts"
+import type { HistoryMessage } from "../../src/features/forks/ports.ts"
+import { sumWeights, tokensOf, weighMessage } from "../../src/features/forks/tokens.ts"
+import { type TrimLimits, trim } from "../../src/features/forks/trim.ts"
 import { agent, byLength, call, counted, ESTIMATE, textsOf, user } from "../support/histories.ts"
 
 const LIMITS = { maxToolResultChars: 1500, maxTokens: 100_000 }

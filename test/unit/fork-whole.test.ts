@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest"
 import type { Prompt } from "../../src/core/ports.ts"
 import type { TaskDraft } from "../../src/core/task.ts"
-import { forkContext, type WholeRequest } from "../../src/fork/fork.ts"
-import type { ForkHost, HistoryMessage, NewFork, Prices } from "../../src/fork/ports.ts"
-import { isCheaper } from "../../src/fork/whole.ts"
-import { messageID } from "../../src/host/opencode/ids.ts"
+import { forkContext, type WholeRequest } from "../../src/features/forks/fork.ts"
+import type { ForkHost, HistoryMessage, NewFork, Prices } from "../../src/features/forks/ports.ts"
+import { isCheaper } from "../../src/features/forks/whole.ts"
+import { messageID } from "../../src/opencode/ids.ts"
 import { agent, call, counted, READER, user } from "../support/histories.ts"
 
 const DRAFT = {

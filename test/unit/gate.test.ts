@@ -1,21 +1,21 @@
 import { describe, expect, test } from "vitest"
 import {
   answered,
+  type Breaker,
   type Closing,
   close,
-  type Gate,
+  freeRequests,
   isClosedFor,
-  isHeldBack,
-  mayGo,
+  mustWaitForBreaker,
   nextProbe,
-  went,
-  withdrawn,
+  sentThrough,
+  withdraw,
   withoutUnheard,
-} from "../../src/core/gate.ts"
+} from "../../src/core/breaker.ts"
 
 /** All of an answer to a request that was sent then, or its first part. */
-const whole = (gate: Gate, taskID: string, sentAt: number) => answered(gate, { taskID, sentAt, isWhole: true })
-const begun = (gate: Gate, taskID: string, sentAt: number) => answered(gate, { taskID, sentAt, isWhole: false })
+const whole = (gate: Breaker, taskID: string, sentAt: number) => answered(gate, { taskID, sentAt, isWhole: true })
+const begun = (gate: Breaker, taskID: string, sentAt: number) => answered(gate, { taskID, sentAt, isWhole: false })
 
 const LIMIT: Closing = { kind: "limit", why: "The usage limit has been reached" }
 const told = (until: number): Closing => ({ ...LIMIT, until })
@@ -24,8 +24,8 @@ describe("a gate that is closed", () => {
   test("with a time opens then, for one probe", () => {
     const gate = close(undefined, told(9000), 1000)
     expect(gate).toMatchObject({ closedAt: 1000, opensAt: 9000, told: true })
-    expect(mayGo(gate, 8999)).toBe(0)
-    expect(mayGo(gate, 9000)).toBe(1)
+    expect(freeRequests(gate, 8999)).toBe(0)
+    expect(freeRequests(gate, 9000)).toBe(1)
     expect(nextProbe(gate)).toBe(9000)
     expect(isClosedFor(gate, "bg_a")).toBe(true)
     expect(isClosedFor(undefined, "bg_a")).toBe(false)
@@ -36,7 +36,7 @@ describe("a gate that is closed", () => {
     const waits = [gate.opensAt]
     for (let tries = 0; tries < 8; tries++) {
       const at = gate.opensAt
-      gate = close(went(gate, "bg_a", at), LIMIT, at + 100)
+      gate = close(sentThrough(gate, "bg_a", at), LIMIT, at + 100)
       waits.push(gate.opensAt - at - 100)
     }
     expect(waits).toEqual([5000, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000, 300_000])
@@ -44,9 +44,12 @@ describe("a gate that is closed", () => {
 
   test("is tried after 5 s again where a probe was answered since: what is refused then is no probe", () => {
     let gate = close(undefined, LIMIT, 0)
-    for (const at of [5000, 20_000]) gate = close(went(gate, "bg_a", at), LIMIT, at + 100)
-    gate = whole(went(gate, "bg_a", 50_000), "bg_a", 50_000)
-    expect(close(went(gate, "bg_b", 50_500), LIMIT, 51_000, 50_500)).toMatchObject({ opensAt: 56_000, told: false })
+    for (const at of [5000, 20_000]) gate = close(sentThrough(gate, "bg_a", at), LIMIT, at + 100)
+    gate = whole(sentThrough(gate, "bg_a", 50_000), "bg_a", 50_000)
+    expect(close(sentThrough(gate, "bg_b", 50_500), LIMIT, 51_000, 50_500)).toMatchObject({
+      opensAt: 56_000,
+      told: false,
+    })
   })
 
   test("is not closed anew by what was under way, but believes a time that it tells", () => {
@@ -65,13 +68,13 @@ describe("a gate that is closed", () => {
   })
 
   test("keeps its probe and its wait where one is refused that was under way when it closed", () => {
-    const probed = went(close(undefined, LIMIT, 0), "bg_a", 5000)
+    const probed = sentThrough(close(undefined, LIMIT, 0), "bg_a", 5000)
     expect(close(probed, LIMIT, 5100, 0)).toBe(probed)
     expect(close(probed, told(60_000), 5100, 0)).toMatchObject({ probe: probed.probe, opensAt: 60_000, refused: 1 })
   })
 
   test("waits twice as long where answers only begin and then break off, and not where one was complete since", () => {
-    const opening = begun(went(close(undefined, LIMIT, 0), "bg_a", 5000), "bg_a", 5000)
+    const opening = begun(sentThrough(close(undefined, LIMIT, 0), "bg_a", 5000), "bg_a", 5000)
     expect(close(opening, LIMIT, 6000, 5000).opensAt).toBe(16_000)
     expect(close(whole(opening, "bg_b", 5500), LIMIT, 6000, 5900).opensAt).toBe(11_000)
   })
@@ -81,7 +84,7 @@ describe("a gate that is closed", () => {
     expect(gate).toMatchObject({ opensAt: 1000, told: true })
     const waits: number[] = []
     for (const at of [1000, 10_000, 30_000]) {
-      gate = close(went(gate, "bg_a", at), told(at + 1000), at)
+      gate = close(sentThrough(gate, "bg_a", at), told(at + 1000), at)
       waits.push(gate.opensAt - at)
     }
     expect(waits).toEqual([5000, 10_000, 20_000])
@@ -91,15 +94,15 @@ describe("a gate that is closed", () => {
   test("is closed anew by a refusal while it opens, and begins to count again where a time is told", () => {
     const opening = whole(close(undefined, LIMIT, 0), "bg_a", 6000)
     expect(close(opening, told(9000), 7000)).toMatchObject({ closedAt: 7000, opensAt: 9000, refused: 0 })
-    expect(close(opening, told(9000), 7000).opening).toBeUndefined()
+    expect(close(opening, told(9000), 7000).recovery).toBeUndefined()
   })
 })
 
 describe("a probe", () => {
-  const gate = went(close(undefined, told(9000), 1000), "bg_a", 9000)
+  const gate = sentThrough(close(undefined, told(9000), 1000), "bg_a", 9000)
 
   test("goes alone", () => {
-    expect(mayGo(gate, 9001)).toBe(0)
+    expect(freeRequests(gate, 9001)).toBe(0)
     expect(nextProbe(gate)).toBe(39_000)
     expect(isClosedFor(gate, "bg_a")).toBe(false)
     expect(isClosedFor(gate, "bg_b")).toBe(true)
@@ -108,30 +111,33 @@ describe("a probe", () => {
 
   test("of which nothing is heard for half a minute leaves its place to another, as do those of a wave", () => {
     expect(withoutUnheard(gate, 38_999)).toBe(gate)
-    expect(mayGo(withoutUnheard(gate, 39_000), 39_000)).toBe(1)
-    const wave = went(went(begun(gate, "bg_a", 9000), "bg_b", 9500), "bg_c", 9600)
+    expect(freeRequests(withoutUnheard(gate, 39_000), 39_000)).toBe(1)
+    const wave = sentThrough(sentThrough(begun(gate, "bg_a", 9000), "bg_b", 9500), "bg_c", 9600)
     expect(nextProbe(wave)).toBe(39_600)
-    expect([mayGo(withoutUnheard(wave, 39_599), 39_599), mayGo(withoutUnheard(wave, 39_600), 39_600)]).toEqual([0, 2])
+    expect([
+      freeRequests(withoutUnheard(wave, 39_599), 39_599),
+      freeRequests(withoutUnheard(wave, 39_600), 39_600),
+    ]).toEqual([0, 2])
     const closed = close(undefined, LIMIT, 0)
     expect(withoutUnheard(closed, 99_000)).toBe(closed)
   })
 
   test("whose answer begins lets two go: it need not be complete", () => {
-    expect(mayGo(begun(gate, "bg_a", 9000), 9001)).toBe(2)
+    expect(freeRequests(begun(gate, "bg_a", 9000), 9001)).toBe(2)
   })
 
   test("that comes to nothing leaves its place to another", () => {
-    expect(withdrawn(gate, "bg_b")).toBe(gate)
-    expect(mayGo(withdrawn(gate, "bg_a"), 9001)).toBe(1)
+    expect(withdraw(gate, "bg_b")).toBe(gate)
+    expect(freeRequests(withdraw(gate, "bg_a"), 9001)).toBe(1)
   })
 
   test("that is answered lets two go, and no more before one of them is answered", () => {
     const opening = whole(gate, "bg_a", 9000)
-    expect(mayGo(opening, 9001)).toBe(2)
-    const one = went(opening, "bg_b", 9001)
-    const both = went(one, "bg_c", 9001)
-    expect([mayGo(one, 9001), mayGo(both, 9001), mayGo(both, 99_999)]).toEqual([1, 0, 0])
-    expect(went(both, "bg_c", 9002)).toBe(both)
+    expect(freeRequests(opening, 9001)).toBe(2)
+    const one = sentThrough(opening, "bg_b", 9001)
+    const both = sentThrough(one, "bg_c", 9001)
+    expect([freeRequests(one, 9001), freeRequests(both, 9001), freeRequests(both, 99_999)]).toEqual([1, 0, 0])
+    expect(sentThrough(both, "bg_c", 9002)).toBe(both)
     expect(nextProbe(opening)).toBe(Number.POSITIVE_INFINITY)
   })
 
@@ -139,8 +145,8 @@ describe("a probe", () => {
     const sizes: number[] = []
     let opening = whole(gate, "bg_a", 9000)
     for (let wave = 0; wave < 12; wave++) {
-      sizes.push(mayGo(opening, 9001))
-      const last = went(went(opening, `bg_${wave}a`, 9001), `bg_${wave}b`, 9001)
+      sizes.push(freeRequests(opening, 9001))
+      const last = sentThrough(sentThrough(opening, `bg_${wave}a`, 9001), `bg_${wave}b`, 9001)
       expect(whole(last, "bg_other", 9100)).toBe(last)
       opening = whole(last, `bg_${wave}a`, 9100)
       expect(whole(opening, `bg_${wave}b`, 9200)).toBe(opening)
@@ -149,24 +155,24 @@ describe("a probe", () => {
   })
 
   test("is followed by others in the place of one that comes to nothing", () => {
-    const both = went(went(whole(gate, "bg_a", 9000), "bg_b", 9001), "bg_c", 9001)
-    expect(mayGo(withdrawn(both, "bg_b"), 9002)).toBe(1)
-    expect(withdrawn(both, "bg_d")).toBe(both)
+    const both = sentThrough(sentThrough(whole(gate, "bg_a", 9000), "bg_b", 9001), "bg_c", 9001)
+    expect(freeRequests(withdraw(both, "bg_b"), 9002)).toBe(1)
+    expect(withdraw(both, "bg_d")).toBe(both)
   })
 
   test("is followed by who has gone in a wave; what has not begun does not begin beside them", () => {
-    const opening = went(whole(gate, "bg_a", 9000), "bg_b", 9001)
+    const opening = sentThrough(whole(gate, "bg_a", 9000), "bg_b", 9001)
     expect(isClosedFor(opening, "bg_c")).toBe(false)
-    expect([isHeldBack(opening, "bg_b"), isHeldBack(opening, "bg_c")]).toEqual([false, true])
-    expect([isHeldBack(gate, "bg_a"), isHeldBack(gate, "bg_b"), isHeldBack(undefined, "bg_b")]).toEqual([
-      false,
-      true,
-      false,
-    ])
+    expect([mustWaitForBreaker(opening, "bg_b"), mustWaitForBreaker(opening, "bg_c")]).toEqual([false, true])
+    expect([
+      mustWaitForBreaker(gate, "bg_a"),
+      mustWaitForBreaker(gate, "bg_b"),
+      mustWaitForBreaker(undefined, "bg_b"),
+    ]).toEqual([false, true, false])
   })
 
   test("is not proven by the answer to a request that was under way at the closing", () => {
     expect(whole(gate, "bg_a", 1000)).toBe(gate)
-    expect(whole(gate, "bg_a", 1001).opening).toMatchObject({ wave: 2, gone: [] })
+    expect(whole(gate, "bg_a", 1001).recovery).toMatchObject({ wave: 2, gone: [] })
   })
 })

@@ -1,10 +1,10 @@
 import type { Part, Message as SdkMessage } from "@opencode-ai/sdk/v2/types"
 import { describe, expect, test, vi } from "vitest"
-import { permissionAsk, questionAsk } from "../../src/host/opencode/asks.ts"
-import { Cached } from "../../src/host/opencode/cached.ts"
-import { call, clientOn } from "../../src/host/opencode/client.ts"
-import { asksAgain, toAgent, toError, toMessage, toUsage } from "../../src/host/opencode/convert.ts"
 import { systemClock } from "../../src/lib/clock.ts"
+import { permissionAsk, questionAsk } from "../../src/opencode/asks.ts"
+import { Cached } from "../../src/opencode/cached.ts"
+import { call, clientOn } from "../../src/opencode/client.ts"
+import { asksAgain, toAgent, toError, toMessage, toUsage } from "../../src/opencode/convert.ts"
 
 describe("the host's words become ours:", () => {
   test("usage, with nothing for what is missing", () => {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest"
-import { commandsIn } from "../../src/host/opencode/commands.ts"
-import { Elsewhere } from "../../src/host/opencode/elsewhere.ts"
-import { type Guest, guestOf, leave, leaveAll, listenIn } from "../../src/host/opencode/hub.ts"
+import { Elsewhere } from "../../src/features/worktrees/opencode/other-folders.ts"
+import { leave, leaveAll, listenIn, type Peer, peerOf } from "../../src/features/worktrees/opencode/peers.ts"
+import { commandsIn } from "../../src/opencode/commands.ts"
 
 test("where sessions work is known, and which folder is left by the last of them", () => {
   const elsewhere = new Elsewhere("/home")
@@ -23,17 +23,17 @@ test("where sessions work is known, and which folder is left by the last of them
 })
 
 test("who looks after a folder is known to all instances in the process, and gives it up alone", () => {
-  const [one, other] = [{ tools: {} }, { tools: {} }] as unknown as [Guest, Guest]
+  const [one, other] = [{ tools: {} }, { tools: {} }] as unknown as [Peer, Peer]
   listenIn("/w", one)
   listenIn("/v", one)
   leave("/w", other)
-  expect(guestOf("/w")).toBe(one)
+  expect(peerOf("/w")).toBe(one)
   leave("/w", one)
-  expect(guestOf("/w")).toBeUndefined()
+  expect(peerOf("/w")).toBeUndefined()
   leaveAll(other)
-  expect(guestOf("/v")).toBe(one)
+  expect(peerOf("/v")).toBe(one)
   leaveAll(one)
-  expect(guestOf("/v")).toBeUndefined()
+  expect(peerOf("/v")).toBeUndefined()
 })
 
 test.each<[string, string[]]>([

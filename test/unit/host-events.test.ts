@@ -1,6 +1,6 @@
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
-import { EventReader, type RawEvent } from "../../src/host/opencode/events.ts"
+import { EventReader, type RawEvent } from "../../src/opencode/events.ts"
 
 const reader = new EventReader()
 const heard = (type: string, properties: unknown) => reader.read({ type, properties } as RawEvent, 1234)

@@ -2,14 +2,14 @@ import { setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 import { expect, test } from "vitest"
 import type { App } from "../../src/app.ts"
-import type { OpencodeConnection } from "../../src/host/opencode/connect.ts"
-import { requestHooks } from "../../src/host/opencode/request-hooks.ts"
-import { DEFAULTS } from "../../src/options.ts"
+import type { OpencodeConnection } from "../../src/opencode/connect.ts"
+import { requestHooks } from "../../src/opencode/request-hooks.ts"
+import { DEFAULTS } from "../../src/options/options.ts"
 
 test("nothing of a request that is held at a breaker outlives it: its history can be freed", async () => {
   setFlagsFromString("--expose-gc")
   const gc = runInNewContext("gc") as () => void
-  const connection = { keeper: () => ({ holdsRequest: () => true }) } as unknown as OpencodeConnection
+  const connection = { requestHandler: () => ({ holdsRequest: () => true }) } as unknown as OpencodeConnection
   const hooks = requestHooks(
     connection,
     { manager: {}, board: undefined } as unknown as App,

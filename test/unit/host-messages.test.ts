@@ -1,7 +1,7 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { expect, test } from "vitest"
-import { OpencodeHost } from "../../src/host/opencode/host.ts"
-import { registerInstance } from "../../src/host/record/owner.ts"
+import { OpencodeHost } from "../../src/opencode/host.ts"
+import { registerInstance } from "../../src/runtime/record/owner.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { SIGNER } from "../support/records.ts"
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { Pace } from "../../src/host/opencode/pace.ts"
+import { Pace } from "../../src/opencode/pace.ts"
 
 test("a call asks for as much as fits the time, within bounds, and changes by half or double at most", () => {
   const pace = new Pace({ first: 8, most: 20, targetMs: 30 })

@@ -1,10 +1,10 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { expect, test } from "vitest"
 import { type HostError, LEASE_MS } from "../../src/core/ports.ts"
-import { OpencodeHost } from "../../src/host/opencode/host.ts"
-import { encodeRecord, RECORD_KEY } from "../../src/host/record/codec.ts"
-import { ownerNow, registerInstance } from "../../src/host/record/owner.ts"
-import { signerOf } from "../../src/host/record/signature.ts"
+import { OpencodeHost } from "../../src/opencode/host.ts"
+import { encodeRecord, RECORD_KEY } from "../../src/runtime/record/codec.ts"
+import { ownerNow, registerInstance } from "../../src/runtime/record/owner.ts"
+import { signerOf } from "../../src/runtime/record/signature.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { SIGNER } from "../support/records.ts"
 import { taskOf } from "../support/tasks.ts"
@@ -173,14 +173,14 @@ test("sessions are noticed whose record another key signed, those of the project
     },
     ...more,
   })
-  const stranger = signerOf(new Uint8Array(32))
+  const untrustedServer = signerOf(new Uint8Array(32))
   const rows = [
-    session("ses_lost", {}, stranger),
-    session("ses_below", { directory: "/project/below" }, stranger),
-    session("ses_nowhere", { directory: "/x", projectID: "global" }, stranger),
+    session("ses_lost", {}, untrustedServer),
+    session("ses_below", { directory: "/project/below" }, untrustedServer),
+    session("ses_nowhere", { directory: "/x", projectID: "global" }, untrustedServer),
     session("ses_ours", {}),
     session("ses_plain", { metadata: {} }),
-    { ...session("ses_origin", {}, stranger), id: "ses_copy", parentID: undefined },
+    { ...session("ses_origin", {}, untrustedServer), id: "ses_copy", parentID: undefined },
   ]
   const surroundings = { folder: "/project", entered: () => {}, left: () => {}, mayBeElsewhere: () => false }
   const client = { session: { list: async () => ({ data: rows }) } } as unknown as OpencodeClient

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { leaveOutStale, type Request, sessionOf, tellWith, turnOf } from "../../src/host/opencode/request.ts"
+import { leaveOutStale, type Request, sessionOf, tellWith, turnOf } from "../../src/opencode/request.ts"
 
 const request = (...roles: ("user" | "assistant")[]): Request => ({
   messages: roles.map((role, index) => ({

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { hostVersion, missingRoutes, unsuitable } from "../../src/host/opencode/routes.ts"
+import { hostVersion, missingRoutes, unsuitable } from "../../src/opencode/routes.ts"
 
 const PAGE = () => new Response("<!doctype html>", { headers: { "content-type": "text/html" } })
 const JSON_ANSWER = (status = 200, body: unknown = {}) => Response.json(body, { status })

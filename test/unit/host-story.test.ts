@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
-import type { Stored } from "../../src/host/opencode/history.ts"
-import { messageID, promptedBy } from "../../src/host/opencode/ids.ts"
-import { runsIn } from "../../src/host/opencode/story.ts"
+import type { Stored } from "../../src/features/forks/opencode/history.ts"
+import { runsIn } from "../../src/features/web/opencode/history.ts"
+import { messageID, promptedBy } from "../../src/opencode/ids.ts"
 
 const TASK = "bg_story000"
 

@@ -1,7 +1,7 @@
 import type { ToolContext } from "@opencode-ai/plugin"
 import { describe, expect, test } from "vitest"
-import { picksAgent } from "../../src/host/opencode/convert.ts"
-import { toHostTool } from "../../src/host/opencode/tool.ts"
+import { picksAgent } from "../../src/opencode/convert.ts"
+import { toHostTool } from "../../src/opencode/tool.ts"
 import type { Tool } from "../../src/tools/tool.ts"
 
 /** Launches an agent through a tool, on a host that refuses these permissions, and tells what was asked for. */

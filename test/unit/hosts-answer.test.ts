@@ -1,9 +1,9 @@
 import { expect, test } from "vitest"
 import type { Host, Message, Prompt } from "../../src/core/ports.ts"
-import { FarHost } from "../../src/place/host/far-host.ts"
-import type { Hosts } from "../../src/place/host/hosts.ts"
-import { NoContact } from "../../src/place/host/link.ts"
-import type { Stub } from "../../src/place/host/stub.ts"
+import { NoContact } from "../../src/features/hosts/connection.ts"
+import type { Hosts } from "../../src/features/hosts/hosts.ts"
+import { RemoteHost } from "../../src/features/hosts/remote-host.ts"
+import type { RemoteSession } from "../../src/features/hosts/remote-session.ts"
 
 /** What an agent on another machine has answered is kept here before anybody is told that it has. */
 
@@ -22,7 +22,7 @@ const said = (finish: Message["finish"]): Message => ({
 
 /** A host here that stores what it is told to, and a machine that has these messages while it is in contact. */
 const start = (there: readonly Message[], session: Message[] = [question]) => {
-  const stub: Stub = {
+  const remote: RemoteSession = {
     ...{ taskID: "bg_1", sessionID: "ses_1", host: "big", parentFolder: "/p", title: "t", agent: "a" },
     ...{ model: undefined, live: true, sent: true, asked: true, asks: [], owesAbort: false },
     far: { folder: "/far", session: { id: "ses_far", skew: 0 } },
@@ -47,11 +47,11 @@ const start = (there: readonly Message[], session: Message[] = [question]) => {
     return there
   }
   const hosts = {
-    stub: () => stub,
-    live: () => [stub],
+    remote: () => remote,
+    live: () => [remote],
     machine: () => ({ link, server: { messagesSince, folder } }),
   } as unknown as Hosts
-  return { host: FarHost.over(near, hosts), stub, link, session, looks: () => looks }
+  return { host: RemoteHost.over(near, hosts), remote, link, session, looks: () => looks }
 }
 
 const textsOf = (messages: readonly Message[]) =>
@@ -66,17 +66,17 @@ test("an answer is kept as soon as it is read, once, and is there when the next 
   const next = start([], session)
   next.link.contact = undefined
   expect(textsOf(await next.host.messagesSince("ses_1", SINCE))).toEqual(["assistant: THE ANSWER"])
-  next.stub.far = undefined
+  next.remote.far = undefined
   expect(textsOf(await next.host.messagesSince("ses_1", SINCE))).toEqual(["assistant: THE ANSWER"])
 })
 
 test("what an agent says on its way is not kept, and without contact nothing is made of its question", async () => {
-  const { host, session, stub, link } = start([question, said("called")])
+  const { host, session, remote, link } = start([question, said("called")])
   await host.messagesSince("ses_1", SINCE)
   expect(session).toHaveLength(1)
   link.contact = undefined
   expect(await host.messagesSince("ses_1", SINCE)).toHaveLength(2)
-  stub.read = undefined
+  remote.read = undefined
   expect(await host.messagesSince("ses_1", SINCE)).toEqual([])
 })
 
@@ -87,20 +87,20 @@ test("a server that died while OpenCode here was restarted is told as that; one 
     [1, undefined],
     [undefined, undefined],
   ] as const) {
-    const { host, link, stub } = start(there)
+    const { host, link, remote } = start(there)
     link.contact = { skew: 0, server: { id: "new", version: "1.18.33", since } }
-    expect(stub.server).toBeUndefined()
+    expect(remote.server).toBeUndefined()
     const last = (await host.messagesSince("ses_1", SINCE)).at(-1)
     expect(last?.error?.message).toBe(ending)
   }
 })
 
 test("two looks in a moment are one, unless something has happened in between", async () => {
-  const { host, stub, looks } = start([question])
+  const { host, remote, looks } = start([question])
   await Promise.all([host.activity(), host.activity()])
   expect(looks()).toBe(1)
   // As a hint does.
-  stub.look = undefined
+  remote.look = undefined
   await host.activity()
   expect(looks()).toBe(2)
 })

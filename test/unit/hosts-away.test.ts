@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from "vitest"
-import type { Place } from "../../src/place/place.ts"
+import type { Place } from "../../src/runtime/places/place.ts"
 import { FakeMachine } from "../support/fake-machine.ts"
 import { Rig } from "../support/rig.ts"
 

@@ -1,20 +1,20 @@
 import { describe, expect, test } from "vitest"
 import { admissible } from "../../src/core/limits.ts"
+import { classify } from "../../src/core/outcome.ts"
+import { progressOf as progressIn } from "../../src/core/run/active-run.ts"
+import { nextDue } from "../../src/core/run/deadlines.ts"
 import { NOTHING_SPENT } from "../../src/core/spending.ts"
 import { NO_FIGURES, phaseOf } from "../../src/core/task.ts"
-import { judge } from "../../src/core/verdict.ts"
 import { demandOf, dueAt } from "../../src/core/watchdog.ts"
-import { placeIn } from "../../src/engine/launch/choice.ts"
-import type { LaunchRequest } from "../../src/engine/launch/request.ts"
-import { progressOf as progressIn } from "../../src/engine/run/active-run.ts"
-import { nextDue } from "../../src/engine/run/due.ts"
-import type { TaskStore } from "../../src/engine/tasks/store.ts"
-import { viewOf } from "../../src/engine/tasks/view.ts"
-import { meet } from "../../src/option-sources.ts"
-import { OptionsSchema } from "../../src/options.ts"
-import type { Hosts } from "../../src/place/host/hosts.ts"
-import { hostKind } from "../../src/place/host/kind.ts"
-import type { PlaceKind } from "../../src/place/place.ts"
+import type { Hosts } from "../../src/features/hosts/hosts.ts"
+import { hostKind } from "../../src/features/hosts/place-kind.ts"
+import { OptionsSchema } from "../../src/options/options.ts"
+import { meet } from "../../src/options/sources.ts"
+import { placeIn } from "../../src/runtime/launch/choices.ts"
+import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
+import type { PlaceKind } from "../../src/runtime/places/place.ts"
+import type { TaskStore } from "../../src/runtime/tasks/store.ts"
+import { viewOf } from "../../src/runtime/tasks/view.ts"
 import { statusOf } from "../../src/tools/render.ts"
 import { answer, asked, at, command, NOW } from "../support/machine.ts"
 import { parseOptions } from "../support/options.ts"
@@ -119,7 +119,7 @@ describe("without contact", () => {
 test("a run whose host's server has died is interrupted, in the words for that", () => {
   const error = { message: "OpenCode on big stopped while it worked.", interrupted: true } as const
   const died = { ...answer(), id: "msg_x", finish: undefined, error, parts: [] }
-  expect(judge([asked(), died], "working")).toEqual({
+  expect(classify([asked(), died], "working")).toEqual({
     type: "failed",
     at: NOW,
     reason: { code: "interrupted", text: error.message },

@@ -1,13 +1,13 @@
 import { createServer, type Server as HttpServer, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
 import { afterEach, describe, expect, test, vi } from "vitest"
-import type { CallOptions } from "../../src/place/host/channel.ts"
-import { Ear } from "../../src/place/host/ear.ts"
-import { bytesOf, type Kind, textOf } from "../../src/place/host/frames.ts"
-import { type CallEnd, type Hint, hintIn } from "../../src/place/host/orders.ts"
-import { hintOf, listen } from "../../src/place/host/relay/listen.ts"
-import type { Server } from "../../src/place/host/relay/server.ts"
-import type { Place } from "../../src/place/place.ts"
+import type { CallOptions } from "../../src/features/hosts/channel.ts"
+import { RemoteEventStream } from "../../src/features/hosts/event-stream.ts"
+import { bytesOf, type Kind, textOf } from "../../src/features/hosts/frames.ts"
+import { type CallEnd, type Hint, hintIn } from "../../src/features/hosts/orders.ts"
+import { hintOf, listen } from "../../src/features/hosts/relay/listen.ts"
+import type { Server } from "../../src/features/hosts/relay/server.ts"
+import type { Place } from "../../src/runtime/places/place.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { Rig, type RigOptions } from "../support/rig.ts"
 
@@ -21,7 +21,7 @@ describe("here", () => {
     const timers = clock.view()
     const calls: Listening[] = []
     const heard: (Hint | undefined)[] = []
-    const ear = new Ear({
+    const eventStream = new RemoteEventStream({
       clock: timers,
       heard: (hint) => void heard.push(hint),
       call: (order, options) => {
@@ -34,25 +34,25 @@ describe("here", () => {
     const begins = (nth = calls.length - 1) => calls[nth]?.options.receiver?.head?.("{}")
     const tells = (hint: unknown, nth = calls.length - 1) =>
       calls[nth]?.options.receiver?.data?.(bytesOf(JSON.stringify(hint)))
-    return { clock, timers, ear, calls, heard, begins, tells }
+    return { clock, timers, eventStream, calls, heard, begins, tells }
   }
   const idle = { session: "ses_1", urgent: true }
 
   test("it listens once there is contact, and tells first that what was before may have been missed", () => {
-    const { ear, heard, begins, tells } = start()
-    expect(ear.hears).toBe(false)
-    ear.listen()
-    expect(ear.hears).toBe(false)
+    const { eventStream, heard, begins, tells } = start()
+    expect(eventStream.hears).toBe(false)
+    eventStream.listen()
+    expect(eventStream.hears).toBe(false)
     begins()
-    expect(ear.hears).toBe(true)
+    expect(eventStream.hears).toBe(true)
     tells(idle)
     tells({ session: "ses_2" })
     expect(heard).toEqual([undefined, idle, { session: "ses_2", urgent: false }])
   })
 
   test("what cannot be read is no hint", () => {
-    const { ear, heard, begins, tells } = start()
-    ear.listen()
+    const { eventStream, heard, begins, tells } = start()
+    eventStream.listen()
     begins()
     for (const absurd of [null, 3, "x", {}, { session: 3 }, { session: "\u001b[2J", urgent: true }]) tells(absurd)
     expect(heard).toEqual([undefined])
@@ -60,8 +60,8 @@ describe("here", () => {
   })
 
   test("where nothing can be heard it is tried again, less and less often", async () => {
-    const { clock, ear, calls, begins } = start()
-    ear.listen()
+    const { clock, eventStream, calls, begins } = start()
+    eventStream.listen()
     for (const pause of [10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000]) {
       const before = calls.length
       calls.at(-1)?.end({ problem: "no events" })
@@ -73,35 +73,35 @@ describe("here", () => {
     begins()
     calls.at(-1)?.end()
     await clock.advance(0)
-    expect(ear.hears).toBe(false)
+    expect(eventStream.hears).toBe(false)
     const before = calls.length
     await clock.advance(10_000)
     expect(calls).toHaveLength(before + 1)
   })
 
   test("without contact nothing is tried, and no timer is left", async () => {
-    const { clock, timers, ear, calls, begins } = start()
-    ear.listen()
+    const { clock, timers, eventStream, calls, begins } = start()
+    eventStream.listen()
     begins()
     calls[0]?.cut()
     await clock.advance(1_000_000)
-    expect([calls.length, ear.hears, timers.pending]).toEqual([1, false, 0])
-    ear.listen()
+    expect([calls.length, eventStream.hears, timers.pending]).toEqual([1, false, 0])
+    eventStream.listen()
     begins()
-    expect(ear.hears).toBe(true)
+    expect(eventStream.hears).toBe(true)
   })
 
   test("when nobody needs it, what comes late tells nobody", async () => {
-    const { clock, timers, ear, calls, heard, begins, tells } = start()
-    ear.listen()
+    const { clock, timers, eventStream, calls, heard, begins, tells } = start()
+    eventStream.listen()
     begins()
-    ear.rest()
+    eventStream.rest()
     expect(calls[0]?.options.signal?.aborted).toBe(true)
     begins()
     tells(idle)
     calls[0]?.end()
     await clock.advance(1_000_000)
-    expect([calls.length, ear.hears, heard.length, timers.pending]).toEqual([1, false, 1, 0])
+    expect([calls.length, eventStream.hears, heard.length, timers.pending]).toEqual([1, false, 1, 0])
   })
 })
 

@@ -1,17 +1,17 @@
 import { describe, expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
-import { openFar } from "../../src/host/opencode/far.ts"
-import type { CallOptions } from "../../src/place/host/channel.ts"
-import { BASE_URL, fetchOver, runOver } from "../../src/place/host/fetching.ts"
-import { bytesOf } from "../../src/place/host/frames.ts"
-import type { CallEnd } from "../../src/place/host/orders.ts"
+import type { CallOptions } from "../../src/features/hosts/channel.ts"
+import { BASE_URL, fetchOver, runOver } from "../../src/features/hosts/fetching.ts"
+import { bytesOf } from "../../src/features/hosts/frames.ts"
+import { openRemote } from "../../src/features/hosts/opencode/remote.ts"
+import type { CallEnd } from "../../src/features/hosts/orders.ts"
 
 /** A server on another machine that answers with what no server should: nothing of it gets further than an error. */
 
 const json = (body: unknown, headers: Record<string, string> = {}) =>
   new Response(JSON.stringify(body), { status: 200, headers: { "content-type": "application/json", ...headers } })
 
-const far = (answer: (request: Request) => Response) => openFar(async (request) => answer(request), BASE_URL)
+const far = (answer: (request: Request) => Response) => openRemote(async (request) => answer(request), BASE_URL)
 
 const info = (more: object = {}) => ({
   id: "msg_1",

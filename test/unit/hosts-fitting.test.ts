@@ -1,7 +1,7 @@
 import { expect, test } from "vitest"
-import { fitting, type Offered, type Wanted } from "../../src/place/host/fitting.ts"
+import { fitting, type Offered, type Wanted } from "../../src/features/hosts/agent-and-model.ts"
 // Loaded by the first map, in time that the clock of a test knows nothing of.
-import "../../src/results/items.ts"
+import "../../src/features/maps/items.ts"
 import { eventually } from "../support/eventually.ts"
 import { Rig } from "../support/rig.ts"
 

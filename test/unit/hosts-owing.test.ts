@@ -2,16 +2,16 @@ import { closeSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, wr
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test } from "vitest"
-import { type Debts, debtsIn } from "../../src/place/host/debts.ts"
-import { Owing } from "../../src/place/host/owing.ts"
-import { type Stub, stubOf } from "../../src/place/host/stub.ts"
+import { Cleanup } from "../../src/features/hosts/cleanup.ts"
+import { type CleanupQueue, cleanupQueueIn } from "../../src/features/hosts/cleanup-queue.ts"
+import { type RemoteSession, remoteSessionOf } from "../../src/features/hosts/remote-session.ts"
 import { type ClockView, FakeClock } from "../support/fake-clock.ts"
 import { taskOf } from "../support/tasks.ts"
 
 /** What is owed on hosts: done when they answer, over restarts, once. */
 
 let folder: string
-let known: Map<string, Stub>
+let known: Map<string, RemoteSession>
 let fails: boolean
 let paid: string[]
 let wanted: string[]
@@ -44,7 +44,7 @@ const process = () => {
 }
 
 /** What is written down takes no time. */
-const inMemory = (): Debts => {
+const inMemory = (): CleanupQueue => {
   const written = new Set<string>()
   return {
     write: async ({ taskID }) => void written.add(taskID),
@@ -55,29 +55,29 @@ const inMemory = (): Debts => {
 }
 
 test("what is written down again replaces the old whole: a crash in the midst of it loses neither", async () => {
-  const debts = debtsIn(folder, "/here")
-  const stub = {
-    ...(stubOf(taskOf({ place: { kind: "big", folder: "/here", merge: false } }), true) as Stub),
+  const cleanupQueue = cleanupQueueIn(folder, "/here")
+  const remote = {
+    ...(remoteSessionOf(taskOf({ place: { kind: "big", folder: "/here", merge: false } }), true) as RemoteSession),
     parentFolder: "/here",
   }
-  await debts.write(stub)
+  await cleanupQueue.write(remote)
   const [name = ""] = readdirSync(folder)
   const before = openSync(join(folder, name), "r")
-  await debts.write({ ...stub, home: "0".repeat(40) })
+  await cleanupQueue.write({ ...remote, home: "0".repeat(40) })
   // Whoever writes in place empties this.
   expect(JSON.parse(readFileSync(before, "utf8")).home).toBeUndefined()
   closeSync(before)
   // As a crash leaves it while the next is written.
   writeFileSync(join(folder, `${name}.new`), '{"taskID":')
-  expect(await debts.read()).toMatchObject([{ taskID: stub.taskID, home: "0".repeat(40) }])
+  expect(await cleanupQueue.read()).toMatchObject([{ taskID: remote.taskID, home: "0".repeat(40) }])
 })
 
-const owing = (debts = debtsIn(folder, "/here")) =>
-  new Owing({
-    debts,
+const cleanup = (cleanupQueue = cleanupQueueIn(folder, "/here")) =>
+  new Cleanup({
+    cleanupQueue,
     known: (taskID) => known.get(taskID),
     has: (host) => host === "big",
-    add: (stub) => void known.set(stub.taskID, stub),
+    add: (remote) => void known.set(remote.taskID, remote),
     drop: ({ taskID }) => void known.delete(taskID),
     wanted: ({ taskID }) => void wanted.push(taskID),
     unwanted: ({ taskID }) => void released.push(taskID),
@@ -91,17 +91,20 @@ const owing = (debts = debtsIn(folder, "/here")) =>
     log: (text) => void logged.push(text),
   })
 
-const stub = (id: string, home?: string, kind = "big"): Stub => {
-  const made = stubOf(taskOf({ id, place: { kind, folder: "/here", merge: false } }), home === undefined) as Stub
+const remote = (id: string, home?: string, kind = "big"): RemoteSession => {
+  const made = remoteSessionOf(
+    taskOf({ id, place: { kind, folder: "/here", merge: false } }),
+    home === undefined,
+  ) as RemoteSession
   const given = { ...made, ...(home && { home }) }
   known.set(id, given)
   return given
 }
 
 test("is done when its host answers; a task whose work is here is known as before, a cleared one is not", async () => {
-  const all = owing()
-  await all.owe(stub("bg_a"))
-  await all.owe(stub("bg_b", "c0ffee"))
+  const all = cleanup()
+  await all.owe(remote("bg_a"))
+  await all.owe(remote("bg_b", "c0ffee"))
   expect([wanted, readdirSync(folder).toSorted()]).toEqual([
     ["bg_a", "bg_b"],
     ["bg_a.json", "bg_b.json"],
@@ -115,8 +118,8 @@ test("is done when its host answers; a task whose work is here is known as befor
 })
 
 test("is tried again where it failed, and is not done any more once it is forgiven", async () => {
-  const all = owing()
-  const [a, b] = [stub("bg_a", "c0ffee"), stub("bg_b")]
+  const all = cleanup()
+  const [a, b] = [remote("bg_a", "c0ffee"), remote("bg_b")]
   await all.owe(a)
   await all.owe(b)
   fails = true
@@ -134,8 +137,8 @@ test("is tried again where it failed, and is not done any more once it is forgiv
 })
 
 test("is not done any more where another process has done it", async () => {
-  const [first, second] = [owing(), owing()]
-  await first.owe(stub("bg_a", "c0ffee"))
+  const [first, second] = [cleanup(), cleanup()]
+  await first.owe(remote("bg_a", "c0ffee"))
   known.clear()
   await second.takeUp()
   await first.settle("big")
@@ -145,19 +148,19 @@ test("is not done any more where another process has done it", async () => {
 })
 
 test("is taken up by the next process, whether it knows the task already or not", async () => {
-  const before = owing()
+  const before = cleanup()
   for (const each of [
-    stub("bg_a"),
-    stub("bg_b", "c0ffee"),
-    stub("bg_c", "decaf"),
-    stub("bg_d"),
-    stub("bg_e", "1", "gone"),
+    remote("bg_a"),
+    remote("bg_b", "c0ffee"),
+    remote("bg_c", "decaf"),
+    remote("bg_d"),
+    remote("bg_e", "1", "gone"),
   ])
     await before.owe(each)
   process()
-  stub("bg_c", "")
-  stub("bg_d")
-  const after = owing()
+  remote("bg_c", "")
+  remote("bg_d")
+  const after = cleanup()
   await after.takeUp()
   expect(wanted.toSorted()).toEqual(["bg_a", "bg_b", "bg_c"])
   // Of one whose work is here nothing is read there, and nothing is stopped.
@@ -168,11 +171,11 @@ test("is taken up by the next process, whether it knows the task already or not"
 })
 
 test("one that failed though there is contact is tried again after longer and longer, and then when there is contact anew", async () => {
-  const all = owing(inMemory())
+  const all = cleanup(inMemory())
   isReached = true
   fails = true
-  await all.owe(stub("bg_a", "c0ffee"))
-  await all.owe(stub("bg_b", "c0ffee"))
+  await all.owe(remote("bg_a", "c0ffee"))
+  await all.owe(remote("bg_b", "c0ffee"))
   expect(timers.pending).toBe(1)
   const at: number[] = []
   const begin = clock.now()
@@ -191,18 +194,18 @@ test("one that failed though there is contact is tried again after longer and lo
 })
 
 test("one that was tried again and done has no timer, and its host is kept no longer", async () => {
-  const all = owing(inMemory())
+  const all = cleanup(inMemory())
   isReached = true
-  await all.owe(stub("bg_a", "c0ffee"))
+  await all.owe(remote("bg_a", "c0ffee"))
   await clock.advance(5000)
   expect([paid, released, timers.pending]).toEqual([["bg_a c0ffee"], ["bg_a"], 0])
 })
 
 test("without contact nothing is tried, and with it all begins anew", async () => {
-  const all = owing(inMemory())
+  const all = cleanup(inMemory())
   isReached = true
   fails = true
-  await all.owe(stub("bg_a", "c0ffee"))
+  await all.owe(remote("bg_a", "c0ffee"))
   await clock.advance(20_000)
   isReached = false
   await clock.advance(1_000_000)
@@ -217,8 +220,8 @@ test("without contact nothing is tried, and with it all begins anew", async () =
 })
 
 test("a later run of the task takes its host over: it is not let go by what was owed before", async () => {
-  const all = owing(inMemory())
-  const a = stub("bg_a", "c0ffee")
+  const all = cleanup(inMemory())
+  const a = remote("bg_a", "c0ffee")
   await all.owe(a)
   const settling = all.settle("big")
   await all.forgive(a)

@@ -3,7 +3,7 @@ import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } 
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
-import { Server } from "../../src/place/host/relay/server.ts"
+import { Server } from "../../src/features/hosts/relay/server.ts"
 import { PROCESSES } from "../support/far-files.ts"
 import { killIfRunning, pidIn } from "../support/process-id.ts"
 

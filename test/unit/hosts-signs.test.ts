@@ -1,14 +1,19 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import type { Ask, Status } from "../../src/core/task.ts"
-import type { Question } from "../../src/host/person.ts"
-import { decodeRequest, encodeRecord, RECORD_KEY, REQUEST_KEY } from "../../src/host/record/codec.ts"
-import { decodeSigns, encodeSigns, SIGNS_KEY, type Signs } from "../../src/host/record/signs.ts"
-import { ScreenSigns } from "../../src/place/host/screen-signs.ts"
-import type { Stub } from "../../src/place/host/stub.ts"
-import { createActions } from "../../src/terminal/actions.ts"
-import { createSource } from "../../src/terminal/source.ts"
-import { rowOf, stateText } from "../../src/terminal/view-model.ts"
+import type { RemoteSession } from "../../src/features/hosts/remote-session.ts"
+import { UiMetadataWriter } from "../../src/features/hosts/ui-metadata.ts"
+import { createActions } from "../../src/features/terminal/actions.ts"
+import { createSource } from "../../src/features/terminal/source.ts"
+import { rowOf, stateText } from "../../src/features/terminal/view-model.ts"
+import { decodeRequest, encodeRecord, RECORD_KEY, REQUEST_KEY } from "../../src/runtime/record/codec.ts"
+import {
+  decodeUiMetadata,
+  encodeUiMetadata,
+  UI_METADATA_KEY,
+  type UiMetadata,
+} from "../../src/runtime/record/ui-metadata.ts"
+import type { Question } from "../../src/runtime/user-actions.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { ownerOf, SIGNER } from "../support/records.ts"
 import { askOf, taskOf } from "../support/tasks.ts"
@@ -30,74 +35,74 @@ const question: Question = {
 }
 
 describe("what is written for the screen", () => {
-  const stub = (more: Partial<Stub> = {}): Stub =>
-    ({ taskID: "bg_1", sessionID: "ses_1", host: "big", live: true, asks: [], ...more }) as Stub
+  const remote = (more: Partial<RemoteSession> = {}): RemoteSession =>
+    ({ taskID: "bg_1", sessionID: "ses_1", host: "big", live: true, asks: [], ...more }) as RemoteSession
 
   const start = (offered: (ask: Ask) => Promise<Question | undefined> = async () => permission) => {
     const clock = new FakeClock()
-    const written: (Signs | undefined)[] = []
+    const written: (UiMetadata | undefined)[] = []
     const asked: string[] = []
-    const sign = vi.fn(async (_sessionID: string, signs: Signs | undefined) => void written.push(signs))
-    const signs = new ScreenSigns({ clock, sign, log: () => {} }, (ask) => {
+    const sign = vi.fn(async (_sessionID: string, uiMetadata: UiMetadata | undefined) => void written.push(uiMetadata))
+    const uiMetadata = new UiMetadataWriter({ clock, sign, log: () => {} }, (ask) => {
       asked.push(ask.id)
       return offered(ask)
     })
-    return { clock, written, asked, signs, sign }
+    return { clock, written, asked, uiMetadata, sign }
   }
 
   test("is nothing where it is over in a moment", async () => {
-    const { clock, written, signs } = start()
-    const one = stub({ preparing: "connecting to big" })
-    signs.show(one)
+    const { clock, written, uiMetadata } = start()
+    const one = remote({ preparing: "connecting to big" })
+    uiMetadata.show(one)
     await clock.advance(400)
     one.preparing = undefined
-    signs.show(one)
+    uiMetadata.show(one)
     await clock.advance(1000)
     expect(written).toEqual([])
   })
 
   test("is once for each change, and taken away when it has ended", async () => {
-    const { clock, written, asked, signs } = start()
-    const one = stub({ asks: [askOf({ id: "per_1" })] })
+    const { clock, written, asked, uiMetadata } = start()
+    const one = remote({ asks: [askOf({ id: "per_1" })] })
     for (let nth = 0; nth < 3; nth++) {
-      signs.show(one)
+      uiMetadata.show(one)
       await clock.advance(1000)
     }
     expect(written).toEqual([{ asks: [{ ...askOf({ id: "per_1" }), offers: permission }] }])
     expect(asked).toEqual(["per_1"])
     one.lost = true
-    signs.show(one)
+    uiMetadata.show(one)
     await clock.advance(1000)
     expect(written.at(-1)).toMatchObject({ away: "big" })
     Object.assign(one, { lost: false, asks: [], fetches: true })
-    signs.show(one)
+    uiMetadata.show(one)
     await clock.advance(1000)
     expect(written.at(-1)).toEqual({ fetches: true, asks: [] })
     one.live = false
-    signs.show(one)
+    uiMetadata.show(one)
     await clock.advance(1000)
     expect(written.at(-1)).toBeUndefined()
     expect(written).toHaveLength(4)
   })
 
   test("is written again where that failed, and a question that is gone by then is left out", async () => {
-    const { clock, written, signs, sign } = start(async () => undefined)
+    const { clock, written, uiMetadata, sign } = start(async () => undefined)
     sign.mockRejectedValueOnce(new Error("no"))
-    const one = stub({ lost: true, asks: [askOf()] })
-    signs.show(one)
+    const one = remote({ lost: true, asks: [askOf()] })
+    uiMetadata.show(one)
     await clock.advance(1000)
-    signs.show(one)
+    uiMetadata.show(one)
     await clock.advance(1000)
     expect(written).toEqual([{ away: "big", asks: [] }])
   })
 
   test("ends with the plugin", async () => {
-    const { clock, written, signs } = start()
-    signs.show(stub({ lost: true }))
-    signs.close()
+    const { clock, written, uiMetadata } = start()
+    uiMetadata.show(remote({ lost: true }))
+    uiMetadata.close()
     await clock.advance(1000)
-    signs.show(stub({ lost: true }))
-    signs.drop(stub())
+    uiMetadata.show(remote({ lost: true }))
+    uiMetadata.drop(remote())
     await clock.advance(1000)
     expect(written).toEqual([])
   })
@@ -109,8 +114,8 @@ describe("what stands in the metadata", () => {
       { ...askOf(), offers: { ...permission, diff: "x".repeat(10_000) } as Question },
       { ...askOf({ id: "que_1", kind: "question" }), offers: question },
     ]
-    const signs = encodeSigns({ away: "big", preparing: "sending files to big", asks })
-    expect(decodeSigns({ [SIGNS_KEY]: JSON.parse(JSON.stringify(signs)) })).toEqual({
+    const uiMetadata = encodeUiMetadata({ away: "big", preparing: "sending files to big", asks })
+    expect(decodeUiMetadata({ [UI_METADATA_KEY]: JSON.parse(JSON.stringify(uiMetadata)) })).toEqual({
       away: "big",
       preparing: "sending files to big",
       asks: [{ ...askOf(), offers: permission }, asks[1]],
@@ -118,12 +123,12 @@ describe("what stands in the metadata", () => {
   })
 
   test("is nothing where there is nothing to be known, or it is absurd", () => {
-    expect(encodeSigns({ asks: [] })).toBeUndefined()
+    expect(encodeUiMetadata({ asks: [] })).toBeUndefined()
     const many = Array.from({ length: 1000 }, (_, at) => ({ ...askOf({ id: `per_${at}` }), offers: permission }))
-    expect(encodeSigns({ asks: many })).toBeUndefined()
+    expect(encodeUiMetadata({ asks: many })).toBeUndefined()
     for (const given of [undefined, null, 3, {}, { asks: [{}] }, { asks: [], preparing: "\u001b[2J" }])
-      expect(decodeSigns({ [SIGNS_KEY]: given })?.asks.length).toBeUndefined()
-    for (const metadata of [undefined, null, "x"]) expect(decodeSigns(metadata)).toBeUndefined()
+      expect(decodeUiMetadata({ [UI_METADATA_KEY]: given })?.asks.length).toBeUndefined()
+    for (const metadata of [undefined, null, "x"]) expect(decodeUiMetadata(metadata)).toBeUndefined()
   })
 
   test("an answer of the screen is read, and no other", () => {
@@ -139,7 +144,7 @@ describe("the screen", () => {
 
   const PARENT = "ses_parent"
   const place = { kind: "big", folder: "/p", merge: false }
-  const rowWith = (signs: Signs | undefined, status: Status = "running") => ({
+  const rowWith = (uiMetadata: UiMetadata | undefined, status: Status = "running") => ({
     id: "ses_child",
     parentID: PARENT,
     metadata: {
@@ -148,7 +153,7 @@ describe("the screen", () => {
         ownerOf("ours"),
         SIGNER,
       ),
-      ...(signs && { [SIGNS_KEY]: signs }),
+      ...(uiMetadata && { [UI_METADATA_KEY]: uiMetadata }),
     },
   })
 
@@ -177,8 +182,8 @@ describe("the screen", () => {
       },
       ui: { toast: vi.fn() },
     } as unknown as TuiPluginApi
-    const emit = (signs: Signs | undefined, status?: Status) =>
-      listeners.get("session.updated")?.({ type: "session.updated", properties: { info: rowWith(signs, status) } })
+    const emit = (uiMetadata: UiMetadata | undefined, status?: Status) =>
+      listeners.get("session.updated")?.({ type: "session.updated", properties: { info: rowWith(uiMetadata, status) } })
     return { api, session, emit, reply }
   }
 

@@ -1,7 +1,16 @@
 import { PassThrough } from "node:stream"
 import { describe, expect, test, vi } from "vitest"
-import { LINE, opening } from "../../src/place/host/bootstrap.ts"
-import { type CallOptions, Channel, type ChannelPorts } from "../../src/place/host/channel.ts"
+import { LINE, opening } from "../../src/features/hosts/bootstrap.ts"
+import { type CallOptions, Channel, type ChannelPorts } from "../../src/features/hosts/channel.ts"
+import { Link } from "../../src/features/hosts/connection.ts"
+import {
+  IDLE,
+  lastLine,
+  pauseBefore,
+  type Reach,
+  type ReachInput,
+  step,
+} from "../../src/features/hosts/connection-state.ts"
 import {
   bytesOf,
   Credit,
@@ -13,14 +22,12 @@ import {
   MOST_BODY_BYTES,
   textOf,
   WINDOW_BYTES,
-} from "../../src/place/host/frames.ts"
-import { Link } from "../../src/place/host/link.ts"
-import type { CallEnd, Hint, Pong, Served } from "../../src/place/host/orders.ts"
-import { IDLE, lastLine, pauseBefore, type Reach, type ReachInput, step } from "../../src/place/host/reach.ts"
-import { serve } from "../../src/place/host/relay/serve.ts"
-import { movedID, movedMessage, skewOfIDs } from "../../src/place/host/stub.ts"
-import { commandOf } from "../../src/place/host/transport.ts"
-import { versionProblem } from "../../src/place/host/versions.ts"
+} from "../../src/features/hosts/frames.ts"
+import type { CallEnd, Hint, Pong, Served } from "../../src/features/hosts/orders.ts"
+import { serve } from "../../src/features/hosts/relay/serve.ts"
+import { movedID, movedMessage, skewOfIDs } from "../../src/features/hosts/remote-session.ts"
+import { commandOf } from "../../src/features/hosts/transport.ts"
+import { versionProblem } from "../../src/features/hosts/versions.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { PROCESSES } from "../support/far-files.ts"
 

@@ -1,20 +1,20 @@
 import { describe, expect, test } from "vitest"
-import { accountOf } from "../../src/core/account.ts"
-import { withAnswers } from "../../src/core/after.ts"
+import { withAnswers } from "../../src/core/dependencies.ts"
+import type { ItemsPlan, ItemsResult } from "../../src/core/group.ts"
 import {
   countItems,
   countsText,
+  groupText,
   type ItemRow,
   itemLines,
   itemsResult,
   nextItems,
   previewOf,
   shownRows,
-  teamText,
   whyOf,
 } from "../../src/core/items.ts"
+import { summaryOf } from "../../src/core/summary.ts"
 import type { Task } from "../../src/core/task.ts"
-import type { ItemsPlan, ItemsResult } from "../../src/core/team.ts"
 import { type Member, nextTries, triesResult, withDigest } from "../../src/core/tries.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
@@ -88,21 +88,21 @@ describe("counts", () => {
 
   test("of a team are those of its present run, or what it has come to", () => {
     const map = taskOf({ id: "bg_map", team: PLAN })
-    expect(teamText(taskOf(), [])).toBeUndefined()
-    expect(teamText(map, [item(0), item(1, { run: 1 }), { ...item(2), task: taskOf() }])).toBe(
+    expect(groupText(taskOf(), [])).toBeUndefined()
+    expect(groupText(map, [item(0), item(1, { run: 1 }), { ...item(2), task: taskOf() }])).toBe(
       "1 running, 3 not begun of 4",
     )
     const resumed = { ...map, run: { ...map.run, generation: 1 } }
     const before = [item(0, { status: "completed" }), item(1, { status: "error" })]
-    expect(teamText(resumed, [...before, item(1, { run: 1 })])).toBe("1 valid, 1 running, 2 not begun of 4")
+    expect(groupText(resumed, [...before, item(1, { run: 1 })])).toBe("1 valid, 1 running, 2 not begun of 4")
     const team = itemsResult(PLAN, [], 0)
-    expect(teamText({ ...map, outcome: outcomeOf({ team }) }, [])).toBe("4 not begun of 4")
+    expect(groupText({ ...map, outcome: outcomeOf({ team }) }, [])).toBe("4 not begun of 4")
     const plan = { kind: "tries", prompt: "DO", count: 2, timeout: 0 } as const
     const tries = taskOf({ id: "bg_map", team: plan })
-    expect(teamText(tries, [item(0)])).toBe("1 running, 1 not begun of 2")
+    expect(groupText(tries, [item(0)])).toBe("1 running, 1 not begun of 2")
     const none = { kind: "tries", cost: 0, rows: [] } as const
-    expect(teamText({ ...tries, outcome: outcomeOf({ team: none }) }, [])).toBe("none passed")
-    expect(teamText({ ...tries, outcome: outcomeOf({ team: { ...none, won: "a/b" } }) }, [])).toBe("won by a/b")
+    expect(groupText({ ...tries, outcome: outcomeOf({ team: none }) }, [])).toBe("none passed")
+    expect(groupText({ ...tries, outcome: outcomeOf({ team: { ...none, won: "a/b" } }) }, [])).toBe("won by a/b")
   })
 })
 
@@ -129,7 +129,7 @@ describe("what is told of a map", () => {
     expect(lines[2]).toBe("- 1 failed (item 11): once 0")
     expect(lines.at(-2)).toBe("- 4 failed for other reasons")
     expect(lines.at(-1)).toBe("Rows, one an item, of which the first has index 0: /p/bg_map.jsonl")
-    expect(accountOf(taskOf({ status: "error", outcome: outcomeOf({ team: result }) }))).toEqual(lines)
+    expect(summaryOf(taskOf({ status: "error", outcome: outcomeOf({ team: result }) }))).toEqual(lines)
     expect(shownRows(rows).split("\n").at(-1)).toBe('{"index":31,"item":31,"state":"valid"}')
   })
 
@@ -166,21 +166,21 @@ describe("of a team", () => {
   test("an interruption says how to go on, and what passed names the tests that it changed", () => {
     const reason = { code: "interrupted", text: "OpenCode stopped." } as const
     const outcome = outcomeOf({ reason })
-    expect(accountOf(taskOf({ id: "bg_t", team: plan, outcome })).at(-1)).toBe(
+    expect(summaryOf(taskOf({ id: "bg_t", team: plan, outcome })).at(-1)).toBe(
       'To go on: superagents_task(resume="bg_t") begins what has not failed, from the same files.',
     )
-    expect(accountOf(taskOf({ id: "bg_t", team: PLAN, outcome })).at(-1)).toContain("and nothing that is valid.")
-    expect(accountOf(taskOf({ id: "bg_t", team: { ...plan, again: "bg_a" }, outcome })).at(-1)).toBe(
+    expect(summaryOf(taskOf({ id: "bg_t", team: PLAN, outcome })).at(-1)).toContain("and nothing that is valid.")
+    expect(summaryOf(taskOf({ id: "bg_t", team: { ...plan, again: "bg_a" }, outcome })).at(-1)).toBe(
       'To go on: superagents_task(resume="bg_t", prompt) asks the try that had won again.',
     )
     const check = { command: "c", passed: true, runs: 1, how: "exit code 0", touched: ["test/a"] }
     const receipt = { commands: 0, failed: 0, cut: 0, latest: [], check }
     const touched = (more: object) =>
-      accountOf(taskOf({ ...more, status: "completed", outcome: outcomeOf({ receipt }) }))
+      summaryOf(taskOf({ ...more, status: "completed", outcome: outcomeOf({ receipt }) }))
     expect(touched({ team: plan })).toContain("The try changed the check's own files: test/a")
     expect(touched({})).toContain("It changed the check's own files: test/a")
     const work = { files: ["a"], moreFiles: 0, added: 1, removed: 0, submodules: [] }
-    expect(accountOf(taskOf({ team: plan, outcome: outcomeOf({ work }) }))).toEqual([])
+    expect(summaryOf(taskOf({ team: plan, outcome: outcomeOf({ work }) }))).toEqual([])
   })
 
   test("what is not known of a part is nothing", () => {

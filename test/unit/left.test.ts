@@ -1,7 +1,7 @@
 import { expect, test } from "vitest"
-import { hasLeft } from "../../src/core/left.ts"
+import { hasRemaining } from "../../src/core/remaining-members.ts"
 import type { Task } from "../../src/core/task.ts"
-import { agentRow } from "../../src/web/rows.ts"
+import { agentRow } from "../../src/features/web/rows.ts"
 import { viewOf } from "../support/fake-agents.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
@@ -33,7 +33,7 @@ test.each<[string, Task, boolean]>([
   ["tries of which one has won", triesOf("cancelled", { winner: "bg_a" }), false],
   ["a plain task", taskOf({ status: "error" }), false],
 ])("there is something left to run of %s: %#", (_what, task, left) => {
-  expect(hasLeft(task)).toBe(left)
+  expect(hasRemaining(task)).toBe(left)
   expect(agentRow({ ...viewOf(), task }, false, 0).left).toBe(left || undefined)
 })
 

@@ -1,15 +1,15 @@
 import { describe, expect, test } from "vitest"
+import { ranOf } from "../../src/core/receipts/command.ts"
+import { standsOn } from "../../src/core/receipts/stands-on.ts"
+import { testsIn } from "../../src/core/receipts/tests.ts"
 import { sortRefusal } from "../../src/core/refusal.ts"
-import { namesIn } from "../../src/engine/launch/mentions.ts"
-import { errorLine, toParts } from "../../src/host/opencode/convert.ts"
+import { filled } from "../../src/features/maps/items.ts"
+import { checkValue } from "../../src/features/schemas/check-value.ts"
+import { isMarked, named } from "../../src/features/worktrees/conflict-marks.ts"
 import { filesOf } from "../../src/lib/patch.ts"
 import { inTags, oneLine } from "../../src/lib/text.ts"
-import { isMarked, named } from "../../src/place/worktree/marks.ts"
-import { ranOf } from "../../src/receipt/command.ts"
-import { standsOn } from "../../src/receipt/stands-on.ts"
-import { testsIn } from "../../src/receipt/tests.ts"
-import { checkValue } from "../../src/results/check-value.ts"
-import { filled } from "../../src/results/items.ts"
+import { errorLine, toParts } from "../../src/opencode/convert.ts"
+import { namesIn } from "../../src/runtime/launch/mentions.ts"
 
 /**
  * What reads texts of agents on the host's thread takes time in proportion to their length, and no more stack for a

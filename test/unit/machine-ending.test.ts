@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest"
+import type { ActiveRun, Closing, EndOptions } from "../../src/core/run/active-run.ts"
+import { reopened } from "../../src/core/run/ending.ts"
+import type { Input } from "../../src/core/run/inputs.ts"
+import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
+import { step } from "../../src/core/run/step.ts"
 import type { Ending, Outcome, Task } from "../../src/core/task.ts"
-import type { ActiveRun, Circumstances, Closing } from "../../src/engine/run/active-run.ts"
-import { reopened } from "../../src/engine/run/ending.ts"
-import type { Input } from "../../src/engine/run/inputs.ts"
-import { step } from "../../src/engine/run/step.ts"
-import { NOTHING_TOLD } from "../../src/engine/run/told.ts"
 import {
   answer,
   asked,
@@ -25,11 +25,11 @@ const place = { kind: "worktree", folder: "/", merge: false } as const
 const tries = { kind: "tries", prompt: "FIND", count: 2, timeout: 0 } as const
 const cancelled = { type: "cancelled", reason: { code: "cancelled", text: "x" } } as const
 const completed = { type: "completed", proven: true } as const
-const end = (ending: Ending = cancelled, how: Circumstances = {}): Input => ({ type: "end", ending, how })
+const end = (ending: Ending = cancelled, how: EndOptions = {}): Input => ({ type: "end", ending, how })
 const working = (run: Partial<ActiveRun> = {}, more: Scene = {}) => at("working", { ...more, run })
 const quiet = (messages = [asked(), answer()]): Input => ({ type: "quiet", messages })
 /** What was heard of a run by events. */
-const HEARD = { ...NOTHING_TOLD, calls: new Map([["msg_a call_1", true]]), usage: BILLED, recentTools: ["read"] }
+const HEARD = { ...NOTHING_OBSERVED, calls: new Map([["msg_a call_1", true]]), usage: BILLED, recentTools: ["read"] }
 
 describe("an end", () => {
   const timeOf = (scene: Scene, at_: number | undefined, stage: Parameters<typeof at>[0] = "working") => {
@@ -45,7 +45,7 @@ describe("an end", () => {
   })
 
   test("goes through the door as that of its own run, with what its parent is owed for it", () => {
-    const delivery = (how: Circumstances) => deliveryOf({ wake: how.wake ?? true })
+    const delivery = (how: EndOptions) => deliveryOf({ wake: how.wake ?? true })
     const scene = { task: { run: { generation: 3 } }, world: { delivery } }
     const how = { wake: false, openTodos: 2 }
     const { commands, run } = working({}, scene).takes(end(cancelled, how))
@@ -62,7 +62,7 @@ describe("an end", () => {
       how,
     })
     expect(run?.closing?.task).toMatchObject({ status: "cancelled", run: { endedAt: NOW } })
-    expect(run?.closing).toMatchObject({ ending: cancelled, how, posted: false, told: false })
+    expect(run?.closing).toMatchObject({ ending: cancelled, how, posted: false, delivered: false })
   })
 
   test("stops its session with its questions, reads its messages, and is written before it is told", () => {
@@ -127,7 +127,7 @@ describe("an end", () => {
       wordOf({ id: "msg_2", held: false, reply: yours }),
       wordOf({ id: "msg_3", held: true }),
     ]
-    const { commands } = at("prompting", { run: { words } }).takes(end())
+    const { commands } = at("prompting", { run: { sentMessages: words } }).takes(end())
     expect(commands.slice(1)).toEqual([
       { do: "close", asks: [], read: true },
       { do: "write", later: false },
@@ -137,14 +137,16 @@ describe("an end", () => {
   })
 
   test("that a limit brings about is a failure, for that limit", () => {
-    const spent = working({ told: HEARD }, { options: { maxTokensPerTask: 100, lastWord: 0 } }).takes({ type: "spent" })
+    const spent = working({ observed: HEARD }, { options: { maxTokensPerTask: 100, lastWord: 0 } }).takes({
+      type: "spent",
+    })
     expect(spent.run?.closing).toMatchObject({ ending: { type: "failed", reason: { code: "tokens" } } })
     expect(spent.run?.closing?.task.status).toBe("error")
   })
 
   test("of one that may go on where it was parked: it does not go on any more", () => {
-    const { run } = at("parked", { run: { goesOn: true, calls: 1 } }).takes(end())
-    expect(run).toMatchObject({ goesOn: false, calls: 2 })
+    const { run } = at("parked", { run: { mayContinue: true, calls: 1 } }).takes(end())
+    expect(run).toMatchObject({ mayContinue: false, calls: 2 })
     for (const calls of [2, 1])
       expect(at("leaving", { run: { ...run, calls } }).takes({ type: "stopped" })).toMatchObject({
         stage: "leaving",
@@ -154,7 +156,7 @@ describe("an end", () => {
   })
 
   test("tells what was heard of it, what nobody answered, and what its messages say where they are known", () => {
-    const told = working({ told: HEARD, unanswered: ["bash: ls"] }).takes(end())
+    const told = working({ observed: HEARD, unanswered: ["bash: ls"] }).takes(end())
     expect(told.run?.outcome).toEqual({
       ...NOTHING_DONE,
       reason: cancelled.reason,
@@ -164,7 +166,7 @@ describe("an end", () => {
       recentTools: ["read"],
     })
     expect(working().takes(end()).run?.outcome).not.toHaveProperty("unanswered")
-    const read = working({ told: HEARD }).takes(
+    const read = working({ observed: HEARD }).takes(
       end({ ...completed, note: "short", saidLastWord: true }, { messages: [asked(), answer()], openTodos: 1 }),
     )
     expect(read.run?.outcome).toMatchObject({
@@ -178,8 +180,8 @@ describe("an end", () => {
 
   test("without contact tells at least so much", () => {
     const away = { host: "big", since: NOW, most: 0 }
-    expect(working({ away, told: HEARD }).takes(end()).run?.outcome?.usage).toEqual({ ...BILLED, atLeast: true })
-    expect(working({ told: HEARD }).takes(end()).run?.outcome?.usage).toEqual(BILLED)
+    expect(working({ away, observed: HEARD }).takes(end()).run?.outcome?.usage).toEqual({ ...BILLED, atLeast: true })
+    expect(working({ observed: HEARD }).takes(end()).run?.outcome?.usage).toEqual(BILLED)
   })
 
   test("leaves a run alone that brings its work home, and one whose winner is being written down", () => {
@@ -209,13 +211,13 @@ describe("its session is quiet", () => {
       { do: "record", event: { type: "closed", generation: 2, outcome }, write: false },
       { do: "freed" },
       { do: "write", later: true },
-      { do: "post", task: { ...run?.closing?.task, outcome }, maybeTold: false },
+      { do: "post", task: { ...run?.closing?.task, outcome }, maybeDelivered: false },
     ])
-    expect(run?.closing).toMatchObject({ posted: true, told: false, writes: 0 })
+    expect(run?.closing).toMatchObject({ posted: true, delivered: false, writes: 0 })
   })
 
   test("what was heard of it is its outcome where it has no messages", () => {
-    const { run } = leaving({}, { run: { told: HEARD } }).takes(quiet([]))
+    const { run } = leaving({}, { run: { observed: HEARD } }).takes(quiet([]))
     expect(run?.outcome).toMatchObject({ toolCalls: 1, usage: BILLED, recentTools: ["read"], openTodos: 0 })
   })
 
@@ -251,7 +253,7 @@ describe("its session is quiet", () => {
     const silent = leaving({ write: "never", how: { silent: true } }).takes(quiet())
     expect(silent).toMatchObject({ stage: undefined, does: ["record", "freed", "post"] })
     const busy = leaving({ write: "never", how: { silent: true } }, { run: { calls: 1 } }).takes(quiet())
-    expect(busy).toMatchObject({ stage: "telling", run: { closing: { told: true, posted: true } } })
+    expect(busy).toMatchObject({ stage: "telling", run: { closing: { delivered: true, posted: true } } })
   })
 })
 
@@ -363,7 +365,12 @@ describe("an end that a dead process had written", () => {
   test("leaves its place, and merges its work where that was asked for and it has completed", () => {
     const task = ended()
     expect(reopened(task, NOW)).toMatchObject({
-      run: { stage: "leaving", lastSignAt: NOW, outcome: NOTHING_DONE, closing: { task, posted: false, told: false } },
+      run: {
+        stage: "leaving",
+        lastSignAt: NOW,
+        outcome: NOTHING_DONE,
+        closing: { task, posted: false, delivered: false },
+      },
       commands: [{ do: "leave", task, merge: false }],
     })
     const merge = { place: { ...place, merge: true } }
@@ -384,7 +391,7 @@ describe("an end that a dead process had written", () => {
       { do: "write", later: false },
     ])
     const written = at("telling", { run: left.run }).takes({ type: "written" })
-    expect(written.commands).toEqual([{ do: "post", task: { ...run?.closing?.task, outcome }, maybeTold: true }])
+    expect(written.commands).toEqual([{ do: "post", task: { ...run?.closing?.task, outcome }, maybeDelivered: true }])
     expect(written.stage).toBe("telling")
     expect(at("telling", { run: written.run }).takes({ type: "told" }).stage).toBeUndefined()
   })

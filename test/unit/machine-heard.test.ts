@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest"
-import type { ActiveRun } from "../../src/engine/run/active-run.ts"
-import { nextDue } from "../../src/engine/run/due.ts"
-import type { Input } from "../../src/engine/run/inputs.ts"
-import { NOTHING_TOLD } from "../../src/engine/run/told.ts"
+import type { ActiveRun } from "../../src/core/run/active-run.ts"
+import { nextDue } from "../../src/core/run/deadlines.ts"
+import type { Input } from "../../src/core/run/inputs.ts"
+import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
 import { at, BILLED, command, NOW, type Scene, wordOf } from "../support/machine.ts"
 import { askOf, taskOf } from "../support/tasks.ts"
 
@@ -23,8 +23,8 @@ const working = (run: Partial<ActiveRun> = {}, more: Scene = {}) => at("working"
 
 describe("an event of its own session", () => {
   test("is a sign of its life: what it was waited for is over", () => {
-    const { run } = working({ ...WAITS, idle: true, closesText: true }).takes(heard({ type: "began" }))
-    expect(run).toMatchObject({ lastSignAt: NOW, idle: false, closesText: false, told: { heard: true } })
+    const { run } = working({ ...WAITS, idle: true, endsText: true }).takes(heard({ type: "began" }))
+    expect(run).toMatchObject({ lastSignAt: NOW, idle: false, endsText: false, observed: { heard: true } })
     expect(run).toMatchObject({
       stuckSince: undefined,
       todosSince: undefined,
@@ -35,7 +35,7 @@ describe("an event of its own session", () => {
 
   test("that tells of a write is none: that may be ours", () => {
     const { run } = working({ ...WAITS }).takes(heard({ type: "updated" }))
-    expect(run).toMatchObject({ lastSignAt: NOW - 1000, stuckSince: 1, told: { heard: false } })
+    expect(run).toMatchObject({ lastSignAt: NOW - 1000, stuckSince: 1, observed: { heard: false } })
   })
 
   test("tells that its host tries again, or does no more", () => {
@@ -61,11 +61,11 @@ describe("an event of its own session", () => {
 
   test("tells what it says, whole or bit by bit", () => {
     const said = working().takes(heard({ type: "text", partID: "prt_1", text: "hello", messageID: "msg_a" }))
-    expect(said.run).toMatchObject({ told: { text: "hello", textPart: "prt_1" }, closesText: true })
+    expect(said.run).toMatchObject({ observed: { text: "hello", textPart: "prt_1" }, endsText: true })
     const empty = working().takes(heard({ type: "text", partID: "prt_1", text: " ", messageID: "msg_a" }))
-    expect(empty.run).toMatchObject({ told: { text: "" }, closesText: false })
+    expect(empty.run).toMatchObject({ observed: { text: "" }, endsText: false })
     const bit = working().takes(heard({ type: "text-delta", partID: "prt_1", delta: "he", messageID: "msg_a" }))
-    expect(bit.run).toMatchObject({ told: { text: "he", textPart: "prt_1" }, closesText: false })
+    expect(bit.run).toMatchObject({ observed: { text: "he", textPart: "prt_1" }, endsText: false })
   })
 
   test("tells of an error: that is kept, and its messages are looked at", () => {
@@ -76,7 +76,7 @@ describe("an event of its own session", () => {
 
   test("tells of a call, a question and its answer", () => {
     const call = { type: "tool", callID: "call_1", tool: "read", ended: false, messageID: "msg_a" }
-    expect(working().takes(heard(call)).run?.told).toMatchObject({ openCalls: 1, recentTools: ["read"] })
+    expect(working().takes(heard(call)).run?.observed).toMatchObject({ openCalls: 1, recentTools: ["read"] })
     const [one, two] = [askOf({ id: "per_1", askedAt: NOW }), askOf({ id: "per_2", askedAt: NOW })]
     const first = working().takes(heard({ type: "asked", ask: one }))
     expect(first.run).toMatchObject({ asks: [one], hintAt: NOW + 15_000 })
@@ -92,17 +92,18 @@ describe("an event of its own session", () => {
 
   test("that ends an answer ends its last word where it was speaking that, and no other", () => {
     const answered = heard({ type: "answered", messageID: "msg_a", usage: BILLED, finish: "called" })
-    const state = (lastWord: object | undefined, told = NOTHING_TOLD) =>
-      working({ told, ...(lastWord && { lastWord: { reason: timeout, at: NOW, ...lastWord } as never }) }).takes(
-        answered,
-      ).run?.lastWord?.state
+    const state = (lastWord: object | undefined, told = NOTHING_OBSERVED) =>
+      working({
+        observed: told,
+        ...(lastWord && { lastWord: { reason: timeout, at: NOW, ...lastWord } as never }),
+      }).takes(answered).run?.lastWord?.state
     expect(state({ state: "speaking" })).toBe("spoke")
     expect(state({ state: "told", againAt: NOW })).toBe("spoke")
     expect(state({ state: "told" })).toBe("told")
     expect(state(undefined)).toBeUndefined()
     const usage = BILLED
     const known = {
-      ...NOTHING_TOLD,
+      ...NOTHING_OBSERVED,
       ended: 1,
       answers: new Map([["msg_a", { spoke: true, called: true, usage, finish: "called" as const }]]),
     }
@@ -135,7 +136,7 @@ describe("idleness", () => {
 
   test("of a session below it says nothing of it", () => {
     const { run, does } = working().takes(heard({ type: "idle", sessionID: BELOW }))
-    expect(run).toMatchObject({ idle: false, looking: false, told: { heard: true } })
+    expect(run).toMatchObject({ idle: false, looking: false, observed: { heard: true } })
     expect(does).toEqual([])
   })
 })
@@ -144,7 +145,7 @@ describe("an event of a session below", () => {
   test("is a sign of its life, and tells of calls and questions", () => {
     const call = { type: "tool", callID: "call_1", tool: "read", ended: false, messageID: "msg_a", sessionID: BELOW }
     const called = working(WAITS).takes(heard(call))
-    expect(called.run).toMatchObject({ lastSignAt: NOW, stuckSince: undefined, told: { recentTools: ["read"] } })
+    expect(called.run).toMatchObject({ lastSignAt: NOW, stuckSince: undefined, observed: { recentTools: ["read"] } })
     const ask = askOf({ id: "per_1", sessionID: BELOW })
     const asked = working().takes({ type: "heard", event: { type: "asked", ask } as never })
     expect(asked).toMatchObject({ does: ["announce"], run: { asks: [ask] } })
@@ -154,7 +155,7 @@ describe("an event of a session below", () => {
 
   test("tells nothing of what it says, fails at or does itself", () => {
     const below = (event: object) => working().takes(heard({ ...event, sessionID: BELOW })).run
-    expect(below({ type: "text", partID: "prt_1", text: "hello", messageID: "msg_a" })?.told.text).toBe("")
+    expect(below({ type: "text", partID: "prt_1", text: "hello", messageID: "msg_a" })?.observed.text).toBe("")
     expect(below({ type: "error", error: { message: "x" } })).toMatchObject({ error: undefined, looking: false })
     expect(below({ type: "active", activity: { type: "retry", attempt: 1, message: "x" } })?.retry).toBeUndefined()
   })
@@ -182,9 +183,9 @@ describe("open questions that nobody told of", () => {
   })
 
   test("are believed where nothing was heard since they were asked for, and not where something was", () => {
-    const told = { ...NOTHING_TOLD, heard: true }
+    const told = { ...NOTHING_OBSERVED, heard: true }
     const asked = (lastSignAt: number) =>
-      working({ told, asks: [one], lastSignAt }).takes({ type: "questions", open: [two], at: NOW })
+      working({ observed: told, asks: [one], lastSignAt }).takes({ type: "questions", open: [two], at: NOW })
     expect(asked(NOW - 1)).toMatchObject({ commands: [{ do: "announce", ask: two }], run: { asks: [two] } })
     expect(asked(NOW)).toMatchObject({ commands: [], run: { asks: [one] } })
   })
@@ -206,7 +207,7 @@ describe("when it has to be looked at", () => {
       expect([stage, due(stage, hour)]).toEqual([stage, NOW - 1000 + 3_600_000])
     for (const stage of ["making", "waiting", "queued", "parked", "leaving", "merging", "telling"] as const)
       expect([stage, due(stage, hour)]).toEqual([stage, NEVER])
-    expect(due("working", { ...hour, run: { custody: "foreign" } })).toBe(NEVER)
+    expect(due("working", { ...hour, run: { heldBy: "foreign" } })).toBe(NEVER)
     // What is passed is being dealt with.
     expect(due("working", { task: { run: { timeout: 500 } } })).toBe(NOW + 100)
   })
@@ -244,7 +245,7 @@ describe("when it has to be looked at", () => {
     expect(due("working", { ...none, run: { lookAt: NOW } })).toBe(NOW + 100)
     expect(due("working", { ...none, run: { lookAt: NOW, lookedAt: NOW } })).toBe(NEVER)
     expect(due("working", { ...none, run: { lookAt: NOW + 5, looking: true } })).toBe(NEVER)
-    expect(due("held", { ...none, run: { heldUntil: NOW + 7 } })).toBe(NOW + 7)
+    expect(due("held", { ...none, run: { warmUpUntil: NOW + 7 } })).toBe(NOW + 7)
   })
 
   test("its parent is told once of an open question, while it can be answered", () => {
@@ -260,9 +261,15 @@ describe("when it has to be looked at", () => {
 
 describe("another stage", () => {
   test("is another turn: what was asked in the one before is not waited for", () => {
-    const before = { looking: true, lookAgain: true, verifying: true, preparing: "x", turn: 4 }
+    const before = { looking: true, lookAgain: true, verifying: true, preparing: "x", stageCount: 4 }
     const { run } = working(before as never).takes({ type: "end", ending: { type: "completed" }, how: {} })
-    expect(run).toMatchObject({ turn: 5, looking: false, lookAgain: false, verifying: false, preparing: undefined })
+    expect(run).toMatchObject({
+      stageCount: 5,
+      looking: false,
+      lookAgain: false,
+      verifying: false,
+      preparing: undefined,
+    })
   })
 
   test("is not looked at where its machine cannot be reached", () => {
@@ -285,19 +292,22 @@ describe("before its prompt", () => {
   test("one of several alike is held behind the first", () => {
     const scene = { task: { run: { heldBehind: "bg_first" } }, options: { cacheHold: 700 } } as never
     const { run, does } = at("making", scene).takes({ type: "begin", prompt: "FIND" })
-    expect({ stage: run?.stage, until: run?.heldUntil, does }).toEqual({ stage: "held", until: NOW + 700, does: [] })
+    expect({ stage: run?.stage, until: run?.warmUpUntil, does }).toEqual({ stage: "held", until: NOW + 700, does: [] })
   })
 
   test("what changes nothing is the same turn", () => {
     const queued = at("queued", { task: { run: { startedAt: undefined } } })
     expect(queued.takes({ type: "sorted", waits: false }).run).toBe(queued.run)
     const { run } = queued.takes({ type: "sorted", waits: true })
-    expect(run?.turn).toBe(queued.run.turn + 1)
+    expect(run?.stageCount).toBe(queued.run.stageCount + 1)
   })
 
   test("a word that was to follow a prompt that failed is answered, and its end says why", () => {
     const words = [wordOf({ held: true, reply: () => {} })]
-    const { run } = at("prompting", { run: { calls: 1, words } }).takes({ type: "prompted", problem: "no" })
+    const { run } = at("prompting", { run: { calls: 1, sentMessages: words } }).takes({
+      type: "prompted",
+      problem: "no",
+    })
     expect(run?.closing?.ending).toMatchObject({ type: "failed", reason: { code: "host" } })
   })
 })
@@ -312,16 +322,16 @@ describe("a map that leads its items", () => {
   test("begins the first alone, with what they are asked, and the others when that has taken its time", () => {
     const begun = leading([]).takes({ type: "parts" })
     expect(begun.commands).toEqual([{ do: "field", nth: 0, text: "FIND" }])
-    expect(begun.run?.coming).toEqual([0])
+    expect(begun.run?.creatingMembers).toEqual([0])
     const alone = leading([first]).takes({ type: "parts" })
-    expect(alone).toMatchObject({ commands: [], run: { heldUntil: NOW + 10_000 } })
+    expect(alone).toMatchObject({ commands: [], run: { warmUpUntil: NOW + 10_000 } })
     const began = leading([{ ...first, began: true }]).takes({ type: "parts" })
     expect(began.commands).toMatchObject([{ nth: 1 }, { nth: 2 }])
     expect(leading([], { prompt: undefined }).takes({ type: "parts" }).commands).toMatchObject([{ text: "" }])
   })
 
   test("counts one that was made as coming no more, and the others still", () => {
-    const { run } = leading([first], { coming: [0, 1] }).takes({ type: "fielded", nth: 0 })
-    expect(run?.coming).toEqual([1])
+    const { run } = leading([first], { creatingMembers: [0, 1] }).takes({ type: "fielded", nth: 0 })
+    expect(run?.creatingMembers).toEqual([1])
   })
 })

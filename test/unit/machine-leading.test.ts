@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest"
+import type { GroupMember } from "../../src/core/group.ts"
+import type { ActiveRun } from "../../src/core/run/active-run.ts"
+import { edges } from "../../src/core/run/step.ts"
 import type { Task } from "../../src/core/task.ts"
-import type { Part } from "../../src/core/team.ts"
 import type { Member } from "../../src/core/tries.ts"
-import type { ActiveRun } from "../../src/engine/run/active-run.ts"
-import { edges } from "../../src/engine/run/step.ts"
 import { at, NOW, type Scene } from "../support/machine.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
@@ -18,7 +18,7 @@ const part = (
   status: Task["status"],
   more: Partial<Member> = {},
   run = 0,
-  kind: Part["kind"] = "tries",
+  kind: GroupMember["kind"] = "tries",
 ) => ({
   task: taskOf({
     id: `bg_part${nth}`,
@@ -57,9 +57,9 @@ describe("several tries", () => {
   })
 
   test("those begin that are neither at work nor being made", () => {
-    const { commands, run } = leading(tries, [], { coming: [0] }).takes(parts)
+    const { commands, run } = leading(tries, [], { creatingMembers: [0] }).takes(parts)
     expect(commands).toEqual([{ do: "field", nth: 1, text: "FIND" }])
-    expect(run?.coming).toEqual([0, 1])
+    expect(run?.creatingMembers).toEqual([0, 1])
   })
 
   test("in a later run those begin again that had not failed by themselves", () => {
@@ -75,8 +75,12 @@ describe("several tries", () => {
 
   test("one that cannot be made ends them all, and says which", () => {
     const busy = [part(0, "running")]
-    const { run } = leading(tries, busy, { coming: [1] }).takes({ type: "fielded", nth: 1, problem: "no host." })
-    expect(run).toMatchObject({ stage: "leaving", coming: [] })
+    const { run } = leading(tries, busy, { creatingMembers: [1] }).takes({
+      type: "fielded",
+      nth: 1,
+      problem: "no host.",
+    })
+    expect(run).toMatchObject({ stage: "leaving", creatingMembers: [] })
     expect(run?.outcome?.reason).toEqual({ code: "host", text: "Part 2 could not be begun: no host." })
   })
 
@@ -91,16 +95,16 @@ describe("a map", () => {
       leading(map, members, run, { world: { room: () => room } }).takes(parts).commands
     expect(begun([item(0, "running")], {}, 1)).toMatchObject([{ do: "field", nth: 1, text: "FIND" }])
     expect(begun([item(0, "running")], {}, 0)).toEqual([])
-    expect(begun([item(0, "running")], { coming: [1] })).toMatchObject([{ nth: 2 }])
+    expect(begun([item(0, "running")], { creatingMembers: [1] })).toMatchObject([{ nth: 2 }])
     expect(begun([item(1, "running")], { done: [0] })).toMatchObject([{ nth: 2 }])
   })
 
   test("is looked at again when its first has gone alone for long enough, and no more once it has begun", () => {
     const alone = leading(map, [item(0, "running", { began: false })]).takes(parts)
-    expect(alone).toMatchObject({ does: [], run: { heldUntil: NOW + 10_000 } })
-    const began = leading(map, [item(0, "running")], { heldUntil: NOW + 10_000 }).takes(parts)
+    expect(alone).toMatchObject({ does: [], run: { warmUpUntil: NOW + 10_000 } })
+    const began = leading(map, [item(0, "running")], { warmUpUntil: NOW + 10_000 }).takes(parts)
     expect(began.does).toEqual(["field", "field"])
-    expect(began.run?.heldUntil).toBeUndefined()
+    expect(began.run?.warmUpUntil).toBeUndefined()
     const late = leading(map, [item(0, "running", { began: false })], {}, { world: { now: NOW + 10_000 } })
     expect(late.takes(parts).does).toEqual(["field", "field"])
   })
@@ -114,7 +118,7 @@ describe("a map", () => {
       text: "1 of 3 items failed.",
     })
     expect(leading(map, well.slice(1), { done: [0] }).takes(parts).run?.closing?.ending.type).toBe("completed")
-    expect(leading(map, well.slice(1), { coming: [0] }).takes(parts).stage).toBe("leading")
+    expect(leading(map, well.slice(1), { creatingMembers: [0] }).takes(parts).stage).toBe("leading")
   })
 
   test("counts the items of its own run alone", () => {

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest"
 import { lastWordRefusal, lastWordRequest } from "../../src/core/last-word.ts"
+import type { ActiveRun } from "../../src/core/run/active-run.ts"
+import type { Input } from "../../src/core/run/inputs.ts"
+import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
 import { NOTHING_SPENT } from "../../src/core/spending.ts"
 import { NOBODY } from "../../src/core/task.ts"
-import type { ActiveRun } from "../../src/engine/run/active-run.ts"
-import type { Input } from "../../src/engine/run/inputs.ts"
-import { NOTHING_TOLD } from "../../src/engine/run/told.ts"
 import { answer, asked, at, BILLED, command, NOW, type Scene, wordOf } from "../support/machine.ts"
 import { askOf } from "../support/tasks.ts"
 
@@ -21,7 +21,7 @@ const working = (run: Partial<ActiveRun> = {}, scene: Scene = {}) => at("working
 const silent = { lastSignAt: NOW - 600 }
 const stall = { stallTimeout: 500 }
 const emptyOnes = (count: number) => ({
-  ...NOTHING_TOLD,
+  ...NOTHING_OBSERVED,
   answers: new Map(
     Array.from({ length: count }, (_none, nth) => [`msg_${nth}`, { spoke: false, called: false, usage: BILLED }]),
   ),
@@ -41,11 +41,11 @@ describe("a limit that is passed", () => {
     const quiet = working(silent, { options: stall }).takes(tick())
     expect(quiet).toMatchObject({ stage: "working", run: { verifying: true } })
     expect(quiet.commands).toMatchObject([{ do: "verify", reason: { code: "silence" }, by: "life" }])
-    const nothing = working({ told: emptyOnes(3) }).takes(tick())
+    const nothing = working({ observed: emptyOnes(3) }).takes(tick())
     // However long its session is, it is read from the first of them on.
     const empties = { reason: { code: "empty" }, by: "messages", since: "msg_0" }
     expect(nothing.commands).toMatchObject([{ do: "verify", ...empties }])
-    expect(working({ told: emptyOnes(2) }).takes(tick()).does).toEqual([])
+    expect(working({ observed: emptyOnes(2) }).takes(tick()).does).toEqual([])
     const lastWord = { state: "spoke", reason: timeout, at: NOW - 500 } as const
     const spoke = working({ lastWord }, { task: lasting(1000) }).takes(tick())
     expect(spoke.commands).toEqual([{ do: "verify", reason: timeout, by: "messages" }])
@@ -75,8 +75,8 @@ describe("a limit that is passed", () => {
 
   test("does not count the time for which this process slept", () => {
     const scene = { task: lasting(1000), options: { lastWord: 0 } }
-    expect(working({ asleep: 1 }, scene).takes(tick()).stage).toBe("working")
-    expect(working({ asleep: 0 }, scene).takes(tick()).stage).toBe("leaving")
+    expect(working({ sleptMs: 1 }, scene).takes(tick()).stage).toBe("working")
+    expect(working({ sleptMs: 0 }, scene).takes(tick()).stage).toBe("leaving")
   })
 })
 
@@ -140,8 +140,8 @@ describe("a run that was told of its limit", () => {
     const resting = (run: Partial<ActiveRun>) => working(run).takes({ type: "resting" }).does
     expect(resting({ lastWord: told })).toEqual(["say"])
     expect(resting({ lastWord: { ...told, state: "speaking" } })).toEqual([])
-    expect(resting({ lastWord: told, words: [wordOf({ expected: true })] })).toEqual([])
-    expect(resting({ lastWord: told, words: [wordOf({ expected: false })] })).toEqual(["say"])
+    expect(resting({ lastWord: told, sentMessages: [wordOf({ expected: true })] })).toEqual([])
+    expect(resting({ lastWord: told, sentMessages: [wordOf({ expected: false })] })).toEqual(["say"])
   })
 
   test("speaks from its next request on; that it was asked once more is kept", () => {
@@ -221,37 +221,41 @@ describe("what the host says of a limit that seemed to be passed", () => {
 
 describe("time that does not count", () => {
   const since = NOW - 800
-  const ownStill = (parked: number | undefined) => ({ ownTasks: true, ownStill: () => parked })
+  const childrenPausedSince = (parked: number | undefined) => ({ ownTasks: true, childrenPausedSince: () => parked })
   const recorded = ({ commands }: ReturnType<ReturnType<typeof at>["takes"]>) => command(commands, "record")
 
   test("is that in which all it waits for is parked, from then on, or from its own last sign", () => {
-    const still = working({ idle: true, lastSignAt: NOW - 900 }, { world: ownStill(since) }).takes({ type: "spent" })
+    const still = working({ idle: true, lastSignAt: NOW - 900 }, { world: childrenPausedSince(since) }).takes({
+      type: "spent",
+    })
     expect(still.commands).toEqual([{ do: "record", event: { type: "still", generation: 0, at: since }, write: true }])
-    const later = working({ idle: true, lastSignAt: NOW - 300 }, { world: ownStill(since) }).takes(tick())
+    const later = working({ idle: true, lastSignAt: NOW - 300 }, { world: childrenPausedSince(since) }).takes(tick())
     expect(recorded(later)?.event).toMatchObject({ type: "still", at: NOW - 300 })
-    const ahead = working({ idle: true }, { world: ownStill(NOW + 50) }).takes({ type: "spent" })
+    const ahead = working({ idle: true }, { world: childrenPausedSince(NOW + 50) }).takes({ type: "spent" })
     expect(recorded(ahead)?.event).toMatchObject({ at: NOW })
   })
 
   test("is only that of a run that rests, or leads", () => {
-    expect(working({ idle: false }, { world: ownStill(since) }).takes({ type: "spent" }).does).toEqual([])
-    const leading = at("leading", { world: ownStill(since) }).takes({ type: "spent" })
+    expect(working({ idle: false }, { world: childrenPausedSince(since) }).takes({ type: "spent" }).does).toEqual([])
+    const leading = at("leading", { world: childrenPausedSince(since) }).takes({ type: "spent" })
     expect(recorded(leading)?.event).toMatchObject({ type: "still" })
   })
 
   test("ends when one of them goes on, or it does itself", () => {
     const scene = { task: { run: { stillSince: since } } }
-    const goesOn = working({ idle: true }, { ...scene, world: ownStill(undefined) }).takes({ type: "spent" })
+    const goesOn = working({ idle: true }, { ...scene, world: childrenPausedSince(undefined) }).takes({ type: "spent" })
     expect(goesOn.commands).toEqual([
       { do: "record", event: { type: "counting", generation: 0, at: NOW }, write: true },
     ])
-    const itself = working({ idle: false }, { ...scene, world: ownStill(since) }).takes({ type: "spent" })
+    const itself = working({ idle: false }, { ...scene, world: childrenPausedSince(since) }).takes({ type: "spent" })
     expect(recorded(itself)?.event).toMatchObject({ type: "counting", at: NOW })
-    expect(working({ idle: true }, { ...scene, world: ownStill(since) }).takes({ type: "spent" }).does).toEqual([])
+    expect(
+      working({ idle: true }, { ...scene, world: childrenPausedSince(since) }).takes({ type: "spent" }).does,
+    ).toEqual([])
   })
 
   test("is out of its limits at once", () => {
-    const scene = { task: lasting(500), options: { lastWord: 0 }, world: ownStill(since) }
+    const scene = { task: lasting(500), options: { lastWord: 0 }, world: childrenPausedSince(since) }
     const still = working({ idle: true, lastSignAt: since }, scene).takes({ type: "spent" })
     expect(still).toMatchObject({ stage: "working", does: ["record"] })
     expect(working({ idle: false }, scene).takes({ type: "spent" }).stage).toBe("leaving")
@@ -263,26 +267,28 @@ describe("time that does not count", () => {
     const { stage, run } = working({ lastWord }, scene).takes({ type: "spent" })
     expect(stage).toBe("working")
     expect(run?.lastWord).toEqual({ ...lastWord, at: NOW - 100, againAt: NOW - 50 })
-    const begins = working({ idle: true, lastWord }, { options: { lastWord: 100 }, world: ownStill(NOW) })
+    const begins = working({ idle: true, lastWord }, { options: { lastWord: 100 }, world: childrenPausedSince(NOW) })
     expect(begins.takes({ type: "spent" }).run?.lastWord).toEqual(lastWord)
     const parked = { at: since, model: "mock/one", why: "its limit" }
-    const on = at("parked", { task: { run: { parked } }, run: { lastWord, goesOn: true } }).takes({ type: "admitted" })
+    const on = at("parked", { task: { run: { parked } }, run: { lastWord, mayContinue: true } }).takes({
+      type: "admitted",
+    })
     expect(on.run?.lastWord).toEqual({ ...lastWord, at: NOW - 100, againAt: NOW - 50 })
   })
 
   test("is that of a sleep, but where none counts", () => {
-    const slept = (scene: Scene) => working({ asleep: 5 }, scene).takes({ type: "slept", ms: 100 }).run
-    expect(slept({})).toMatchObject({ asleep: 105, lastSignAt: NOW - 900 })
-    expect(slept({ task: { run: { stillSince: since } } })?.asleep).toBe(5)
+    const slept = (scene: Scene) => working({ sleptMs: 5 }, scene).takes({ type: "slept", ms: 100 }).run
+    expect(slept({})).toMatchObject({ sleptMs: 105, lastSignAt: NOW - 900 })
+    expect(slept({ task: { run: { stillSince: since } } })?.sleptMs).toBe(5)
     expect(slept({})).toMatchObject({ stuckSince: undefined, lookAt: undefined, hintAt: undefined })
   })
 })
 
 describe("held behind another", () => {
   test("it is let go as it would begin: what held it is forgotten, and written with its next record", () => {
-    const { run, commands } = at("held", { run: { heldUntil: NOW + 5 } }).takes({ type: "let go" })
+    const { run, commands } = at("held", { run: { warmUpUntil: NOW + 5 } }).takes({ type: "let go" })
     expect(commands[0]).toEqual({ do: "record", event: { type: "let go", generation: 0 }, write: false })
-    expect(run).toMatchObject({ stage: "prompting", heldUntil: undefined, lastSignAt: NOW })
+    expect(run).toMatchObject({ stage: "prompting", warmUpUntil: undefined, lastSignAt: NOW })
     const placed = at("held", { task: { depth: 2 } }).takes({ type: "let go" })
     expect(command(placed.commands, "enter")).toEqual({ do: "enter", save: false })
   })
@@ -308,7 +314,8 @@ describe("the clock, and what its session does by then", () => {
   })
 
   test("at work: what it spends is counted where a limit asks for it and no event tells it", () => {
-    const does = (scene: Scene, heard = false) => working({ told: { ...NOTHING_TOLD, heard } }, scene).takes(busy).does
+    const does = (scene: Scene, heard = false) =>
+      working({ observed: { ...NOTHING_OBSERVED, heard } }, scene).takes(busy).does
     const purse = { max: 1, openedAt: NOW, until: NOW + 100_000_000 }
     expect(does({})).toEqual([])
     expect(does({ options: { maxTokensPerTask: 1 } })).toEqual(["count"])
@@ -347,9 +354,9 @@ describe("its open questions", () => {
     working({ asks: [old], ...run }, { options: { permissionTimeout: 0 }, ...scene }).takes(tick())
 
   test("are refused one by one when nobody has answered in time, and kept for its report", () => {
-    const told = { ...NOTHING_TOLD, ended: 4 }
+    const told = { ...NOTHING_OBSERVED, ended: 4 }
     const options = { permissionTimeout: 1000 }
-    const { run, commands } = asking({ asks: [old, young], unanswered: ["edit: a"], told }, { options })
+    const { run, commands } = asking({ asks: [old, young], unanswered: ["edit: a"], observed: told }, { options })
     expect(commands).toEqual([
       {
         do: "refuse",

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest"
 import type { Message } from "../../src/core/ports.ts"
+import type { ActiveRun } from "../../src/core/run/active-run.ts"
+import { DELETED } from "../../src/core/run/messages.ts"
+import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
 import { NOTHING_SPENT } from "../../src/core/spending.ts"
-import type { ActiveRun } from "../../src/engine/run/active-run.ts"
-import { DELETED } from "../../src/engine/run/looked.ts"
-import { NOTHING_TOLD } from "../../src/engine/run/told.ts"
 import { answer, asked, at, BILLED, command, NOW, type Scene, wordOf } from "../support/machine.ts"
 
 /** What the machine makes of a look at a run's messages, of its value and of its check. */
@@ -22,7 +22,7 @@ const looked = (more: object | undefined, run: Partial<ActiveRun> = {}, scene: S
     waited,
     ...(more && { found: { ...found, ...more } }),
   })
-const seen = { told: { ...NOTHING_TOLD, heard: true } }
+const seen = { observed: { ...NOTHING_OBSERVED, heard: true } }
 
 describe("a look", () => {
   test("is over when it has come back; what asked for another meanwhile has one made, unless it ended", () => {
@@ -45,9 +45,9 @@ describe("a look", () => {
 
   test("takes in what its messages tell of its work", () => {
     const messages = [asked(), answer({ usage: BILLED })]
-    expect(looked({ messages }).run?.told).toMatchObject({ ended: 1, usage: BILLED, text: "found" })
+    expect(looked({ messages }).run?.observed).toMatchObject({ ended: 1, usage: BILLED, text: "found" })
     const open = looked({ messages: [asked(), { ...calling, usage: BILLED }] })
-    expect(open).toMatchObject({ stage: "working", run: { told: { ended: 1, usage: BILLED } } })
+    expect(open).toMatchObject({ stage: "working", run: { observed: { ended: 1, usage: BILLED } } })
   })
 })
 
@@ -94,11 +94,11 @@ describe("an idle session without an answer", () => {
 
   test("says since when a word is missing that is to come, and no more once none is", () => {
     const words = [wordOf({ id: "msg_other" })]
-    expect(looked(unanswered, { words }).run?.missingSince).toBe(NOW)
-    expect(looked(unanswered, { words, missingSince: NOW - 5 }).run?.missingSince).toBe(NOW - 5)
+    expect(looked(unanswered, { sentMessages: words }).run?.missingSince).toBe(NOW)
+    expect(looked(unanswered, { sentMessages: words, missingSince: NOW - 5 }).run?.missingSince).toBe(NOW - 5)
     expect(looked(unanswered, { missingSince: NOW - 5 }).run?.missingSince).toBeUndefined()
-    const arrived = looked({ messages: [asked(), asked("msg_other")] }, { words, missingSince: NOW - 5 })
-    expect(arrived.run).toMatchObject({ missingSince: undefined, words: [{ expected: false }] })
+    const arrived = looked({ messages: [asked(), asked("msg_other")] }, { sentMessages: words, missingSince: NOW - 5 })
+    expect(arrived.run).toMatchObject({ missingSince: undefined, sentMessages: [{ expected: false }] })
   })
 })
 
@@ -107,14 +107,15 @@ describe("a word that its session has let lie", () => {
   const last = [asked(), calling, asked("msg_word")]
 
   test("is said again once that has answered something else behind it", () => {
-    const passed = looked({ messages: [asked(), asked("msg_word"), calling] }, { words })
+    const passed = looked({ messages: [asked(), asked("msg_word"), calling] }, { sentMessages: words })
     expect(command(passed.commands, "say")?.word).toMatchObject({ kind: "word", text: "MORE" })
   })
 
   test("and is being said again is waited for, however long the host takes it: whoever told it was told so", () => {
     const again = wordOf({ id: "msg_again" })
     const late = (word: Partial<typeof again>) =>
-      looked({ messages: [asked(), answer()] }, { words: [{ ...again, ...word }], missingSince: NOW - 60_000 }).stage
+      looked({ messages: [asked(), answer()] }, { sentMessages: [{ ...again, ...word }], missingSince: NOW - 60_000 })
+        .stage
     expect(late({})).toBe("working")
     expect(late({ taken: true })).toBe("leaving")
     // Who is told for the first time hears that it has ended.
@@ -123,11 +124,11 @@ describe("a word that its session has let lie", () => {
   })
 
   test("and that stands last is left for a second to be read, then said again", () => {
-    const first = looked({ messages: last }, { words })
+    const first = looked({ messages: last }, { sentMessages: words })
     expect(first).toMatchObject({ does: [], run: { stuckSince: NOW, lookAt: NOW + 1000 } })
-    const waits = looked({ messages: last }, { words, stuckSince: NOW - 999 })
+    const waits = looked({ messages: last }, { sentMessages: words, stuckSince: NOW - 999 })
     expect(waits).toMatchObject({ does: [], run: { stuckSince: NOW - 999, lookAt: NOW + 1 } })
-    expect(looked({ messages: last }, { words, stuckSince: NOW - 1000 }).does).toEqual(["say"])
+    expect(looked({ messages: last }, { sentMessages: words, stuckSince: NOW - 1000 }).does).toEqual(["say"])
     // Where nothing lies there, no look is due for it.
     expect(looked(unanswered).run?.lookAt).toBeUndefined()
   })
@@ -139,8 +140,8 @@ describe("a turn that ended at a refusal", () => {
   test("of what nobody had answered goes on", () => {
     const { run, commands } = looked({ messages }, { refused: { after: 0, asks: [] } })
     expect(command(commands, "say")?.word).toMatchObject({ kind: "word" })
-    expect(run).toMatchObject({ stage: "working", refused: undefined, told: { ended: 1 } })
-    const four = { told: { ...NOTHING_TOLD, ended: 4 } }
+    expect(run).toMatchObject({ stage: "working", refused: undefined, observed: { ended: 1 } })
+    const four = { observed: { ...NOTHING_OBSERVED, ended: 4 } }
     expect(looked({ messages }, { ...four, refused: { after: 3, asks: [] } }).does).toEqual(["say"])
   })
 
@@ -152,7 +153,7 @@ describe("a turn that ended at a refusal", () => {
     expect({ run, does }).toMatchObject({ run: { stage: "working", error: undefined }, does: ["say"] })
     const note = "The agent stopped at a refused permission."
     expect(looked({ messages: refusal }).run?.closing?.ending).toMatchObject({ type: "completed", note })
-    const one = { told: { ...NOTHING_TOLD, ended: 1 } }
+    const one = { observed: { ...NOTHING_OBSERVED, ended: 1 } }
     expect(looked({ messages: refusal }, { ...ours, ...one }).stage).toBe("leaving")
     const failed = [asked(), answer({ finish: undefined, error: { message: "no luck" } })]
     expect(looked({ messages: failed }, ours).stage).toBe("leaving")
@@ -166,7 +167,7 @@ describe("a turn that ended at a refusal", () => {
 
   test("that a person gave is its end", () => {
     expect(looked({ messages }).run?.closing?.ending).toMatchObject({ type: "cancelled", reason: { code: "refused" } })
-    const five = { told: { ...NOTHING_TOLD, ended: 5 } }
+    const five = { observed: { ...NOTHING_OBSERVED, ended: 5 } }
     expect(looked({ messages }, { ...five, refused: { after: 3, asks: [] } }).stage).toBe("leaving")
   })
 
@@ -215,11 +216,15 @@ describe("an answer", () => {
 
   test("is no end before it has read what it is told, for as long as that may take to be seen", () => {
     const words = [wordOf({ taken: true })]
-    expect(looked({}, { words })).toMatchObject({ stage: "working", does: [], run: { missingSince: NOW } })
-    expect(looked({}, { words, missingSince: NOW - 9999 }).stage).toBe("working")
-    expect(looked({}, { words, missingSince: NOW - 10_000 }).stage).toBe("leaving")
+    expect(looked({}, { sentMessages: words })).toMatchObject({
+      stage: "working",
+      does: [],
+      run: { missingSince: NOW },
+    })
+    expect(looked({}, { sentMessages: words, missingSince: NOW - 9999 }).stage).toBe("working")
+    expect(looked({}, { sentMessages: words, missingSince: NOW - 10_000 }).stage).toBe("leaving")
     const there = { messages: [asked(), asked("msg_word"), answer({ parentID: "msg_word" })] }
-    expect(looked(there, { words }).stage).toBe("leaving")
+    expect(looked(there, { sentMessages: words }).stage).toBe("leaving")
   })
 })
 
@@ -282,7 +287,7 @@ describe("an answer that is a value", () => {
   })
 
   test("and valid is no end before it has read what it was told meanwhile", () => {
-    const waits = checking({ words: [wordOf()] }).takes({ type: "validated", found: valid })
+    const waits = checking({ sentMessages: [wordOf()] }).takes({ type: "validated", found: valid })
     expect(waits).toMatchObject({ stage: "working", does: [], run: { missingSince: NOW, value: { valid: true } } })
   })
 
@@ -311,7 +316,7 @@ describe("an answer that is a value", () => {
       code: "schema",
       text: "Its answer did not match the schema (asked 2 times; the last time: no JSON; x is missing).",
     })
-    const told = checking({ value, words: [wordOf()] }, { options }).takes({ type: "validated", found: invalid })
+    const told = checking({ value, sentMessages: [wordOf()] }, { options }).takes({ type: "validated", found: invalid })
     expect(told).toMatchObject({ stage: "working", does: ["say"] })
   })
 
@@ -346,7 +351,7 @@ describe("the check of an answer", () => {
     expect(checking().takes({ type: "checked", result: { ...result, passed: true } }).run?.closing).toMatchObject({
       ending: { type: "completed" },
     })
-    const waits = checking({ words: [wordOf()] }).takes({ type: "checked", result: { ...result, passed: true } })
+    const waits = checking({ sentMessages: [wordOf()] }).takes({ type: "checked", result: { ...result, passed: true } })
     expect(waits).toMatchObject({ stage: "working", does: [], run: { missingSince: NOW, answered: undefined } })
   })
 
@@ -377,7 +382,7 @@ describe("the check of an answer", () => {
     const failed = { type: "checked", result } as const
     expect(checking({}, 5, part("tries")).takes(failed).stage).toBe("leaving")
     expect(checking({}, 5, part("each")).takes(failed).stage).toBe("working")
-    expect(checking({ words: [wordOf()] }, 5, part("tries")).takes(failed)).toMatchObject({ does: ["say"] })
+    expect(checking({ sentMessages: [wordOf()] }, 5, part("tries")).takes(failed)).toMatchObject({ does: ["say"] })
   })
 
   test("that was stopped, or whose answer is not known, says nothing", () => {

@@ -1,11 +1,11 @@
 import { afterEach, describe, expect, test } from "vitest"
-import type { ActiveRun, Stage } from "../../src/engine/run/active-run.ts"
-import { expects, hasEnded, isHeld, isOver, newRun, progressOf } from "../../src/engine/run/active-run.ts"
-import type { Input, InputType } from "../../src/engine/run/inputs.ts"
-import { edges, step } from "../../src/engine/run/step.ts"
-import { type Edge, TABLE } from "../../src/engine/run/table.ts"
-import { NOTHING_TOLD } from "../../src/engine/run/told.ts"
-import { OptionsSchema } from "../../src/options.ts"
+import type { ActiveRun, Stage } from "../../src/core/run/active-run.ts"
+import { expectsMessage, hasEnded, isFinished, isHeldUp, newRun, progressOf } from "../../src/core/run/active-run.ts"
+import type { Input, InputType } from "../../src/core/run/inputs.ts"
+import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
+import { edges, step } from "../../src/core/run/step.ts"
+import { type Edge, TABLE } from "../../src/core/run/table.ts"
+import { OptionsSchema } from "../../src/options/options.ts"
 import { answer, asked, at, BILLED, command, NOW, QUEUED, type Scene, wordOf } from "../support/machine.ts"
 import { askOf, taskOf } from "../support/tasks.ts"
 
@@ -23,29 +23,29 @@ describe("a run that is made", () => {
       sessionID: "ses_child",
       generation: 2,
       stage: "making",
-      turn: 0,
-      custody: "ours",
-      told: NOTHING_TOLD,
+      stageCount: 0,
+      heldBy: "ours",
+      observed: NOTHING_OBSERVED,
       lastSignAt: NOW,
       idle: false,
-      closesText: false,
+      endsText: false,
       preface: "",
       asks: [],
       unanswered: [],
       hinting: false,
-      words: [],
-      wordAt: 0,
+      sentMessages: [],
+      lastMessageAt: 0,
       looking: false,
       lookAgain: false,
       lookedAt: 0,
       verifying: false,
-      asleep: 0,
+      sleptMs: 0,
       calls: 0,
-      coming: [],
+      creatingMembers: [],
       done: [],
-      goesOn: false,
+      mayContinue: false,
     })
-    expect(newRun(taskOf(), "working", NOW, "foreign").custody).toBe("foreign")
+    expect(newRun(taskOf(), "working", NOW, "foreign").heldBy).toBe("foreign")
   })
 
   test("shows that nothing was done yet", () => {
@@ -55,7 +55,7 @@ describe("a run that is made", () => {
       lastText: "",
       lastSignAt: NOW,
       idle: false,
-      usage: NOTHING_TOLD.usage,
+      usage: NOTHING_OBSERVED.usage,
       retry: undefined,
       asks: [],
       openCalls: 0,
@@ -70,7 +70,7 @@ describe("what is seen of a run", () => {
 
   test("is what was told of it, and what it waits for", () => {
     const told = {
-      ...NOTHING_TOLD,
+      ...NOTHING_OBSERVED,
       calls: new Map([["msg_a call_1", false]]),
       answers: new Map([["msg_a", { spoke: false, called: false, usage: BILLED, finish: "done" as const }]]),
       recentTools: ["read"],
@@ -81,7 +81,7 @@ describe("what is seen of a run", () => {
     const retry = { attempt: 2, message: "wait" }
     const lastWord = { state: "told", reason: { code: "timeout", text: "x" }, at: NOW } as const
     const asks = [askOf()]
-    expect(seen({ told, retry, lastWord, asks, idle: true })).toEqual({
+    expect(seen({ observed: told, retry, lastWord, asks, idle: true })).toEqual({
       toolCalls: 1,
       recentTools: ["read"],
       lastText: "looking",
@@ -105,14 +105,14 @@ describe("what is seen of a run", () => {
   })
 
   test("is not whether it is idle where another process looks after it", () => {
-    expect(seen({ custody: "foreign", idle: true })).not.toHaveProperty("idle")
-    expect(seen({ custody: "orphan" })).not.toHaveProperty("idle")
+    expect(seen({ heldBy: "foreign", idle: true })).not.toHaveProperty("idle")
+    expect(seen({ heldBy: "orphan" })).not.toHaveProperty("idle")
   })
 
   test("is a call that is open while it is not its agent's turn: that is no silence of its model's", () => {
     for (const stage of STAGES) {
       const held = ["held", "entering", "checking"].includes(stage)
-      expect([stage, isHeld(at(stage).run)]).toEqual([stage, held])
+      expect([stage, isHeldUp(at(stage).run)]).toEqual([stage, held])
       expect([stage, seen({}, stage).openCalls]).toEqual([stage, held ? 1 : 0])
       if (held) expect(seen({}, stage).held).toBe(true)
       else expect(seen({}, stage)).not.toHaveProperty("held")
@@ -126,19 +126,19 @@ describe("a run", () => {
   })
 
   test("leaves its session to another when it is told of and nothing more is to come there", () => {
-    expect(STAGES.filter((stage) => isOver(at(stage).run))).toEqual(["telling"])
+    expect(STAGES.filter((stage) => isFinished(at(stage).run))).toEqual(["telling"])
     const { run } = at("telling")
-    expect(isOver({ ...run, calls: 1 })).toBe(false)
-    expect(isOver({ ...run, closing: { ...run.closing, posted: false } as never })).toBe(false)
-    expect(isOver({ ...run, closing: undefined })).toBe(false)
+    expect(isFinished({ ...run, calls: 1 })).toBe(false)
+    expect(isFinished({ ...run, closing: { ...run.closing, posted: false } as never })).toBe(false)
+    expect(isFinished({ ...run, closing: undefined })).toBe(false)
     // That a place is being put away is no end of it, whatever was posted.
-    expect(isOver({ ...run, stage: "leaving" })).toBe(false)
+    expect(isFinished({ ...run, stage: "leaving" })).toBe(false)
   })
 
   test("expects a word until it is seen among its messages", () => {
     const { run } = at("working")
     const [seen, due] = [wordOf({ expected: false }), wordOf()]
-    expect([[], [seen], [due], [seen, due]].map((words) => expects({ ...run, words }))).toEqual([
+    expect([[], [seen], [due], [seen, due]].map((words) => expectsMessage({ ...run, sentMessages: words }))).toEqual([
       false,
       false,
       true,
@@ -281,8 +281,8 @@ describe("a step", () => {
   })
 
   test("changes nothing for another process's run, or for nobody's", () => {
-    for (const custody of ["foreign", "orphan"] as const) {
-      const { run, takes } = at("working", { run: { custody } })
+    for (const heldBy of ["foreign", "orphan"] as const) {
+      const { run, takes } = at("working", { run: { heldBy } })
       for (const input of Object.values(INPUTS)) expect(takes(input)).toMatchObject({ run, commands: [] })
     }
   })

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest"
 import type { Message } from "../../src/core/ports.ts"
+import type { ActiveRun, SentMessage } from "../../src/core/run/active-run.ts"
+import type { Command, Found, Input } from "../../src/core/run/inputs.ts"
 import type { Reason } from "../../src/core/task.ts"
-import type { ActiveRun, Word } from "../../src/engine/run/active-run.ts"
-import type { Command, Found, Input } from "../../src/engine/run/inputs.ts"
-import { messageID } from "../../src/host/opencode/ids.ts"
+import { messageID } from "../../src/opencode/ids.ts"
 import { answer, asked, at, command, NOW, type Scene, wordOf } from "../support/machine.ts"
 import { askOf } from "../support/tasks.ts"
 
@@ -18,7 +18,7 @@ const working = (run: Partial<ActiveRun> = {}, more: Scene = {}) => at("working"
 const saidTo = (commands: readonly Command[]) => command(commands, "say")?.word
 /** A word as it is first said. */
 const FRESH = { expected: true, held: false, taken: false }
-const idOf = (kind: Word["kind"], time = NOW) => messageID(kind, "bg_aaaaaaaa", 0, time)
+const idOf = (kind: SentMessage["kind"], time = NOW) => messageID(kind, "bg_aaaaaaaa", 0, time)
 
 describe("a word to a run", () => {
   test("stands behind its prompt where that was not sent yet, and waits with it", () => {
@@ -35,38 +35,38 @@ describe("a word to a run", () => {
       const { run, commands } = at(stage, { run: { calls: 1 } }).takes(tell())
       const word = { id: idOf("word"), kind: "word", text: "MORE", at: NOW, ...FRESH, reply }
       expect([stage, commands]).toEqual([stage, [{ do: "say", word }]])
-      expect(run).toMatchObject({ stage, words: [word], wordAt: NOW, calls: 2 })
+      expect(run).toMatchObject({ stage, sentMessages: [word], lastMessageAt: NOW, calls: 2 })
     }
   })
 
   test("is another one than the last, be it in the same millisecond or said before the clock was set back", () => {
     const one = working().takes(tell("ONE")).run
     const two = working(one).takes(tell("TWO"))
-    expect(two.run?.words.map(({ id, text }) => [id, text])).toEqual([
+    expect(two.run?.sentMessages.map(({ id, text }) => [id, text])).toEqual([
       [idOf("word"), "ONE"],
       [idOf("word", NOW + 1), "TWO"],
     ])
-    expect(two.run?.wordAt).toBe(NOW + 1)
-    expect(working({ wordAt: NOW + 70 }).takes(tell()).run?.wordAt).toBe(NOW + 71)
+    expect(two.run?.lastMessageAt).toBe(NOW + 1)
+    expect(working({ lastMessageAt: NOW + 70 }).takes(tell()).run?.lastMessageAt).toBe(NOW + 71)
   })
 
   test("is held while its prompt is on its way, and sent behind it, once", () => {
     const held = at("prompting", { run: { calls: 1 } }).takes(tell())
     expect(held.commands).toEqual([])
     const word = { id: idOf("word"), kind: "word", text: "MORE", at: NOW, ...FRESH, reply }
-    expect(held.run).toMatchObject({ calls: 1, words: [{ ...word, held: true }] })
+    expect(held.run).toMatchObject({ calls: 1, sentMessages: [{ ...word, held: true }] })
     const before = wordOf({ id: "msg_before" })
-    const words = [before, ...(held.run?.words ?? [])]
-    const { run, commands } = at("prompting", { run: { ...held.run, words } }).takes({ type: "prompted" })
+    const words = [before, ...(held.run?.sentMessages ?? [])]
+    const { run, commands } = at("prompting", { run: { ...held.run, sentMessages: words } }).takes({ type: "prompted" })
     expect(commands).toEqual([{ do: "say", word }])
-    expect(run).toMatchObject({ stage: "working", calls: 1, words: [before, word] })
+    expect(run).toMatchObject({ stage: "working", calls: 1, sentMessages: [before, word] })
   })
 
   test("is only stored for a parked one, which reads it when it goes on", () => {
     const { run, commands } = at("parked").takes(tell())
     const word = { id: idOf("word"), kind: "word", text: "MORE", at: NOW, ...FRESH, reply }
     expect(commands).toEqual([{ do: "store", word }])
-    expect(run).toMatchObject({ words: [word], calls: 1 })
+    expect(run).toMatchObject({ sentMessages: [word], calls: 1 })
   })
 
   test("is not told to one at its last word, nor to one without contact, and whoever says it hears so", () => {
@@ -81,18 +81,18 @@ describe("a word to a run", () => {
 
 describe("what came of a word", () => {
   const [one, two] = [wordOf({ id: "msg_1", reply }), wordOf({ id: "msg_2" })]
-  const said = (word: Word, problem?: string): Input => ({ type: "said", word, problem })
+  const said = (word: SentMessage, problem?: string): Input => ({ type: "said", word, problem })
 
   test("the host has it: whoever said it hears so, and it alone is taken", () => {
-    const { run, commands } = working({ words: [one, two], calls: 1 }).takes(said(one))
-    expect(run).toMatchObject({ calls: 0, words: [{ ...one, taken: true }, two] })
+    const { run, commands } = working({ sentMessages: [one, two], calls: 1 }).takes(said(one))
+    expect(run).toMatchObject({ calls: 0, sentMessages: [{ ...one, taken: true }, two] })
     expect(commands).toEqual([{ do: "answer", reply, with: "told" }])
-    expect(working({ words: [two], calls: 1 }).takes(said(two)).commands).toEqual([])
+    expect(working({ sentMessages: [two], calls: 1 }).takes(said(two)).commands).toEqual([])
   })
 
   test("the host did not take it: whoever said it hears why, and its end, which may have come, is looked for", () => {
-    const { run, commands } = working({ words: [one, two], calls: 1 }).takes(said(one, "no"))
-    expect(run).toMatchObject({ stage: "working", words: [two], calls: 0, looking: true })
+    const { run, commands } = working({ sentMessages: [one, two], calls: 1 }).takes(said(one, "no"))
+    expect(run).toMatchObject({ stage: "working", sentMessages: [two], calls: 0, looking: true })
     expect(commands).toEqual([
       { do: "answer", reply, with: { problem: "no" } },
       { do: "look", waited: false },
@@ -100,14 +100,14 @@ describe("what came of a word", () => {
   })
 
   test("the run has ended meanwhile: whoever said it hears so, and the last that was on its way lets it go", () => {
-    const told = { closing: { told: true } as never, calls: 1 }
+    const told = { closing: { delivered: true } as never, calls: 1 }
     for (const problem of [undefined, "no"]) {
       expect(at("telling", { run: told }).takes(said(one, problem))).toMatchObject({
         run: undefined,
         commands: [{ do: "answer", reply, with: "ended" }],
       })
-      expect(at("leaving", { run: { calls: 1, words: [one] } }).takes(said(one, problem))).toMatchObject({
-        run: { stage: "leaving", calls: 0, words: [one] },
+      expect(at("leaving", { run: { calls: 1, sentMessages: [one] } }).takes(said(one, problem))).toMatchObject({
+        run: { stage: "leaving", calls: 0, sentMessages: [one] },
         commands: [{ do: "answer", reply, with: "ended" }],
       })
     }
@@ -115,31 +115,31 @@ describe("what came of a word", () => {
   })
 
   test("a parked run that waits for it goes on, and one that may not yet stays", () => {
-    const closed = at("parked", { run: { calls: 1, words: [one] } })
+    const closed = at("parked", { run: { calls: 1, sentMessages: [one] } })
     expect(closed.takes(said(one)).commands).toEqual([{ do: "answer", reply, with: "told" }])
-    const { takes } = at("parked", { run: { goesOn: true, calls: 1, words: [one] } })
+    const { takes } = at("parked", { run: { mayContinue: true, calls: 1, sentMessages: [one] } })
     expect(takes(said(one)).commands).toEqual([{ do: "answer", reply, with: "told" }, { do: "freed" }])
     expect(takes(said(one, "no")).commands).toEqual([{ do: "answer", reply, with: { problem: "no" } }, { do: "freed" }])
   })
 
   test("what is taken late has all its time from then on to be seen there", () => {
-    expect(working({ calls: 1, words: [one], missingSince: 5 }).takes(said(one)).run?.missingSince).toBe(NOW)
-    expect(working({ calls: 1, words: [one] }).takes(said(one)).run?.missingSince).toBeUndefined()
+    expect(working({ calls: 1, sentMessages: [one], missingSince: 5 }).takes(said(one)).run?.missingSince).toBe(NOW)
+    expect(working({ calls: 1, sentMessages: [one] }).takes(said(one)).run?.missingSince).toBeUndefined()
   })
 
   test("the question for its last word was not taken: its limit ends it", () => {
     const word = wordOf({ kind: "last-word" })
-    const ended = working({ lastWord, calls: 1, words: [word] }).takes(said(word, "no"))
+    const ended = working({ lastWord, calls: 1, sentMessages: [word] }).takes(said(word, "no"))
     expect(ended.run?.closing?.ending).toEqual({ type: "failed", reason: timeout })
     // Only that question: another word leaves it its time.
-    expect(working({ lastWord, calls: 1, words: [one] }).takes(said(one, "no")).stage).toBe("working")
-    expect(working({ calls: 1, words: [word] }).takes(said(word, "no")).stage).toBe("working")
+    expect(working({ lastWord, calls: 1, sentMessages: [one] }).takes(said(one, "no")).stage).toBe("working")
+    expect(working({ calls: 1, sentMessages: [word] }).takes(said(word, "no")).stage).toBe("working")
   })
 
   test("what its check or its value came to was not taken: nobody else would ask it again", () => {
-    const reason = (kind: Word["kind"]) => {
+    const reason = (kind: SentMessage["kind"]) => {
       const word = wordOf({ kind })
-      return working({ calls: 1, words: [word] }).takes(said(word, "no")).run?.closing?.ending
+      return working({ calls: 1, sentMessages: [word] }).takes(said(word, "no")).run?.closing?.ending
     }
     expect(reason("check")).toEqual({
       type: "failed",
@@ -150,7 +150,7 @@ describe("what came of a word", () => {
       reason: { code: "host", text: "OpenCode did not take the question for a valid answer: no" },
     })
     const taken = wordOf({ kind: "check" })
-    expect(working({ calls: 1, words: [taken] }).takes(said(taken)).stage).toBe("working")
+    expect(working({ calls: 1, sentMessages: [taken] }).takes(said(taken)).stage).toBe("working")
   })
 })
 
@@ -159,14 +159,18 @@ describe("a word that its session has let lie", () => {
   const other = wordOf({ id: "msg_other", text: "OTHER", taken: true, expected: false })
   /** It began to answer something else when the word came, which then stood before that answer. */
   const passed = [asked(), asked("msg_word"), answer()]
-  const looked = (messages: readonly Message[], words: readonly Word[], more: Partial<ActiveRun> = {}) =>
-    working({ looking: true, words, ...more }).takes({ type: "looked", waited: false, found: { ...found, messages } })
+  const looked = (messages: readonly Message[], words: readonly SentMessage[], more: Partial<ActiveRun> = {}) =>
+    working({ looking: true, sentMessages: words, ...more }).takes({
+      type: "looked",
+      waited: false,
+      found: { ...found, messages },
+    })
 
   test("is said again, as a message of now that nobody waits for an answer of", () => {
     const { run, commands } = looked(passed, [word, other], { calls: 1 })
     const again = { id: idOf("word"), kind: "word", text: "MORE", at: NOW, ...FRESH, reply: undefined }
     expect(commands).toEqual([{ do: "say", word: again }])
-    expect(run).toMatchObject({ words: [other, again], calls: 2 })
+    expect(run).toMatchObject({ sentMessages: [other, again], calls: 2 })
   })
 
   test("is one that the host has taken, and that nothing answers, nor what stands behind it", () => {
@@ -193,13 +197,13 @@ describe("a word that is among its messages", () => {
   test("is expected no longer, and any other still is", () => {
     const words = [wordOf({ id: "msg_1" }), wordOf({ id: "msg_2" })]
     const messages = [asked(), asked("msg_1"), answer({ parentID: "msg_1" })]
-    const { run, stage } = working({ looking: true, words }).takes({
+    const { run, stage } = working({ looking: true, sentMessages: words }).takes({
       type: "looked",
       waited: false,
       found: { ...found, messages },
     })
     expect(stage).toBe("working")
-    expect(run).toMatchObject({ missingSince: NOW, words: [{ expected: false }, { expected: true }] })
+    expect(run).toMatchObject({ missingSince: NOW, sentMessages: [{ expected: false }, { expected: true }] })
   })
 })
 
@@ -253,7 +257,7 @@ describe("an agent is asked again", () => {
 
   test("for its last word where it rests: what limit it is near, and nothing is stopped for that", () => {
     const { commands, run } = working({ lastWord }).takes({ type: "resting" })
-    expect(commands).toEqual([{ do: "say", word: run?.words[0] }])
+    expect(commands).toEqual([{ do: "say", word: run?.sentMessages[0] }])
     expect(saidTo(commands)).toMatchObject({ kind: "last-word", id: idOf("last-word"), ...FRESH })
     expect(saidTo(commands)?.text).toMatch(/^You are near your time limit\. Stop working now/)
   })

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest"
+import type { ActiveRun, Stage } from "../../src/core/run/active-run.ts"
+import { isFinished, progressOf } from "../../src/core/run/active-run.ts"
+import { nextDue } from "../../src/core/run/deadlines.ts"
+import type { Input } from "../../src/core/run/inputs.ts"
+import { ANSWER_GRACE_MS } from "../../src/core/run/messages.ts"
+import { TABLE } from "../../src/core/run/table.ts"
 import { NOTHING_SPENT } from "../../src/core/spending.ts"
-import type { ActiveRun, Stage } from "../../src/engine/run/active-run.ts"
-import { isOver, progressOf } from "../../src/engine/run/active-run.ts"
-import { nextDue } from "../../src/engine/run/due.ts"
-import type { Input } from "../../src/engine/run/inputs.ts"
-import { ANSWER_GRACE_MS } from "../../src/engine/run/looked.ts"
-import { TABLE } from "../../src/engine/run/table.ts"
 import {
   answer,
   asked,
@@ -31,7 +31,7 @@ const timeout = { code: "timeout", text: "Stopped." } as const
 const LATE = { task: { run: { timeout: 500 } }, options: { lastWord: 0 } } as const
 /** What it may spend is spent. */
 const SPENT = { options: { maxTokensPerTask: 100, lastWord: 0 } } as const
-const FULL = { told: { calls: new Map(), answers: new Map(), usage: BILLED } } as unknown as Partial<ActiveRun>
+const FULL = { observed: { calls: new Map(), answers: new Map(), usage: BILLED } } as unknown as Partial<ActiveRun>
 const heard = (event: object): Input => ({ type: "heard", event: { sessionID: SESSION, ...event } as never })
 
 describe.each(AT_WORK)("at %s", (stage) => {
@@ -81,7 +81,7 @@ describe.each(AT_WORK)("at %s", (stage) => {
     const lastWord = { state: "told", reason: timeout, at: 1, againAt: 2 } as const
     const { run } = here({ run: { ...waits, todosSince: 11, lastWord } }).takes({ type: "slept", ms: 1000 })
     expect(run).toMatchObject({
-      asleep: 1000,
+      sleptMs: 1000,
       hintAt: 1006,
       lastSignAt: 1007,
       stuckSince: 1008,
@@ -91,7 +91,7 @@ describe.each(AT_WORK)("at %s", (stage) => {
       lastWord: { at: 1001, againAt: 1002 },
     })
     expect(run?.asks[0]?.askedAt).toBe(1005)
-    expect(here(LATE).takes({ type: "slept", ms: 800 }).run).toMatchObject({ stage, asleep: 800 })
+    expect(here(LATE).takes({ type: "slept", ms: 800 }).run).toMatchObject({ stage, sleptMs: 800 })
   })
 
   test("questions are known, announced once, and known to be open again where their refusal failed", () => {
@@ -127,11 +127,11 @@ describe.each(AT_WORK)("at %s", (stage) => {
     expect(here({ run: { lastWord, calls: 1 } }).takes({ type: "said", word, problem }).stage).toBe("leaving")
     const reply = () => {}
     const mine = wordOf({ reply })
-    const failed = here({ run: { calls: 1, words: [mine] } }).takes({ type: "said", word: mine, problem })
-    expect(failed.run).toMatchObject({ stage, calls: 0, words: [] })
+    const failed = here({ run: { calls: 1, sentMessages: [mine] } }).takes({ type: "said", word: mine, problem })
+    expect(failed.run).toMatchObject({ stage, calls: 0, sentMessages: [] })
     expect(command(failed.commands, "answer")).toEqual({ do: "answer", reply, with: { problem } })
-    const taken = here({ run: { calls: 1, words: [mine] } }).takes({ type: "said", word: mine })
-    expect(taken.run?.words).toEqual([{ ...mine, taken: true }])
+    const taken = here({ run: { calls: 1, sentMessages: [mine] } }).takes({ type: "said", word: mine })
+    expect(taken.run?.sentMessages).toEqual([{ ...mine, taken: true }])
     expect(command(taken.commands, "answer")?.with).toBe("told")
   })
 })
@@ -173,16 +173,16 @@ describe("before it begins", () => {
 })
 
 describe("held behind the first of several alike", () => {
-  const held = (more: object = {}) => at("held", { ...more, run: { heldUntil: NOW + 1000, ...(more as Scene).run } })
-  const spent = { ...SPENT, run: { ...FULL, heldUntil: NOW + 1000 } }
+  const held = (more: object = {}) => at("held", { ...more, run: { warmUpUntil: NOW + 1000, ...(more as Scene).run } })
+  const spent = { ...SPENT, run: { ...FULL, warmUpUntil: NOW + 1000 } }
 
   test("it begins when it is let go, or when it was held for long enough", () => {
     expect(held().takes({ type: "let go" })).toMatchObject({ stage: "prompting", does: ["record", "prompt"] })
     expect(held({ task: { depth: 2 } }).takes({ type: "let go" }).stage).toBe("entering")
     const tick = { type: "tick", doing: undefined } as const
     expect(held().takes(tick)).toMatchObject({ stage: "held", does: [] })
-    expect(held({ run: { heldUntil: NOW } }).takes(tick).stage).toBe("prompting")
-    expect(held({ task: { depth: 2 }, run: { heldUntil: NOW } }).takes(tick).stage).toBe("entering")
+    expect(held({ run: { warmUpUntil: NOW } }).takes(tick).stage).toBe("prompting")
+    expect(held({ task: { depth: 2 }, run: { warmUpUntil: NOW } }).takes(tick).stage).toBe("entering")
   })
 
   test("its limits hold, and it is told and slept through as any that has not begun", () => {
@@ -190,7 +190,7 @@ describe("held behind the first of several alike", () => {
     expect(held(LATE).takes({ type: "tick", doing: undefined }).stage).toBe("leaving")
     expect(held().takes({ type: "spent" }).stage).toBe("held")
     expect(held(spent).takes({ type: "spent" }).stage).toBe("leaving")
-    expect(held().takes({ type: "slept", ms: 500 }).run).toMatchObject({ stage: "held", heldUntil: NOW + 1500 })
+    expect(held().takes({ type: "slept", ms: 500 }).run).toMatchObject({ stage: "held", warmUpUntil: NOW + 1500 })
     const told = held().takes({ type: "tell", text: "MORE", reply: () => {} })
     expect(told.run).toMatchObject({ stage: "held", prompt: "FIND\n\nMORE" })
     expect(held().takes(end).stage).toBe("leaving")
@@ -200,21 +200,21 @@ describe("held behind the first of several alike", () => {
 describe("its prompt", () => {
   test("is with the host: what was said meanwhile follows, in its order", () => {
     const words = [wordOf({ id: "msg_1", held: true }), wordOf({ id: "msg_2", held: true })]
-    const { run, commands } = at("prompting", { run: { calls: 1, words } }).takes({ type: "prompted" })
-    expect(run).toMatchObject({ stage: "working", calls: 2, turn: 0 })
+    const { run, commands } = at("prompting", { run: { calls: 1, sentMessages: words } }).takes({ type: "prompted" })
+    expect(run).toMatchObject({ stage: "working", calls: 2, stageCount: 0 })
     expect(commands).toMatchObject([
       { do: "say", word: { id: "msg_1" } },
       { do: "say", word: { id: "msg_2" } },
     ])
     const reply = () => {}
     const told = at("prompting", { run: { calls: 1 } }).takes({ type: "tell", text: "MORE", reply })
-    expect(told).toMatchObject({ does: [], run: { words: [{ held: true, expected: true }] } })
+    expect(told).toMatchObject({ does: [], run: { sentMessages: [{ held: true, expected: true }] } })
   })
 
   test("was not taken: it has failed, and what was to follow is answered so", () => {
     const reply = () => {}
     const words = [wordOf({ held: true, reply })]
-    const { stage, commands, run } = at("prompting", { run: { calls: 1, words } }).takes({
+    const { stage, commands, run } = at("prompting", { run: { calls: 1, sentMessages: words } }).takes({
       type: "prompted",
       problem: "no",
     })
@@ -254,21 +254,21 @@ describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
 
   test("ends it not before it has read what it is told, but waits for that no longer than its grace", () => {
     const words = [wordOf({ taken: true })]
-    const wait = looking({ words }).takes({ type: "looked", waited: false, found })
+    const wait = looking({ sentMessages: words }).takes({ type: "looked", waited: false, found })
     expect(wait).toMatchObject({ stage, run: { missingSince: NOW } })
-    const long = looking({ words, missingSince: NOW - ANSWER_GRACE_MS })
+    const long = looking({ sentMessages: words, missingSince: NOW - ANSWER_GRACE_MS })
     expect(long.takes({ type: "looked", waited: false, found }).stage).toBe("leaving")
   })
 
   test("says a word again that was passed over, and asks on where our refusal ended its turn", () => {
     const passed = [asked(), asked("msg_word"), answer({ finish: "done" })]
     const word = wordOf({ taken: true, expected: false })
-    const said = looking({ words: [word] }).takes({
+    const said = looking({ sentMessages: [word] }).takes({
       type: "looked",
       waited: false,
       found: { ...found, messages: passed },
     })
-    expect(said).toMatchObject({ does: ["say"], run: { calls: 1, words: [{ text: "MORE" }] } })
+    expect(said).toMatchObject({ does: ["say"], run: { calls: 1, sentMessages: [{ text: "MORE" }] } })
     const part = { type: "tool", callID: "c", tool: "bash", state: "error", refused: "permission" } as const
     const refused = [asked(), answer({ finish: "called", parts: [part] })]
     const ours = looking({ refused: { after: 0, asks: [] } }).takes({
@@ -303,7 +303,7 @@ describe("its check", () => {
   test("fails: it is asked again, as often as may be, and once more where it was told something", () => {
     expect(checking().takes({ type: "checked", result })).toMatchObject({ stage: "working", does: ["say"] })
     expect(checking({}, 0).takes({ type: "checked", result }).run?.outcome?.reason?.code).toBe("check")
-    expect(checking({ words: [wordOf()] }, 0).takes({ type: "checked", result }).stage).toBe("working")
+    expect(checking({ sentMessages: [wordOf()] }, 0).takes({ type: "checked", result }).stage).toBe("working")
   })
 
   test("did not run: it goes on", () => {
@@ -344,7 +344,7 @@ describe("parked", () => {
       stage,
       does: [],
     })
-    expect(next).toMatchObject({ stage: "parked", asks: [], looking: false, calls: run.calls + 1, goesOn: false })
+    expect(next).toMatchObject({ stage: "parked", asks: [], looking: false, calls: run.calls + 1, mayContinue: false })
   })
 
   test("no clock, no event and no limit touches it; words are stored for when it goes on", () => {
@@ -363,32 +363,32 @@ describe("parked", () => {
 
   test("it goes on by the same prompt when there is a slot, and a last word has as long as before", () => {
     const lastWord = { state: "told", reason: timeout, at: NOW - 6000 } as const
-    const { takes } = at("parked", { ...scene, run: { lastWord, goesOn: true } })
-    expect(takes({ type: "opened" })).toMatchObject({ stage: "parked", does: ["freed"], run: { goesOn: true } })
+    const { takes } = at("parked", { ...scene, run: { lastWord, mayContinue: true } })
+    expect(takes({ type: "opened" })).toMatchObject({ stage: "parked", does: ["freed"], run: { mayContinue: true } })
     const on = takes({ type: "admitted" })
     expect(on).toMatchObject({
       stage: "prompting",
       does: ["record", "prompt"],
-      run: { goesOn: false, lastSignAt: NOW },
+      run: { mayContinue: false, lastSignAt: NOW },
     })
     expect(on.run?.lastWord?.at).toBe(NOW - 1000)
     expect(command(on.commands, "record")?.event).toMatchObject({ type: "unparked", at: NOW })
   })
 
   test("it goes on when what stops it has come back", () => {
-    const { takes } = at("parked", { ...scene, run: { goesOn: true, calls: 1 } })
+    const { takes } = at("parked", { ...scene, run: { mayContinue: true, calls: 1 } })
     expect(takes({ type: "admitted" })).toMatchObject({ stage: "parked", does: [] })
     for (const input of [{ type: "stopped" }, { type: "prompted" }, { type: "said", word: wordOf() }] as Input[])
       expect(takes(input)).toMatchObject({ stage: "parked", run: { calls: 0 }, does: ["freed"] })
-    const more = at("parked", { ...scene, run: { goesOn: true, calls: 2 } })
+    const more = at("parked", { ...scene, run: { mayContinue: true, calls: 2 } })
     expect(more.takes({ type: "stopped" })).toMatchObject({ run: { calls: 1 }, does: [] })
   })
 
   test("what its user asks of it meanwhile is stopped, too", () => {
-    const { takes } = at("parked", { ...scene, run: { goesOn: true } })
+    const { takes } = at("parked", { ...scene, run: { mayContinue: true } })
     const { stage, run, does } = takes({ type: "refused", parked })
     expect({ stage, does }).toEqual({ stage: "parked", does: ["park"] })
-    expect(run).toMatchObject({ calls: 1, goesOn: false })
+    expect(run).toMatchObject({ calls: 1, mayContinue: false })
   })
 
   test("a question for its last word that is not taken ends it", () => {
@@ -399,7 +399,7 @@ describe("parked", () => {
   })
 
   test("whose place went with an earlier process, it has that made again first, and says what it said", () => {
-    const { takes } = at("parked", { ...scene, run: { prompt: "WORK", preface: "in /place", reenters: true } })
+    const { takes } = at("parked", { ...scene, run: { prompt: "WORK", preface: "in /place", preparesAgain: true } })
     const on = takes({ type: "admitted" })
     expect(on).toMatchObject({ stage: "entering", does: ["record", "enter"] })
     expect(command(on.commands, "enter")).toMatchObject({ save: false, again: true })
@@ -476,14 +476,14 @@ describe("once it has ended", () => {
     expect(at("telling", { run: silent }).takes({ type: "written" }).stage).toBeUndefined()
     expect(at("telling").takes({ type: "told" }).stage).toBeUndefined()
     const busy = at("telling", { run: { calls: 1 } }).takes({ type: "told" }).run
-    expect(busy).toMatchObject({ stage: "telling", closing: { told: true } })
+    expect(busy).toMatchObject({ stage: "telling", closing: { delivered: true } })
     for (const last of [{ type: "stopped" }, { type: "prompted" }, { type: "said", word: wordOf() }] as Input[])
       expect(at("telling", { run: busy }).takes(last).stage).toBeUndefined()
   })
 
   test("another run may begin once it is posted and nothing is on its way", () => {
     const { run } = at("telling")
-    expect([isOver(run), isOver({ ...run, calls: 1 }), isOver({ ...run, stage: "leaving" })]).toEqual([
+    expect([isFinished(run), isFinished({ ...run, calls: 1 }), isFinished({ ...run, stage: "leaving" })]).toEqual([
       true,
       false,
       false,
@@ -497,7 +497,7 @@ test("what the table does not have changes nothing, nor what comes to another pr
     for (const type of ["begin", "admitted", "entered", "opened", "quiet", "left", "told"] as const)
       if (!TABLE[stage][type]) expect(takes({ type } as Input)).toMatchObject({ run, commands: [] })
   }
-  const { run, takes } = at("working", { run: { custody: "foreign" } })
+  const { run, takes } = at("working", { run: { heldBy: "foreign" } })
   expect(takes(end)).toMatchObject({ run, commands: [] })
   expect(progressOf(run).idle).toBeUndefined()
   expect(NOTHING_DONE.toolCalls).toBe(0)
@@ -526,7 +526,7 @@ describe("leading a team", () => {
     })
     expect(stage).toBe("leading")
     expect(commands).toEqual([0, 1].map((nth) => ({ do: "field", nth, text: "FIND" })))
-    expect(run?.coming).toEqual([0, 1])
+    expect(run?.creatingMembers).toEqual([0, 1])
     const over = at("entering", { task: { team }, world: { members: () => [part(0, "error"), part(1, "error")] } })
     expect(over.takes({ type: "entered", answers: [], preface: "" }).stage).toBe("leaving")
   })
@@ -562,17 +562,17 @@ describe("leading a team", () => {
   test("none that passes is an end, and so is a part that cannot be made", () => {
     const none = [part(0, "error"), part(1, "error")]
     expect(leading(none).takes({ type: "parts" }).run?.closing?.ending.reason?.code).toBe("check")
-    const { stage, run } = leading([part(0, "running")], { run: { coming: [0, 1] } }).takes({
+    const { stage, run } = leading([part(0, "running")], { run: { creatingMembers: [0, 1] } }).takes({
       type: "fielded",
       nth: 0,
     })
-    expect({ stage, coming: run?.coming }).toEqual({ stage: "leading", coming: [1] })
-    const shut = leading([], { run: { coming: [0] } }).takes({ type: "fielded", nth: 0, problem: "no host." })
+    expect({ stage, creatingMembers: run?.creatingMembers }).toEqual({ stage: "leading", creatingMembers: [1] })
+    const shut = leading([], { run: { creatingMembers: [0] } }).takes({ type: "fielded", nth: 0, problem: "no host." })
     expect(shut.run?.closing?.ending.reason).toEqual({ code: "host", text: "Part 1 could not be begun: no host." })
-    expect(leading([part(0, "error")], { run: { coming: [1] } }).takes({ type: "fielded", nth: 1 }).stage).toBe(
-      "leading",
-    )
-    expect(leading(none, { run: { coming: [1] } }).takes({ type: "fielded", nth: 1 }).stage).toBe("leaving")
+    expect(
+      leading([part(0, "error")], { run: { creatingMembers: [1] } }).takes({ type: "fielded", nth: 1 }).stage,
+    ).toBe("leading")
+    expect(leading(none, { run: { creatingMembers: [1] } }).takes({ type: "fielded", nth: 1 }).stage).toBe("leaving")
   })
 
   test("the clock, what others spend and a sleep reach it; nothing of it is silence", () => {
@@ -585,7 +585,7 @@ describe("leading a team", () => {
     const bought = { maxCostPerTask: 0, maxCostPerSession: 1 }
     const spent = () => ({ ...NOTHING_SPENT, session: { ...BILLED, cost: 2 } })
     expect(leading(busy, { options: bought, world: { spent } }).takes({ type: "spent" }).stage).toBe("leaving")
-    expect(leading(busy).takes({ type: "slept", ms: 7 }).run).toMatchObject({ stage: "leading", asleep: 7 })
+    expect(leading(busy).takes({ type: "slept", ms: 7 }).run).toMatchObject({ stage: "leading", sleptMs: 7 })
     const ended = leading(busy).takes(end)
     expect(ended).toMatchObject({ stage: "leaving", does: ["end", "close", "write", "ended"] })
     expect(command(ended.commands, "close")).toEqual({ do: "close", read: false })

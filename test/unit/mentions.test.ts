@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSyn
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
-import type { Permit } from "../../src/engine/launch/checks.ts"
+import type { Permit } from "../../src/runtime/launch/checks.ts"
 import { Rig } from "../support/rig.ts"
 
 let folder: string

@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from "vitest"
-import { moment } from "../../src/lib/moment.ts"
+import { moment } from "../../src/lib/format-time.ts"
 
 const zone = process.env.TZ
 afterEach(() => {

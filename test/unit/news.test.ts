@@ -1,7 +1,7 @@
 import { expect, test } from "vitest"
 import type { Task } from "../../src/core/task.ts"
-import { isToldLast, mayWake, newsOf, unwokenBeside } from "../../src/engine/tasks/news.ts"
-import { TaskStore } from "../../src/engine/tasks/store.ts"
+import { deferredWakeOf, isToldLast, mayWake, newsOf } from "../../src/runtime/mailbox/notification-items.ts"
+import { TaskStore } from "../../src/runtime/tasks/store.ts"
 import { deliveryOf, outcomeOf, taskOf } from "../support/tasks.ts"
 
 const named = (id: string, more: Parameters<typeof taskOf>[0] = {}) =>
@@ -92,8 +92,8 @@ test("what wakes a parent in the place of the last is what ended before it, not 
   if (!slow || !quick || !last) throw new Error("three tasks are needed")
   const store = storeOf(slow, quick, last)
   for (const [index, { id }] of [quick, slow, last].entries())
-    Object.assign(store.entry(id) ?? {}, { endedAs: index + 1 })
-  expect(unwokenBeside(last, store, "last")?.id).toBe("bg_1")
+    Object.assign(store.handle(id) ?? {}, { endIndex: index + 1 })
+  expect(deferredWakeOf(last, store, "last")?.id).toBe("bg_1")
 })
 
 test("an end that comes behind the one that is to wake its parent is told last, also while that is on its way", () => {

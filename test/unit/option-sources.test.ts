@@ -4,12 +4,12 @@ import { join } from "node:path"
 import { fileURLToPath, pathToFileURL } from "node:url"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import type { z } from "zod"
-import { optionsFrom, usersOptions } from "../../src/host/opencode/user-config.ts"
-import { isNews } from "../../src/host/record/told.ts"
 import { parseJsonc } from "../../src/lib/jsonc.ts"
-import { meets } from "../../src/option-rules.ts"
-import { meet } from "../../src/option-sources.ts"
-import { DEFAULTS, GROUPS, OptionsSchema } from "../../src/options.ts"
+import { optionsFrom, usersOptions } from "../../src/opencode/user-config.ts"
+import { DEFAULTS, GROUPS, OptionsSchema } from "../../src/options/options.ts"
+import { meets } from "../../src/options/rules.ts"
+import { meet } from "../../src/options/sources.ts"
+import { isNews } from "../../src/runtime/record/delivered.ts"
 import { parseOptions } from "../support/options.ts"
 
 const options = (own: unknown, project: unknown) => meet(own, project).options
@@ -240,7 +240,7 @@ describe("the user's own configuration", () => {
     "opencode-superagents",
     "opencode-superagents@1.2.3",
     PACKAGE,
-    `${PACKAGE}/src/server.ts`,
+    `${PACKAGE}/src/plugin.ts`,
     pathToFileURL(PACKAGE).href,
   ])("has the options of its entry %s", (spec) => {
     write(".config/opencode/opencode.json", {

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs"
 import { expect, test } from "vitest"
 import { optionsPage, optionsSchema, PAGE_FILE, SCHEMA_FILE } from "../../scripts/schema.ts"
-import { DEFAULTS } from "../../src/options.ts"
+import { DEFAULTS } from "../../src/options/options.ts"
 import { parseOptions } from "../support/options.ts"
 
 /** Options that are off unless they are there, with what they are when turned on. */

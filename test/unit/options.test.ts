@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { DEFAULTS } from "../../src/options.ts"
+import { DEFAULTS } from "../../src/options/options.ts"
 import { parseOptions } from "../support/options.ts"
 
 describe("options", () => {

@@ -2,10 +2,10 @@ import { getHeapStatistics, setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 import { describe, expect, test } from "vitest"
 import { HostError, type Message } from "../../src/core/ports.ts"
-import type { OutboxPorts } from "../../src/delivery/outbox.ts"
-import { partID } from "../../src/host/opencode/ids.ts"
+import { partID } from "../../src/opencode/ids.ts"
+import type { OutboxPorts } from "../../src/runtime/mailbox/outbox.ts"
 import { flush } from "../support/fake-clock.ts"
-import { GONE, held, owing, PARENT, setUp } from "../support/outbox-rig.ts"
+import { cleanup, GONE, held, PARENT, setUp } from "../support/outbox-rig.ts"
 
 /** What the outbox does when things happen at once, and what it leaves behind. What a message is: `outbox.test.ts`. */
 
@@ -25,7 +25,7 @@ const answerTo = (question: Partial<Message>): Partial<Message> => ({
 /** A parent that was woken and has not answered. */
 const unanswered = async (more: Parameters<typeof setUp>[0] = {}) => {
   const scene = setUp(more)
-  scene.outbox.post(owing(A))
+  scene.outbox.post(cleanup(A))
   await scene.clock.advance(100)
   scene.world.since = [asked(scene)]
   return scene
@@ -51,8 +51,8 @@ const leftToTheNext = async (scene = setUp()) => {
   const before = scene.told().length
   const { promise, resolve } = held()
   scene.world.composing = async (id) => (id === C ? promise : undefined)
-  scene.outbox.post(owing(B))
-  scene.outbox.post(owing(C))
+  scene.outbox.post(cleanup(B))
+  scene.outbox.post(cleanup(C))
   await scene.clock.advance(10)
   expect(scene.told().slice(before)).toEqual([`${SAID_B} (no reply)`])
   const takeBack = async () => {
@@ -72,7 +72,7 @@ describe("when the plugin ends", () => {
       if (what === "a message is to be tried again") world.failures = [NO]
       if (what === "others are waited for") world.isLast = false
       if (what === "the parent is at work") world.busy = true
-      outbox.post(owing(A, what !== "the parent is at work"))
+      outbox.post(cleanup(A, what !== "the parent is at work"))
       await clock.advance(0)
       expect(timers.pending).toBe(1)
       const before = told().length
@@ -104,7 +104,7 @@ describe("where the parent was stopped", () => {
     const isClosed: OutboxPorts["isClosed"] = ({ id }) => noted.push(id) > 0
     const { clock, world, outbox, told, states } = setUp({ isClosed })
     world.mayWake = false
-    outbox.post(owing(A))
+    outbox.post(cleanup(A))
     await clock.advance(1000)
     expect({ told: told(), states, noted }).toEqual({
       told: [`${SAID_A} (no reply)`],
@@ -117,7 +117,7 @@ describe("where the parent was stopped", () => {
 describe("a message that wakes nobody", () => {
   test("is told as soon as the host has taken it, with no wait", async () => {
     const { outbox, states } = setUp()
-    outbox.post(owing(A, false))
+    outbox.post(cleanup(A, false))
     await flush()
     expect(states).toEqual([`${A} confirmed`, "drained"])
   })
@@ -127,7 +127,7 @@ describe("a message that wakes nobody", () => {
     const { clock, world, outbox, told, works } = scene
     world.meanwhile = () => outbox.parentIdle(PARENT)
     world.shows = false
-    outbox.post(owing(A, false))
+    outbox.post(cleanup(A, false))
     await clock.advance(1)
     world.since = [asked(scene)]
     outbox.parentIdle(PARENT)
@@ -143,8 +143,8 @@ describe("a message that wakes nobody", () => {
   test("goes at once behind one that does and left that to it, though the parent is at work", async () => {
     const { clock, world, outbox, told, states } = setUp()
     world.busy = true
-    outbox.post(owing(A, true))
-    outbox.post(owing(B, false))
+    outbox.post(cleanup(A, true))
+    outbox.post(cleanup(B, false))
     await clock.advance(100)
     expect(told()).toEqual([`${SAID_A} (no reply)`, SAID_B])
     expect(states.at(-1)).toBe("drained, woken")
@@ -156,11 +156,11 @@ describe("a message that wakes nobody", () => {
       world.busy = true
       world.meanwhile = () => {
         world.meanwhile = () => {}
-        if (what === "woken") return outbox.post(owing(B, true))
+        if (what === "woken") return outbox.post(cleanup(B, true))
         world.busy = false
         outbox.parentIdle(PARENT)
       }
-      outbox.post(owing(A, false))
+      outbox.post(cleanup(A, false))
       await clock.advance(100)
       expect(told()[0], what).toBe(`${SAID_A} (no reply)`)
     }
@@ -171,9 +171,9 @@ describe("waking", () => {
   test("is not waited for any longer once another has ended, too", async () => {
     const { clock, world, outbox, told } = setUp()
     world.isLast = false
-    outbox.post(owing(A))
+    outbox.post(cleanup(A))
     await clock.advance(100)
-    outbox.post(owing(B))
+    outbox.post(cleanup(B))
     await clock.advance(0)
     expect(told()).toEqual([`${SAID_A} (no reply)`])
   })
@@ -181,7 +181,7 @@ describe("waking", () => {
   test("waits no longer for others where the clock is set back meanwhile, or the parent becomes idle", async () => {
     const { clock, world, outbox, told } = setUp()
     world.isLast = false
-    outbox.post(owing(A))
+    outbox.post(cleanup(A))
     await clock.advance(100)
     clock.setBack(3_600_000)
     outbox.parentIdle(PARENT)
@@ -221,7 +221,7 @@ describe("waking", () => {
     const { clock, world, outbox, told, states } = setUp()
     world.failures = [new HostError("no answer")]
     world.storesWhatFails = true
-    outbox.post(owing(A), true)
+    outbox.post(cleanup(A), true)
     await clock.advance(1000)
     expect(told()).toEqual([SAID_A, SAID_A])
     expect(states).toEqual([`${A} confirmed`, "drained, woken"])
@@ -233,7 +233,7 @@ describe("a parent that was woken and becomes idle", () => {
     const scene = setUp()
     const { clock, world, outbox, told } = scene
     world.shows = false
-    outbox.post(owing(A))
+    outbox.post(cleanup(A))
     await clock.advance(1)
     world.since = [asked(scene)]
     outbox.parentIdle(PARENT)
@@ -245,7 +245,7 @@ describe("a parent that was woken and becomes idle", () => {
   test("is not told again where the next message is on its way and wakes it", async () => {
     const { clock, world, outbox, told, works } = await unanswered()
     world.failures = [NO]
-    outbox.post(owing(B))
+    outbox.post(cleanup(B))
     await clock.advance(0)
     outbox.parentIdle(PARENT)
     await clock.advance(249)
@@ -257,7 +257,7 @@ describe("a parent that was woken and becomes idle", () => {
 
   test("is not told again where the next has gone while its messages were read", async () => {
     const { clock, outbox, told, read } = await beingRead()
-    outbox.post(owing(B))
+    outbox.post(cleanup(B))
     await clock.advance(100)
     await read()
     expect(told()).toEqual([SAID_A, SAID_B])
@@ -271,7 +271,7 @@ describe("a parent that was woken and becomes idle", () => {
     world.reading = promise
     outbox.parentIdle(PARENT)
     await flush()
-    outbox.post(owing(B))
+    outbox.post(cleanup(B))
     await clock.advance(100)
     world.reading = Promise.resolve()
     world.since = [asked(scene)]
@@ -335,7 +335,7 @@ describe("a parent that was woken and becomes idle", () => {
     const { promise, resolve } = held()
     world.composing = () => promise
     world.since.push(answerTo(asked(scene)))
-    outbox.post(owing(B))
+    outbox.post(cleanup(B))
     await read()
     expect(outbox.owes(PARENT)).toBe(true)
     resolve()
@@ -361,7 +361,7 @@ describe("a session that was deleted", () => {
     const { clock, world, outbox, states, told } = setUp()
     world.handsOver = true
     world.failures = [GONE]
-    outbox.post(owing(A))
+    outbox.post(cleanup(A))
     await clock.advance(60_000)
     expect(told()).toEqual([SAID_A])
     expect(states).toEqual([`${A} abandoned`, "drained"])
@@ -371,11 +371,11 @@ describe("a session that was deleted", () => {
     const { clock, world, outbox, states } = setUp()
     const { promise, resolve } = held()
     world.failures = [NO, GONE]
-    outbox.post(owing(A))
+    outbox.post(cleanup(A))
     await clock.advance(0)
     outbox.parentDeleted(PARENT)
     world.composing = () => promise
-    outbox.post(owing(B))
+    outbox.post(cleanup(B))
     await clock.advance(10_000)
     resolve()
     await clock.advance(10_000)
@@ -402,7 +402,7 @@ describe("in memory", () => {
   ])("nothing is kept of a session %s", async (_what, wake) => {
     const { clock, world, outbox, sent, told, states } = setUp()
     const before = await used()
-    for (let index = 0; index < MANY; index++) outbox.post(owing(A, wake, { parentID: nameOf(index) }))
+    for (let index = 0; index < MANY; index++) outbox.post(cleanup(A, wake, { parentID: nameOf(index) }))
     await clock.advance(100)
     expect(told()).toHaveLength(MANY)
     expect(states).toContain(wake ? "drained, woken" : "drained")
@@ -419,7 +419,7 @@ describe("in memory", () => {
 
 test("a run's message has the same ids in every version: after an update nothing is told twice", async () => {
   const { clock, outbox, sent } = setUp()
-  outbox.post(owing(A))
+  outbox.post(cleanup(A))
   await clock.advance(100)
   expect([sent[0]?.messageID, ...(sent[0]?.parts.map((_, at) => partID(sent[0]?.messageID ?? "", at)) ?? [])]).toEqual([
     "msg_0000003e8000aaaaaaaaN00000",

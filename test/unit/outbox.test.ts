@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { HostError, type Message } from "../../src/core/ports.ts"
-import { BUILD, held, owing, PARENT, setUp } from "../support/outbox-rig.ts"
+import { BUILD, cleanup, held, PARENT, setUp } from "../support/outbox-rig.ts"
 import { deliveryOf } from "../support/tasks.ts"
 
 /** What a message is, and when it goes. How the outbox works with the rest is in `notify.test.ts`. */
@@ -8,7 +8,7 @@ import { deliveryOf } from "../support/tasks.ts"
 describe("a message", () => {
   test("has two parts, the second hidden", async () => {
     const { clock, outbox, sent, states } = setUp()
-    outbox.post(owing("bg_aaaaaaaa"))
+    outbox.post(cleanup("bg_aaaaaaaa"))
     await clock.advance(100)
     expect(sent[0]?.parts).toMatchObject([
       { text: "visible bg_aaaaaaaa" },
@@ -19,14 +19,14 @@ describe("a message", () => {
 
   test("is sent for what is owed alone, and once a run", async () => {
     const { clock, outbox, told } = setUp()
-    const task = owing("bg_aaaaaaaa")
+    const task = cleanup("bg_aaaaaaaa")
     outbox.post({ ...task, delivery: { state: "none" } })
     outbox.post({ ...task, delivery: deliveryOf({ state: "confirmed" }) })
     expect(outbox.owes(PARENT)).toBe(false)
     outbox.post(task)
     outbox.post(task)
-    outbox.post(owing("bg_aaaaaaaa", true, { run: { generation: 1 } }))
-    outbox.post(owing("bg_bbbbbbbb"))
+    outbox.post(cleanup("bg_aaaaaaaa", true, { run: { generation: 1 } }))
+    outbox.post(cleanup("bg_bbbbbbbb"))
     expect(outbox.owes(PARENT)).toBe(true)
     await clock.advance(1000)
     expect(told()).toEqual(["visible bg_aaaaaaaa (no reply)", "visible bg_aaaaaaaa (no reply)", "visible bg_bbbbbbbb"])
@@ -34,11 +34,11 @@ describe("a message", () => {
 
   test("that is not to wake the parent leaves that to none, one that is to wake it to the last", async () => {
     const { clock, outbox, told } = setUp()
-    outbox.post(owing("bg_aaaaaaaa", true))
-    outbox.post(owing("bg_bbbbbbbb", false))
+    outbox.post(cleanup("bg_aaaaaaaa", true))
+    outbox.post(cleanup("bg_bbbbbbbb", false))
     await clock.advance(1000)
     expect(told()).toEqual(["visible bg_aaaaaaaa (no reply)", "visible bg_bbbbbbbb"])
-    outbox.post(owing("bg_cccccccc", false))
+    outbox.post(cleanup("bg_cccccccc", false))
     await clock.advance(1000)
     expect(told().at(-1)).toBe("visible bg_cccccccc (no reply)")
   })
@@ -46,7 +46,7 @@ describe("a message", () => {
   test("that wakes nobody waits for a busy parent, and goes as soon as that is idle", async () => {
     const { clock, world, outbox, told } = setUp()
     world.busy = true
-    outbox.post(owing("bg_aaaaaaaa", false))
+    outbox.post(cleanup("bg_aaaaaaaa", false))
     await clock.advance(5000)
     expect(told()).toEqual([])
     const { looks } = world
@@ -60,9 +60,9 @@ describe("a message", () => {
   test("that wakes nobody goes with one that does, whatever the parent does", async () => {
     const { clock, world, outbox, told } = setUp()
     world.busy = true
-    outbox.post(owing("bg_aaaaaaaa", false))
+    outbox.post(cleanup("bg_aaaaaaaa", false))
     await clock.advance(100)
-    outbox.post(owing("bg_bbbbbbbb", true))
+    outbox.post(cleanup("bg_bbbbbbbb", true))
     await clock.advance(100)
     expect(told()).toEqual(["visible bg_aaaaaaaa (no reply)", "visible bg_bbbbbbbb"])
   })
@@ -70,7 +70,7 @@ describe("a message", () => {
   test("is tried again after the waits that grow, with a word in the log", async () => {
     const { clock, world, outbox, told, logs } = setUp()
     world.failures = Array.from({ length: 6 }, () => new HostError("no"))
-    outbox.post(owing("bg_aaaaaaaa"))
+    outbox.post(cleanup("bg_aaaaaaaa"))
     const counts: number[] = []
     for (const ms of [0, 250, 1000, 4000, 15_000, 60_000, 60_000]) {
       await clock.advance(ms)
@@ -88,7 +88,7 @@ describe("a message", () => {
   test("that is taken and never shown is not told", async () => {
     const { clock, world, outbox, states, logs } = setUp()
     world.stores = false
-    outbox.post(owing("bg_aaaaaaaa"))
+    outbox.post(cleanup("bg_aaaaaaaa"))
     await clock.advance(5000)
     expect(states).not.toContain("bg_aaaaaaaa confirmed")
     expect(JSON.stringify(logs)).toContain("The host took the notification but does not show it.")
@@ -98,7 +98,7 @@ describe("a message", () => {
     const { clock, world, outbox, sent } = setUp()
     world.agents = [BUILD, { ...BUILD, name: "plan" }]
     world.failures = Array.from({ length: 5 }, () => new HostError("no"))
-    outbox.post(owing("bg_aaaaaaaa"))
+    outbox.post(cleanup("bg_aaaaaaaa"))
     await clock.advance(120_000)
     expect(new Set(sent.map(({ agent }) => agent))).toEqual(new Set(["build"]))
     expect(sent).toHaveLength(6)
@@ -106,7 +106,7 @@ describe("a message", () => {
 
   test("that the parent may hold already is looked for before it is sent", async () => {
     const { clock, outbox, told, states } = setUp()
-    const task = owing("bg_aaaaaaaa")
+    const task = cleanup("bg_aaaaaaaa")
     outbox.post(task, true)
     await clock.advance(100)
     expect(told()).toEqual(["visible bg_aaaaaaaa"])
@@ -120,7 +120,7 @@ describe("a message", () => {
     const ids = []
     for (const endedAt of [5000, 6000]) {
       const { clock, outbox, sent } = setUp()
-      outbox.post(owing("bg_aaaaaaaa", true, { run: { endedAt } }))
+      outbox.post(cleanup("bg_aaaaaaaa", true, { run: { endedAt } }))
       await clock.advance(100)
       ids.push(sent[0]?.messageID)
     }
@@ -130,7 +130,7 @@ describe("a message", () => {
   test("waits while the parent's user has undone something, and goes as soon as that is over", async () => {
     const { clock, world, outbox, told } = setUp()
     world.reverted = true
-    outbox.post(owing("bg_aaaaaaaa"))
+    outbox.post(cleanup("bg_aaaaaaaa"))
     await clock.advance(10_000)
     outbox.parentChanged(PARENT)
     await clock.advance(0)
@@ -144,7 +144,7 @@ describe("a message", () => {
   test("waits, too, while it is not known whether something may be sent", async () => {
     const { clock, world, outbox, told } = setUp()
     world.parentFailures = [new HostError("no"), new HostError("no")]
-    outbox.post(owing("bg_aaaaaaaa"))
+    outbox.post(cleanup("bg_aaaaaaaa"))
     await clock.advance(2500)
     expect(told()).toEqual([])
     await clock.advance(2000)
@@ -154,7 +154,7 @@ describe("a message", () => {
   test("that waits for an idle parent is not looked after each time that its session changes", async () => {
     const { clock, world, outbox } = setUp()
     world.busy = true
-    outbox.post(owing("bg_aaaaaaaa", false))
+    outbox.post(cleanup("bg_aaaaaaaa", false))
     await clock.advance(100)
     const { looks } = world
     for (let count = 0; count < 10; count++) outbox.parentChanged(PARENT)
@@ -166,15 +166,15 @@ describe("a message", () => {
     const { clock, world, outbox, told, states } = setUp()
     const { promise, resolve } = held()
     world.composing = async (id) => (id === "bg_bbbbbbbb" ? promise : undefined)
-    outbox.post(owing("bg_aaaaaaaa", true))
-    outbox.post(owing("bg_bbbbbbbb", true))
+    outbox.post(cleanup("bg_aaaaaaaa", true))
+    outbox.post(cleanup("bg_bbbbbbbb", true))
     await clock.advance(1000)
     world.known = false
     world.failures = [new HostError("no"), new HostError("no")]
     resolve()
     await clock.advance(0)
     world.known = true
-    outbox.post(owing("bg_cccccccc", false))
+    outbox.post(cleanup("bg_cccccccc", false))
     await clock.advance(60_000)
     const first = "visible bg_aaaaaaaa"
     expect(told()).toEqual([`${first} (no reply)`, first, first, first, "visible bg_cccccccc (no reply)"])
@@ -185,16 +185,16 @@ describe("a message", () => {
   test("waits a moment while others run, and the last of those that end together wakes the parent", async () => {
     const { clock, world, outbox, told } = setUp()
     world.isLast = false
-    outbox.post(owing("bg_aaaaaaaa"))
+    outbox.post(cleanup("bg_aaaaaaaa"))
     await clock.advance(200)
     outbox.parentIdle(PARENT)
     await clock.advance(49)
     expect(told()).toEqual([])
-    outbox.post(owing("bg_bbbbbbbb"))
+    outbox.post(cleanup("bg_bbbbbbbb"))
     await clock.advance(100)
     expect(told()).toEqual(["visible bg_aaaaaaaa (no reply)"])
     world.isLast = true
-    outbox.post(owing("bg_cccccccc"))
+    outbox.post(cleanup("bg_cccccccc"))
     await clock.advance(60_000)
     expect(told()).toEqual(["visible bg_aaaaaaaa (no reply)", "visible bg_bbbbbbbb (no reply)", "visible bg_cccccccc"])
   })
@@ -202,13 +202,13 @@ describe("a message", () => {
   test("wakes the parent after that moment where the others go on, and at once where it is to wake nobody", async () => {
     const { clock, world, outbox, told } = setUp()
     world.isLast = false
-    outbox.post(owing("bg_aaaaaaaa"))
+    outbox.post(cleanup("bg_aaaaaaaa"))
     await clock.advance(249)
     expect(told()).toEqual([])
     await clock.advance(1)
     expect(told()).toEqual(["visible bg_aaaaaaaa"])
     await clock.advance(1000)
-    outbox.post(owing("bg_bbbbbbbb", false))
+    outbox.post(cleanup("bg_bbbbbbbb", false))
     await clock.advance(0)
     expect(told().slice(1)).toEqual(["visible bg_bbbbbbbb (no reply)"])
   })
@@ -216,7 +216,7 @@ describe("a message", () => {
   test("that waits for such a moment is not sent once the plugin has ended", async () => {
     const { clock, world, outbox, told, stop } = setUp()
     world.isLast = false
-    outbox.post(owing("bg_aaaaaaaa"))
+    outbox.post(cleanup("bg_aaaaaaaa"))
     await clock.advance(100)
     stop.abort()
     await clock.advance(60_000)
@@ -227,7 +227,7 @@ describe("a message", () => {
     for (const end of ["forgotten", "gone", "ended"] as const) {
       const { clock, world, outbox, told, stop } = setUp()
       world.failures = [new HostError("no")]
-      outbox.post(owing("bg_aaaaaaaa"))
+      outbox.post(cleanup("bg_aaaaaaaa"))
       await clock.advance(0)
       if (end === "forgotten") world.known = false
       if (end === "gone") outbox.parentDeleted(PARENT)
@@ -241,7 +241,7 @@ describe("a message", () => {
 describe("a message that was to wake the parent", () => {
   const woken = async () => {
     const all = setUp()
-    all.outbox.post(owing("bg_aaaaaaaa"))
+    all.outbox.post(cleanup("bg_aaaaaaaa"))
     await all.clock.advance(100)
     const question: Partial<Message> = { id: all.sent[0]?.messageID ?? "", role: "user" }
     return { ...all, question }
@@ -285,7 +285,7 @@ describe("a message that was to wake the parent", () => {
   test("and was never read is looked after also when the parent became idle while it was on its way", async () => {
     const { clock, world, outbox, told } = setUp()
     world.stores = false
-    outbox.post(owing("bg_aaaaaaaa"))
+    outbox.post(cleanup("bg_aaaaaaaa"))
     await clock.advance(1)
     outbox.parentIdle(PARENT)
     world.stores = true
@@ -319,7 +319,7 @@ describe("a message that was to wake the parent", () => {
 test("what is sent again is what was sent, whatever has become of the tasks meanwhile", async () => {
   const { clock, outbox, sent, world } = setUp()
   world.failures.push(new HostError("busy"))
-  outbox.post(owing("bg_aaaaaaaa"))
+  outbox.post(cleanup("bg_aaaaaaaa"))
   await clock.advance(1000)
   expect(sent.map(({ parts }) => parts[1]?.text)).toEqual(["hidden bg_aaaaaaaa", "hidden bg_aaaaaaaa"])
   expect(world.composed).toBe(1)
@@ -329,7 +329,7 @@ test("that the answer was handed over is recorded once the parent holds it", asy
   const { clock, outbox, states, world } = setUp()
   world.handsOver = true
   world.stores = false
-  outbox.post(owing("bg_aaaaaaaa"))
+  outbox.post(cleanup("bg_aaaaaaaa"))
   await clock.advance(1000)
   expect(states).toEqual([])
   world.stores = true

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
-import { Journal, LATER_MS } from "../../src/engine/conductor/journal.ts"
-import type { Entry } from "../../src/engine/tasks/entry.ts"
-import { findBatch, findTask } from "../../src/engine/tasks/lookup.ts"
-import { TaskStore } from "../../src/engine/tasks/store.ts"
+import { Journal, LATER_MS } from "../../src/runtime/journal.ts"
+import { findBatch, findTask } from "../../src/runtime/tasks/lookup.ts"
+import { TaskStore } from "../../src/runtime/tasks/store.ts"
+import type { TaskHandle } from "../../src/runtime/tasks/task-handle.ts"
 import { toolsFor } from "../../src/tools/index.ts"
 import { renderOutput } from "../../src/tools/render.ts"
 import { FakeClock } from "../support/fake-clock.ts"
@@ -373,7 +373,7 @@ describe("the record", () => {
     await clock.advance(LATER_MS)
     expect(host.calls).toHaveLength(2)
     journal.saveLater(task)
-    await journal.erase(store.remove(task.id) as Entry)
+    await journal.erase(store.remove(task.id) as TaskHandle)
     journal.saveLater(task)
     stop.abort()
     expect(timers.pending).toBe(0)

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import type { EnterRequest } from "../../src/place/place.ts"
+import type { EnterRequest } from "../../src/runtime/places/place.ts"
 import { toolsFor } from "../../src/tools/index.ts"
 import type { Tool } from "../../src/tools/tool.ts"
 import { flush } from "../support/fake-clock.ts"

@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from "vitest"
-import { type Place, PlaceError, type PutAway } from "../../src/place/place.ts"
+import { type Place, PlaceError, type PutAway } from "../../src/runtime/places/place.ts"
 import { Rig } from "../support/rig.ts"
 
 /** A merge of what a place that cannot be reached now still has: it is waited for, and nothing is done twice. */

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
-import { ManagerRuns } from "../../src/board/runs.ts"
 import { NO_USAGE } from "../../src/core/task.ts"
+import { ManagerRuns } from "../../src/features/board/runs.ts"
 import { Rig } from "../support/rig.ts"
 
 /** Runs that a board's purse pays. A step costs a cent. */
@@ -182,7 +182,10 @@ describe("a purse's runs", () => {
     open(1)
     await runs.start({ sessionID, agent: "general", description: "#1 work", prompt: "LIMITED" })
     await rig.clock.until(() => runs.of(sessionID)?.stand !== undefined)
-    expect(runs.of(sessionID)).toMatchObject({ state: "running", stand: { way: "parked", behind: "scripted/alpha" } })
+    expect(runs.of(sessionID)).toMatchObject({
+      state: "running",
+      stand: { pauseKind: "parked", waitsFor: "scripted/alpha" },
+    })
     isOpen = true
     await rig.clock.until(() => runs.of(sessionID)?.state === "ended")
     expect(runs.of(sessionID)?.result?.status).toBe("completed")

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
-import { ranOf } from "../../src/receipt/command.ts"
-import { pipelinesOf, UNKNOWN } from "../../src/receipt/shell.ts"
+import { ranOf } from "../../src/core/receipts/command.ts"
+import { pipelinesOf, UNKNOWN } from "../../src/core/receipts/shell.ts"
 
 const REPORT = "Tests:       1 failed, 2 passed, 3 total\n"
 const reads = (command: string) => ranOf(command, 0, REPORT).tests !== undefined

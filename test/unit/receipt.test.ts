@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest"
+import { factsOf } from "../../src/core/outcome.ts"
 import type { Message, MessagePart } from "../../src/core/ports.ts"
 import type { Ran } from "../../src/core/receipt.ts"
 import { NO_RECEIPT, receiptLine, receiptLines, testText } from "../../src/core/receipt.ts"
-import { factsOf } from "../../src/core/verdict.ts"
-import { testsIn } from "../../src/receipt/tests.ts"
+import { testsIn } from "../../src/core/receipts/tests.ts"
 
 const GREEN = "\u001b[32m"
 const PLAIN = "\u001b[39m"

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { NO_FIGURES } from "../../src/core/task.ts"
-import type { TaskView } from "../../src/engine/tasks/view.ts"
+import type { TaskView } from "../../src/runtime/tasks/view.ts"
 import { MOST_ANSWER_CHARS, renderOutput } from "../../src/tools/render.ts"
 import { renderLaunch, renderResume, renderTold } from "../../src/tools/render-launch.ts"
 import { askOf, outcomeOf, taskOf } from "../support/tasks.ts"

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { NOTHING_TOLD, repeatTold } from "../../src/engine/run/told.ts"
+import { NOTHING_OBSERVED, repeatTold } from "../../src/core/run/progress.ts"
 import { Rig } from "../support/rig.ts"
 
 const ASKED = "Answer at once: what is done"
@@ -61,7 +61,7 @@ describe("an agent that makes the same call with the same result again and again
 test("calls are equal by tool, arguments and result, and one that took over 10 s is no repetition", () => {
   const call = { input: { a: 1 }, result: "x", ms: 10_000 }
   const times = (...calls: [tool: string, more: object][]) =>
-    calls.reduce((told, [tool, more]) => repeatTold(told, tool, { ...call, ...more }), NOTHING_TOLD).repeated?.times
+    calls.reduce((told, [tool, more]) => repeatTold(told, tool, { ...call, ...more }), NOTHING_OBSERVED).repeated?.times
   expect(times(["t", {}], ["t", {}])).toBe(2)
   expect(times(["t", {}], ["u", {}])).toBe(1)
   expect(times(["t", {}], ["t", { input: { a: 2 } }])).toBe(1)

@@ -1,11 +1,11 @@
 import fc from "fast-check"
 import { describe, expect, test } from "vitest"
 import type { Schema } from "../../src/core/task.ts"
-import { checkValue } from "../../src/results/check-value.ts"
-import { problemIn } from "../../src/results/examine.ts"
-import { extract } from "../../src/results/extract.ts"
-import { readJson } from "../../src/results/json.ts"
-import { MOST_CHECK_MS, MOST_START_MS, Validation, type ValueThread } from "../../src/results/validation.ts"
+import { checkValue } from "../../src/features/schemas/check-value.ts"
+import { problemIn } from "../../src/features/schemas/examine.ts"
+import { extract } from "../../src/features/schemas/extract.ts"
+import { readJson } from "../../src/features/schemas/json.ts"
+import { MOST_CHECK_MS, MOST_START_MS, Validation, type ValueThread } from "../../src/features/schemas/validation.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 
 const VERDICT = {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
-import { rideInHeaders, rideInOptions } from "../../src/host/opencode/ride.ts"
-import { RECORD_KEY } from "../../src/host/record/codec.ts"
+import { cacheKeyInHeaders, cacheKeyInOptions } from "../../src/features/shared-cache/opencode/cache-key.ts"
+import { RECORD_KEY } from "../../src/runtime/record/codec.ts"
 import { agent, counted, user } from "../support/histories.ts"
 import { SIGNER } from "../support/records.ts"
 import { Rig } from "../support/rig.ts"
@@ -132,11 +132,11 @@ test.each([
 
 test("a request goes by the ridden session's key where the host gave it one, and by its header", () => {
   const options = { promptCacheKey: "ses_own", prompt_cache_key: "mine", temperature: 1 }
-  rideInOptions(options, "ses_own", "ses_first")
+  cacheKeyInOptions(options, "ses_own", "ses_first")
   expect(options).toEqual({ promptCacheKey: "ses_first", prompt_cache_key: "mine", temperature: 1 })
   const [headers, own]: Record<string, string>[] = [{}, {}]
-  rideInHeaders(headers as Record<string, string>, "anthropic", "ses_first")
-  rideInHeaders(own as Record<string, string>, "opencode", "ses_first")
+  cacheKeyInHeaders(headers as Record<string, string>, "anthropic", "ses_first")
+  cacheKeyInHeaders(own as Record<string, string>, "opencode", "ses_first")
   expect([headers, own]).toEqual([{ "x-session-affinity": "ses_first" }, {}])
 })
 

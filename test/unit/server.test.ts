@@ -3,7 +3,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import type { Hooks, PluginInput } from "@opencode-ai/plugin"
 import { afterAll, beforeAll, expect, test, vi } from "vitest"
-import { type Guest, leave, listenIn } from "../../src/host/opencode/hub.ts"
+import { leave, listenIn, type Peer } from "../../src/features/worktrees/opencode/peers.ts"
 
 /** The plugin's entry on a host that answers every request with nothing. */
 
@@ -13,7 +13,7 @@ let server: (input: PluginInput, options?: Record<string, unknown>) => Promise<H
 beforeAll(async () => {
   vi.stubEnv("XDG_DATA_HOME", data)
   mkdirSync(join(data, "opencode/superagents/worktrees"), { recursive: true })
-  server = (await import("../../src/server.ts")).default.server
+  server = (await import("../../src/plugin.ts")).default.server
 })
 afterAll(() => {
   vi.unstubAllEnvs()
@@ -35,9 +35,9 @@ test("an instance in a folder that has a keeper looks for no tasks, and has its 
   const keeper = {
     isFresh: (id: string) => id === "ses_fresh",
     answersInJSON: () => false,
-  } as unknown as Guest["keeper"]
-  const guest: Guest = { keeper, tools: {}, hear: () => {} }
-  listenIn("/worktree", guest)
+  } as unknown as Peer["keeper"]
+  const peer: Peer = { keeper, tools: {}, hear: () => {} }
+  listenIn("/worktree", peer)
   try {
     const [kept, own] = [await start("/worktree", { childPrompt: "Mind the gap." }), await start("/project")]
     // Begun after the other, and in the same way.
@@ -48,6 +48,6 @@ test("an instance in a folder that has a keeper looks for no tasks, and has its 
     expect(output.system).toEqual(["Mind the gap."])
     for (const { hooks } of [own, kept]) await hooks.dispose?.()
   } finally {
-    leave("/worktree", guest)
+    leave("/worktree", peer)
   }
 })

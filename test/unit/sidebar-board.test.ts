@@ -4,14 +4,14 @@ import { join } from "node:path"
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { createSignal } from "solid-js"
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
-import { stateFolder } from "../../src/board/project.ts"
-import { type BoardState, EMPTY } from "../../src/board/state.ts"
-import { Store } from "../../src/board/store/store.ts"
-import type { BoardTask } from "../../src/board/task.ts"
 import { NO_USAGE, type Task } from "../../src/core/task.ts"
-import { encodeRecord, RECORD_KEY } from "../../src/host/record/codec.ts"
-import { type BoardSource, createBoardSource } from "../../src/terminal/board-source.ts"
-import { purseIn } from "../../src/terminal/board-view.ts"
+import { stateFolder } from "../../src/features/board/project.ts"
+import { type BoardState, EMPTY } from "../../src/features/board/state.ts"
+import { Store } from "../../src/features/board/store/store.ts"
+import type { BoardTask } from "../../src/features/board/task.ts"
+import { type BoardSource, createBoardSource } from "../../src/features/terminal/board-source.ts"
+import { purseIn } from "../../src/features/terminal/board-view.ts"
+import { encodeRecord, RECORD_KEY } from "../../src/runtime/record/codec.ts"
 import { keepBoard } from "../support/board-rig.ts"
 import { boardTaskOf } from "../support/board-state.ts"
 import { eventually } from "../support/eventually.ts"
@@ -281,7 +281,7 @@ test("a task that another hand has changed waits there, until its user starts it
   await source.look()
   const [task] = source.tasks()
   expect(stateText()).toBe("waiting for a person: changed outside; look at it and start it")
-  expect(task && source.isOutside(task)).toBe(true)
+  expect(task && source.isUnverified(task)).toBe(true)
   expect(await source.act({ type: "run", id: "5" })).toBe(true)
   await vi.waitFor(() => expect(stateText()).toBe("queued"))
 })

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
-import { DEFAULTS } from "../../src/options.ts"
-import { DEFAULT_KEYBIND, serverOptions, settingsFrom } from "../../src/terminal/settings.ts"
+import { DEFAULT_KEYBIND, serverOptions, settingsFrom } from "../../src/features/terminal/settings.ts"
+import { DEFAULTS } from "../../src/options/options.ts"
 import { parseOptions } from "../support/options.ts"
 
 type Config = Parameters<typeof serverOptions>[0]

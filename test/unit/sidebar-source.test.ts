@@ -1,8 +1,8 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
 import type { Task } from "../../src/core/task.ts"
-import { encodeRecord, RECORD_KEY } from "../../src/host/record/codec.ts"
-import { createSource } from "../../src/terminal/source.ts"
+import { createSource } from "../../src/features/terminal/source.ts"
+import { encodeRecord, RECORD_KEY } from "../../src/runtime/record/codec.ts"
 import { ownerOf, SIGNER } from "../support/records.ts"
 import { taskOf } from "../support/tasks.ts"
 

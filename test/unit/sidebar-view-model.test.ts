@@ -15,7 +15,7 @@ import {
   sectionOf,
   stateText,
   timeOf,
-} from "../../src/terminal/view-model.ts"
+} from "../../src/features/terminal/view-model.ts"
 import { outcomeOf } from "../support/tasks.ts"
 
 const START = 1_000_000

@@ -1,23 +1,23 @@
 import { describe, expect, test } from "vitest"
-import { accountOf } from "../../src/core/account.ts"
 import {
-  countWays,
-  mayGoOnBefore,
+  countPauses,
+  mayResumeBefore,
+  PAUSE_FIELDS,
+  PAUSE_KINDS,
   type Parked,
-  STANDSTILLS,
-  type Standing,
-  standAtItsEnd,
-  standOf,
-  standText,
-  standToModel,
-  WAYS,
-  whateverOf,
+  type PauseView,
+  pauseOf,
+  pauseText,
+  pauseTextAtEnd,
+  pauseTextForModel,
+  unpauseHint,
   whenOf,
-} from "../../src/core/standstill.ts"
-import { allStillSince, standAmong } from "../../src/core/still.ts"
-import { elapsed, standsStill, type Task } from "../../src/core/task.ts"
+} from "../../src/core/pause.ts"
+import { allPausedSince, pauseAmong } from "../../src/core/paused-children.ts"
+import { summaryOf } from "../../src/core/summary.ts"
+import { elapsed, isPaused, type Task } from "../../src/core/task.ts"
 import { transition } from "../../src/core/transition.ts"
-import { rowOf } from "../../src/terminal/view-model.ts"
+import { rowOf } from "../../src/features/terminal/view-model.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
 const NOW = new Date(2026, 10, 23, 7, 0).getTime()
@@ -26,21 +26,21 @@ const parkedOf = (parked: Partial<Parked>): Task =>
   taskOf({ run: { startedAt: 1, parked: { at: 1, model: "mock/one", why: "its limit", ...parked } } })
 
 describe("a parked task's text", () => {
-  test.each<[string, Pick<Standing, "until" | "next">]>([
+  test.each<[string, Pick<PauseView, "until" | "next">]>([
     ["parked until 07:12", { until: at(7, 12) }],
     ["parked, next try 07:12", { next: at(7, 12) }],
     ["parked", { until: at(7, 0) }],
     ["parked", {}],
   ])("%s", (text, when) => {
-    expect(standText({ way: "parked", ...when }, NOW)).toBe(text)
+    expect(pauseText({ pauseKind: "parked", ...when }, NOW)).toBe(text)
     expect(whenOf(when, NOW)?.in).toBe(text === "parked" ? undefined : 720_000)
   })
 
   test("names the day by the reader's own: that at which it opens", () => {
     const until = at(7, 12)
-    const standing = { way: "parked", until } as const
-    expect(standText(standing, until - 86_400_000)).toBe("parked until Mon 07:12")
-    expect(standText(standing, NOW)).toBe("parked until 07:12")
+    const standing = { pauseKind: "parked", until } as const
+    expect(pauseText(standing, until - 86_400_000)).toBe("parked until Mon 07:12")
+    expect(pauseText(standing, NOW)).toBe("parked until 07:12")
   })
 
   test("is by the newest that is known of its model", () => {
@@ -52,9 +52,9 @@ describe("a parked task's text", () => {
       parkedOf({ at: 6, until: at(7, 20) }),
       { ...parkedOf({ at: 8, until: at(8, 0) }), status: "error" as const },
     ]
-    expect(standAmong(own, others)).toMatchObject({ way: "parked", behind: "mock/one", next: at(7, 30) })
-    expect(standAmong(taskOf(), others)).toBeUndefined()
-    expect(standAmong({ ...own, status: "cancelled" }, others)).toBeUndefined()
+    expect(pauseAmong(own, others)).toMatchObject({ pauseKind: "parked", waitsFor: "mock/one", next: at(7, 30) })
+    expect(pauseAmong(taskOf(), others)).toBeUndefined()
+    expect(pauseAmong({ ...own, status: "cancelled" }, others)).toBeUndefined()
     const seen = [own, ...others].map((task) => ({ task }))
     expect(rowOf({ task: own }, seen, NOW).detail).toContain("parked, next try 07:30")
   })
@@ -63,7 +63,7 @@ describe("a parked task's text", () => {
 test("the account of one that was parked says how often, for how long and at whose limit", () => {
   const run = { parkedTimes: 2, parkedMs: 18_060_000 }
   const lines = (task: Partial<Task>) =>
-    accountOf(taskOf({ status: "completed", outcome: outcomeOf(), ...task, run: { ...run, ...task.run } }))
+    summaryOf(taskOf({ status: "completed", outcome: outcomeOf(), ...task, run: { ...run, ...task.run } }))
   const model = { provider: "mock", id: "one" }
   expect(lines({ model })).toEqual(["Parked 2 times, 5h 1m in all (mock/one)."])
   expect(lines({})).toEqual(["Parked 2 times, 5h 1m in all."])
@@ -76,27 +76,23 @@ test("the account of one that was parked says how often, for how long and at who
 
 test("what is told of one that stands still comes from the table of the ways", () => {
   const task = parkedOf({ until: at(7, 12) })
-  const stand = standOf(task.run)
+  const stand = pauseOf(task.run)
   if (!stand) throw new Error("it stands still")
-  expect([standsStill(task), standsStill(taskOf()), standsStill({ ...task, status: "error" })]).toEqual([
-    true,
-    false,
-    false,
-  ])
-  expect(standToModel(stand, "bg_1")).toBe(
+  expect([isPaused(task), isPaused(taskOf()), isPaused({ ...task, status: "error" })]).toEqual([true, false, false])
+  expect(pauseTextForModel(stand, "bg_1")).toBe(
     'mock/one says "its limit". It goes on by itself; superagents_task(unpark: "bg_1") tries now.',
   )
-  expect(standAtItsEnd(stand, NOW)).toBe("mock/one is at its limit until 07:12.")
-  expect(standAtItsEnd({ ...stand, until: undefined }, NOW)).toBe("mock/one is at its limit.")
-  expect(whateverOf(stand)).toBe("whatever its provider's limit")
-  expect([mayGoOnBefore(stand, at(7, 13)), mayGoOnBefore(stand, at(7, 12))]).toEqual([true, false])
-  expect(mayGoOnBefore({ ...stand, until: undefined }, NOW)).toBe(true)
-  expect(countWays([stand, stand])).toEqual({ parked: 2 })
+  expect(pauseTextAtEnd(stand, NOW)).toBe("mock/one is at its limit until 07:12.")
+  expect(pauseTextAtEnd({ ...stand, until: undefined }, NOW)).toBe("mock/one is at its limit.")
+  expect(unpauseHint(stand)).toBe("whatever its provider's limit")
+  expect([mayResumeBefore(stand, at(7, 13)), mayResumeBefore(stand, at(7, 12))]).toEqual([true, false])
+  expect(mayResumeBefore({ ...stand, until: undefined }, NOW)).toBe(true)
+  expect(countPauses([stand, stand])).toEqual({ parked: 2 })
 })
 
 test("a record has of each way how it stands now, for how long it did, and how often", () => {
-  expect(WAYS).toEqual(["parked"])
-  expect(Object.keys(STANDSTILLS)).toEqual(["parked", "parkedMs", "parkedTimes"])
+  expect(PAUSE_KINDS).toEqual(["parked"])
+  expect(Object.keys(PAUSE_FIELDS)).toEqual(["parked", "parkedMs", "parkedTimes"])
 })
 
 describe("since when all of a task's own are parked", () => {
@@ -107,7 +103,7 @@ describe("since when all of a task's own are parked", () => {
     ["one works", [parked(5), own({ run: { startedAt: 1 } })], undefined],
     ["the last was parked", [parked(5), parked(8), taskOf({ status: "error" })], 8],
     ["one's own are", [parked(5), own({ run: { startedAt: 1, stillSince: 9 } })], 9],
-  ])("%s", (_name, tasks, since) => expect(allStillSince(tasks)).toBe(since))
+  ])("%s", (_name, tasks, since) => expect(allPausedSince(tasks)).toBe(since))
 })
 
 describe("the time of a task that waits for parked ones", () => {

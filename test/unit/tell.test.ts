@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
-import { messageID } from "../../src/host/opencode/ids.ts"
+import { messageID } from "../../src/opencode/ids.ts"
 import { Rig } from "../support/rig.ts"
 
 /** Prompts that begin with MORE are answered by saying them again. */

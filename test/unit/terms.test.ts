@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { termsOf } from "../../src/core/terms.ts"
+import { constraintsOf } from "../../src/core/constraints.ts"
 import { Rig } from "../support/rig.ts"
 import { taskOf } from "../support/tasks.ts"
 
@@ -32,7 +32,7 @@ test.each([
     "When you have ended your turn, `make all` is run here: your work counts as done only when that succeeds, and you are asked again when it does not. Then what you changed is merged into the files of the agent that you work for. You may spend $0.50; near that you are asked for your last word.",
   ],
 ] as const)("an agent is told of %s at the start", (_what, more, text) => {
-  expect(termsOf(taskOf(more))).toBe(text)
+  expect(constraintsOf(taskOf(more))).toBe(text)
 })
 
 test("they stand behind its prompt, in a part of their own, at a resume too", async () => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest"
 import type { Host, Toast } from "../../src/core/ports.ts"
-import { Toaster } from "../../src/delivery/toaster.ts"
+import { Toaster } from "../../src/runtime/mailbox/toaster.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { parseOptions } from "../support/options.ts"
 import { askOf, outcomeOf, taskOf } from "../support/tasks.ts"

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest"
 import { z } from "zod"
 import { CallError } from "../../src/core/errors.ts"
 import { HostError } from "../../src/core/ports.ts"
-import { DEFAULTS } from "../../src/options.ts"
+import { DEFAULTS } from "../../src/options/options.ts"
 import { toolsFor } from "../../src/tools/index.ts"
 import { withAgents } from "../../src/tools/task.ts"
 import { defineTool, type Tool } from "../../src/tools/tool.ts"
@@ -239,11 +239,11 @@ describe("the other tools", () => {
     rig.onPrompt("FIND", { hang: true })
     await call("task", find)
     const id = rig.manager.list(rig.parent)[0]?.task.id ?? ""
-    const stranger = rig.callerIn(rig.openParent())
-    await expect(call("output", { task_id: id }, stranger)).rejects.toThrow("No task")
-    await expect(call("cancel", { task_id: id }, stranger)).rejects.toThrow("No task")
-    expect((await call("list", {}, stranger)).output).toBe("No background tasks found")
-    expect((await call("clear", {}, stranger)).output).toBe("No background tasks found")
+    const untrustedServer = rig.callerIn(rig.openParent())
+    await expect(call("output", { task_id: id }, untrustedServer)).rejects.toThrow("No task")
+    await expect(call("cancel", { task_id: id }, untrustedServer)).rejects.toThrow("No task")
+    expect((await call("list", {}, untrustedServer)).output).toBe("No background tasks found")
+    expect((await call("clear", {}, untrustedServer)).output).toBe("No background tasks found")
     expect(rig.task(id).status).toBe("running")
   })
 

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest"
-import { accountOf } from "../../src/core/account.ts"
+import { chosenIn, sizeOf, type TriesPlan } from "../../src/core/group.ts"
 import { NO_RECEIPT } from "../../src/core/receipt.ts"
+import { standsOn } from "../../src/core/receipts/stands-on.ts"
+import { summaryOf } from "../../src/core/summary.ts"
 import type { Task } from "../../src/core/task.ts"
-import { chosenIn, sizeOf, type TriesPlan } from "../../src/core/team.ts"
 import { howOf, type Member, nextTries, triesLine, triesResult, tryLines, withDigest } from "../../src/core/tries.ts"
-import { standsOn } from "../../src/receipt/stands-on.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
 const PLAN: TriesPlan = { kind: "tries", prompt: "DO", count: 3, timeout: 0 }
@@ -145,7 +145,7 @@ describe("what is told of them", () => {
       const plan = { ...PLAN, ...(winner && { winner, passed: receipt(true).check }) }
       const team = triesResult(plan, members, () => undefined)
       const own = outcomeOf({ team, ...(winner && { receipt: receipt(true) }) })
-      return accountOf(taskOf({ status: "error", run: { guard }, team: plan, outcome: own })).filter((line) =>
+      return summaryOf(taskOf({ status: "error", run: { guard }, team: plan, outcome: own })).filter((line) =>
         line.startsWith("Receipt"),
       )
     }

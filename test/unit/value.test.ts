@@ -1,6 +1,6 @@
 import { expect, test } from "vitest"
-import { accountOf } from "../../src/core/account.ts"
-import { withAnswers } from "../../src/core/after.ts"
+import { withAnswers } from "../../src/core/dependencies.ts"
+import { summaryOf } from "../../src/core/summary.ts"
 import { transition } from "../../src/core/transition.ts"
 import { invalidReason, valueIn, withSchema } from "../../src/core/value.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
@@ -15,15 +15,15 @@ const after = (asked: number, length: number, refused: number) =>
   taskOf({ outcome: outcomeOf({ value: { valid: true, asked, at: 0, length, refused } }) })
 
 test("a value's account says whether it is valid, how often it was asked for, where it lies, and whether it may be a placeholder", () => {
-  expect(accountOf(long)).toEqual([`Schema: valid; the value is also in ${FILE}`])
-  expect(accountOf(after(3, 11, 3120))).toEqual([
+  expect(summaryOf(long)).toEqual([`Schema: valid; the value is also in ${FILE}`])
+  expect(summaryOf(after(3, 11, 3120))).toEqual([
     "Schema: valid, asked 3 times",
     "Note: the value has 11 characters, an answer that was refused before it 3,120: it may be a placeholder.",
   ])
   for (const other of [after(3, 700, 3120), after(2, 11, 300), after(1, 11, 0)])
-    expect(accountOf(other)).toHaveLength(1)
+    expect(summaryOf(other)).toHaveLength(1)
   const failed = taskOf({ status: "error", outcome: outcomeOf({ value: { valid: false, asked: 3 } }) })
-  expect(accountOf(failed)).toEqual(["Schema: not valid, asked 3 times"])
+  expect(summaryOf(failed)).toEqual(["Schema: not valid, asked 3 times"])
 })
 
 test("what waited for a value reads it, and of a long one its length and its path", () => {

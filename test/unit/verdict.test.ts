@@ -1,15 +1,15 @@
 import { describe, expect, test } from "vitest"
-import type { Message, MessagePart } from "../../src/core/ports.ts"
-import { type Ending, NO_USAGE } from "../../src/core/task.ts"
 import {
   answerText,
+  classify,
   factsOf,
   isCutByCompaction,
-  judge,
   keptTodos,
   lastSignIn,
   type SessionState,
-} from "../../src/core/verdict.ts"
+} from "../../src/core/outcome.ts"
+import type { Message, MessagePart } from "../../src/core/ports.ts"
+import { type Ending, NO_USAGE } from "../../src/core/task.ts"
 
 const text = (words: string, synthetic = false): MessagePart => ({ type: "text", text: words, synthetic })
 const tool = (isRefused = false, callID = "c"): MessagePart => ({
@@ -42,20 +42,20 @@ describe("by its messages alone, whatever becomes of its session, a run has", ()
     ["its answer ended well after other steps", [user(), answer({ finish: "called" }), answer()]],
     ["the answer to the latest word did", [user(), answer(), user("later"), answer({ parentID: "later" })]],
   ])("completed where %s, at the time of that answer's end", (_what, messages) => {
-    for (const state of EVERY) expect(judge(messages, state)).toEqual({ type: "completed", at: 9, proven: true })
+    for (const state of EVERY) expect(classify(messages, state)).toEqual({ type: "completed", at: 9, proven: true })
   })
 
   test("completed with a note where the answer was cut at the model's limit", () => {
     const note = "The answer reached the model's output limit and may be cut short."
     const cut = [user(), answer({ finish: "cut short" })]
-    for (const state of EVERY) expect(judge(cut, state)).toEqual({ type: "completed", note, at: 9, proven: true })
+    for (const state of EVERY) expect(classify(cut, state)).toEqual({ type: "completed", note, at: 9, proven: true })
   })
 
   test("failed, in the error's words, where its last answer has one", () => {
     const error = { name: "APIError", message: "no such luck" }
     const reason = { code: "provider", text: "no such luck" }
     for (const state of EVERY)
-      expect(judge([user(), answer({ error, finish: undefined })], state)).toEqual({
+      expect(classify([user(), answer({ error, finish: undefined })], state)).toEqual({
         type: "failed",
         reason,
         at: 9,
@@ -69,11 +69,11 @@ describe("an answer that was stopped", () => {
 
   test("was stopped by somebody while its host lives", () => {
     for (const state of ["working", "idle"] as const)
-      expect(judge(messages, state)).toEqual({ ...ABORTED, at: 9, proven: false })
+      expect(classify(messages, state)).toEqual({ ...ABORTED, at: 9, proven: false })
   })
 
   test("may have been stopped by its host's own end, where that is dead", () => {
-    expect(judge(messages, "orphaned")).toMatchObject(INTERRUPTED)
+    expect(classify(messages, "orphaned")).toMatchObject(INTERRUPTED)
   })
 })
 
@@ -81,20 +81,20 @@ describe("an answer after which the host goes on", () => {
   const gap = [user(), answer({ finish: "called", parts: [tool()] })]
 
   test("is no end while its host may be at work", () => {
-    expect(judge(gap, "working")).toBeUndefined()
-    expect(judge([user(), answer({ finish: "untold" })], "working")).toBeUndefined()
+    expect(classify(gap, "working")).toBeUndefined()
+    expect(classify([user(), answer({ finish: "untold" })], "working")).toBeUndefined()
   })
 
   test("was interrupted where its host is dead", () => {
-    expect(judge(gap, "orphaned")).toMatchObject(INTERRUPTED)
-    expect(judge([user(), answer({ finish: "untold" })], "orphaned")).toMatchObject(INTERRUPTED)
+    expect(classify(gap, "orphaned")).toMatchObject(INTERRUPTED)
+    expect(classify([user(), answer({ finish: "untold" })], "orphaned")).toMatchObject(INTERRUPTED)
   })
 
   test("was stopped by somebody where its session lies idle, or failed as the host said", () => {
-    expect(judge(gap, "idle")).toEqual(ABORTED)
-    expect(judge(gap, "idle", aborted)).toEqual(ABORTED)
+    expect(classify(gap, "idle")).toEqual(ABORTED)
+    expect(classify(gap, "idle", aborted)).toEqual(ABORTED)
     const reason = { code: "provider", text: "no luck" }
-    expect(judge(gap, "idle", { message: "no luck" })).toEqual({ type: "failed", reason })
+    expect(classify(gap, "idle", { message: "no luck" })).toEqual({ type: "failed", reason })
   })
 
   test("ended the turn where a permission was refused, once the session is idle or its host dead", () => {
@@ -104,23 +104,23 @@ describe("an answer after which the host goes on", () => {
     for (const finish of ["called", "untold"] as const) {
       const refused = [user(), answer({ finish, parts: [text, tool(true)] })]
       const mute = [user(), answer({ finish, parts: [tool(true)] })]
-      expect(judge(refused, "working")).toBeUndefined()
+      expect(classify(refused, "working")).toBeUndefined()
       for (const state of ["idle", "orphaned"] as const) {
-        expect(judge(refused, state)).toEqual({ type: "completed", note, at: 9, proven: true })
-        expect(judge(mute, state)).toEqual({ type: "cancelled", reason, at: 9, proven: true })
+        expect(classify(refused, state)).toEqual({ type: "completed", note, at: 9, proven: true })
+        expect(classify(mute, state)).toEqual({ type: "cancelled", reason, at: 9, proven: true })
       }
     }
   })
 
   test("failed at a finish reason of the provider's own, which is told without our mark", () => {
-    expect(judge([user(), answer({ finish: "other: MALFORMED_FUNCTION_CALL" })], "idle")).toMatchObject({
+    expect(classify([user(), answer({ finish: "other: MALFORMED_FUNCTION_CALL" })], "idle")).toMatchObject({
       type: "failed",
       reason: { text: 'The model\'s last answer ended with the finish reason "MALFORMED_FUNCTION_CALL".' },
     })
   })
 
   test("failed where it has no finish reason and the host does not go on", () => {
-    expect(judge([user(), answer({ finish: "untold", parts: [] })], "idle")).toEqual({
+    expect(classify([user(), answer({ finish: "untold", parts: [] })], "idle")).toEqual({
       type: "failed",
       reason: { code: "provider", text: "The model's last answer ended without a finish reason." },
     })
@@ -131,11 +131,11 @@ describe("an answer that is open", () => {
   const open = [user(), answer({ finish: undefined, completedAt: undefined })]
 
   test("is no end while its host may be at work; broke off where the session is idle; was interrupted by its death", () => {
-    expect(judge(open, "working")).toBeUndefined()
+    expect(classify(open, "working")).toBeUndefined()
     const text = "The answer broke off: OpenCode stopped working on it without an error."
-    expect(judge(open, "idle")).toEqual({ type: "failed", reason: { code: "host", text } })
+    expect(classify(open, "idle")).toEqual({ type: "failed", reason: { code: "host", text } })
     const reason = { text: "OpenCode stopped or was restarted while it ran: it was interrupted." }
-    expect(judge(open, "orphaned")).toMatchObject({ ...INTERRUPTED, reason })
+    expect(classify(open, "orphaned")).toMatchObject({ ...INTERRUPTED, reason })
   })
 })
 
@@ -147,27 +147,27 @@ describe("a prompt without an answer", () => {
     ["the answer is to another message", [user(), answer({ parentID: "other" })]],
     ["there is no user message", [answer()]],
   ])("may still get one while its host is at work: %s", (_when, messages) => {
-    expect(judge(messages, "working")).toBeUndefined()
-    expect(judge(messages, "orphaned")).toMatchObject(INTERRUPTED)
+    expect(classify(messages, "working")).toBeUndefined()
+    expect(classify(messages, "orphaned")).toMatchObject(INTERRUPTED)
   })
 
   test("was never begun where the session is idle, or failed as the host said", () => {
     const text = "OpenCode did not begin to answer the prompt in time."
-    expect(judge([user()], "idle")).toEqual({ type: "failed", reason: { code: "host", text } })
+    expect(classify([user()], "idle")).toEqual({ type: "failed", reason: { code: "host", text } })
     const reason = { code: "provider", text: "no such agent" }
-    expect(judge([user()], "idle", { message: "no such agent" })).toEqual({
+    expect(classify([user()], "idle", { message: "no such agent" })).toEqual({
       type: "failed",
       reason,
     })
-    expect(judge([user()], "idle", aborted)).toEqual(ABORTED)
+    expect(classify([user()], "idle", aborted)).toEqual(ABORTED)
   })
 
   test("is interrupted before it began where its host is dead, with advice", () => {
-    expect(judge([], "orphaned")?.reason?.text).toContain("before it began: it was interrupted. Launch it again")
+    expect(classify([], "orphaned")?.reason?.text).toContain("before it began: it was interrupted. Launch it again")
   })
 
   test("counts for nothing where the session is idle and an earlier one was answered; but that may not stay so", () => {
-    const ending = judge([user(), answer(), user("later")], "idle")
+    const ending = classify([user(), answer(), user("later")], "idle")
     expect(ending).toMatchObject({ type: "completed", proven: false })
   })
 })
@@ -210,16 +210,16 @@ describe("a compaction", () => {
 
   test("that a user asked for in the middle of the work is no end, and its summary no answer", () => {
     const cut = [user(), step, request(), summary()]
-    expect(judge(cut, "working")).toBeUndefined()
-    expect(judge(cut, "idle").proven).toBeUndefined()
-    expect(judge(cut, "orphaned")).toMatchObject(INTERRUPTED)
+    expect(classify(cut, "working")).toBeUndefined()
+    expect(classify(cut, "idle").proven).toBeUndefined()
+    expect(classify(cut, "orphaned")).toMatchObject(INTERRUPTED)
     expect([isCutByCompaction(cut), answerText(cut)]).toEqual([true, "I look"])
     expect(isCutByCompaction([user(), request(), summary()])).toBe(true)
   })
 
   test("that failed is the end that its error says", () => {
     const failed = [user(), step, request(), summary({ error: { message: "too large" } })]
-    expect(judge(failed, "working")).toMatchObject({ type: "failed", reason: { text: "too large" } })
+    expect(classify(failed, "working")).toMatchObject({ type: "failed", reason: { text: "too large" } })
     expect(isCutByCompaction(failed)).toBe(false)
   })
 
@@ -228,7 +228,7 @@ describe("a compaction", () => {
       [...compacted, goOn(), after],
       [...compacted, goOn(), { ...after, error: aborted }],
     ])
-      expect([judge(messages, "working"), answerText(messages)]).toEqual([
+      expect([classify(messages, "working"), answerText(messages)]).toEqual([
         { type: "completed", at: 9, proven: true },
         "the answer",
       ])
@@ -242,16 +242,16 @@ describe("a compaction", () => {
       [...compacted, goOn(), { ...after, finish: "called" as const }],
     ]
     for (const messages of open) {
-      expect(judge(messages, "working")).toBeUndefined()
+      expect(classify(messages, "working")).toBeUndefined()
       for (const state of ["idle", "orphaned"] as const)
-        expect(judge(messages, state)).toEqual({ type: "completed", at: 9, proven: true })
+        expect(classify(messages, state)).toEqual({ type: "completed", at: 9, proven: true })
       expect(isCutByCompaction(messages)).toBe(false)
     }
   })
 
   test("changes nothing of what is answered to a later message", () => {
     const later = [...compacted, user("later"), answer({ parentID: "later", parts: [text("more")] })]
-    expect([judge(later, "working")?.type, answerText(later)]).toEqual(["completed", "more"])
+    expect([classify(later, "working")?.type, answerText(later)]).toEqual(["completed", "more"])
   })
 
   test("goes before the answer where that was to something else, or had no text", () => {
@@ -266,23 +266,23 @@ describe("a last message without a text", () => {
   const step = answer({ finish: "called", parts: [text("I look"), tool()] })
 
   test("is an end without an answer, with the end of what was thought in it", () => {
-    expect(judge([user(), step, answer({ parts: [thinking] })], "working")).toEqual({
+    expect(classify([user(), step, answer({ parts: [thinking] })], "working")).toEqual({
       type: "completed",
       at: 9,
       proven: true,
       thought: "I should stop",
     })
     const long: MessagePart = { type: "reasoning", text: `${"x".repeat(900)} the end` }
-    const { thought = "" } = judge([user(), answer({ parts: [long] })], "idle")
+    const { thought = "" } = classify([user(), answer({ parts: [long] })], "idle")
     expect([thought.length, thought.endsWith(" the end")]).toEqual([500, true])
   })
 
   test("is one where the thoughts are hidden, too, but not where an empty message follows an answer", () => {
     const hidden: MessagePart = { type: "reasoning", text: "" }
-    const ending = judge([user(), step, answer({ parts: [hidden] })], "working")
+    const ending = classify([user(), step, answer({ parts: [hidden] })], "working")
     expect(ending).toMatchObject({ type: "completed", thought: "" })
-    expect(judge([user(), step, answer({ parts: [] })], "working")).not.toHaveProperty("thought")
-    expect(judge([user(), step, answer()], "working")).not.toHaveProperty("thought")
+    expect(classify([user(), step, answer({ parts: [] })], "working")).not.toHaveProperty("thought")
+    expect(classify([user(), step, answer()], "working")).not.toHaveProperty("thought")
   })
 })
 

@@ -1,8 +1,8 @@
 import { expect, test } from "vitest"
+import { withAnswer, withTool } from "../../src/core/run/progress.ts"
 import { NO_FIGURES, NO_USAGE } from "../../src/core/task.ts"
-import { answerTold, toolTold } from "../../src/engine/run/told.ts"
-import { TaskStore } from "../../src/engine/tasks/store.ts"
-import { viewOf } from "../../src/engine/tasks/view.ts"
+import { TaskStore } from "../../src/runtime/tasks/store.ts"
+import { viewOf } from "../../src/runtime/tasks/view.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
 const tokens = (output: number) => ({ ...NO_USAGE, output, cost: output / 1000 })
@@ -12,10 +12,10 @@ test("a resumed task's figures: this run apart, and all runs together", () => {
   const store = new TaskStore()
   const task = taskOf({ status: "resumed", earlier, run: { generation: 1 } })
   store.add(task, 0)
-  const entry = store.entry(task.id)
+  const entry = store.handle(task.id)
   if (!entry?.run) throw new Error("no run")
-  const called = toolTold(entry.run.told, { id: "call_1", tool: "read", ended: true, messageID: "msg_1" })
-  entry.run = { ...entry.run, told: answerTold(called, { id: "msg_1", usage: tokens(30), finish: "done" }) }
+  const called = withTool(entry.run.observed, { id: "call_1", tool: "read", ended: true, messageID: "msg_1" })
+  entry.run = { ...entry.run, observed: withAnswer(called, { id: "msg_1", usage: tokens(30), finish: "done" }) }
   const view = viewOf(task, store, 0)
   expect(view.thisRun).toEqual({ toolCalls: 1, usage: tokens(30) })
   expect(view.whole).toEqual({ toolCalls: 6, usage: tokens(130) })

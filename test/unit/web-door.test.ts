@@ -2,13 +2,13 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import { linkOf } from "../../src/web/address.ts"
-import { createApp } from "../../src/web/app.ts"
-import { newCode } from "../../src/web/codes.ts"
-import { accessText } from "../../src/web/handshake.ts"
-import { enter, type Pass, passOf, Stranger, signIn } from "../../src/web/page/pass.ts"
-import { codeIn } from "../../src/web/page/route.ts"
-import { PASS_MS, Passes } from "../../src/web/passes.ts"
+import { linkOf } from "../../src/features/web/address.ts"
+import { createApp } from "../../src/features/web/app.ts"
+import { newCode } from "../../src/features/web/codes.ts"
+import { accessText } from "../../src/features/web/handshake.ts"
+import { codeIn } from "../../src/features/web/page/route.ts"
+import { enter, signIn, UntrustedServer, type WebSession, webSessionOf } from "../../src/features/web/page/sign-in.ts"
+import { WEB_SESSION_MS, WebSessions } from "../../src/features/web/web-sessions.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { addressOf, doorOf, TOKEN } from "../support/web.ts"
 
@@ -48,13 +48,13 @@ function serve(boot = "boot-one", url = URL) {
 const codeOf = (server: ReturnType<typeof serve>) =>
   codeIn(linkOf(server.address, clock.now()).slice(URL.length + 1)) ?? ""
 
-async function signedIn(server: ReturnType<typeof serve>): Promise<Pass> {
+async function signedIn(server: ReturnType<typeof serve>): Promise<WebSession> {
   const pass = await signIn(codeOf(server), server.around, never)
   if (!pass) throw new Error("not signed in")
   return pass
 }
 
-async function bearerOf(pass: Pass, server: ReturnType<typeof serve>): Promise<string> {
+async function bearerOf(pass: WebSession, server: ReturnType<typeof serve>): Promise<string> {
   const entered = await enter(pass, server.around, never)
   return "ended" in entered ? "" : entered.bearer
 }
@@ -66,7 +66,7 @@ describe("a link", () => {
   test("lets the page in once; what it and the page's session hold is never sent", async () => {
     const server = serve()
     const code = codeOf(server)
-    const pass = (await signIn(code, server.around, never)) as Pass
+    const pass = (await signIn(code, server.around, never)) as WebSession
     expect(await reads(server, await bearerOf(pass, server))).toBe(200)
     const [secret = ""] = code.split(".").slice(-1)
     expect(sent.join()).not.toContain(secret)
@@ -97,7 +97,7 @@ describe("a link", () => {
     const server = serve()
     const code = codeOf(server)
     const at = code.lastIndexOf(".")
-    const bearer = await bearerOf(await passOf(code.slice(0, at), code.slice(at + 1)), server)
+    const bearer = await bearerOf(await webSessionOf(code.slice(0, at), code.slice(at + 1)), server)
     expect(await reads(server, bearer)).toBe(401)
     const post = (key: string) =>
       server.ask("/sign-in", { method: "POST", headers: { authorization: `Bearer ${key}` } })
@@ -112,7 +112,7 @@ describe("a link", () => {
     ["another life", (code: string) => code.replace("boot-one", "boot-two")],
   ])("with %s is none: the server cannot prove that it knows it, and gets nothing", async (_what, change) => {
     const server = serve()
-    await expect(signIn(change(codeOf(server)), server.around, never)).rejects.toThrow(Stranger)
+    await expect(signIn(change(codeOf(server)), server.around, never)).rejects.toThrow(UntrustedServer)
     expect(sent.filter((each) => !each.startsWith("GET /hello?"))).toEqual([])
   })
 })
@@ -135,7 +135,7 @@ describe("a session of the page", () => {
       expect(await reads(server, await bearerOf(used, server))).toBe(200)
     }
     expect(await enter(left, server.around, never)).toEqual({ ended: true })
-    await clock.advance(PASS_MS)
+    await clock.advance(WEB_SESSION_MS)
     expect(await enter(used, server.around, never)).toEqual({ ended: true })
     expect(await enter(used, serve("boot-two").around, never)).toEqual({ ended: true })
   })
@@ -191,7 +191,7 @@ describe("before anything is sent", () => {
         got.push(`${url} ${JSON.stringify(init?.headers ?? {})} ${init?.body ?? ""}`)
         return answer()
       }
-      await expect(enter(pass, { fetch, origin: URL }, never)).rejects.toThrow(Stranger)
+      await expect(enter(pass, { fetch, origin: URL }, never)).rejects.toThrow(UntrustedServer)
     }
     for (const each of got) expect(each).toMatch(/^\/hello\?id=p\.4097\.[\w-]{22}&nonce=[\da-f]{32} \{\} $/)
     expect(new Set(got).size).toBe(answers.length)
@@ -202,11 +202,11 @@ describe("before anything is sent", () => {
     const pass = await signedIn(server)
     const old = (await (await server.ask(`/hello?id=${pass.id}&nonce=${"a".repeat(32)}`)).json()) as object
     const replay = { fetch: async () => Response.json(old), origin: URL }
-    await expect(enter(pass, replay, never)).rejects.toThrow(Stranger)
+    await expect(enter(pass, replay, never)).rejects.toThrow(UntrustedServer)
     for (const change of [{ state: "ended" }, { boot: "boot-two" }, { origin: "http://127.0.0.1:4098" }]) {
       const fetch = async (url: string) =>
         Response.json({ ...((await (await server.ask(url)).json()) as object), ...change })
-      await expect(enter(pass, { fetch, origin: URL }, never)).rejects.toThrow(Stranger)
+      await expect(enter(pass, { fetch, origin: URL }, never)).rejects.toThrow(UntrustedServer)
     }
   })
 
@@ -214,7 +214,7 @@ describe("before anything is sent", () => {
     const pass = await signedIn(serve())
     const moved = serve("boot-two", "http://127.0.0.1:4098")
     const relayed = enter(pass, { fetch: moved.ask, origin: URL }, never)
-    await expect(relayed).rejects.toThrow(Stranger)
+    await expect(relayed).rejects.toThrow(UntrustedServer)
     await expect(relayed).rejects.toThrow(
       "OpenCode serves this page at http://127.0.0.1:4098, and this is http://127.0.0.1:4097.",
     )
@@ -229,7 +229,7 @@ describe("before anything is sent", () => {
       const { searchParams } = new globalThis.URL(url, URL)
       return Response.json(door.hello(searchParams.get("id") ?? "", searchParams.get("nonce") ?? ""))
     }
-    await expect(enter(pass, { fetch, origin: URL }, never)).rejects.toThrow(Stranger)
+    await expect(enter(pass, { fetch, origin: URL }, never)).rejects.toThrow(UntrustedServer)
   })
 
   test.each([
@@ -270,7 +270,7 @@ test("under another name of the server the page is led to its one address", asyn
 describe("the sessions' file", () => {
   const file = () => join(folder, "sessions.json")
   const passes = (port = 4097) =>
-    new Passes({ file: file(), port, clock, log: (_level, message) => void sent.push(message) })
+    new WebSessions({ file: file(), port, clock, log: (_level, message) => void sent.push(message) })
   const written = () => JSON.parse(readFileSync(file(), "utf8")) as Record<string, number>
 
   test("is the user's alone and has no secret; what was used is written down now and then", async () => {
@@ -301,7 +301,7 @@ describe("the sessions' file", () => {
   test("drops what is over, and the longest unused beyond 64", async () => {
     const all = passes()
     const first = all.issue()
-    await clock.advance(PASS_MS)
+    await clock.advance(WEB_SESSION_MS)
     const ids: string[] = []
     for (let count = 0; count < 65; count++) {
       ids.push(all.issue())
@@ -323,14 +323,14 @@ describe("the sessions' file", () => {
     const id = all.issue()
     const ended: string[] = []
     const leave = [all.open(id, () => ended.push("one")), all.open(id, () => ended.push("two"))]
-    await clock.advance(3 * PASS_MS)
+    await clock.advance(3 * WEB_SESSION_MS)
     expect(all.isLive(id)).toBe(true)
     leave[0]?.()
     leave[0]?.()
-    await clock.advance(PASS_MS)
+    await clock.advance(WEB_SESSION_MS)
     expect(all.isLive(id)).toBe(true)
     leave[1]?.()
-    await clock.advance(PASS_MS - 1)
+    await clock.advance(WEB_SESSION_MS - 1)
     expect(all.isLive(id)).toBe(true)
     await clock.advance(1)
     expect(all.isLive(id)).toBe(false)

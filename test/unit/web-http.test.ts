@@ -1,9 +1,9 @@
 import { connect, type Socket } from "node:net"
 import { Hono } from "hono"
 import { afterEach, expect, test, vi } from "vitest"
-import { eventsRoute } from "../../src/web/events.ts"
-import type { Env } from "../../src/web/guard.ts"
-import { type Fetch, type Limits, type Listener, listen } from "../../src/web/http.ts"
+import { eventsRoute } from "../../src/features/web/events.ts"
+import type { Env } from "../../src/features/web/guard.ts"
+import { type Fetch, type Limits, type Listener, listen } from "../../src/features/web/http.ts"
 import { eventually } from "../support/eventually.ts"
 
 const open: Listener[] = []

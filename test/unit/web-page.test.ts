@@ -1,18 +1,15 @@
 import { describe, expect, test } from "vitest"
-import { EMPTY } from "../../src/board/state.ts"
-import { stateOf } from "../../src/board/status.ts"
 import { NO_USAGE, NOBODY, type Task } from "../../src/core/task.ts"
-import { eventReader } from "../../src/lib/event-stream.ts"
-import { matches } from "../../src/lib/find.ts"
-import { connect } from "../../src/web/page/connection.ts"
-import { ago, dollars, hueOf, plural, short, shortTime, startOfDay } from "../../src/web/page/format.ts"
-import { highlightLines, languageOf } from "../../src/web/page/highlight.ts"
-import { batchMarks, lanesOf, spanOf, ticksOf } from "../../src/web/page/lanes.ts"
-import { isSafeLink, markdown } from "../../src/web/page/markdown.ts"
-import { type Entered, Stranger } from "../../src/web/page/pass.ts"
-import { patchLines } from "../../src/web/page/patch.ts"
-import { errorIn } from "../../src/web/page/response.ts"
-import { codeIn, hashOf, routeOf, threadCommand, threadLink } from "../../src/web/page/route.ts"
+import { EMPTY } from "../../src/features/board/state.ts"
+import { stateOf } from "../../src/features/board/status.ts"
+import { connect } from "../../src/features/web/page/connection.ts"
+import { ago, dollars, hueOf, plural, short, shortTime, startOfDay } from "../../src/features/web/page/format.ts"
+import { highlightLines, languageOf } from "../../src/features/web/page/highlight.ts"
+import { batchMarks, lanesOf, spanOf, ticksOf } from "../../src/features/web/page/lanes.ts"
+import { isSafeLink, markdown } from "../../src/features/web/page/markdown.ts"
+import { patchLines } from "../../src/features/web/page/patch.ts"
+import { errorIn } from "../../src/features/web/page/response.ts"
+import { codeIn, hashOf, routeOf, threadCommand, threadLink } from "../../src/features/web/page/route.ts"
 import {
   adviceFor,
   agentState,
@@ -22,10 +19,13 @@ import {
   ofLastDay,
   taskTone,
   waitingFor,
-} from "../../src/web/page/select.ts"
-import { costBy, costByHour, costOfLastDay } from "../../src/web/page/spend.ts"
-import { agentRow } from "../../src/web/rows.ts"
-import type { TaskRow } from "../../src/web/wire.ts"
+} from "../../src/features/web/page/select.ts"
+import { type Entered, UntrustedServer } from "../../src/features/web/page/sign-in.ts"
+import { costBy, costByHour, costOfLastDay } from "../../src/features/web/page/spend.ts"
+import { agentRow } from "../../src/features/web/rows.ts"
+import type { TaskRow } from "../../src/features/web/wire.ts"
+import { eventReader } from "../../src/lib/event-stream.ts"
+import { matches } from "../../src/lib/find.ts"
 import { boardTaskOf } from "../support/board-state.ts"
 import { viewOf } from "../support/fake-agents.ts"
 import { FakeClock, flush } from "../support/fake-clock.ts"
@@ -380,7 +380,7 @@ describe("a connection", () => {
       {
         event: (name, data) => void heard.push([name, data]),
         lost: (retryIn) => void heard.push(["lost", retryIn]),
-        stranger: (message) => void heard.push(["stranger", message]),
+        untrustedServer: (message) => void heard.push(["stranger", message]),
         ended: () => void heard.push(["ended"]),
       },
       {
@@ -465,7 +465,7 @@ describe("a connection", () => {
   test("sends nothing to a stranger, says so, and waits for the right one", async () => {
     let isStranger = true
     const { clock, heard, asked } = start([async () => stream(EVENT, true)], () => {
-      if (isStranger) throw new Stranger("not ours")
+      if (isStranger) throw new UntrustedServer("not ours")
       return { bearer: "key" }
     })
     await settle()

@@ -7,15 +7,15 @@ import {
   addressFile,
   ensureKeys,
   linkOf,
-  passesFile,
   portOf,
   portsOfOthers,
   readAddress,
+  webSessionsFile,
   writeAddress,
-} from "../../src/web/address.ts"
-import { proofOf } from "../../src/web/app.ts"
-import type { Fetch } from "../../src/web/http.ts"
-import { LOOK_MS, portsToTry, Seat, urlOf } from "../../src/web/seat.ts"
+} from "../../src/features/web/address.ts"
+import { proofOf } from "../../src/features/web/app.ts"
+import type { Fetch } from "../../src/features/web/http.ts"
+import { Leader, LOOK_MS, portsToTry, urlOf } from "../../src/features/web/leader.ts"
 import { type ClockView, FakeClock, flush } from "../support/fake-clock.ts"
 
 let folder: string
@@ -109,7 +109,7 @@ describe("the file with address and key", () => {
     ] as const)
       writeAddress(of(project), { url, boot: "b", ...ensureKeys(of(project)) })
     writeFileSync(of("e"), "{", { mode: 0o600 })
-    writeFileSync(passesFile(of("b")), "{}", { mode: 0o600 })
+    writeFileSync(webSessionsFile(of("b")), "{}", { mode: 0o600 })
     expect([...portsOfOthers(of("a"))].toSorted()).toEqual([4098, 4105])
     expect([portOf("http://x:1"), portOf("http://x"), portOf("x")]).toEqual([1, undefined, undefined])
   })
@@ -156,9 +156,9 @@ describe("who serves", () => {
     logged = []
   })
 
-  function process(port = 4097): { seat: Seat; clock: ClockView } {
+  function process(port = 4097): { leader: Leader; clock: ClockView } {
     const view = clock.view()
-    const seat = new Seat({
+    const leader = new Leader({
       file,
       port,
       host: "127.0.0.1",
@@ -171,30 +171,30 @@ describe("who serves", () => {
         (request) =>
           new Response(proofOf(token, new URL(request.url).pathname.slice("/proof/".length))),
     })
-    return { seat, clock: view }
+    return { leader, clock: view }
   }
 
   test("the first process; the others follow and say where", async () => {
     const [a, b] = [process(), process()]
-    await a.seat.take()
-    await b.seat.take()
-    expect([a.seat.state, b.seat.state]).toEqual(["serving", "following"])
+    await a.leader.take()
+    await b.leader.take()
+    expect([a.leader.state, b.leader.state]).toEqual(["serving", "following"])
     expect(readAddress(file)?.url).toBe("http://127.0.0.1:4097")
     expect(logged[0]).toContain(file)
     expect(logged[1]).toMatch(/served by another OpenCode process.*http:\/\/127\.0\.0\.1:4097/)
     await clock.advance(5 * LOOK_MS)
-    expect([a.seat.state, b.seat.state, logged.length]).toEqual(["serving", "following", 2])
+    expect([a.leader.state, b.leader.state, logged.length]).toEqual(["serving", "following", 2])
   })
 
   test("another within a minute of its death, at the same address and with the same key", async () => {
     const [a, b] = [process(), process()]
-    await a.seat.take()
-    await b.seat.take()
+    await a.leader.take()
+    await b.leader.take()
     const before = readAddress(file)
     a.clock.kill()
     machine.taken.delete(4097)
     await clock.advance(60_000)
-    expect(b.seat.state).toBe("serving")
+    expect(b.leader.state).toBe("serving")
     const after = readAddress(file)
     expect(after).toEqual({ ...before, boot: after?.boot })
     expect(after?.boot).not.toBe(before?.boot)
@@ -205,25 +205,25 @@ describe("who serves", () => {
     const own = join(folder, "opencode", "superagents", `web-${"a".repeat(16)}.json`)
     file = own
     const a = process()
-    await a.seat.take()
+    await a.leader.take()
     file = others
     const b = process()
-    await b.seat.take()
+    await b.leader.take()
     const portIn = (of: string) => portOf(readAddress(of)?.url ?? "")
     expect([portIn(own), portIn(others)]).toEqual([4097, 4098])
-    for (const { seat } of [a, b]) await seat.stop()
+    for (const { leader } of [a, b]) await leader.stop()
     // The other way round.
     const again = process()
-    await again.seat.take()
+    await again.leader.take()
     file = own
-    await process().seat.take()
+    await process().leader.take()
     expect([portIn(own), portIn(others)]).toEqual([4097, 4098])
   })
 
   test("exactly one of two that start in the same moment", async () => {
     const [a, b] = [process(), process()]
-    await Promise.all([a.seat.take(), b.seat.take()])
-    expect([a.seat.state, b.seat.state].toSorted()).toEqual(["following", "serving"])
+    await Promise.all([a.leader.take(), b.leader.take()])
+    expect([a.leader.state, b.leader.state].toSorted()).toEqual(["following", "serving"])
   })
 
   test("another port where a stranger has the wanted one, which never sees the key", async () => {
@@ -234,8 +234,8 @@ describe("who serves", () => {
       asked.push(url)
       return get(url)
     }
-    const { seat } = process()
-    await seat.take()
+    const { leader } = process()
+    await leader.take()
     expect(readAddress(file)?.url).toBe("http://127.0.0.1:4098")
     const { token = "", key = "" } = readAddress(file) ?? {}
     expect(asked.length).toBeGreaterThan(0)
@@ -246,42 +246,42 @@ describe("who serves", () => {
   test("one of two that sat down side by side gets up again", async () => {
     machine.taken.set(4097, "stranger")
     const a = process()
-    await a.seat.take()
+    await a.leader.take()
     machine.taken.delete(4097)
     writeAddress(file, { url: "", boot: "", ...ensureKeys(file) })
     const b = process()
-    await b.seat.take()
-    expect([a.seat.state, b.seat.state, machine.taken.size]).toEqual(["serving", "serving", 2])
+    await b.leader.take()
+    expect([a.leader.state, b.leader.state, machine.taken.size]).toEqual(["serving", "serving", 2])
     await clock.advance(3000)
-    expect([a.seat.state, b.seat.state, machine.taken.size]).toEqual(["following", "serving", 1])
+    expect([a.leader.state, b.leader.state, machine.taken.size]).toEqual(["following", "serving", 1])
     await clock.advance(LOOK_MS)
-    expect([a.seat.state, b.seat.state]).toEqual(["following", "serving"])
+    expect([a.leader.state, b.leader.state]).toEqual(["following", "serving"])
   })
 
   test("nobody where all ports are taken; it is said, and tried again", async () => {
     for (let port = 4097; port < 4117; port++) machine.taken.set(port, "stranger")
-    const { seat } = process()
-    await seat.take()
+    const { leader } = process()
+    await leader.take()
     await clock.advance(5 * LOOK_MS)
-    expect([seat.state, logged]).toEqual(["following", [expect.stringContaining("web.port")]])
+    expect([leader.state, logged]).toEqual(["following", [expect.stringContaining("web.port")]])
     machine.taken.clear()
     await clock.advance(LOOK_MS)
-    expect(seat.state).toBe("serving")
+    expect(leader.state).toBe("serving")
   })
 
   test("nobody after the end: the port is free, and no timer is left", async () => {
-    const { seat, clock: view } = process()
-    await seat.take()
-    await seat.stop()
+    const { leader, clock: view } = process()
+    await leader.take()
+    await leader.stop()
     expect([machine.taken.size, view.pending]).toEqual([0, 0])
-    await seat.take()
-    expect([machine.taken.size, seat.state]).toEqual([0, "stopped"])
+    await leader.take()
+    expect([machine.taken.size, leader.state]).toEqual([0, "stopped"])
   })
 
   test("nobody who is stopped while it sits down", async () => {
-    const { seat, clock: view } = process()
-    const taking = seat.take()
-    await seat.stop()
+    const { leader, clock: view } = process()
+    const taking = leader.take()
+    await leader.stop()
     await taking
     await flush()
     expect([machine.taken.size, view.pending]).toEqual([0, 0])
@@ -289,15 +289,15 @@ describe("who serves", () => {
 
   test("with a file that cannot be written it is said", async () => {
     writeFileSync(join(folder, "opencode"), "a file, not a folder")
-    const { seat } = process()
-    await seat.take()
+    const { leader } = process()
+    await leader.take()
     expect(logged.join()).toMatch(/warn the page cannot be served.*(ENOTDIR|EEXIST)/)
   })
 
   test("its log never has the key", async () => {
     const [a, b] = [process(), process()]
-    await a.seat.take()
-    await b.seat.take()
+    await a.leader.take()
+    await b.leader.take()
     const { token, key } = readAddress(file) ?? {}
     expect(logged.join()).not.toContain(token)
     expect(logged.join()).not.toContain(key)

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { joined } from "../../src/web/sources.ts"
+import { joined } from "../../src/features/web/sources.ts"
 import { FakeAgents, viewOf } from "../support/fake-agents.ts"
 import { FakeBoard } from "../support/fake-board.ts"
 

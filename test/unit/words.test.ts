@@ -2,8 +2,8 @@ import { describe, expect, test } from "vitest"
 import { batchFor, batchName, batchProgress, namedBatch } from "../../src/core/batch.ts"
 import { CallError, listed, messageOf, nearest } from "../../src/core/errors.ts"
 import { taskID } from "../../src/core/ids.ts"
-import { messageID, partID } from "../../src/host/opencode/ids.ts"
 import { duration, ticking } from "../../src/lib/duration.ts"
+import { messageID, partID } from "../../src/opencode/ids.ts"
 import { taskOf } from "../support/tasks.ts"
 
 describe("a duration reads", () => {

@@ -1,0 +1,113 @@
+import { between, count, grouped, head } from "../lib/text.ts"
+import type { ItemsResult } from "./group.ts"
+import { itemLines } from "./items.ts"
+import { endedUnanswered, nameOf as named } from "./summary.ts"
+import { isQueued, type Reason, type Task } from "./task.ts"
+import { isLong } from "./value.ts"
+
+/**
+ * Tasks that wait for others. Who waits, who may begin and who never will is derived from the tasks: there is nothing
+ * beside them that could get out of step.
+ */
+
+/** Longest part of an answer that stands in front of the prompt of a task that waited for it, in UTF-16 units. */
+export const MOST_ANSWER_CHARS = 8000
+/** The same of all answers together. */
+const MOST_ANSWERS_CHARS = 60_000
+
+type Find = (id: string) => Task | undefined
+
+/** The tasks that a run still waits for, in the order given; none where it may begin, or has. */
+export function waitsFor(task: Task, find: Find): readonly string[] {
+  if (!isQueued(task)) return []
+  return (task.run.after ?? []).filter((id) => find(id)?.status !== "completed")
+}
+
+/** A task that will never begin, and why. `wakes`: its parent did not bring that about itself. */
+export type Stranded = { readonly task: Task; readonly reason: Reason; readonly wakes: boolean }
+
+/**
+ * The tasks that wait for one that has ended in anything but `completed`, or was cleared, and those that wait for them
+ * in turn; each after the one that strands it.
+ */
+export function stranded(tasks: readonly Task[], find: Find): readonly Stranded[] {
+  const found = new Map<string, Stranded>()
+  for (let news: readonly Stranded[] | undefined; news?.length !== 0; ) {
+    news = tasks.flatMap((task) => {
+      const cause = found.has(task.id) ? undefined : causeFor(task, find, found)
+      return cause ? { task, ...cause } : []
+    })
+    for (const each of news) found.set(each.task.id, each)
+  }
+  return [...found.values()]
+}
+
+function causeFor(
+  task: Task,
+  find: Find,
+  found: ReadonlyMap<string, Stranded>,
+): { reason: Reason; wakes: boolean } | undefined {
+  for (const id of waitsFor(task, find)) {
+    const other = find(id)
+    const before = found.get(id)
+    const fate = before ? "was cancelled" : fateOf(other)
+    if (!fate) continue
+    const text = `It never began: it waited for ${nameOf(id, other)}, which ${fate}.`
+    return { reason: { code: "after", text }, wakes: before?.wakes ?? !endedByParent(other) }
+  }
+  return undefined
+}
+
+/** Cancelled by the parent, or gone with it. What a parent clears is all of its tasks: those that wait as well. */
+const endedByParent = (task: Task | undefined): boolean =>
+  task?.outcome?.reason?.code === "cancelled" || task?.outcome?.reason?.code === "parent-ended"
+
+/** What became of a task for which no other can wait any more; undefined where it can. */
+export function fateOf(task: Task | undefined): string | undefined {
+  if (!task) return "was cleared"
+  if (task.status === "error") return "failed"
+  return task.status === "cancelled" ? "was cancelled" : undefined
+}
+
+const nameOf = (id: string, task: Task | undefined): string => (task ? named(task) : id)
+
+/** A task that was waited for, and its answer. */
+export type Answered = { readonly task: Task; readonly text: string }
+
+/** The prompt of a run that waited, behind the answers that it waited for: data between tags that they cannot close. */
+export function withAnswers(prompt: string, answers: readonly Answered[]): string {
+  if (answers.length === 0) return prompt
+  const share = shareOf(answers.map(({ text }) => text.length))
+  const pieces = answers.map(({ task, text }) => {
+    const { value } = task.outcome ?? {}
+    if (value?.valid && value.file && isLong(text))
+      return `${named(task)}: ${grouped(text.length)} characters of JSON, in ${value.file}`
+    const { team } = task.outcome ?? {}
+    if (team?.kind === "each") return `${named(task)}:\n${itemsOf(team, text, share, task.id)}`
+    const shown = head(text, share)
+    const before =
+      endedUnanswered(task) && text !== "" ? " (it ended without an answer; this is earlier text of it)" : ""
+    const cut = shown.length < text.length ? ` (the first ${shown.length} of ${text.length} characters)` : ""
+    const body = text === "" ? "(it ended without any text)" : between("task_answer", task.id, shown)
+    return `${named(task)}${before}${cut}:\n${body}`
+  })
+  return `What ${count(answers.length, "agent")} before you answered, as data:\n\n${pieces.join("\n\n")}\n\nYour task:\n\n${prompt}`
+}
+
+/** Of a map: its counts, where its rows lie, and as many of them as fit whole. */
+function itemsOf(team: ItemsResult, text: string, share: number, id: string): string {
+  const fitting = text.length <= share ? text : head(text, share).replace(/\n[^\n]*$/, "")
+  const all = [...itemLines(team), between("task_answer", id, fitting)]
+  return (fitting.length < text.length ? [...all, "These are not all rows."] : all).join("\n")
+}
+
+/** How much each answer may take: what short ones leave is shared among the long ones. */
+function shareOf(lengths: readonly number[]): number {
+  let left = MOST_ANSWERS_CHARS
+  let share = MOST_ANSWER_CHARS
+  for (const [index, length] of lengths.toSorted((a, b) => a - b).entries()) {
+    share = Math.min(MOST_ANSWER_CHARS, Math.floor(left / (lengths.length - index)))
+    left -= Math.min(length, share)
+  }
+  return share
+}

@@ -1,0 +1,178 @@
+import type { Ran } from "../receipt.ts"
+import { type Pipeline, pipelinesOf, type Stage, UNKNOWN } from "./shell.ts"
+import { testsIn } from "./tests.ts"
+
+/** A command that ran, with what its output may be believed to report of tests. */
+export function ranOf(command: string, exitCode: number | undefined, output: string): Ran {
+  const { runs, shows, masked } = characterOf(command)
+  const tests = runs && !shows ? testsIn(output) : undefined
+  return {
+    command,
+    ...(exitCode !== undefined && { exitCode }),
+    ...(tests && { tests }),
+    ...(!runs && { shows: true }),
+    ...(masked && { masked: true }),
+  }
+}
+
+/** What a command, or a piece of one, does. */
+type Character = {
+  /** It does something that can pass or fail: a report of tests in its output may be that of tests which ran. */
+  readonly runs: boolean
+  /** It shows what stands in files, elsewhere or in the command: a report of tests in its output may be any. */
+  readonly shows: boolean
+  /** Its exit code does not tell how all of it ended. */
+  readonly masked: boolean
+}
+
+const SILENT: Character = { runs: false, shows: false, masked: false }
+const SHOWS: Character = { ...SILENT, shows: true }
+const RUNS: Character = { ...SILENT, runs: true }
+/** Runs what stands in the command, and may show anything. */
+const INLINE: Character = { ...RUNS, shows: true }
+/** Nothing is known of what is more than a list of programs. */
+const OPAQUE: Character = { runs: true, shows: true, masked: true }
+
+const words = (list: string): ReadonlySet<string> => new Set(list.split(/\s+/))
+
+const SHOWING =
+  words(`cat tac bat batcat nl echo printf tee grep egrep fgrep zgrep rg ag ack head tail less more sed awk
+  gawk cut sort uniq diff comm strings jq yq xxd column fold tr curl wget gh glab journalctl dmesg history zcat find fd`)
+const SHOWING_GIT = words("log show diff blame grep reflog status cat-file shortlog whatchanged notes")
+/** They write nothing that looks like a report. */
+const SILENT_PROGRAMS =
+  words(`cd pushd popd pwd ls tree mkdir rmdir rm cp mv ln touch chmod chown export unset set shopt
+  source . alias true false : test [ sleep wait date which type whoami hostname uname wc stat file du df ps kill exit
+  return trap ulimit local`)
+/** Behind a program its report comes whole through them, or not at all. */
+const LETTING_THROUGH = words("cat head tail tee less more")
+/** They start the program that stands behind their own arguments. */
+const STARTING = words("sudo time command exec nohup nice ionice stdbuf env timeout xvfb-run unbuffer xargs")
+const SHELLS = words("sh bash zsh dash ksh")
+const INTERPRETERS = words("node nodejs bun deno tsx python python2 python3 perl ruby php")
+const CONTAINERS = words("docker docker-compose podman kubectl")
+
+function characterOf(command: string): Character {
+  const pipelines = pipelinesOf(command)
+  if (!pipelines) return OPAQUE
+  const settings = pipelines.flatMap(({ stages }) => stages.filter(({ words: [name] }) => name === "set"))
+  const stops = settings.some(({ words: [, ...flags] }) => flags.some((flag) => /^-\w*e/.test(flag)))
+  const pipefail = settings.some(({ words: flags }) => flags.includes("pipefail"))
+  const written = filesOf(pipelines)
+  const all = pipelines.map(({ stages }) => characterOfPipeline(stages, written, pipefail))
+  // What comes before such a pipeline may fail, and what is behind it ends well all the same.
+  const last = pipelines.slice(0, -1).findLastIndex(({ next }) => next !== "&&" && !(stops && next === ";"))
+  return {
+    runs: all.some(({ runs }) => runs),
+    shows: all.some(({ shows }) => shows),
+    masked: all.some(({ runs, masked }, at) => runs && (masked || pipelines[at]?.next === "&" || at <= last)),
+  }
+}
+
+/** Files to which programs that run something have written, and nothing else has. */
+function filesOf(pipelines: readonly Pipeline[]): ReadonlySet<string> {
+  const files = new Map<string, boolean>()
+  for (const { stages } of pipelines) {
+    const runs = stages.some((stage) => characterOfStage(stage, new Set()).runs)
+    for (const {
+      words: [name, ...rest],
+      into,
+    } of stages)
+      for (const file of [...(into === undefined ? [] : [into]), ...(name === "tee" ? filesIn(rest) : [])])
+        files.set(file, runs && files.get(file) !== false)
+  }
+  return new Set([...files].flatMap(([file, runs]) => (runs ? [file] : [])))
+}
+
+function characterOfPipeline(stages: readonly Stage[], written: ReadonlySet<string>, pipefail: boolean): Character {
+  const all = stages.map((stage) => characterOfStage(stage, written))
+  const at = all.findLastIndex(({ runs }) => runs)
+  const hidden = stages.slice(Math.max(at, 0)).some(({ into }) => into !== undefined)
+  const { shows = false, masked = false } = all[Math.max(at, 0)] ?? {}
+  if (at < 0) return { ...SILENT, shows: !hidden && (all.at(-1)?.shows ?? false) }
+  const changed = stages.slice(at + 1).some(({ words: [name = ""] }) => !LETTING_THROUGH.has(name))
+  const drowned = !pipefail && all.slice(0, -1).some(({ runs }) => runs)
+  return { runs: true, shows: !hidden && (shows || changed), masked: masked || drowned }
+}
+
+function characterOfStage({ words: given, fed }: Stage, written: ReadonlySet<string>): Character {
+  const [path = "", ...rest] = started(given)
+  const name = path.slice(path.lastIndexOf("/") + 1)
+  if (name.includes(UNKNOWN)) return OPAQUE
+  if (name === "" || SILENT_PROGRAMS.has(name)) return SILENT
+  if (SHELLS.has(name)) return characterOfShell(rest, fed)
+  if (INTERPRETERS.has(name)) return fed || isInline(name, rest) ? INLINE : RUNS
+  if (name === "git") return SHOWING_GIT.has(subcommandOf(rest)) ? SHOWS : RUNS
+  if (CONTAINERS.has(name)) return rest.includes("logs") ? SHOWS : RUNS
+  if (name === "echo" || name === "printf") return isHarmless(rest) ? SILENT : SHOWS
+  if (!SHOWING.has(name)) return RUNS
+  const files = LETTING_THROUGH.has(name) ? filesIn(rest) : []
+  return files.length > 0 && files.every((file) => written.has(file)) ? SILENT : SHOWS
+}
+
+/**
+ * The words of a command that name what it runs: programs, and files that those are given to run; not what is only looked
+ * at or read. Undefined where that cannot be told.
+ */
+export const runIn = (command: string): readonly string[] | undefined =>
+  pipelinesOf(command)?.flatMap(({ stages }) => stages.flatMap(runInStage))
+
+function runInStage(stage: Stage): readonly string[] {
+  const given = started(stage.words)
+  const [path = "", ...rest] = given
+  const name = path.slice(path.lastIndexOf("/") + 1)
+  if (name === "." || name === "source") return rest.slice(0, 1)
+  const inline = SHELLS.has(name) ? rest.findIndex((word) => /^-\w*c$/.test(word)) : -1
+  if (inline >= 0) return runIn(rest[inline + 1] ?? "") ?? rest
+  if (SHELLS.has(name) || INTERPRETERS.has(name)) return [path, ...scriptsIn(name, rest)]
+  return characterOfStage(stage, new Set()).runs ? given : []
+}
+
+/** Options of interpreters that a file follows which is run, too. */
+const TAKES_FILE = /^(--import|--require|--loader|-r)$/
+
+/** Of an interpreter's arguments the script: what stands behind it, the script reads. */
+function scriptsIn(name: string, rest: readonly string[]): readonly string[] {
+  if (name === "bun" || name === "deno" || rest.some((word) => word === "--test" || word === "-m")) return rest
+  const at = rest.findIndex((word, nth) => !word.startsWith("-") && !TAKES_FILE.test(rest[nth - 1] ?? ""))
+  return at < 0 ? rest : rest.slice(0, at + 1)
+}
+
+/** Without what stands before a program: variables that are set, and programs that start it. */
+function started(given: readonly string[]): readonly string[] {
+  let isStarted = false
+  const at = given.findIndex((word) => {
+    if (/^\w+\+?=/.test(word) || (isStarted && /^[-\d]/.test(word))) return false
+    isStarted = STARTING.has(word)
+    return !isStarted
+  })
+  return at < 0 ? [] : given.slice(at)
+}
+
+function characterOfShell(rest: readonly string[], fed: boolean): Character {
+  const at = rest.findIndex((word) => /^-\w*c$/.test(word))
+  if (at >= 0) return characterOf(rest[at + 1] ?? "")
+  return fed || rest.length === 0 ? OPAQUE : RUNS
+}
+
+/** What an interpreter runs stands in the command itself. */
+function isInline(name: string, rest: readonly string[]): boolean {
+  for (const word of rest) {
+    if (/^(-[ecp]|-[np]e|--eval|--print|-|eval)$/.test(word) || (name === "php" && word === "-r")) return true
+    if (!word.startsWith("-") || word === "-m") return false
+  }
+  return false
+}
+
+/** What git is asked to do: what stands before it belongs to git itself. */
+const subcommandOf = (rest: readonly string[]): string =>
+  rest.find((word, at) => !word.startsWith("-") && !/^-[cC]$/.test(rest[at - 1] ?? "")) ?? ""
+
+/** What it writes is known, and no report of tests. */
+function isHarmless(rest: readonly string[]): boolean {
+  const text = rest.join(" ").replaceAll("\\n", "\n").replaceAll("\\t", "\t")
+  return !text.includes(UNKNOWN) && testsIn(text.replace(/^-[neE]+ /, "")) === undefined
+}
+
+const filesIn = (rest: readonly string[]): readonly string[] =>
+  rest.filter((word, at) => !word.startsWith("-") && !/^-[nc]$/.test(rest[at - 1] ?? ""))

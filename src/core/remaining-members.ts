@@ -1,0 +1,19 @@
+import { chosenIn } from "./group.ts"
+import { isActive, type Task } from "./task.ts"
+
+/** Why a resume would find nothing to go on with, of a task that stands for several and has ended without a winner. */
+export function whyNothingRemains({ id, team, outcome }: Task): string | undefined {
+  const { team: result, reason } = outcome ?? {}
+  if (result?.kind === "each" && result.valid === result.total)
+    return `All ${result.total} items of task ${id} are valid: there is nothing to go on with.`
+  if (result?.kind === "tries" && reason?.code === "check" && chosenIn(team) === undefined)
+    return `All ${result.rows.length} tries of task ${id} have failed: there is nothing to go on with. Launch a new task.`
+  return undefined
+}
+
+/** True where a resume needs no prompt, and the user's leave for no status: what did not come to its end goes on. */
+export const hasRemaining = (task: Task): boolean =>
+  !isActive(task) &&
+  task.team !== undefined &&
+  chosenIn(task.team) === undefined &&
+  whyNothingRemains(task) === undefined

@@ -1,0 +1,22 @@
+import type { Away } from "../task.ts"
+import type { ActiveRun } from "./active-run.ts"
+import type { World } from "./inputs.ts"
+import { type Handler, looks, sign, stay } from "./steps.ts"
+
+/** The machine on which a run works cannot be reached since then: that is no end of it, and no silence. */
+export function lost(run: ActiveRun, since: number, { task, options }: World): ActiveRun {
+  const { kind: host = "" } = task.place ?? {}
+  const away: Away = { host, since, most: options.hosts?.[host]?.contactTimeout ?? 0 }
+  if (run.away) return run
+  const unlooked = { stuckSince: undefined, todosSince: undefined, missingSince: undefined, lookAt: undefined }
+  return { ...run, ...unlooked, away, retry: undefined, verifying: false }
+}
+
+/** It can be reached again: nothing of the time between counts for its silence. */
+export const found = (run: ActiveRun, { now }: World): ActiveRun =>
+  run.away ? { ...sign(run, now), away: undefined, looking: false, lookAgain: false } : run
+
+export const contact: Handler<"contact"> = (run, input, world) =>
+  input.lost === undefined ? looks(found(run, world), world) : stay(lost(run, input.lost, world))
+
+export const preparing: Handler<"preparing"> = (run, { what }) => stay({ ...run, preparing: what })

@@ -1,0 +1,200 @@
+import { tail } from "../../lib/text.ts"
+import { winnerIn } from "../group.ts"
+import { factsOf } from "../outcome.ts"
+import { NO_RECEIPT } from "../receipt.ts"
+import type { Ending, Outcome, Reason, Task } from "../task.ts"
+import { type TaskEvent, transition } from "../transition.ts"
+import {
+  type ActiveRun,
+  type Closing,
+  type EndOptions,
+  isHeldUp,
+  newRun,
+  type SentMessage,
+  type Stage,
+} from "./active-run.ts"
+import type { Command, Step, World } from "./inputs.ts"
+import { type Handler, moved, stay } from "./steps.ts"
+
+/** Of a run at one of these its model knows nothing. */
+const UNASKED: readonly Stage[] = ["making", "waiting", "queued", "held", "leading"]
+/** How much of a check's output is kept in the record. */
+const MOST_KEPT_CHARS = 4000
+
+/**
+ * Ends a run, once: through the one door at once, so that whatever comes late is absorbed. Then it is closed: its session
+ * is stopped, what it left is counted, its place put away, its parent told.
+ *
+ * What the session's messages prove is told first and written after: a crash in between finds the same messages, and
+ * with them the same end under the same id. Any other end is written before it is told.
+ */
+export function end(run: ActiveRun, ending: Ending, how: EndOptions, world: World): Step {
+  const { task, now } = world
+  const { generation, asks } = run
+  const at = Math.max(ending.at ?? now, task.run.startedAt ?? 0)
+  // A crash may come before it is closed, and no message tells what came of its check.
+  const outcome = withCheck(outcomeOf(run, ending, how), run)
+  const event: TaskEvent = { type: ending.type, generation, at, outcome, delivery: world.delivery(how) }
+  const began = !UNASKED.includes(run.stage)
+  const write = how.silent ? "never" : ending.proven ? "soon" : "now"
+  const stops = began && (!ending.proven || asks.length > 0)
+  const closing: Closing = {
+    task: transition(task, event),
+    ending,
+    how,
+    write,
+    writes: write === "now" ? 1 : 0,
+    posted: false,
+    delivered: false,
+  }
+  const commands: readonly Command[] = [
+    { do: "end", event, ending, how },
+    ...(isHeldUp(run) ? ([{ do: "halt" }] as const) : []),
+    { do: "close", ...(stops && { asks }), read: began && how.messages === undefined },
+    ...(write === "now" ? ([{ do: "write", later: false }] as const) : []),
+    ...unsaid(run),
+    { do: "ended", silent: how.silent ?? false },
+  ]
+  const calls = run.calls + (stops ? 1 : 0)
+  return { run: { ...moved(run, "leaving"), calls, mayContinue: false, closing, outcome }, commands }
+}
+
+/** Words that wait for the prompt are never said. */
+const unsaid = ({ sentMessages: words }: ActiveRun): readonly Command[] =>
+  words.flatMap(({ held, reply }: SentMessage) =>
+    held && reply ? [{ do: "answer", reply, with: "ended" } as const] : [],
+  )
+
+export const ends: Handler<"end"> = (run, { ending, how }, world) => {
+  // It has ended well already; what is still done for it is not done to its end.
+  if (run.stage === "merging") return { run, commands: [{ do: "halt" }] }
+  if (isWon(run, world)) return { run, commands: [] }
+  return end(run, ending, how, world)
+}
+
+/** An end that a dead process had written and perhaps not closed. `task`: as it is to be told. */
+export function reopened(task: Task, now: number): Step {
+  const { outcome } = task
+  const type = task.status === "error" ? "failed" : task.status === "cancelled" ? "cancelled" : "completed"
+  const ending: Ending = { type, reason: outcome?.reason }
+  const how = { maybeDelivered: true }
+  const closing: Closing = { task, ending, how, write: "again", writes: 0, posted: false, delivered: false }
+  const merge = merges(task, ending)
+  const run = { ...newRun(task, merge ? "merging" : "leaving", now), closing, outcome }
+  return { run, commands: [{ do: "leave", task, merge }] }
+}
+
+const merges = ({ place }: Task, { type }: Ending): boolean => place?.merge === true && type === "completed"
+
+/** Its session does nothing any more, and what it left is known. */
+export const quiet: Handler<"quiet"> = (run, { messages }) => {
+  const { closing } = run
+  if (!closing) return stay(run)
+  const { task, ending, how } = closing
+  const outcome = outcomeOf(run, ending, { ...how, messages })
+  const next = { ...run, outcome }
+  if (!task.place && !task.team) return finish(next)
+  const merge = merges(task, ending)
+  const commands: readonly Command[] = [{ do: "leave", task: { ...task, outcome }, merge }]
+  return { run: merge ? moved(next, "merging") : next, commands }
+}
+
+/** Its place is put away, its work brought home where that was asked for. */
+export const left: Handler<"left"> = (run, { found, check = run.check }) => {
+  const { outcome } = run
+  return finish({ ...run, check, outcome: outcome && { ...outcome, ...found } })
+}
+
+function finish(run: ActiveRun): Step {
+  const { closing, generation } = run
+  if (!closing) return stay(run)
+  const outcome = run.outcome && withCheck(run.outcome, run)
+  // What came of its check no message tells, and after a crash nothing may: that is written before it is told.
+  const untold = (outcome?.receipt?.check ?? outcome?.value) !== undefined
+  const writes = closing.write === "again" || (closing.write === "now" && untold)
+  // What it had done until it was stopped is written down with the news of it, or by itself where nobody is told.
+  const unnoticed = closing.write === "now" && !writes && closing.task.delivery.state === "none"
+  const commands: readonly Command[] = [
+    ...(outcome ? [{ do: "record", event: { type: "closed", generation, outcome }, write: false } as const] : []),
+    { do: "freed" },
+    ...(writes ? [{ do: "write", later: false } as const] : []),
+    ...(closing.write === "soon" || unnoticed ? [{ do: "write", later: true } as const] : []),
+  ]
+  const next = { ...moved(run, "telling"), outcome, closing: { ...closing, writes: closing.writes + (writes ? 1 : 0) } }
+  const { run: rest, commands: more } = post(next)
+  return { run: rest, commands: [...commands, ...more] }
+}
+
+function withCheck(known: Outcome, { check: result, value }: ActiveRun): Outcome {
+  const outcome = value ? { ...known, value } : known
+  if (!result) return outcome
+  const { output, ...check } = result
+  const shown = output === undefined ? check : { ...check, output: tail(output, MOST_KEPT_CHARS) }
+  return { ...outcome, receipt: { ...(outcome.receipt ?? NO_RECEIPT), check: shown } }
+}
+
+/** One of its parts has passed, and that is being written down. */
+export const isWon = ({ stage }: ActiveRun, { task }: World): boolean =>
+  stage === "leading" && winnerIn(task.team) !== undefined
+
+/** Has its parent told, once all that comes before is done. */
+function post(run: ActiveRun): Step {
+  const { closing, outcome } = run
+  if (run.stage !== "telling" || !closing || closing.posted || closing.writes > 0) return settle(run)
+  const task = { ...closing.task, outcome }
+  const next = { ...run, closing: { ...closing, posted: true, delivered: closing.how.silent === true } }
+  const rest = settle(next)
+  return {
+    run: rest.run,
+    commands: [{ do: "post", task, maybeDelivered: closing.how.maybeDelivered ?? false }, ...rest.commands],
+  }
+}
+
+export const written: Handler<"written"> = (run, _input, world) => {
+  const { closing } = run
+  // Who has won stands in the record: now the rest may follow.
+  if (run.stage === "leading") return winnerIn(world.task.team) ? end(run, { type: "completed" }, {}, world) : stay(run)
+  return closing ? post({ ...run, closing: { ...closing, writes: closing.writes - 1 } }) : stay(run)
+}
+
+export const told: Handler<"told"> = (run) =>
+  settle(run.closing ? { ...run, closing: { ...run.closing, delivered: true } } : run)
+
+export const stopped: Handler<"stopped"> = (run) => landed(run)
+
+/** A call to its session has come back. One that may go on where it stood still waits for the last of them. */
+export function landed(given: ActiveRun): Step {
+  const run = { ...given, calls: given.calls - 1 }
+  return run.mayContinue && run.calls === 0 ? { run, commands: [{ do: "freed" }] } : settle(run)
+}
+
+/** A run of which all is told, and into whose session nothing more is to come, is forgotten. */
+const settle = (run: ActiveRun): Step =>
+  run.closing?.delivered && run.calls === 0 ? { run: undefined, commands: [] } : stay(run)
+
+/** What is known of a run: from its messages where there are any, else from what was heard of it. */
+function outcomeOf(run: ActiveRun, ending: Ending, how: EndOptions): Outcome {
+  const outcome = knownOf(run, ending, how)
+  // What it has done since contact was lost nobody knows.
+  return run.away ? { ...outcome, usage: { ...outcome.usage, atLeast: true } } : outcome
+}
+
+function knownOf(run: ActiveRun, ending: Ending, { messages = [], openTodos = 0 }: EndOptions): Outcome {
+  const { reason, note, saidLastWord, thought } = ending
+  const { unanswered, observed: told } = run
+  const known = {
+    reason,
+    note,
+    saidLastWord,
+    openTodos,
+    ...(thought !== undefined && { thought }),
+    ...(unanswered.length > 0 && { unanswered: [...unanswered] }),
+  }
+  if (messages.length > 0) return { ...known, ...factsOf(messages) }
+  const { calls, usage, recentTools } = told
+  return { ...known, toolCalls: calls.size, usage, recentTools, filesChanged: [], moreFiles: 0 }
+}
+
+/** The end that a limit, or a failure of the host, brings about. */
+export const fail = (run: ActiveRun, reason: Reason, world: World): Step =>
+  end(run, { type: "failed", reason }, {}, world)

@@ -1,0 +1,138 @@
+import { createHash } from "node:crypto"
+import { isEnd, RECENT_TOOLS } from "../outcome.ts"
+import type { EndedCall, Finish, Message } from "../ports.ts"
+import { addUsage, NO_USAGE, type Repeated, type Usage } from "../task.ts"
+
+/** Enough to show where a child is. */
+const KEPT_TEXT_CHARS = 4000
+
+/** A call that took longer waits for something on purpose, in ms: it is no repetition. */
+const MOST_REPEATED_MS = 10_000
+
+/** An answer of the model: what it used, and how it ended, is told when it has. */
+type Answer = { readonly spoke: boolean; readonly called: boolean; readonly usage?: Usage; readonly finish?: Finish }
+
+/** A message of the model as it ended; `summary`: a compaction wrote it. */
+type Ended = { readonly id: string; readonly usage: Usage; readonly finish: Finish; readonly summary?: boolean }
+
+/**
+ * What a run's events and messages have told of its work. Events are the quick source and may be lost; messages,
+ * whenever they are read, are the true one: both are counted by their ids.
+ */
+export type Observed = {
+  /** Tool calls by message and call id; true once they have ended. */
+  readonly calls: ReadonlyMap<string, boolean>
+  /** By message. */
+  readonly answers: ReadonlyMap<string, Answer>
+  /** Answers that have ended. */
+  readonly ended: number
+  readonly usage: Usage
+  readonly recentTools: readonly string[]
+  readonly openCalls: number
+  readonly textPart: string
+  readonly text: string
+  /** An event was heard: the next one is likely to be heard too. Says nothing of the model: the host speaks first. */
+  readonly heard: boolean
+  /** The model's first step was heard to begin. */
+  readonly began: boolean
+  /** The newest call that has ended, with its result: as a digest, since these may be long. */
+  readonly repeated?: Repeated & { readonly digest: string }
+}
+
+export const NOTHING_OBSERVED: Observed = Object.freeze({
+  calls: new Map(),
+  answers: new Map(),
+  ended: 0,
+  usage: NO_USAGE,
+  recentTools: [],
+  openCalls: 0,
+  textPart: "",
+  text: "",
+  heard: false,
+  began: false,
+})
+
+/** The model has begun to answer: an event told so, or what it said did. */
+export const hasBegun = ({ began, answers }: Observed): boolean => began || answers.size > 0
+
+export function withTool(
+  told: Observed,
+  call: { id: string; tool: string; ended: boolean; messageID: string },
+): Observed {
+  const spoken = spokenIn(told, call.messageID, true)
+  const key = `${call.messageID} ${call.id}`
+  const known = spoken.calls.get(key)
+  if (known || (known === false && !call.ended)) return spoken
+  const calls = new Map(spoken.calls).set(key, call.ended)
+  if (known === false) return { ...spoken, calls, openCalls: spoken.openCalls - 1 }
+  const recentTools = [...spoken.recentTools, call.tool].slice(-RECENT_TOOLS)
+  return { ...spoken, calls, recentTools, openCalls: spoken.openCalls + (call.ended ? 0 : 1) }
+}
+
+/** A call of the run's own agent has ended, of which `toolTold` has not heard before. */
+export function repeatTold(told: Observed, tool: string, { input, result, ms }: EndedCall): Observed {
+  if (ms > MOST_REPEATED_MS) return { ...told, repeated: undefined }
+  const digest = createHash("sha1")
+    .update(`${tool}\0${JSON.stringify(input)}\0${result}`)
+    .digest("base64")
+  const times = told.repeated?.digest === digest ? told.repeated.times + 1 : 1
+  return { ...told, repeated: { tool, digest, times } }
+}
+
+export function withText(told: Observed, partID: string, text: string, messageID: string): Observed {
+  if (text.trim() === "") return told
+  return { ...spokenIn(told, messageID), textPart: partID, text: text.slice(-KEPT_TEXT_CHARS) }
+}
+
+export function withDelta(told: Observed, partID: string, delta: string, messageID: string): Observed {
+  const before = told.textPart === partID ? told.text : ""
+  return { ...spokenIn(told, messageID), textPart: partID, text: (before + delta).slice(-KEPT_TEXT_CHARS) }
+}
+
+/** A message of the model has ended. */
+export function withAnswer(told: Observed, { id, usage, finish, summary }: Ended): Observed {
+  const answer: Answer = told.answers.get(id) ?? { spoke: false, called: false }
+  if (answer.usage && answer.finish === finish && isSame(answer.usage, usage)) return told
+  const answers = new Map(told.answers).set(id, { ...answer, usage, finish })
+  if (answer.usage) return { ...told, answers, usage: [...answers.values()].reduce(sum, NO_USAGE) }
+  return { ...told, answers, ended: told.ended + (summary ? 0 : 1), usage: addUsage(told.usage, usage) }
+}
+
+/** Takes in a run's messages as the host has them: what events did not tell is in them. */
+export function withMessages(told: Observed, messages: readonly Message[]): Observed {
+  let next = told
+  for (const message of messages) if (message.role === "assistant") next = messageTold(next, message)
+  return next
+}
+
+function messageTold(told: Observed, { id, parts, finish, summary, usage = NO_USAGE }: Message): Observed {
+  let next = told
+  for (const part of parts) {
+    if (part.type === "tool") {
+      const ended = part.state === "completed" || part.state === "error"
+      next = withTool(next, { id: part.callID, tool: part.tool, ended, messageID: id })
+    }
+    // What events tell of a text is newer than what is stored.
+    if (part.type === "text" && part.text.trim() !== "")
+      next = next.heard ? spokenIn(next, id) : withText(next, next.textPart, part.text, id)
+  }
+  return finish === undefined ? next : withAnswer(next, { id, usage, finish, summary })
+}
+
+/** The messages of the last answers in a row that led nowhere: no call of a tool, and no text or no end. */
+export function emptiesIn({ answers }: Observed): readonly string[] {
+  const ended = [...answers].filter(([, { usage }]) => usage !== undefined)
+  const last = ended.findLastIndex(([, { spoke, called, finish }]) => called || (spoke && isEnd(finish)))
+  return ended.slice(last + 1).map(([id]) => id)
+}
+
+const sum = (total: Usage, { usage = NO_USAGE }: Answer): Usage => addUsage(total, usage)
+
+const isSame = (a: Usage, b: Usage): boolean => JSON.stringify(a) === JSON.stringify(b)
+
+function spokenIn(told: Observed, messageID: string, called = false): Observed {
+  const answer = told.answers.get(messageID)
+  if (answer?.spoke && (answer.called || !called)) return told
+  const next = { ...answer, spoke: true, called: called || answer?.called === true }
+  return { ...told, answers: new Map(told.answers).set(messageID, next) }
+}

@@ -1,0 +1,168 @@
+import { between, oneLine } from "../../lib/text.ts"
+import type { MessageKind } from "../ids.ts"
+import { lastWordRequest } from "../last-word.ts"
+import type { Message } from "../ports.ts"
+import type { CheckResult } from "../receipt.ts"
+import { AUTOMATIC } from "../summary.ts"
+import type { Ask, Repeated } from "../task.ts"
+import { invalidText } from "../value.ts"
+import { type ActiveRun, hasEnded, type Reply, type SentMessage, type Stage } from "./active-run.ts"
+import { end, landed } from "./ending.ts"
+import type { Command, Step, World } from "./inputs.ts"
+import { also, type Handler, looks, stay } from "./steps.ts"
+
+/** A tool of a server's own may have any name. */
+const MOST_TOOL_CHARS = 60
+
+type Saying = { readonly kind: MessageKind; readonly text: string; readonly reply?: Reply }
+
+/** From here on the run does not end before this was read. */
+function spoken(
+  run: ActiveRun,
+  { kind, text, reply }: Saying,
+  { now, messageID }: World,
+  held = false,
+): [ActiveRun, SentMessage] {
+  const at = Math.max(now, run.lastMessageAt + 1)
+  const id = messageID(kind, run.taskID, run.generation, at)
+  const word = { id, kind, text, at, expected: true, held, taken: false, reply }
+  return [{ ...run, lastMessageAt: at, sentMessages: [...run.sentMessages, word] }, word]
+}
+
+const sending = (run: ActiveRun, commands: readonly Command[]): Step => ({
+  run: { ...run, calls: run.calls + commands.length },
+  commands,
+})
+
+function say(run: ActiveRun, saying: Saying, world: World, interrupts?: readonly Ask[]): Step {
+  const [next, word] = spoken(run, saying, world)
+  return sending(next, [{ do: "say", word, ...(interrupts && { interrupts }) }])
+}
+
+const without = (run: ActiveRun, word: SentMessage): ActiveRun => ({
+  ...run,
+  sentMessages: run.sentMessages.filter(({ id }) => id !== word.id),
+})
+
+const UNSENT: readonly Stage[] = ["making", "waiting", "queued", "held", "entering"]
+
+/** A word to an agent that has not ended: behind its prompt where that was not sent yet. */
+export const tell: Handler<"tell"> = (run, { text, reply }, world) => {
+  const { stage, prompt = "" } = run
+  if (UNSENT.includes(stage))
+    return {
+      run: { ...run, prompt: `${prompt}\n\n${text}` },
+      commands: [{ do: "answer", reply, with: "waits" }],
+    }
+  if (run.lastWord) return { run, commands: [{ do: "answer", reply, with: "at its last word" }] }
+  if (run.away) return { run, commands: [{ do: "answer", reply, with: { away: run.away.host } }] }
+  const saying = { kind: "word", text, reply } as const
+  if (stage === "parked") {
+    const [next, word] = spoken(run, saying, world)
+    return sending(next, [{ do: "store", word }])
+  }
+  // The host answers what stands last, in the order of coming: the prompt comes first.
+  return stage === "prompting" ? stay(spoken(run, saying, world, true)[0]) : say(run, saying, world)
+}
+
+/** The prompt is with the host: what was said meanwhile may follow. */
+export function release(run: ActiveRun): Step {
+  const held = run.sentMessages.filter((word) => word.held)
+  const words = run.sentMessages.map((word) => ({ ...word, held: false }))
+  return sending(
+    { ...run, sentMessages: words },
+    held.map((word) => ({ do: "say", word: { ...word, held: false } })),
+  )
+}
+
+export const said: Handler<"said"> = (given, { word, problem }, world) => {
+  const { now } = world
+  const { run, commands } = landed(given)
+  const { reply, kind } = word
+  const answer = (result: Extract<Command, { do: "answer" }>["with"]): readonly Command[] =>
+    reply ? [{ do: "answer", reply, with: result }] : []
+  if (!run || hasEnded(run)) return { run, commands: [...answer("ended"), ...commands] }
+  if (problem === undefined) {
+    const words = run.sentMessages.map((each) => (each.id === word.id ? { ...each, taken: true } : each))
+    // From now on it may be missing.
+    const missingSince = run.missingSince === undefined ? undefined : now
+    return { run: { ...run, sentMessages: words, missingSince }, commands: [...answer("told"), ...commands] }
+  }
+  if (kind === "last-word" && run.lastWord) return end(run, { type: "failed", reason: run.lastWord.reason }, {}, world)
+  if (kind === "check" || kind === "schema") {
+    const text = `OpenCode did not take ${kind === "check" ? "the check's result" : "the question for a valid answer"}: ${problem}`
+    return end(run, { type: "failed", reason: { code: "host", text } }, {}, world)
+  }
+  // The run may have ended by itself while it waited for that.
+  return also({ run: without(run, word), commands: [...answer({ problem }), ...commands] }, (next) =>
+    looks(next, world),
+  )
+}
+
+/** These messages are there: what is made of the run now counts them in. */
+export const arrived = (run: ActiveRun, messages: readonly Message[]): ActiveRun => {
+  const ids = new Set(messages.map(({ id }) => id))
+  return {
+    ...run,
+    sentMessages: run.sentMessages.map((word) => (ids.has(word.id) ? { ...word, expected: false } : word)),
+  }
+}
+
+/**
+ * A word that the session has let lie: what came while it began to answer something else may stand before that answer,
+ * and the host takes it for answered; or its turn has ended before it read it, and what it was told of its own tasks may
+ * stand behind it.
+ */
+export function passedOver(run: ActiveRun, messages: readonly Message[]): SentMessage | undefined {
+  const ids = messages.map(({ id }) => id)
+  const word = run.sentMessages.findLast(({ id, kind, taken }) => kind === "word" && taken && ids.includes(id))
+  if (!word) return undefined
+  const since = new Set<string | undefined>(ids.slice(ids.indexOf(word.id)))
+  return messages.every(({ parentID }) => !since.has(parentID)) ? word : undefined
+}
+
+/** Says it once more, as a message of now. */
+export const sayAgain = (run: ActiveRun, word: SentMessage, world: World): Step =>
+  say(without(run, word), { kind: "word", text: word.text }, world)
+
+/** Asks an agent to go on whose turn has ended before its work. */
+export const sayGoOn = (run: ActiveRun, why: string, world: World): Step =>
+  say(run, { kind: "word", text: `${AUTOMATIC} ${why}` }, world)
+
+/** `Nobody allowed reading /x in time.` */
+const unallowed = ({ kind, what, doing }: Ask): string =>
+  kind === "permission" ? `Nobody allowed ${doing ?? `"${what}"`} in time.` : `Nobody answered "${what}" in time.`
+
+/** The answer to a question of the agent's that nobody has answered. */
+export const refusalOf = (ask: Ask): string =>
+  `${unallowed(ask)} Go on without it; the rest of that call can be made again without it. Say in your answer what you could not do.`
+
+/** These questions were refused, since nobody had answered, and that has ended the agent's turn. */
+export const refusedText = (asks: readonly Ask[]): string =>
+  `${asks.map(unallowed).join(" ")} The refusal ended your turn, but not your task. Go on without it, and say in your answer what you could not do.`
+
+/** It makes the same call again and again. */
+export const sayRepeats = (run: ActiveRun, { tool, times }: Repeated, world: World): Step => {
+  const text = `${AUTOMATIC} You made the same call of ${oneLine(tool, MOST_TOOL_CHARS)} ${times} times in a row, and its result was the same each time. It will not change. Do something else, or finish: say in your answer what you could not do. After ${2 * times} such calls your work is ended.`
+  return say(run, { kind: "word", text }, world)
+}
+
+/** Its check did not pass: it is asked again. */
+export function tellOfCheck(run: ActiveRun, { command, how, output = "" }: CheckResult, world: World): Step {
+  const text = [
+    `${AUTOMATIC} The check of your work, \`${command}\`, did not pass: ${how}.`,
+    "Find out why and mend it; do not weaken the check. Then answer again: this answer takes the place of the one before. The end of its output:",
+    between("check_output", run.taskID, output),
+  ].join("\n")
+  return say(run, { kind: "check", text }, world)
+}
+
+/** Its answer is not valid: it is asked again. */
+export const tellOfValue = (run: ActiveRun, problems: readonly string[], world: World): Step =>
+  say(run, { kind: "schema", text: invalidText(problems) }, world)
+
+/** Puts the question for its last word to a run that asks its model nothing by itself, or that is stopped for it. */
+export const askLastWord = (run: ActiveRun, world: World, interrupts?: readonly Ask[]): Step =>
+  run.lastWord
+    ? say(run, { kind: "last-word", text: lastWordRequest(run.lastWord.reason) }, world, interrupts)
+    : stay(run)

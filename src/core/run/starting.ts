@@ -1,0 +1,135 @@
+import { withAnswers } from "../dependencies.ts"
+import { type PauseEvent, pauseOf } from "../pause.ts"
+import { isQueued } from "../task.ts"
+import { stilled } from "../transition.ts"
+import type { ActiveRun } from "./active-run.ts"
+import { end, landed } from "./ending.ts"
+import type { Command, Step, World } from "./inputs.ts"
+import { release } from "./prompts.ts"
+import type { Handler } from "./steps.ts"
+import { looks, moved, sign, stay, wordLater } from "./steps.ts"
+import { lead } from "./supervising.ts"
+
+/** Its session is made, or it is asked again: it starts where it has its slot already, else it is queued. */
+export const begin: Handler<"begin"> = (run, { prompt }, world) => {
+  const { task, now, options } = world
+  // Behind it stands what was said while its session was made.
+  const ready = { ...run, prompt: prompt && `${prompt}${run.prompt ?? ""}`, sessionID: task.sessionID }
+  if (prompt === undefined) return stay(moved(ready, "working"))
+  if (isQueued(task)) return stay(moved(ready, "queued"))
+  if (task.run.heldBehind === undefined) return start(ready, world, false)
+  return stay({ ...moved(ready, "held"), warmUpUntil: now + options.cacheHold })
+}
+
+/** It waits for others, or for a slot alone. */
+export const sorted: Handler<"sorted"> = (run, { waits }) => {
+  const stage = waits ? "waiting" : "queued"
+  return stay(stage === run.stage ? run : moved(run, stage))
+}
+
+export const admitted: Handler<"admitted"> = (run, input, world) => {
+  // What stops it is still on its way: that would stop what it is asked now.
+  if (run.stage === "parked") return run.calls > 0 ? stay(run) : goOn(run, input, world)
+  const { now } = world
+  const event = { type: "admitted", generation: run.generation, at: now } as const
+  const { run: next, commands } = start(sign(run, now), world, true)
+  return { run: next, commands: [{ do: "record", event, write: false }, ...commands] }
+}
+
+/** What comes before its prompt is done, or nothing has to come before. `save`: its record is written first. */
+export function start(run: ActiveRun, { task }: World, save: boolean): Step {
+  if (save || task.place || task.depth > 1 || task.run.after || task.team)
+    return { run: moved(run, "entering"), commands: [{ do: "enter", save }] }
+  return prompt(moved(run, "prompting"))
+}
+
+function prompt(run: ActiveRun): Step {
+  const { prompt: text = "", preface } = run
+  return { run: { ...run, calls: run.calls + 1 }, commands: [{ do: "prompt", text, preface }] }
+}
+
+export const entered: Handler<"entered"> = (
+  { preparesAgain: reenters, ...run },
+  { answers, preface, done = [] },
+  world,
+) => {
+  const { now, task } = world
+  // It goes on with what it was asked, word for word.
+  if (reenters) return prompt(sign(moved(run, "prompting"), now))
+  const text = withAnswers(run.prompt ?? "", answers)
+  if (task.team) return lead({ ...sign(moved(run, "leading"), now), prompt: text, done }, world)
+  return prompt({ ...sign(moved(run, "prompting"), now), prompt: text, preface })
+}
+
+export const shutOut: Handler<"shut out"> = (run, { code, problem }, world) =>
+  end(run, { type: "failed", reason: { code, text: problem } }, {}, world)
+
+/** A prompt that was not taken ends the run, since its caller has gone; it may have been taken all the same. */
+export const prompted: Handler<"prompted"> = (given, { problem }, world) => {
+  if (given.stage !== "prompting") return landed(given)
+  const run = { ...given, calls: given.calls - 1 }
+  if (problem !== undefined) {
+    const text = `OpenCode did not take the prompt: ${problem}`
+    return end(run, { type: "failed", reason: { code: "host", text } }, {}, world)
+  }
+  // What is looked at goes on: it is the same turn of its agent's.
+  return release({ ...run, stage: "working" })
+}
+
+/**
+ * It stands still, say since its model's provider refused it: it holds nothing, and no time of it counts, until it may
+ * go on. What its user has asked is not taken back, and not said again by us. What is asked of it meanwhile is stopped, too.
+ */
+export const refused: Handler<"refused"> = (run, { type: _type, ...stands }, { now }) => {
+  if (run.stage === "queued") return laidDown(run, stands, now)
+  if (run.stage === "parked")
+    return {
+      run: { ...run, asks: [], mayContinue: false, calls: run.calls + 1 },
+      commands: [{ do: "park", asks: run.asks }],
+    }
+  if (run.prompt === undefined) return stay(run)
+  const event = stilled(stands, run.generation)
+  const next = {
+    ...moved(run, "parked"),
+    asks: [],
+    retry: undefined,
+    failing: undefined,
+    error: undefined,
+    calls: run.calls + 1,
+  }
+  const park = { do: "park", asks: run.asks } as const
+  const commands: readonly Command[] = [{ do: "record", event, write: true }, park, { do: "freed" }]
+  return { run: { ...next, mayContinue: false }, commands }
+}
+
+/** Its model's provider is at its limit before it has begun: it waits as one that was refused, not for a slot. */
+function laidDown(run: ActiveRun, stands: PauseEvent, now: number): Step {
+  const { generation, prompt: text = "" } = run
+  const next = { ...sign(moved(run, "parked"), now), notStarted: true, calls: run.calls + 1 } as const
+  const commands: readonly Command[] = [
+    { do: "record", event: { type: "admitted", generation, at: now }, write: false },
+    { do: "record", event: stilled(stands, generation), write: false },
+    { do: "lay down", text },
+  ]
+  return { run: next, commands }
+}
+
+/** What it waited for is over (its provider takes requests again), or somebody wants it tried: it goes on when there is a slot. */
+export const opened: Handler<"opened"> = (run) => ({ run: { ...run, mayContinue: true }, commands: [{ do: "freed" }] })
+
+/** It goes on where it was: the same prompt under the same ids. */
+const goOn: Handler<"admitted"> = (run, _input, world) => {
+  const { now, task } = world
+  const { at = now } = pauseOf(task.run) ?? {}
+  const event = { type: "unparked", generation: run.generation, at: now } as const
+  const on = { ...sign(run, now), mayContinue: false, lastWord: wordLater(run.lastWord, now - at) }
+  const record = { do: "record", event, write: true } as const
+  if (run.preparesAgain)
+    return { run: moved(on, "entering"), commands: [record, { do: "enter", save: false, again: true }] }
+  const { notStarted: unbegun, ...begun } = on
+  const { run: next, commands } = unbegun ? start(begun, world, false) : prompt(moved(on, "prompting"))
+  return { run: next, commands: [record, ...commands] }
+}
+
+/** Somebody wants its messages looked at. */
+export const look: Handler<"look"> = (run, _input, world) => looks(run, world)

@@ -1,0 +1,66 @@
+import type { ActiveRun } from "./active-run.ts"
+import { contact, preparing } from "./contact.ts"
+import { ends, left, quiet, stopped, told, written } from "./ending.ts"
+import { counted, heard, questions } from "./events.ts"
+import type { Input, InputType, Step, World } from "./inputs.ts"
+import { hinted, letGo, request, resting, slept, spent, tick, unrefused, verified } from "./limits.ts"
+import { checked, looked, validated } from "./messages.ts"
+import { said, tell } from "./prompts.ts"
+import { admitted, begin, entered, look, opened, prompted, refused, shutOut, sorted } from "./starting.ts"
+import type { Handler } from "./steps.ts"
+import { fielded, parts } from "./supervising.ts"
+import { type Edge, edgeOf, GONE, TABLE } from "./table.ts"
+
+const HANDLERS: { readonly [Type in InputType]: Handler<Type> } = {
+  begin,
+  sorted,
+  admitted,
+  "let go": letGo,
+  tell,
+  request,
+  end: ends,
+  heard,
+  questions,
+  look,
+  tick,
+  spent,
+  slept,
+  refused,
+  opened,
+  parts,
+  fielded,
+  contact,
+  preparing,
+  entered,
+  "shut out": shutOut,
+  prompted,
+  said,
+  stopped,
+  resting,
+  unrefused,
+  hinted,
+  counted,
+  looked,
+  verified,
+  validated,
+  checked,
+  quiet,
+  left,
+  written,
+  told,
+}
+
+/** Hears of each edge that is taken, where somebody wants to know; never outside of tests. */
+export const edges: { taken?: (edge: Edge) => void } = {}
+
+/**
+ * What becomes of a run by an input, and what is to be done for it. Pure and total: what the table does not have at this
+ * stage, and what comes to a run that another process looks after, changes nothing.
+ */
+export function step(run: ActiveRun, input: Input, world: World): Step {
+  if (run.heldBy !== "ours" || !TABLE[run.stage][input.type]) return { run, commands: [] }
+  const handle = HANDLERS[input.type] as Handler<InputType>
+  const next = handle(run, input, world)
+  edges.taken?.(edgeOf(run.stage, input.type, next.run?.stage ?? GONE))
+  return next
+}

@@ -1,0 +1,237 @@
+import { duration } from "../lib/duration.ts"
+import { between, capital, count, grouped, oneLine } from "../lib/text.ts"
+import { listed } from "./errors.ts"
+import { chosenIn, type Group, type GroupResult } from "./group.ts"
+import { itemLines } from "./items.ts"
+import { modelKey } from "./limits.ts"
+import { neverBegan } from "./outcome.ts"
+import { pauseSummary, pausesOf } from "./pause.ts"
+import { type Receipt, receiptLine } from "./receipt.ts"
+import type { Outcome, Task, Value, Work } from "./task.ts"
+import { triesLine } from "./tries.ts"
+
+const MOST_FILES = 50
+/** A path that is cut names nothing. */
+const MOST_PATH_CHARS = 4096
+/** Questions that nobody answered are named up to here. */
+const MOST_REFUSED = 10
+/** What went wrong may need more words than a name. */
+const MOST_REASON_CHARS = 500
+/** With the end of what a setup command wrote: what it died of stands last. */
+const MOST_PLACE_REASON_CHARS = 1500
+
+/** How to go on with what has failed, where something was begun. `resumable`: the statuses that may be resumed. */
+function adviceOn({ id, status, team }: Task, { reason }: Outcome, resumable: readonly string[]): string[] {
+  if (!reason || neverBegan(reason)) return []
+  if (team) return reason.code === "interrupted" ? [teamAdvice({ id, team })] : []
+  if (status !== "error") return []
+  return resumable.includes(status)
+    ? [`To go on: superagents_task(resume="${id}", prompt) asks it again; it remembers its work.`]
+    : ["To go on: launch the task again, and tell the agent what is done already."]
+}
+
+function teamAdvice({ id, team }: Pick<Task, "id"> & { readonly team: Group }): string {
+  if (chosenIn(team) !== undefined)
+    return `To go on: superagents_task(resume="${id}", prompt) asks the try that had won again.`
+  return `To go on: superagents_task(resume="${id}") begins what has not failed, ${team.kind === "tries" ? "from the same files" : "and nothing that is valid"}.`
+}
+
+/**
+ * What a reader must know of an ended run beside its answer. The same in its notification and output. `resumable`: the
+ * statuses that may be resumed.
+ */
+export function summaryOf(task: Task, resumable: readonly string[] = []): string[] {
+  const { outcome } = task
+  if (!outcome) return []
+  const { reason, note, openTodos, unanswered = [] } = outcome
+  return [
+    ...modelLine(task),
+    ...pausedLines(task),
+    ...(reason
+      ? [`Reason: ${oneLine(reason.text, reason.code === "place" ? MOST_PLACE_REASON_CHARS : MOST_REASON_CHARS)}`]
+      : []),
+    ...(note ? [`Note: ${oneLine(note, MOST_REASON_CHARS)}`] : []),
+    ...(unanswered.length > 0
+      ? [
+          `Refused, since nobody answered in time: ${listed(
+            unanswered.map((what) => oneLine(what)),
+            MOST_REFUSED,
+          )}`,
+        ]
+      : []),
+    ...(openTodos > 0 ? [`Note: the agent left ${openTodos} of its todos open.`] : []),
+    ...filesLine("Files changed", outcome.filesChanged, outcome.moreFiles),
+    ...meanwhileLine(outcome),
+    ...receiptIn(task, outcome),
+    ...touchedLine(task),
+    ...(outcome.value ? valueLines(outcome.value) : []),
+    ...groupLines(outcome.team),
+    ...workOf(task),
+    ...adviceOn(task, outcome, resumable),
+    ...thoughtLines(task),
+  ]
+}
+
+/** It has come to its end without an answer: its last message holds no text. */
+export const endedUnanswered = ({ status, outcome }: Task): boolean =>
+  status === "completed" && outcome?.thought !== undefined && outcome.value?.valid !== true
+
+function thoughtLines(task: Task): string[] {
+  const { id, outcome } = task
+  if (!endedUnanswered(task)) return []
+  const ended = "It ended without an answer: its last message holds no text."
+  return outcome?.thought
+    ? [`${ended} The end of what it thought there:`, between("task_reasoning", id, outcome.thought)]
+    : [ended]
+}
+
+function groupLines(team: GroupResult | undefined): readonly string[] {
+  if (!team) return []
+  return team.kind === "tries" ? [triesLine(team)] : itemLines(team)
+}
+
+function receiptIn({ run }: Task, { receipt, team }: Outcome): string[] {
+  const parts = [receipt ? receiptLine(receipt) : "", run.guard ? guardText(receipt, team) : ""].filter(Boolean)
+  return parts.length > 0 ? [`Receipt: ${parts.join("; ")}`] : []
+}
+
+/** `guard: held`, of several tries `guard: held in 2 of 2` that were looked at; "" where nobody looked. */
+function guardText(receipt: Receipt | undefined, team: GroupResult | undefined): string {
+  if (team?.kind === "tries") {
+    const seen = team.rows.filter(({ guard }) => guard !== undefined)
+    const held = seen.filter(({ guard }) => guard === "held").length
+    return seen.length > 0 ? `guard: held in ${held} of ${seen.length}` : ""
+  }
+  const check = receipt?.check
+  return check && check.runs > 0 ? `guard: ${check.guarded ? "broken" : "held"}` : ""
+}
+
+/** What has passed its check and changed what that stands on. */
+function touchedLine({ team, outcome }: Task): string[] {
+  const { passed = false, touched = [] } = outcome?.receipt?.check ?? {}
+  if (!passed || touched.length === 0) return []
+  return [`${team ? "The try" : "It"} changed the check's own files: ${named(touched)}`]
+}
+
+/** `Model: mock/one, then mock/two from step 4 (limit until 07:12).` Nothing where it kept its own. */
+export function modelLine({ model, run: { switches = [] } }: Task): string[] {
+  if (switches.length === 0) return []
+  const then = switches.map(({ model: name, step, why }) => `then ${oneLine(name)} from step ${step} (${oneLine(why)})`)
+  return [`Model: ${[model ? modelKey(model) : "its own", ...then].join(", ")}.`]
+}
+
+/** `Parked 2 times, 5h 1m in all (mock/one).` Which models those were is told by the line above, where it had several. */
+function pausedLines({ model, run }: Task): string[] {
+  const { switches = [] } = run
+  const own = run.model ?? model
+  const name = own && switches.length === 0 ? ` (${oneLine(modelKey(own))})` : ""
+  return pausesOf(run).map(
+    ({ pauseKind: way, ms, times }) =>
+      `${capital(way)} ${count(times, "time")}, ${duration(ms)} in all${pauseSummary(way, name)}.`,
+  )
+}
+
+/** A value of less than this share of a refused answer may stand there to satisfy the schema alone. */
+const LEAST_SHARE = 1 / 5
+/** A refused answer of fewer characters says nothing of that. */
+const LEAST_REFUSED_CHARS = 400
+
+function valueLines(value: Value): string[] {
+  const asked = value.asked > 1 ? `, asked ${value.asked} times` : ""
+  if (!value.valid) return [`Schema: not valid${asked}`]
+  const { file, length, refused = 0 } = value
+  const isShort = refused >= LEAST_REFUSED_CHARS && length < refused * LEAST_SHARE
+  return [
+    `Schema: valid${asked}${file ? `; the value is also in ${oneLine(file, MOST_PATH_CHARS)}` : ""}`,
+    ...(isShort
+      ? [
+          `Note: the value has ${count(length, "character")}, an answer that was refused before it ${grouped(refused)}: it may be a placeholder.`,
+        ]
+      : []),
+  ]
+}
+
+function filesLine(title: string, files: readonly string[], untold: number): string[] {
+  if (files.length === 0) return []
+  const names = files.slice(0, MOST_FILES).map((file) => oneLine(file))
+  const more = files.length - names.length + untold
+  return [`${title}: ${names.join(", ")}${more > 0 ? ` and ${more} more` : ""}`]
+}
+
+/** In a place of its own nobody else works: there all that changed is its work. */
+const meanwhileLine = ({ meanwhile, work }: Outcome): string[] =>
+  meanwhile && !work
+    ? filesLine("Changed in the folder meanwhile, perhaps by others", meanwhile.files, meanwhile.more)
+    : []
+
+/** Of tries without a winner nothing comes home. */
+const isWorkShown = ({ team, outcome }: Task): boolean =>
+  outcome?.work !== undefined && (team?.kind !== "tries" || chosenIn(team) !== undefined)
+
+/** What a run changed in its own worktree, and what came of it, a line each. */
+export const workOf = (task: Task): string[] =>
+  isWorkShown(task) && task.outcome?.work ? workLines(task, task.outcome.work) : []
+
+function workLines(task: Task, work: Work): string[] {
+  const { files, moreFiles, added, removed, submodules, held, notes = [], merge } = work
+  const changed = count(files.length + moreFiles, "file")
+  const size = `${changed}, +${grouped(added)} −${grouped(removed)}`
+  return [
+    files.length > 0 ? `Changes: ${size}: ${named(files)}` : "Changes: none.",
+    ...(submodules.length > 0 ? [`Note: submodules are not merged; it changed ${named(submodules)}.`] : []),
+    ...(held
+      ? [`Note: its folder is kept, because git cannot store ${named(held.because)}: ${oneLine(held.folder)}`]
+      : []),
+    ...notes.map((note) => `Note: ${oneLine(note, MOST_REASON_CHARS)}`),
+    ...(files.length > 0 ? [mergeLine(task, merge)] : []),
+  ]
+}
+
+const named = (names: readonly string[]): string =>
+  listed(
+    names.map((name) => oneLine(name)),
+    MOST_FILES,
+  )
+
+function mergeLine({ id, status }: Task, merge: Work["merge"]): string {
+  const advice = `Not merged yet: superagents_task(merge="${id}") brings it into your files.`
+  if (!merge) return advice
+  const { kind, files, leftOut, text = "" } = merge
+  const but = leftOut
+    ? `, but for what it did around submodules and git folders (${named(leftOut)}): that is kept, and stays out`
+    : ""
+  if (kind === "merged") return `Merged into your files, uncommitted${but}.`
+  if (kind === "nothing") return `Your files have all of it already${but}.`
+  if (kind === "conflict") {
+    if (text !== "")
+      return `Not merged, and nothing was touched: conflict in ${named(files)}. ${oneLine(text, MOST_REASON_CHARS)}`
+    const solved = `with superagents_task(resume="${id}", prompt): your present state is then in its worktree with conflict marks, for it to solve; then merge it.`
+    const next =
+      status === "completed"
+        ? `Resume it ${solved}`
+        : `Bring its changes in by hand, as superagents_output(task_id="${id}") shows them; or resume it, where the option resumable has "${status}", ${solved}`
+    return `Not merged, and nothing was touched: conflict in ${named(files)}. ${next}`
+  }
+  return `${advice} It was not merged by itself: ${oneLine(text, MOST_REASON_CHARS)}`
+}
+
+/** How what we put into a session begins for its model, which would else take it for the user's. */
+export const AUTOMATIC = "Automatic message, not written by the user."
+
+/** `bg_k3x9f2q1 (find it)`. */
+export const nameOf = ({ id, description }: Pick<Task, "id" | "description">): string =>
+  `${id} (${oneLine(description)})`
+
+/** What the text of an ended run is. */
+export function textName(task: Task): string {
+  const { status, outcome } = task
+  if (endedUnanswered(task)) return "earlier text"
+  if (status === "completed") return "answer"
+  return outcome?.saidLastWord ? "last word, which is partial" : "text so far"
+}
+
+/** In place of an answer, where there is none. `gone`: its session was deleted. */
+export function noText({ status }: Task, gone = false): string {
+  if (gone) return "Its session was deleted, and what it had written with it."
+  return status === "completed" ? "The agent ended without any text." : "It had written no text."
+}

@@ -1,0 +1,113 @@
+import { cut, oneLine, within } from "../../lib/text.ts"
+import type { Subtasks } from "./service.ts"
+import { type BoardTask, headOf, type Step, type TaskState, toModel } from "./task.ts"
+
+/** The longest description and details that a request carries. */
+const MOST_DESCRIPTION_CHARS = 8000
+const MOST_DETAILS_CHARS = 1000
+/** No resource that was checked is longer. */
+const MOST_VALUE_CHARS = 2000
+
+export type BlockInput = {
+  readonly task: BoardTask
+  readonly subtask: Subtasks
+  readonly state: TaskState
+  /** Another hand has changed the task since, and no person has looked at that: it is shown as it was. */
+  readonly isOld?: boolean
+  /** What was asked of the user, and not answered yet. */
+  readonly needs?: string
+}
+
+/** OpenCode's agent that is told to change nothing. */
+const PLANNER = "plan"
+const PLANNING = "Plan mode allows the tasks_* tools: they change the board, and no files."
+
+const CHANGED_SINCE =
+  "Somebody has changed this task outside the board since. What it was changed to counts when a person has looked at it and started it; until then tools cannot change it. End your turn."
+
+const ASKED = "Asked of the user, who has not answered yet. Do not ask again; only they can answer, in this thread:"
+
+/** What a block says of a task, by its sections: each is told anew as a whole when it changes. */
+export type Sections = {
+  readonly id: string
+  readonly head: string
+  readonly status: string
+  readonly description: string
+  readonly steps: string
+  readonly resources: string
+}
+
+/** States that the block says otherwise, or that go without saying. */
+const UNSAID: readonly TaskState["state"][] = ["running", "needs you", "draft", "done", "canceled"]
+
+export function sectionsOf({ task, subtask, state, isOld = false, needs }: BlockInput): Sections {
+  const { id, description, owner, createdBy, steps, resources } = task
+  const status = `${task.status}${UNSAID.includes(state.state) ? "" : ` (${toModel(state)})`}`
+  const lines = [
+    `Status: ${status}. Owner: ${oneLine(owner)}. Created by: ${oneLine(createdBy)}.`,
+    ...(owner === PLANNER ? [PLANNING] : []),
+    ...(isOld ? [CHANGED_SINCE] : []),
+    ...(needs === undefined ? [] : [`${ASKED} ${oneLine(needs, needs.length)}`]),
+  ]
+  return {
+    id,
+    head: headOf(task),
+    status: lines.join("\n"),
+    description: section(
+      "Description:",
+      description.trim() === "" ? ["(none)"] : [shown(description, MOST_DESCRIPTION_CHARS)],
+    ),
+    steps: section(
+      "Steps (numbered from 0):",
+      steps.length === 0 ? ["(no plan yet: make one with tasks_update_steps)"] : steps.flatMap(stepLines(subtask)),
+    ),
+    resources: section(
+      "Resources (numbered from 0):",
+      resources.length === 0
+        ? ["(none)"]
+        : resources.map(
+            (each, index) =>
+              `${index}. ${each.type} ${oneLine(each.value, MOST_VALUE_CHARS)}${each.label ? ` (${oneLine(each.label)})` : ""}`,
+          ),
+    ),
+  }
+}
+
+const section = (title: string, lines: readonly string[]): string => [title, ...lines].join("\n")
+
+/** The task of a thread, as its model sees it in the system prompt of a turn's requests. */
+export const taskBlock = ({ id, head, status, description, steps, resources }: Sections): string =>
+  [
+    `<Task id="${id}">\n${head}\n${status}`,
+    description,
+    steps,
+    resources,
+    `This conversation is the thread of task #${id}. Keep to this task; for anything else, say that it belongs elsewhere.\n</Task>`,
+  ].join("\n\n")
+
+/** What has become of a task since its block was written: the sections that differ; undefined where none does. */
+export function taskNow(then: Sections, now: Sections): string | undefined {
+  const changed = (["head", "status", "description", "steps", "resources"] as const).filter(
+    (name) => then[name] !== now[name],
+  )
+  if (changed.length === 0) return undefined
+  return `<TaskNow id="${now.id}">\nThis is what the task's block says by now:\n\n${changed.map((name) => now[name]).join("\n\n")}\n</TaskNow>`
+}
+
+const stepLines = (subtask: Subtasks) => (step: Step, index: number) => {
+  const { title, details, done, taskId } = step
+  const line = `${index}. [${done ? "x" : " "}] ${oneLine(title)}${taskId === undefined ? "" : ` -> ${linkText(taskId, subtask)}`}`
+  return details ? [line, `   ${shown(details, MOST_DETAILS_CHARS).replaceAll("\n", "\n   ")}`] : [line]
+}
+
+export function linkText(taskId: string, subtask: Subtasks): string {
+  const known = subtask(taskId)
+  return known ? `subtask #${taskId} (${oneLine(known.owner)}): ${known.text}` : `subtask #${taskId}: no longer there`
+}
+
+/** A long text's beginning, with a word on where the rest is. */
+export const beginning = (text: string, most: number): string =>
+  text.length <= most ? text : `${cut(text, most)} (cut; tasks_get_task has it whole)`
+
+/** Text of others, which cannot end the block that it stands in. */
+const shown = (text: string, most: number): string => within("task", beginning(text.trim(), most))

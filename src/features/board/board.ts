@@ -1,0 +1,298 @@
+import type { Clock, Host } from "../../core/ports.ts"
+import type { Processes } from "../../lib/lock.ts"
+import { oneLine } from "../../lib/text.ts"
+import type { BoardOptions } from "../../options/options.ts"
+import type { Signer } from "../../runtime/record/signature.ts"
+import type { Tool } from "../../tools/tool.ts"
+import { Conversations } from "./conversations.ts"
+import { boardFolder, isSameFolder } from "./project.ts"
+import { PurseKeeper } from "./purse/keeper.ts"
+import { PurseDoor } from "./purse/purses.ts"
+import type { Change, Command, Of } from "./rules/command.ts"
+import { archivedBy, noSuchTask, taskOf } from "./rules/common.ts"
+import type { Runs } from "./runs.ts"
+import { Scheduler } from "./scheduler.ts"
+import {
+  type Actor,
+  type Archived,
+  type Board,
+  type BoardAgent,
+  BoardError,
+  MOST_HISTORY,
+  type NewStep,
+  type NewSubtask,
+  type NewTask,
+  type Purses,
+  type StepPatch,
+  type Subtasks,
+  type TaskPatch,
+} from "./service.ts"
+import { type BoardState, findTask, frozen } from "./state.ts"
+import { stateOf } from "./status.ts"
+import { Store } from "./store/store.ts"
+import { World } from "./surroundings.ts"
+import { type BoardTask, headOf, type Resource, type TaskState, toModel } from "./task.ts"
+import { ThreadMaker, type Threads } from "./threads.ts"
+import { type AgentConfig, restrictTools } from "./tool-access.ts"
+import { boardTools } from "./tools/index.ts"
+
+export type BoardSetup = {
+  readonly options: BoardOptions
+  /** The project's main checkout, and the folder that this instance of the plugin serves. */
+  readonly project: string
+  readonly directory: string
+  /** OpenCode's state folder, in which this installation keeps what is its own. */
+  readonly state: string
+  readonly signer: Signer
+  readonly host: Pick<Host, "agents" | "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID">
+  readonly threads: Threads
+  readonly runs: Runs
+  readonly clock: Clock
+  /** How long before a time limit a last word is asked for, in ms. */
+  readonly lastWord: number
+  readonly processes: Processes
+  /** Whether a session is that of a background task, or lies below one. */
+  readonly isBackground: (sessionID: string) => Promise<boolean>
+}
+
+const DEFAULT_HISTORY = 20
+
+/**
+ * The board: has changes carried out, the scheduler act on them, and whoever listens told. Holds nothing that a restart
+ * would lose. This module, and all below it, is loaded only where the option `board` is there.
+ */
+export class TaskBoard implements Board {
+  readonly tools: Readonly<Record<string, Tool>>
+  readonly purse: Purses
+  readonly conversations: Conversations
+  readonly #setup: BoardSetup
+  readonly #store: Store
+  readonly #world: World
+  readonly #threads: ThreadMaker
+  readonly #scheduler: Scheduler
+  readonly #listeners = new Set<() => void>()
+
+  constructor(setup: BoardSetup) {
+    const { options, project, directory, state, signer, host, threads, runs, clock, processes, isBackground } = setup
+    this.#setup = setup
+    this.#store = new Store({
+      project,
+      folder: boardFolder(project, options.dir),
+      state,
+      signer,
+      processes,
+      now: () => clock.now(),
+      warn: (message) => host.log("warn", message),
+    })
+    this.#world = new World({ host, runs, clock, options, store: this.#store })
+    this.#threads = new ThreadMaker(project, threads, host.log.bind(host), clock)
+    const change = (command: Command) => this.#do(command)
+    const read = () => this.#read()
+    this.purse = new PurseDoor({ read, change, runs, now: () => clock.now() })
+    this.#scheduler = new Scheduler({
+      purse: new PurseKeeper({ ...setup, store: this.#store, change, nightly: options.purse }),
+      store: this.#store,
+      runs,
+      host,
+      clock,
+      schedule: this.#world.schedule,
+      maxConcurrentRuns: options.maxConcurrentRuns,
+      home: { isHere: isSameFolder(project, directory), wake: () => threads.wakeHome() },
+      moment: async () => {
+        await this.agents()
+        return this.#world.moment()
+      },
+      change,
+      threadOf: (task) => this.#threadOf(task),
+      changed: () => this.#tell(),
+    })
+    this.conversations = new Conversations({ ...setup, store: this.#store, board: this, read, change })
+    this.tools = boardTools({ board: this, isBackground })
+  }
+
+  /** Begins to look after the tasks there are. Never rejects. */
+  start(): Promise<void> {
+    return this.#scheduler.start()
+  }
+
+  async stop(): Promise<void> {
+    this.#listeners.clear()
+    await this.#scheduler.stop()
+  }
+
+  /** One look at clock and board, as the timer brings it about by itself. Never rejects. */
+  beat(): Promise<void> {
+    return this.#scheduler.beat()
+  }
+
+  /** Before the host makes its agents: who is offered the tools. */
+  configure(config: AgentConfig): void {
+    restrictTools(config, this.#setup.options.agents)
+  }
+
+  async list(): Promise<readonly BoardTask[]> {
+    return (await this.#read()).tasks.map(frozen)
+  }
+
+  async get(id: string): Promise<BoardTask> {
+    const wanted = plainID(id)
+    const task = findTask(await this.#read(), wanted) ?? (await this.#store.find(wanted))
+    if (!task) throw noSuchTask(wanted)
+    return frozen(task)
+  }
+
+  async history(limit = DEFAULT_HISTORY): Promise<readonly BoardTask[]> {
+    if (!Number.isInteger(limit) || limit < 1 || limit > MOST_HISTORY)
+      throw new BoardError("invalid", `\`limit\` must be a whole number from 1 to ${MOST_HISTORY}.`)
+    await this.#store.read()
+    return (await this.#store.newest(limit)).map(frozen)
+  }
+
+  async create(input: NewTask, by: Actor): Promise<BoardTask> {
+    return taskOf(await this.#make({ type: "create", input, by }))
+  }
+
+  async update(id: string, patch: TaskPatch, by: Actor): Promise<Archived> {
+    const change = await this.#do({ type: "update", id: plainID(id), patch, by })
+    if (patch.title !== undefined) void this.#threads.rename(taskOf(change))
+    return archivedBy(change)
+  }
+
+  async complete(id: string, by: Actor): Promise<Archived> {
+    return archivedBy(await this.#do({ type: "complete", id: plainID(id), by }))
+  }
+
+  async cancel(id: string, by: Actor): Promise<Archived> {
+    return archivedBy(await this.#do({ type: "cancel", id: plainID(id), by }))
+  }
+
+  async updateSteps(id: string, steps: readonly NewStep[], by: Actor): Promise<BoardTask> {
+    return taskOf(await this.#do({ type: "update steps", id: plainID(id), steps, by }))
+  }
+
+  async updateStep(id: string, index: number, patch: StepPatch, by: Actor): Promise<BoardTask> {
+    return taskOf(await this.#do({ type: "update step", id: plainID(id), index, patch, by }))
+  }
+
+  async createSubtask(id: string, index: number, input: NewSubtask, by: Actor) {
+    const change = await this.#make({ type: "create subtask", id: plainID(id), index, input, by })
+    return { parent: taskOf(change), subtask: frozen(change.subtask as BoardTask) }
+  }
+
+  async addResource(id: string, resource: Resource, by: Actor): Promise<BoardTask> {
+    return taskOf(await this.#do({ type: "add resource", id: plainID(id), resource, by }))
+  }
+
+  async removeResource(id: string, index: number, by: Actor): Promise<BoardTask> {
+    return taskOf(await this.#do({ type: "remove resource", id: plainID(id), index, by }))
+  }
+
+  async notifyUser(message: string, by: Actor): Promise<BoardTask> {
+    const task = taskOf(await this.#do({ type: "notify", message, by }))
+    this.#setup.host.toast({ title: headOf(task), message: oneLine(message, message.length), variant: "warning" })
+    return task
+  }
+
+  async run(id: string): Promise<void> {
+    const wanted = plainID(id)
+    const refusal = await this.#setup.runs.refusals()
+    const why = refusal(findTask(await this.#store.read(), wanted)?.threadId)
+    if (why !== undefined)
+      throw new BoardError("conflict", `Task #${wanted} cannot be worked on now: ${why}. Raise the limit, or wait.`)
+    await this.#do({ type: "run", id: wanted })
+  }
+
+  async accept(): Promise<void> {
+    await this.#do({ type: "accept" })
+  }
+
+  lost(): readonly BoardTask[] {
+    return this.#store.latest.lost.map(frozen)
+  }
+
+  async restore(): Promise<void> {
+    await this.#do({ type: "restore" })
+    await this.#store.restoreHistory()
+  }
+
+  async forget(): Promise<void> {
+    await this.#do({ type: "forget" })
+  }
+
+  state(task: BoardTask): TaskState {
+    return stateOf(this.#store.latest, task, this.#world.moment())
+  }
+
+  agents(): Promise<readonly BoardAgent[]> {
+    return this.#world.agents()
+  }
+
+  inFlight(): readonly string[] {
+    const isComing = (task: BoardTask) => this.#world.isRunning(task) || this.state(task).state === "queued"
+    return this.#store.latest.tasks.flatMap((task) => (isComing(task) ? task.id : []))
+  }
+
+  subscribe(listener: () => void): () => void {
+    this.#listeners.add(listener)
+    return () => void this.#listeners.delete(listener)
+  }
+
+  async subtasksIn(task: BoardTask): Promise<Subtasks> {
+    const known = new Map<string, { owner: string; text: string }>()
+    const state = this.#store.latest
+    for (const { taskId } of task.steps) {
+      if (taskId === undefined) continue
+      const subtask = findTask(state, taskId) ?? (await this.#store.find(taskId))
+      if (subtask) known.set(taskId, { owner: subtask.owner, text: toModel(this.state(subtask)) })
+    }
+    return (id) => known.get(id)
+  }
+
+  /** Makes a task in a thread of its own. The host is asked for that between two changes: it may take its time. */
+  async #make(command: Of<"create"> | Of<"create subtask">): Promise<Change> {
+    const decided = await this.#store.preview(command, await this.#world.facts())
+    const as = await this.#store.reserve()
+    const made = { ...((decided.subtask ?? decided.task) as BoardTask), id: as }
+    const threadId = await this.#threads.forNew(made, command.by)
+    try {
+      return await this.#do({ ...command, as, threadId })
+    } catch (error) {
+      if (threadId !== undefined) await this.#threads.drop(threadId)
+      throw error
+    }
+  }
+
+  async #do(command: Command): Promise<Change> {
+    await this.#refresh()
+    const change = await this.#store.carryOut(command, await this.#world.facts())
+    if ("by" in command && command.by.kind === "agent") {
+      const { sessionID } = command.by
+      if (change.archived.some(({ threadId }) => threadId === sessionID)) this.#scheduler.leaves(sessionID)
+    }
+    void this.#scheduler.follow()
+    this.#tell()
+    return change
+  }
+
+  async #read(): Promise<BoardState> {
+    await Promise.all([this.agents().catch(() => []), this.#refresh()])
+    return this.#store.read()
+  }
+
+  /** Looks at what other processes run, of which nothing is heard here. Who runs tasks hears of all that runs. */
+  async #refresh(): Promise<void> {
+    if (!this.#scheduler.leads) await this.#world.refresh()
+  }
+
+  async #threadOf(task: BoardTask): Promise<string> {
+    const threadId = await this.#threads.forRun(task)
+    if (threadId !== task.threadId) await this.#do({ type: "thread", id: task.id, threadId })
+    return threadId
+  }
+
+  #tell(): void {
+    for (const listener of this.#listeners) listener()
+  }
+}
+
+const plainID = (id: string): string => String(id).trim().replace(/^#/, "")

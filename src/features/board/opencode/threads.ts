@@ -1,0 +1,65 @@
+import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
+import type { Host } from "../../../core/ports.ts"
+import type { Model } from "../../../core/task.ts"
+import { call, find } from "../../../opencode/client.ts"
+import type { Signer } from "../../../runtime/record/signature.ts"
+import type { FoundThread, NewThread, Threads } from "../threads.ts"
+
+/** The key under which a thread's metadata names its task on the board. */
+export const THREAD_KEY = "superagentsBoard"
+
+/** Threads as OpenCode's sessions. `home` is the project's main folder: all of them are made there. */
+export class OpencodeThreads implements Threads {
+  readonly #client: OpencodeClient
+  readonly #host: Host
+  readonly #signer: Signer
+  readonly #home: string
+
+  constructor(client: OpencodeClient, host: Host, signer: Signer, home: string) {
+    this.#client = client
+    this.#host = host
+    this.#signer = signer
+    this.#home = home
+  }
+
+  async create({ taskID, title, agent, model }: NewThread): Promise<string> {
+    const session = await call(
+      "create a thread",
+      this.#client.session.create({
+        directory: this.#home,
+        title,
+        agent,
+        model: model && { providerID: model.provider, id: model.id, variant: model.variant },
+        metadata: { [THREAD_KEY]: { task: taskID, signature: this.#signer.sign(this.#named(taskID)) } },
+      }),
+    )
+    return session.id
+  }
+
+  async find(sessionID: string): Promise<FoundThread | undefined> {
+    const session = await find("read a thread", this.#client.session.get({ sessionID }))
+    if (!session) return undefined
+    const { task, signature } = (session.metadata?.[THREAD_KEY] ?? {}) as { task?: unknown; signature?: unknown }
+    const isOurs = typeof task === "string" && this.#signer.isSigned(this.#named(task), signature)
+    return { folder: session.directory, ...(isOurs && { taskID: task }) }
+  }
+
+  async remove(sessionID: string): Promise<void> {
+    await call("remove a thread", this.#client.session.delete({ sessionID }))
+  }
+
+  async rename(sessionID: string, title: string): Promise<void> {
+    await call("rename a thread", this.#client.session.update({ sessionID, title }))
+  }
+
+  async modelOf(sessionID: string, messageID: string): Promise<Model | undefined> {
+    return (await this.#host.caller(sessionID, messageID))?.model
+  }
+
+  /** What is signed of a thread: its task, of this project. */
+  readonly #named = (task: string) => ({ thread: task, home: this.#home })
+
+  async wakeHome(): Promise<void> {
+    await call("wake the project's main folder", this.#client.session.status({ directory: this.#home }))
+  }
+}

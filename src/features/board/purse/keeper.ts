@@ -1,0 +1,286 @@
+import { createHash } from "node:crypto"
+import { messageOf } from "../../../core/errors.ts"
+import type { NameMessage } from "../../../core/ids.ts"
+import { mayResumeBefore, pauseTextAtEnd } from "../../../core/pause.ts"
+import type { Clock, Host } from "../../../core/ports.ts"
+import { AUTOMATIC } from "../../../core/summary.ts"
+import { billedTokens, lessUsage, NO_USAGE, type Usage } from "../../../core/task.ts"
+import type { BoardOptions } from "../../../options/options.ts"
+import type { Command } from "../rules/command.ts"
+import * as rules from "../rules/purse.ts"
+import type { Runs } from "../runs.ts"
+import { USER } from "../service.ts"
+import { type BoardState, findTask, type Purse, type PurseEnd, waitsFor } from "../state.ts"
+import { beginOf, isInFlight, type Moment, wantsRun } from "../status.ts"
+import type { Store } from "../store/store.ts"
+import type { BoardTask } from "../task.ts"
+import { writeReport } from "./files.ts"
+import { countsOf, type KeptReport, type ReportTask, reportOf, reportText, titleOf } from "./report.ts"
+
+export type KeeperPorts = {
+  readonly store: Pick<Store, "read" | "find" | "folder">
+  readonly runs: Runs
+  readonly host: Pick<Host, "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID">
+  readonly clock: Clock
+  readonly change: (command: Command) => Promise<unknown>
+  /** The purse of each night. */
+  readonly nightly?: BoardOptions["purse"]
+  /** How long before a time limit a last word is asked for, in ms. */
+  readonly lastWord: number
+}
+
+/**
+ * Looks after the board's purse: opens that of a night, sees to it that its runs are paid from it, and ends it with a
+ * report. What is known of it stands on the board, so that another process can go on with it at any point.
+ */
+export class PurseKeeper {
+  readonly #ports: KeeperPorts
+  #isUsed = false
+
+  constructor(ports: KeeperPorts) {
+    this.#ports = ports
+  }
+
+  /** When it has to be looked at by the clock, in ms. */
+  nextLook({ purse }: BoardState, now: number): number {
+    const { nightly } = this.#ports
+    const opens = nightly ? rules.nextNight(nightly.from, now) : Number.POSITIVE_INFINITY
+    const ends = purse ? Date.parse(purse.until) : Number.POSITIVE_INFINITY
+    return Math.min(opens, ends > now ? ends : Number.POSITIVE_INFINITY)
+  }
+
+  /**
+   * Does what is due of it. `flights`: the tasks worked on, by thread. Returns the board as it is then, and whether runs
+   * may begin.
+   */
+  async look(
+    given: BoardState,
+    moment: Moment,
+    flights: ReadonlyMap<string, { readonly id: string }>,
+  ): Promise<{ readonly state: BoardState; readonly mayBegin: boolean }> {
+    let state = await this.#openNightly(given)
+    if (state.owed) await this.#tell(state)
+    if (!state.purse) {
+      if (this.#isUsed) this.#use(undefined)
+      return { state, mayBegin: true }
+    }
+    state = await this.#payForAll(state, flights)
+    const { purse } = state
+    if (!purse) return { state, mayBegin: true }
+    this.#use(purse)
+    const facts = this.#factsOf(state, purse, moment)
+    const why = purse.ending ? undefined : rules.endOf(purse, facts)
+    if (why) await this.#do({ type: "end purse", why, stopped: this.#stoppedBy(purse) })
+    if (why || purse.ending) {
+      await this.#finish(await this.#ports.store.read())
+      return { state: await this.#ports.store.read(), mayBegin: false }
+    }
+    return { state, mayBegin: !rules.isOver(purse, facts) }
+  }
+
+  /** A run of a task is about to begin in a thread: where there is a purse, it pays for it. */
+  async pay(id: string, threadId: string): Promise<void> {
+    await this.#pay(id, threadId, false)
+    const { purse } = await this.#ports.store.read()
+    this.#use(purse)
+  }
+
+  async #openNightly(state: BoardState): Promise<BoardState> {
+    const { nightly, clock, store } = this.#ports
+    const night = nightly && rules.nightAt(nightly.from, nightly.until, clock.now())
+    if (!nightly || !night || state.purse) return state
+    const since = new Date(night.from).toISOString()
+    if (state.night === since) return state
+    const until = new Date(night.until).toISOString()
+    await this.#do({ type: "open purse", max: nightly.max, until, by: USER, night: since })
+    return store.read()
+  }
+
+  /** What is at work already, and what somebody else has begun, is paid from it, too; begun runs are counted. */
+  async #payForAll(state: BoardState, flights: ReadonlyMap<string, { readonly id: string }>): Promise<BoardState> {
+    if (state.purse?.ending) return state
+    const { runs, store } = this.#ports
+    const threads = state.purse?.threads ?? {}
+    const inFlight = [...flights].filter(([threadId]) => isInFlight(runs.of(threadId)))
+    const known = new Map([...inFlight, ...Object.entries(threads)].map(([threadId, { id }]) => [threadId, id]))
+    for (const [threadId, id] of known) {
+      const run = runs.of(threadId)
+      const isBegun = run !== undefined && run.state !== "queued" && run.result?.begun !== false
+      if (!Object.hasOwn(threads, threadId) || (isBegun && beginOf(run) !== threads[threadId]?.seen))
+        await this.#pay(id, threadId, isBegun)
+    }
+    return store.read()
+  }
+
+  /** `counts`: the newest run in the thread is one that the purse pays. */
+  #pay(id: string, threadId: string, counts: boolean): Promise<void> {
+    const { runs } = this.#ports
+    const run = runs.of(threadId)
+    const newest = run && (counts || !isInFlight(run)) ? { run: { began: beginOf(run), counts } } : {}
+    return this.#do({ type: "pay", id, threadId, before: runs.took(threadId), ...newest })
+  }
+
+  #use(purse: Purse | undefined): void {
+    this.#isUsed = purse !== undefined
+    this.#ports.runs.usePurse(
+      purse && {
+        max: purse.max,
+        openedAt: Date.parse(purse.openedAt),
+        until: Date.parse(purse.until),
+        threads: rules.threadsOf(purse),
+      },
+    )
+  }
+
+  #factsOf(state: BoardState, purse: Purse, moment: Moment): rules.PurseFacts {
+    const { runs, clock, lastWord } = this.#ports
+    const { used, reserve } = runs.ofPurse()
+    const views = Object.keys(purse.threads).flatMap((threadId) => runs.of(threadId) ?? [])
+    const going = views.filter(isInFlight)
+    const until = Date.parse(purse.until)
+    return {
+      now: clock.now(),
+      used: used.cost,
+      reserve,
+      atWork: going.filter(({ stand }) => stand === undefined).length,
+      goesOn: going.some(({ stand }) => stand !== undefined && mayResumeBefore(stand, until)),
+      ready: state.tasks.some((task) => wantsRun(state, task, moment) && state.pulses[task.id]?.budget === undefined),
+      lastWord,
+    }
+  }
+
+  #stoppedBy({ threads }: Purse): PurseEnd["stopped"] {
+    const { runs, clock } = this.#ports
+    const now = clock.now()
+    const stopped: Record<string, PurseEnd["stopped"][string]> = {}
+    for (const [threadId, { id }] of Object.entries(threads)) {
+      const run = runs.of(threadId)
+      if (!run || !isInFlight(run)) continue
+      const { stand, asks } = run
+      const unbegun = run.state === "queued" ? { unbegun: true as const } : {}
+      if (stand) stopped[id] = { [stand.pauseKind]: pauseTextAtEnd(stand, now), ...unbegun }
+      else if (asks[0] !== undefined) stopped[id] = { ask: asks[0] }
+      else if (run.state === "queued") stopped[id] = unbegun
+    }
+    return stopped
+  }
+
+  /** Stops what is left of it, writes the report, and takes the purse off the board. Done again it does the same. */
+  async #finish(state: BoardState): Promise<void> {
+    const { purse } = state
+    if (!purse?.ending) return
+    const { runs, host, store } = this.#ports
+    for (const threadId of Object.keys(purse.threads))
+      if (isInFlight(runs.of(threadId))) await runs.stop(threadId, "purse")
+    const report = await this.#reportOf(await store.read(), purse, purse.ending)
+    try {
+      await writeReport(store.folder, report)
+    } catch (error) {
+      // The board keeps it: the files are for those who look there.
+      host.log("warn", "the report of a purse could not be written into the project", { error: messageOf(error) })
+    }
+    await this.#do({ type: "purse ended", report })
+    this.#use(undefined)
+    host.toast({ title: titleOf(report), message: countsOf(report), variant: "info" })
+    await this.#tell(await store.read())
+  }
+
+  async #reportOf(state: BoardState, purse: Purse, ending: PurseEnd): Promise<KeptReport> {
+    const tasks: ReportTask[] = []
+    for (const id of rules.reportedIn(state, purse)) tasks.push(await this.#rowOf(state, purse, id))
+    const { max, until, openedAt, threads } = purse
+    const isLess = Object.keys(threads).some((threadId) => this.#ports.runs.took(threadId).atLeast)
+    const head = {
+      max,
+      until,
+      openedAt,
+      endedAt: ending.at,
+      why: ending.why,
+      ...(isLess && { atLeast: true as const }),
+    }
+    return { name: ending.name, ...reportOf(head, tasks) }
+  }
+
+  async #rowOf(state: BoardState, purse: Purse, id: string): Promise<ReportTask> {
+    const { runs, store } = this.#ports
+    const open = findTask(state, id)
+    const task = open ?? (await store.find(id))
+    const own = Object.entries(purse.threads).filter(([, thread]) => thread.id === id)
+    const took = rules.tookOf(purse, id, (threadId) => lessUsage(runs.took(threadId), beforeIn(purse, threadId)))
+    const figures = {
+      id,
+      title: task?.title ?? "",
+      runs: rules.runsOf(purse, id),
+      tokens: billedTokens(took),
+      cost: took.cost,
+    }
+    const account = await runs.account(own.at(-1)?.[0] ?? "")
+    if (!open || !task) {
+      const text = task?.status === "done" ? account.receipt : "It was canceled."
+      return { ...figures, result: task?.status === "done" ? "done" : "partial", ...(text && { text }) }
+    }
+    const { result, text } = rules.leftAs(state, purse, id)
+    const told = text ?? (result === "partial" ? partialText(open, account.lastWord) : undefined)
+    return { ...figures, result, ...(told && { text: told }), next: nextOf(state, open, result, text) }
+  }
+
+  /** To the session that opened it, where that can be now; else at another look. */
+  async #tell({ owed, purseReports = [] }: BoardState): Promise<void> {
+    if (!owed) return
+    const { host } = this.#ports
+    const { sessionID } = owed
+    try {
+      const [parent, activity] = await Promise.all([host.parent(sessionID), host.activity()])
+      // What is stored in mid-turn makes the host take another step; what comes after an undone message deletes that.
+      if (parent && (parent.reverted || activity.has(sessionID))) return
+      const report = purseReports.find(({ name }) => name === owed.report)
+      if (parent && report)
+        await host.prompt(messageFor(host.messageID, sessionID, report, await host.persona(sessionID)))
+      await this.#do({ type: "purse told" })
+    } catch (error) {
+      host.log("warn", "a purse's report could not be told", { session: sessionID, error: messageOf(error) })
+    }
+  }
+
+  async #do(command: Command): Promise<void> {
+    await this.#ports.change(command)
+  }
+}
+
+const beforeIn = ({ threads }: Purse, threadId: string): Usage => threads[threadId]?.before ?? NO_USAGE
+
+function partialText({ steps }: BoardTask, lastWord = ""): string {
+  const done = steps.filter((step) => step.done).length
+  const plan = steps.length === 0 ? "" : `${done} of ${steps.length} steps.`
+  return [plan, lastWord && `Last word: ${lastWord}`].filter(Boolean).join(" ")
+}
+
+function nextOf(state: BoardState, task: BoardTask, result: ReportTask["result"], text = ""): string {
+  if (result === "blocked") return `answer in its thread: ${text}`
+  const subtask = waitsFor(state, task)
+  if (subtask) return `waits for #${subtask.id}`
+  const step = task.steps.find(({ done }) => !done)
+  return step ? `next step: ${step.title}` : "work on it"
+}
+
+/** In two parts, as all that is told: a line for the person, the whole for the model. */
+function messageFor(
+  name: NameMessage,
+  sessionID: string,
+  report: KeptReport,
+  persona: Awaited<ReturnType<Host["persona"]>>,
+) {
+  const at = Date.parse(report.endedAt)
+  const id = `bg_${createHash("sha256").update(report.name).digest("hex").slice(0, 8)}`
+  return {
+    sessionID,
+    messageID: name("report", id, 0, at),
+    agent: persona?.agent,
+    model: persona?.model,
+    noReply: true,
+    parts: [
+      { text: `**${titleOf(report)}.** ${countsOf(report)}.` },
+      { synthetic: true, text: `${AUTOMATIC} The report of the board's purse:\n\n${reportText(report)}` },
+    ],
+  }
+}

@@ -1,0 +1,108 @@
+import { PAUSE_KINDS } from "../../../core/pause.ts"
+import { moment } from "../../../lib/format-time.ts"
+import { cents, spentShort } from "../../../lib/money.ts"
+import { capital, count, grouped, oneLine } from "../../../lib/text.ts"
+
+/** How a purse's time was spent, from records. The board keeps it from the purse's end on; no model has a part in it. */
+
+/** What stood still has the word for that. */
+const RESULTS = ["done", "partial", "blocked", ...PAUSE_KINDS, "not begun"] as const
+
+export type ReportTask = {
+  readonly id: string
+  readonly title: string
+  readonly result: (typeof RESULTS)[number]
+  /** The runs that the purse paid, in whole or in part. */
+  readonly runs: number
+  readonly tokens: number
+  /** In US dollars, as `spent`, which is their sum. */
+  readonly cost: number
+  /** Done: what was run. Partial: how far it came, and its last word. Blocked: the question. Of what stood still: until when. */
+  readonly text?: string
+  /** What is to be done next. */
+  readonly next?: string
+}
+
+export type Report = {
+  readonly max: number
+  readonly until: string
+  readonly openedAt: string
+  readonly endedAt: string
+  readonly why: "closed" | "time" | "money" | "nothing left"
+  readonly spent: number
+  /** A step was cut off whose cost nobody knows. */
+  readonly atLeast?: true
+  readonly tasks: readonly ReportTask[]
+}
+
+/** A report as the board keeps it. Its name is the minute in which its purse ended. */
+export type KeptReport = Report & { readonly name: string }
+
+/** A report as it is listed. */
+export type ReportHead = Omit<KeptReport, "tasks"> & { readonly tasks: number }
+
+/** The whole of it, with its text. */
+export type NamedReport = KeptReport & { readonly text: string }
+
+const REASONS: Readonly<Record<Report["why"], string>> = {
+  closed: "it was closed",
+  time: "its time was over",
+  money: "its money was used up",
+  "nothing left": "nothing was left to do",
+}
+
+const MOST_TEXT_CHARS = 600
+
+/** Sums of dollars are not exact: a millionth is. */
+const exact = (amount: number): number => Number(amount.toFixed(6))
+
+export function reportOf(head: Omit<Report, "spent" | "tasks">, tasks: readonly ReportTask[]): Report {
+  const rows = tasks.map((task) => ({
+    ...task,
+    cost: exact(task.cost),
+    ...(task.text !== undefined && { text: shown(task.text) }),
+    ...(task.next !== undefined && { next: shown(task.next) }),
+  }))
+  return { ...head, spent: exact(rows.reduce((sum, { cost }) => sum + cost, 0)), tasks: rows }
+}
+
+/** `Purse: $4.37 of $5.00`. */
+export const titleOf = ({ spent, max, atLeast }: Report): string => `Purse: ${spentShort(spent, max, atLeast)}`
+
+/** `5 done, 2 partial, 1 blocked`. */
+export function countsOf({ tasks }: Report): string {
+  const counts = RESULTS.flatMap((result) => {
+    const many = tasks.filter((task) => task.result === result).length
+    return many > 0 ? [`${many} ${result}`] : []
+  })
+  return counts.length === 0 ? "nothing was on the board" : counts.join(", ")
+}
+
+/** The whole of it, as Markdown. */
+export function reportText(report: Report): string {
+  const { spent, max, atLeast, openedAt, endedAt, why, tasks } = report
+  // Its day is said where it is another one than that of the end.
+  const time = (at: string) => moment(Date.parse(at), Date.parse(endedAt))
+  const head = `Spent ${spentShort(spent, max, atLeast)}, ${time(openedAt)} to ${time(endedAt)}: ${REASONS[why]}.`
+  const sections = RESULTS.flatMap((result) => {
+    const own = tasks.filter((task) => task.result === result)
+    return own.length === 0 ? [] : [section(capital(result), own.map(lineOf))]
+  })
+  const next = tasks.flatMap(({ id, next }) => (next === undefined ? [] : [`#${id}: ${next}`]))
+  const sums = [
+    tasks.reduce((sum, { runs }) => sum + runs, 0),
+    tasks.reduce((sum, { tokens }) => sum + tokens, 0),
+  ] as const
+  const last = `In all: ${countsOf(report)}; ${count(sums[0], "run")}, ${grouped(sums[1])} tokens, ${cents(spent, atLeast)}.`
+  return [head, ...sections, ...(next.length > 0 ? [section("Next steps", next)] : []), last].join("\n\n")
+}
+
+const section = (title: string, lines: readonly string[]): string =>
+  [`## ${title}`, "", ...lines.map((line) => `- ${line}`)].join("\n")
+
+function lineOf({ id, title, cost, runs, text }: ReportTask): string {
+  const took = runs === 0 && cost === 0 ? "" : `: ${cents(cost)}, ${count(runs, "run")}`
+  return `#${id} ${oneLine(title)}${took}.${text ? ` ${text}` : ""}`
+}
+
+const shown = (text: string): string => oneLine(text, MOST_TEXT_CHARS)

@@ -1,0 +1,95 @@
+import { BoardError } from "../service.ts"
+import { type BoardState, isUnverified } from "../state.ts"
+import type { Change, Command, Facts, Refusal } from "./command.ts"
+import { openTask } from "./common.ts"
+import { accept, forget, restore } from "./person.ts"
+import { closePurse, endPurse, openPurse, pay, purseEnded, purseTold } from "./purse.ts"
+import { notify, ran, refused, run, setThread, settle, tick, written } from "./runs.ts"
+import { addResource, createSubtask, removeResource, replacePlan, updateStep } from "./steps.ts"
+import { create, end, update } from "./tasks.ts"
+
+/** The only door through which a board changes. Pure and total: what is not allowed is a refusal with its reason. */
+export function decide(state: BoardState, command: Command, facts: Facts): Change | Refusal {
+  try {
+    refuseOutside(state, command)
+    return carryOut(state, command, facts)
+  } catch (error) {
+    // What is no object, or no list, where one was to be.
+    if (!(error instanceof BoardError))
+      return { ok: false, code: "invalid", message: "The arguments are not of the right shape." }
+    return { ok: false, code: error.code, message: error.message }
+  }
+}
+
+/** The same for who wants a refusal thrown. */
+export function decideOrThrow(state: BoardState, command: Command, facts: Facts): Change {
+  const decided = decide(state, command, facts)
+  if (decided.ok) return decided
+  throw new BoardError(decided.code, decided.message)
+}
+
+function carryOut(state: BoardState, command: Command, facts: Facts): Change {
+  switch (command.type) {
+    case "create":
+      return create(state, command, facts)
+    case "update":
+      return update(state, command, facts)
+    case "complete":
+      return end(state, openTask(state, command.id, facts), "done", command.by, facts)
+    case "cancel":
+      return end(state, openTask(state, command.id, facts), "canceled", command.by, facts)
+    case "update steps":
+      return replacePlan(state, command, facts)
+    case "update step":
+      return updateStep(state, command, facts)
+    case "create subtask":
+      return createSubtask(state, command, facts)
+    case "add resource":
+      return addResource(state, command, facts)
+    case "remove resource":
+      return removeResource(state, command, facts)
+    case "notify":
+      return notify(state, command)
+    case "written":
+      return written(state, command.threadId)
+    case "thread":
+      return setThread(state, command.id, command.threadId)
+    case "run":
+      return run(state, command.id, facts)
+    case "accept":
+      return accept(state)
+    case "restore":
+      return restore(state)
+    case "forget":
+      return forget(state)
+    case "ran":
+      return ran(state, command, facts)
+    case "refused":
+      return refused(state, command.reasons)
+    case "tick":
+      return tick(state, facts)
+    case "open purse":
+      return openPurse(state, command, facts)
+    case "close purse":
+      return closePurse(state, command)
+    case "pay":
+      return pay(state, command)
+    case "end purse":
+      return endPurse(state, command, facts)
+    case "purse ended":
+      return purseEnded(state, command)
+    case "purse told":
+      return purseTold(state)
+    case "settle":
+      return settle(state, command.archived, facts)
+  }
+}
+
+/** What another hand has written is no agent's to change, lest it be believed because we have written it since. */
+function refuseOutside(state: BoardState, command: Command): void {
+  if (!("id" in command && "by" in command) || command.by.kind === "user" || !isUnverified(state, command.id)) return
+  throw new BoardError(
+    "conflict",
+    `Task #${command.id} was changed outside the board: somebody has written to its file. A person has to look at it and start it; until then it can be read, and no more.`,
+  )
+}

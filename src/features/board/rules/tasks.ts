@@ -1,0 +1,119 @@
+import { type Actor, BoardError, type NewTask, type TaskPatch } from "../service.ts"
+import { type BoardState, isUnverified, pulseOf } from "../state.ts"
+import { BOARD_STATUSES, type BoardStatus, type BoardTask, isSameText, MOST_ID } from "../task.ts"
+import { archive, setPulse, wake } from "./archive.ts"
+import * as check from "./checks.ts"
+import type { Change, Facts, Of } from "./command.ts"
+import { nameOf, openTask, put, touchedBy, unchanged } from "./common.ts"
+import { believedNow } from "./person.ts"
+
+/** Tasks: made, changed, ended. */
+
+export function create(state: BoardState, { input, by, ...prepared }: Of<"create">, facts: Facts): Change {
+  if (by.kind === "user" && !check.isGiven(input.owner))
+    throw new BoardError("invalid", "`owner` is missing: name the agent that works on the task.")
+  const status = input.status ?? "active"
+  if (status !== "active" && status !== "draft")
+    throw new BoardError("invalid", `A new task is "active" or "draft", not ${JSON.stringify(status)}.`)
+  const owner = check.owner(input.owner ?? nameOf(by), facts.agents)
+  const added = add(state, { ...input, owner, status }, by, prepared, facts)
+  // Its maker's, too: the thread is another conversation than the one in which the task was made.
+  return { ok: true, archived: [], task: added.task, state: wake(added.state, added.task.id, "created", facts.now) }
+}
+
+type Checked = NewTask & { readonly owner: string; readonly status: "active" | "draft" }
+
+export function add(
+  state: BoardState,
+  input: Checked,
+  by: Actor,
+  { as = String(state.nextId), threadId }: Pick<Of<"create">, "as" | "threadId">,
+  { now, agents }: Facts,
+) {
+  if (by.kind === "agent" && !agents.includes(by.agent))
+    throw new BoardError("conflict", `The agent "${by.agent}" may not make tasks: it is not among the board's agents.`)
+  if (Number(as) > MOST_ID)
+    throw new BoardError(
+      "conflict",
+      `No task can be made: no id is left after #${MOST_ID}. Give the task that has it a lower one in the file, by hand.`,
+    )
+  const task: BoardTask = {
+    id: as,
+    title: check.title(input.title),
+    description: check.longText("description", input.description),
+    owner: input.owner,
+    createdBy: nameOf(by),
+    status: input.status,
+    steps: check.newSteps(input.steps ?? undefined),
+    resources: check.newResources(input.resources ?? undefined),
+    ...(threadId !== undefined && { threadId }),
+    createdAt: now,
+    updatedAt: now,
+  }
+  const nextId = Math.max(state.nextId, Number(as) + 1)
+  return { task, state: { ...state, tasks: [...state.tasks, task], nextId } }
+}
+
+export function update(state: BoardState, { id, patch, by }: Of<"update">, facts: Facts): Change {
+  const task = openTask(state, id, facts)
+  const { status } = patch
+  const changed = { ...task, ...changesOf(patch, facts.agents) }
+  if (check.isGiven(status) && !BOARD_STATUSES.includes(status as BoardStatus))
+    throw new BoardError(
+      "invalid",
+      `\`status\` must be one of ${BOARD_STATUSES.join(", ")}, not ${JSON.stringify(status)}.`,
+    )
+  if (status === "done" || status === "canceled") return end(put(state, changed), changed, status, by, facts)
+  if (status === "draft" && task.status === "active" && facts.isRunning(id))
+    throw new BoardError("conflict", `Task #${id} is being worked on: it can become a draft when its run has ended.`)
+  const next = { ...changed, status: status ?? task.status, updatedAt: facts.now }
+  // From a person it is a touch all the same.
+  if (by.kind === "agent" && isSameText(next, task)) return { ...unchanged(state), task }
+  const touched = touchedBy(put(state, next), next, by)
+  // Who activates what another hand has changed believes it from now on.
+  const activated = status === "active" && (task.status === "draft" || isUnverified(state, id))
+  const known = activated ? believedNow(touched, id) : touched
+  const cleared = next.status === "draft" ? asleep(known, id) : known
+  return { ok: true, archived: [], task: next, state: activated ? wake(cleared, id, "activated", facts.now) : cleared }
+}
+
+/** A draft is woken by nobody, and needs nobody. */
+function asleep(state: BoardState, id: string): BoardState {
+  const { ran } = pulseOf(state, id)
+  return setPulse(state, id, ran === undefined ? {} : { ran })
+}
+
+function changesOf(patch: TaskPatch, agents: readonly string[]): Partial<BoardTask> {
+  const { title, description, owner, status } = patch
+  if (![title, description, owner, status].some(check.isGiven))
+    throw new BoardError(
+      "invalid",
+      "Nothing to change: give at least one of `title`, `description`, `status` and `owner`.",
+    )
+  return {
+    ...(check.isGiven(title) && { title: check.title(title) }),
+    ...(check.isGiven(description) && { description: check.longText("description", description) }),
+    ...(check.isGiven(owner) && { owner: check.owner(owner, agents) }),
+  }
+}
+
+export function end(
+  state: BoardState,
+  task: BoardTask,
+  status: "done" | "canceled",
+  by: Actor,
+  { now }: Facts,
+): Change {
+  if (status === "done" && task.status === "draft")
+    throw new BoardError(
+      "conflict",
+      `Task #${task.id} is a draft: make it active before it is completed, or cancel it.`,
+    )
+  const leaving = archive(state, task, {
+    status,
+    at: now,
+    by: nameOf(by),
+    ...(by.kind === "agent" && { in: by.sessionID }),
+  })
+  return { ok: true, task: leaving.archived[0], ...leaving }
+}

@@ -1,0 +1,293 @@
+import { messageOf } from "../../core/errors.ts"
+import type { Clock, Host } from "../../core/ports.ts"
+import type { Claim } from "../../lib/lock.ts"
+import { Notices } from "./notices.ts"
+import { TASK_WORK_PROMPT } from "./prompt.ts"
+import type { PurseKeeper } from "./purse/keeper.ts"
+import { withRefusals } from "./refusals.ts"
+import { Rounds } from "./rounds.ts"
+import type { Command } from "./rules/command.ts"
+import { type Runs, type RunView, resultOf } from "./runs.ts"
+import type { Schedule } from "./schedule.ts"
+import { type BoardState, findTask, isUnverified, pulseOf } from "./state.ts"
+import { beginOf, dueTasks, isInFlight, isUnrecorded, type Moment } from "./status.ts"
+import type { Store } from "./store/store.ts"
+import type { Watch } from "./store/watch.ts"
+import { type BoardTask, headOf } from "./task.ts"
+
+/** How often the lease, the files and the clock are looked at: a dead scheduler is followed within a minute. */
+const HEARTBEAT_MS = 20_000
+
+export type SchedulerPorts = {
+  readonly store: Pick<Store, "read" | "look" | "exists" | "watch" | "lease" | "isLeased" | "find">
+  readonly runs: Runs
+  readonly host: Pick<Host, "toast" | "log">
+  readonly clock: Clock
+  readonly schedule: Schedule
+  /** The most runs at once; 0 for any. */
+  readonly maxConcurrentRuns: number
+  /** Whether this instance may run tasks: it serves the project's main folder. Others have that loaded. */
+  readonly home: { readonly isHere: boolean; readonly wake: () => Promise<void> }
+  readonly moment: () => Promise<Moment>
+  readonly purse: Pick<PurseKeeper, "look" | "pay" | "nextLook">
+  readonly change: (command: Command) => Promise<unknown>
+  /** The thread of a task that is there, made where it is missing. */
+  readonly threadOf: (task: BoardTask) => Promise<string>
+  /** Tasks or states may have changed. */
+  readonly changed: () => void
+}
+
+/**
+ * Has tasks worked on. Of several processes one does so, by a lease. It keeps no list of its own: wakes stand in the
+ * file, runs are the manager's, and each look compares the two. Whoever changes the board has it look at once; the
+ * heartbeat finds what was missed.
+ */
+export class Scheduler {
+  readonly #ports: SchedulerPorts
+  /** Threads whose runs go on, and the tasks they work on. */
+  readonly #flights = new Map<string, { readonly id: string; readonly byClock: boolean }>()
+  /** Threads that have canceled their own task: what they do is not cut off in the middle. */
+  readonly #leaving = new Set<string>()
+  #lease?: Claim
+  /** Of the board's folder, or of the one that it will be made in. */
+  #watcher?: Watch
+  readonly #notices: Notices
+  readonly #rounds: Rounds
+  #exists = false
+  #cancelTimer?: () => void
+  #beating?: Promise<void>
+  #looking?: Promise<void>
+  #again = false
+  #stopped = false
+  /** When the purse has to be looked at by the clock, in ms. */
+  #purseDue = Number.POSITIVE_INFINITY
+
+  constructor(ports: SchedulerPorts) {
+    this.#ports = ports
+    this.#notices = new Notices(ports.host)
+    this.#rounds = new Rounds(ports)
+    ports.runs.listen(() => {
+      this.look()
+      ports.changed()
+    })
+  }
+
+  /** Whether this process is the one that runs tasks. */
+  get leads(): boolean {
+    return this.#lease !== undefined
+  }
+
+  /** Begins to look after the board; resolves after the first look. Never rejects. */
+  start(): Promise<void> {
+    return this.beat()
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true
+    this.#cancelTimer?.()
+    await this.#beating
+    await this.#looking
+    this.#unwatch()
+    await this.#lease?.release()
+    this.#lease = undefined
+  }
+
+  /** The task of this thread is ended by itself. */
+  leaves(sessionID: string): void {
+    this.#leaving.add(sessionID)
+  }
+
+  /** A look at lease, clock and board, as the timer brings it about by itself. Never rejects. */
+  beat(): Promise<void> {
+    this.#beating ??= this.#beat().finally(() => {
+      this.#beating = undefined
+    })
+    return this.#beating
+  }
+
+  async #beat(): Promise<void> {
+    this.#cancelTimer?.()
+    try {
+      await this.#lookAround()
+    } catch (error) {
+      this.#ports.host.log("warn", "the board could not be looked at", { error: messageOf(error) })
+    }
+    if (!this.#stopped) this.#cancelTimer = this.#ports.clock.after(this.#pause(), () => void this.beat())
+  }
+
+  /** The board was changed here: what follows from it begins. Never rejects. */
+  async follow(): Promise<void> {
+    if (this.#lease) return this.look()
+    // The first change makes the folder, and with it something to look after.
+    if (!this.#exists) await this.beat()
+  }
+
+  /** Starts what is due and stops what is not to run any more; once more if asked while it looks. Never rejects. */
+  look(): Promise<void> {
+    if (this.#looking) {
+      this.#again = true
+      return this.#looking
+    }
+    this.#looking = this.#lookUntilDone().finally(() => {
+      this.#looking = undefined
+    })
+    return this.#looking
+  }
+
+  async #lookUntilDone(): Promise<void> {
+    do {
+      this.#again = false
+      try {
+        if (this.#lease && !this.#stopped) await this.#look()
+      } catch (error) {
+        this.#ports.host.log("warn", "the board could not be worked on", { error: messageOf(error) })
+        return
+      }
+    } while (this.#again)
+  }
+
+  async #lookAround(): Promise<void> {
+    const { store, home, change, changed } = this.#ports
+    if (this.#stopped) return
+    const exists = await store.exists()
+    // While there is none, the folders above may have come or gone: another one may be the nearest by now.
+    if (!exists || !this.#exists) this.#unwatch()
+    if (exists !== this.#exists) changed()
+    this.#exists = exists
+    this.#watcher ??= store.watch(() => {
+      void (this.#lease && this.#exists ? this.look() : this.beat())
+      if (this.#exists) changed()
+    })
+    if (!exists) {
+      if (home.isHere) this.#notices.tell(await store.look())
+      return
+    }
+    if (!home.isHere) {
+      if (!(await store.isLeased())) await home.wake()
+      return
+    }
+    await this.#holdLease()
+    if (!this.#lease) return
+    await this.#rounds.beginDue(await store.read(), () => change({ type: "tick" }))
+    await this.look()
+  }
+
+  #unwatch(): void {
+    this.#watcher?.close()
+    this.#watcher = undefined
+  }
+
+  async #holdLease(): Promise<void> {
+    const { store, runs, host } = this.#ports
+    if (this.#lease) {
+      if (await this.#lease.holds()) return this.#lease.renew()
+      this.#lease = undefined
+    }
+    const lease = await store.lease()
+    if (!lease) return
+    await runs.ready()
+    // What the one before has begun since this process looked: it is not to begin again.
+    await runs.refresh()
+    if (this.#stopped) return lease.release()
+    this.#lease = lease
+    host.log("info", "this process runs the board's tasks")
+  }
+
+  async #look(): Promise<void> {
+    const { store, maxConcurrentRuns } = this.#ports
+    await this.#recordEnds(await store.read())
+    const state = await store.read()
+    this.#notices.tell(state)
+    await this.#stopWhatIsOver(state)
+    const moment = await this.#ports.moment()
+    const present = await withRefusals(this.#ports, state, moment)
+    const most = maxConcurrentRuns === 0 ? Number.POSITIVE_INFINITY : maxConcurrentRuns
+    const clockBusy = [...this.#flights.values()].some(({ byClock }) => byClock)
+    const { state: now, mayBegin } = await this.#ports.purse.look(present, moment, this.#flights)
+    this.#purseDue = this.#ports.purse.nextLook(now, this.#ports.clock.now())
+    if (!mayBegin) return
+    const due = dueTasks(now, moment, { free: most - this.#busy(), clockBusy })
+    for (const task of due) if (!this.#stopped) await this.#begin(now, task)
+  }
+
+  /** Slots that are taken: what stands still at work holds none. What has not begun does, lest all of the board comes. */
+  #busy(): number {
+    const { runs } = this.#ports
+    const holds = (run: RunView | undefined) => run?.stand === undefined || run.state === "queued"
+    return [...this.#flights.keys()].filter((sessionID) => holds(runs.of(sessionID))).length
+  }
+
+  /** What ended, here or in an earlier process, is written down once. */
+  async #recordEnds(state: BoardState): Promise<void> {
+    const { runs, change, clock } = this.#ports
+    const now = new Date(clock.now()).toISOString()
+    for (const task of state.tasks) {
+      const run = task.threadId === undefined ? undefined : runs.of(task.threadId)
+      if (!run || task.threadId === undefined) continue
+      if (isInFlight(run)) {
+        if (!this.#flights.has(task.threadId)) this.#flights.set(task.threadId, { id: task.id, byClock: false })
+        continue
+      }
+      if (!isUnrecorded(run, pulseOf(state, task.id), now)) continue
+      await change({ type: "ran", id: task.id, startedAt: beginOf(run), result: resultOf(run) })
+    }
+  }
+
+  async #stopWhatIsOver(state: BoardState): Promise<void> {
+    const { runs, store } = this.#ports
+    for (const [sessionID, { id }] of this.#flights) {
+      const run = runs.of(sessionID)
+      if (!run || !isInFlight(run)) {
+        this.#flights.delete(sessionID)
+        this.#leaving.delete(sessionID)
+        continue
+      }
+      const task = findTask(state, id)
+      if (task?.status === "active" && task.threadId === sessionID) continue
+      if (this.#leaving.has(sessionID)) continue
+      // Its last words, after it has completed its task. A run that has not begun, or came too late, has none.
+      const ended = task || run.state === "queued" ? undefined : await store.find(id)
+      if (ended?.status === "done" && beginOf(run) <= ended.archivedAt) continue
+      await runs.stop(sessionID)
+      this.#flights.delete(sessionID)
+    }
+  }
+
+  async #begin(state: BoardState, task: BoardTask): Promise<void> {
+    const { runs, clock, change, host, store, threadOf } = this.#ports
+    const { id } = task
+    const byClock = pulseOf(state, id).wake?.cause === "clock"
+    let sessionID = ""
+    try {
+      sessionID = await threadOf(task)
+      // Its user may have written there, in another process.
+      await runs.refresh()
+      // It may have ended, or got another owner, while its thread was looked for.
+      const now = await store.read()
+      const present = findTask(now, id)
+      if (present?.status !== "active" || present.threadId !== sessionID || isUnverified(now, id)) return
+      if (isInFlight(runs.of(sessionID))) return
+      this.#flights.set(sessionID, { id, byClock })
+      await this.#ports.purse.pay(id, sessionID)
+      await runs.start({ sessionID, agent: present.owner, description: headOf(present), prompt: TASK_WORK_PROMPT })
+      host.log("info", "a run of a board task has begun", { task: id, session: sessionID })
+    } catch (error) {
+      this.#flights.delete(sessionID)
+      // Others have spent it in this very moment: that is no failure of the task.
+      if ((await runs.refusals())(sessionID) !== undefined) {
+        this.#again = true
+        return
+      }
+      const startedAt = new Date(clock.now()).toISOString()
+      await change({ type: "ran", id, startedAt, result: { kind: "failed", reason: messageOf(error) } })
+    }
+  }
+
+  #pause(): number {
+    const { clock, schedule } = this.#ports
+    const now = clock.now()
+    if (!this.#lease) return HEARTBEAT_MS
+    const next = Math.min(schedule.next(now) ?? Number.POSITIVE_INFINITY, this.#purseDue)
+    return Math.max(0, Math.min(HEARTBEAT_MS, next - now))
+  }
+}

@@ -1,0 +1,137 @@
+import { type PauseView, pauseText, whenOf } from "../../core/pause.ts"
+import { cut, oneLine } from "../../lib/text.ts"
+import { isAtWork, isIdle, isReady, isUsedUp, untilText } from "./rules/purse.ts"
+import type { RunView } from "./runs.ts"
+import { type BoardState, isUnverified, MOST_FAILURES, type Pulse, pulseOf, waitsFor } from "./state.ts"
+import type { BoardTask, TaskState } from "./task.ts"
+
+/** What is known of the moment, beside the board. */
+export type Moment = {
+  /** The thread's newest run. */
+  readonly runOf: (task: BoardTask) => RunView | undefined
+  /** The agents that may own tasks. */
+  readonly agents: readonly string[]
+  /** An ISO time. */
+  readonly now: string
+  /** When the clock wakes next, as text; empty where it does not. */
+  readonly nextTick: string
+}
+
+const MOST_REASON_CHARS = 160
+const CHANGED_OUTSIDE = "changed outside; look at it and start it"
+
+/** Whether a run of the task is under way, or handed to the manager. */
+export const isInFlight = (run: RunView | undefined): boolean => run !== undefined && run.state !== "ended"
+
+/**
+ * Whether a run has ended and that does not yet stand on the board: what it makes of the task's wake comes first. A last
+ * run from the future was written by a clock that has been set back since, and does not count, but for this very one.
+ */
+export const isUnrecorded = (run: RunView | undefined, { ran = "" }: Pulse, now: string): boolean =>
+  run?.state === "ended" && (beginOf(run) > ran || (ran > now && beginOf(run) !== ran))
+
+/** When a run began, as the board writes it. */
+export const beginOf = (run: RunView): string => new Date(run.createdAt).toISOString()
+
+/** What a task is doing, with the reason. Pure: the same for tool, screen, page and HTTP. */
+export function stateOf(state: BoardState, task: BoardTask, moment: Moment): TaskState {
+  const waits = isUnverified(state, task.id)
+  if (task.status !== "active") {
+    const reason = waits ? CHANGED_OUTSIDE : ""
+    return { state: task.status, reason, text: [task.status, reason].filter(Boolean).join(": ") }
+  }
+  const run = moment.runOf(task)
+  const [ask] = run?.asks ?? []
+  if (run && isInFlight(run)) {
+    if (ask !== undefined) return told("needs you", ask)
+    if (run.stand) return pausedAs(run.stand, Date.parse(moment.now))
+    return plain(run.state === "queued" ? "queued" : "running")
+  }
+  if (waits) return told("waiting for a person", CHANGED_OUTSIDE)
+  const { wake, needs, failures = 0, failure, budget } = pulseOf(state, task.id)
+  if (!moment.agents.includes(task.owner)) return told("rests", `no agent "${task.owner}"`)
+  if (failures >= MOST_FAILURES)
+    return told("rests", `${failures} runs failed, the last one: ${failure ?? "no reason given"}`)
+  if ((wake || isReady(state, task)) && budget !== undefined) return told("rests", `budget: ${budget}`)
+  if (isIdle(state, task.id)) return told("rests", "no progress")
+  if (isUsedUp(state, moment.now) && wake?.cause !== "hand")
+    return told("rests", `the purse is used up until ${untilText(state.quiet ?? { until: moment.now }, moment.now)}`)
+  if (wake || isReady(state, task)) return plain("queued")
+  if (needs !== undefined) return told("needs you", needs)
+  const subtask = waitsFor(state, task)
+  if (subtask) return { state: "waits", reason: `#${subtask.id}`, text: `waits for #${subtask.id}` }
+  if (moment.nextTick === "") return told("rests", "the schedule has no further time")
+  const after = failure === undefined ? "" : ` (the last run failed: ${clipped(failure)})`
+  return { state: "next run", reason: `${moment.nextTick}${after}`, text: `next run ${moment.nextTick}${after}` }
+}
+
+/**
+ * The tasks whose owners are to be woken now, in order. `slots`: how many more runs there may be. What the clock brings
+ * comes last, and one at a time: `clockBusy` says that one such run goes on.
+ */
+export function dueTasks(
+  state: BoardState,
+  moment: Moment,
+  slots: { readonly free: number; readonly clockBusy: boolean },
+): readonly BoardTask[] {
+  const causeOf = ({ id }: BoardTask) => pulseOf(state, id).wake?.cause
+  const due = state.tasks.filter((task) => {
+    if (pulseOf(state, task.id).budget !== undefined || !mayBegin(state, task, moment)) return false
+    return isOwed(state, task, moment) && !(isUsedUp(state, moment.now) && causeOf(task) !== "hand")
+  })
+  const isClock = (task: BoardTask) => causeOf(task) === "clock"
+  const events = due.filter((task) => !isClock(task)).sort(byWake(state))
+  const ticks = slots.clockBusy || isAtWork(state) ? [] : due.filter(isClock).slice(0, 1)
+  const others = readyTasks(state, moment).filter((task) => !events.includes(task))
+  return [...events, ...ticks, ...others].slice(0, Math.max(0, slots.free))
+}
+
+/** Whether a run of a task is wanted, and nothing but money or a place may keep its owner from it. */
+export const wantsRun = (state: BoardState, task: BoardTask, moment: Moment): boolean =>
+  isOwed(state, task, moment) || (isReady(state, task) && mayBegin(state, task, moment))
+
+/** The tasks that a purse has worked on by turns: first those whose last run is the longest ago. */
+function readyTasks(state: BoardState, moment: Moment): readonly BoardTask[] {
+  const ranAt = ({ id }: BoardTask) => pulseOf(state, id).ran ?? ""
+  return state.tasks
+    .filter(
+      (task) => isReady(state, task) && mayBegin(state, task, moment) && pulseOf(state, task.id).budget === undefined,
+    )
+    .toSorted((a, b) => (ranAt(a) < ranAt(b) ? -1 : ranAt(a) > ranAt(b) ? 1 : Number(a.id) - Number(b.id)))
+}
+
+/** The same, because something has happened. */
+function isOwed(state: BoardState, task: BoardTask, moment: Moment): boolean {
+  return pulseOf(state, task.id).wake !== undefined && mayBegin(state, task, moment)
+}
+
+/** Whether a run of a task could begin, were it woken. */
+function mayBegin(state: BoardState, task: BoardTask, moment: Moment): boolean {
+  const pulse = pulseOf(state, task.id)
+  if (task.status !== "active" || isUnverified(state, task.id)) return false
+  if ((pulse.failures ?? 0) >= MOST_FAILURES) return false
+  const run = moment.runOf(task)
+  return moment.agents.includes(task.owner) && !isInFlight(run) && !isUnrecorded(run, pulse, moment.now)
+}
+
+const pausedAs = (stand: PauseView, now: number): TaskState => ({
+  state: stand.pauseKind,
+  reason: whenOf(stand, now)?.text ?? "",
+  text: pauseText(stand, now),
+})
+
+const byWake = (state: BoardState) => (a: BoardTask, b: BoardTask) => {
+  const [first, second] = [a, b].map(({ id }) => pulseOf(state, id).wake?.at ?? "") as [string, string]
+  if (first !== second) return first < second ? -1 : 1
+  return Number(a.id) - Number(b.id)
+}
+
+const plain = (state: "queued" | "running"): TaskState => ({ state, reason: "", text: state })
+
+const told = (state: "needs you" | "rests" | "waiting for a person", reason: string): TaskState => ({
+  state,
+  reason: clipped(reason),
+  text: `${state}: ${clipped(reason)}`,
+})
+
+const clipped = (text: string): string => cut(oneLine(text), MOST_REASON_CHARS)

@@ -1,0 +1,294 @@
+import { type FileHandle, mkdir, open, realpath, rename, stat } from "node:fs/promises"
+import { dirname } from "node:path"
+import { ifMissing } from "../../../lib/lock.ts"
+import type { ArchivedTask } from "../rules/archive.ts"
+import { IS_ID } from "../task.ts"
+import { formatLine, parseLine } from "./format.ts"
+
+const CHUNK_BYTES = 64 * 1024
+const NEWLINE = 0x0a
+/** So many tasks are copied in one go. */
+const LINES_AT_ONCE = 500
+/** How a line of ours begins. */
+const ID_FIRST = /^\{"id":"([1-9]\d{0,14})"/
+/** So many bytes before the end of what was scanned are compared, to see whether the file has only grown. */
+const TAIL_BYTES = 64
+
+/** A file that would grow beyond this loses its oldest tasks, down to half of it. */
+const MOST_BYTES = 32 * 1024 * 1024
+
+/** Where the scan of the file has come to. */
+type Scan = {
+  readonly ino: number
+  readonly size: number
+  readonly mtimeMs: number
+  readonly end: number
+  readonly tail: string
+}
+
+/**
+ * `history.jsonl`: one archived task a line, appended and never changed; the oldest go when it is too large. Read from its end; an index of ids is kept in
+ * memory (a number each), which costs one pass over the file at first and then only over what was added.
+ */
+export class History {
+  readonly #path: string
+  readonly #onBadLine: (offset: number) => void
+  readonly #most: number
+  /** Where the newest line of each id begins. */
+  #offsets = new Map<number, number>()
+  readonly #badLines = new Set<number>()
+  #scan?: Scan
+  #highest = 0
+  #turn: Promise<unknown> = Promise.resolve()
+
+  /** `onBadLine` hears once of each line that cannot be read: it is skipped and left as it is. `most`: its size in bytes. */
+  constructor(path: string, onBadLine: (offset: number) => void, most = MOST_BYTES) {
+    this.#path = path
+    this.#most = most
+    this.#onBadLine = onBadLine
+  }
+
+  /** Reads what was added since, one look after the other. To be called before `has`, `find` and `highestId`. */
+  refresh(): Promise<void> {
+    const done = this.#turn.then(() => this.#refresh())
+    this.#turn = done.catch(() => {})
+    return done
+  }
+
+  async #refresh(): Promise<void> {
+    const found = await stat(this.#path).catch(ifMissing(undefined))
+    if (!found) {
+      this.#offsets = new Map()
+      this.#scan = undefined
+      return
+    }
+    // Who opens a pipe may wait for ever.
+    if (!found.isFile()) throw new Error(`${this.#path} is no file`)
+    const { ino, size, mtimeMs } = found
+    if (this.#scan?.ino === ino && this.#scan.size === size && this.#scan.mtimeMs === mtimeMs) return
+    await this.#open(async (file) => {
+      const known = (await this.#hasOnlyGrown(file, ino, size)) ? this.#scan : undefined
+      const offsets = known ? this.#offsets : new Map<number, number>()
+      const end = await this.#index(file, offsets, known?.end ?? 0, size)
+      this.#offsets = offsets
+      this.#scan = { ino, size, mtimeMs, end, tail: await tailBefore(file, end) }
+    })
+  }
+
+  has(id: string): boolean {
+    return this.#offsets.has(Number(id))
+  }
+
+  get highestId(): number {
+    return this.#highest
+  }
+
+  /** The archived task of this id, if its line can be read. */
+  async find(id: string): Promise<ArchivedTask | undefined> {
+    return (await this.findAll([id])).get(id)
+  }
+
+  /** Those of these ids that are archived, by id. The file is opened once, and only where there is one. */
+  async findAll(ids: readonly string[]): Promise<ReadonlyMap<string, ArchivedTask>> {
+    const found = new Map<string, ArchivedTask>()
+    const known = ids.filter((id) => IS_ID.test(id) && this.#offsets.has(Number(id)))
+    if (known.length === 0) return found
+    await this.#open(async (file) => {
+      for (const id of known) {
+        const offset = this.#offsets.get(Number(id)) as number
+        const task = parseLine(await lineAt(file, offset))
+        if (task?.id === id) found.set(id, task)
+        else this.#unreadable(id, offset)
+      }
+    })
+    return found
+  }
+
+  #unreadable(id: string, offset: number): void {
+    this.#bad(offset)
+    this.#offsets.delete(Number(id))
+  }
+
+  /** Adds what another history has and this one lacks: all of it, where this one is not there. */
+  async takeFrom(other: History): Promise<void> {
+    const missing = [...other.#offsets.keys()].map(String).filter((id) => !this.has(id))
+    for (let at = 0; at < missing.length; at += LINES_AT_ONCE) {
+      const some = await other.findAll(missing.slice(at, at + LINES_AT_ONCE))
+      if (some.size > 0) await this.append([...some.values()])
+    }
+    await this.refresh()
+  }
+
+  /** The newest tasks first. Reads no more of the file than it needs. */
+  async newest(limit: number): Promise<readonly ArchivedTask[]> {
+    const tasks: ArchivedTask[] = []
+    await this.#open(async (file) => {
+      for await (const { offset, line } of linesFromEnd(file)) {
+        const task = parseLine(line)
+        if (task) tasks.push(task)
+        else if (offset.complete) this.#bad(offset.at)
+        if (tasks.length === limit) return
+      }
+    })
+    return tasks
+  }
+
+  /** Appends and flushes. To be called by the lock's holder alone. */
+  async append(tasks: readonly ArchivedTask[]): Promise<void> {
+    await mkdir(dirname(this.#path), { recursive: true, mode: 0o700 })
+    const file = await open(this.#path, "a+")
+    try {
+      const { size } = await file.stat()
+      const rest = await lastLine(file, size)
+      // The end of a write that was cut off, perhaps within a letter: what it was about is still on the board.
+      const torn = rest.length > 0 && parseLine(rest.toString()) === undefined
+      if (torn) await file.truncate(size - rest.length)
+      const text = tasks.map(formatLine).join("")
+      await file.appendFile(rest.length > 0 && !torn ? `\n${text}` : text)
+      await file.sync()
+      await this.#shorten(file)
+    } finally {
+      await file.close()
+    }
+  }
+
+  /** Puts the newest lines in place of a file that has grown too large. */
+  async #shorten(file: FileHandle): Promise<void> {
+    const { size, mode } = await file.stat()
+    if (size <= this.#most) return
+    const target = await realpath(this.#path)
+    const aside = `${target}.${process.pid}.tmp`
+    const to = await open(aside, "w", mode)
+    try {
+      const start = await lineAfter(file, size - Math.floor(this.#most / 2))
+      for (let at = start; at < size; at += CHUNK_BYTES) await to.write(await readAt(file, at, CHUNK_BYTES))
+      await to.sync()
+    } finally {
+      await to.close()
+    }
+    await rename(aside, target)
+  }
+
+  /** Indexes the whole lines from `start` on; returns where they end. */
+  async #index(file: FileHandle, offsets: Map<number, number>, start: number, size: number): Promise<number> {
+    let begun: Buffer[] = []
+    let lineStart = start
+    for (let at = start; at < size; at += CHUNK_BYTES) {
+      const chunk = await readAt(file, at, Math.min(CHUNK_BYTES, size - at))
+      let from = 0
+      for (let to = chunk.indexOf(NEWLINE); to >= 0; to = chunk.indexOf(NEWLINE, from)) {
+        this.#see(offsets, joined([...begun, chunk.subarray(from, to)]), lineStart)
+        lineStart = at + to + 1
+        from = to + 1
+        begun = []
+      }
+      if (from < chunk.length) begun.push(chunk.subarray(from))
+    }
+    // A line without its end counts where it is whole: a hand may have written it.
+    const rest = joined(begun)
+    if (rest.length > 0 && parseLine(rest.toString())) this.#see(offsets, rest, lineStart)
+    return lineStart
+  }
+
+  #see(offsets: Map<number, number>, line: Buffer, offset: number): void {
+    if (line.length === 0) return
+    const quick = ID_FIRST.exec(line.toString("latin1", 0, 24))?.[1]
+    const id = quick ?? parseLine(line.toString())?.id
+    if (id === undefined) return this.#bad(offset)
+    offsets.set(Number(id), offset)
+    this.#highest = Math.max(this.#highest, Number(id))
+  }
+
+  #bad(offset: number): void {
+    if (this.#badLines.has(offset)) return
+    this.#badLines.add(offset)
+    this.#onBadLine(offset)
+  }
+
+  async #hasOnlyGrown(file: FileHandle, ino: number, size: number): Promise<boolean> {
+    const scan = this.#scan
+    if (!scan || scan.ino !== ino || size <= scan.size) return false
+    return (await tailBefore(file, scan.end)) === scan.tail
+  }
+
+  async #open<Value>(work: (file: FileHandle) => Promise<Value>): Promise<Value | undefined> {
+    const file = await open(this.#path, "r").catch(ifMissing(undefined))
+    if (!file) return undefined
+    try {
+      return await work(file)
+    } finally {
+      await file.close()
+    }
+  }
+}
+
+/** A line's pieces, joined once however long it is. */
+const joined = (pieces: readonly Buffer[]): Buffer =>
+  (pieces.length === 1 ? pieces[0] : undefined) ?? Buffer.concat(pieces)
+
+async function readAt(file: FileHandle, position: number, length: number): Promise<Buffer> {
+  const buffer = Buffer.alloc(length)
+  const { bytesRead } = await file.read(buffer, 0, length, position)
+  return buffer.subarray(0, bytesRead)
+}
+
+async function tailBefore(file: FileHandle, end: number): Promise<string> {
+  const start = Math.max(0, end - TAIL_BYTES)
+  return (await readAt(file, start, end - start)).toString("latin1")
+}
+
+/** Where the first line begins after a place in the file. */
+async function lineAfter(file: FileHandle, from: number): Promise<number> {
+  for (let at = from; ; at += CHUNK_BYTES) {
+    const chunk = await readAt(file, at, CHUNK_BYTES)
+    const end = chunk.indexOf(NEWLINE)
+    if (end >= 0) return at + end + 1
+    if (chunk.length < CHUNK_BYTES) return at + chunk.length
+  }
+}
+
+async function lineAt(file: FileHandle, offset: number): Promise<string> {
+  const pieces: Buffer[] = []
+  for (let at = offset; ; at += CHUNK_BYTES) {
+    const chunk = await readAt(file, at, CHUNK_BYTES)
+    const end = chunk.indexOf(NEWLINE)
+    pieces.push(end < 0 ? chunk : chunk.subarray(0, end))
+    if (end >= 0 || chunk.length < CHUNK_BYTES) return joined(pieces).toString()
+  }
+}
+
+/** What follows the last newline. */
+async function lastLine(file: FileHandle, size: number): Promise<Buffer> {
+  const pieces: Buffer[] = []
+  for (let end = size; end > 0; end -= CHUNK_BYTES) {
+    const start = Math.max(0, end - CHUNK_BYTES)
+    const chunk = await readAt(file, start, end - start)
+    const newline = chunk.lastIndexOf(NEWLINE)
+    pieces.unshift(chunk.subarray(newline + 1))
+    if (newline >= 0) break
+  }
+  return joined(pieces)
+}
+
+type Line = { readonly line: string; readonly offset: { readonly at: number; readonly complete: boolean } }
+
+/** The lines of a file, last first. The last one may lack its end, and is then not `complete`. */
+async function* linesFromEnd(file: FileHandle): AsyncGenerator<Line> {
+  const { size } = await file.stat()
+  let ended: Buffer[] = []
+  let complete = false
+  for (let end = size; end > 0; end -= CHUNK_BYTES) {
+    const start = Math.max(0, end - CHUNK_BYTES)
+    let rest = await readAt(file, start, end - start)
+    for (let at = rest.lastIndexOf(NEWLINE); at >= 0; at = rest.lastIndexOf(NEWLINE)) {
+      const line = joined([rest.subarray(at + 1), ...ended])
+      if (line.length > 0) yield { line: line.toString(), offset: { at: start + at + 1, complete } }
+      complete = true
+      rest = rest.subarray(0, at)
+      ended = []
+    }
+    ended.unshift(rest)
+  }
+  const line = joined(ended)
+  if (line.length > 0) yield { line: line.toString(), offset: { at: 0, complete } }
+}

@@ -1,0 +1,69 @@
+import { createHash } from "node:crypto"
+import { mkdir, readFile } from "node:fs/promises"
+import { join, resolve } from "node:path"
+import { ifMissing } from "../../../lib/lock.ts"
+import type { Signer } from "../../../runtime/record/signature.ts"
+import type { BoardState } from "../state.ts"
+import { signatureOf, writeAside } from "./disk.ts"
+import { parseJson } from "./format.ts"
+
+/** The digest of a `tasks.json` that is not there. */
+export const NO_TEXT = ""
+
+export const digestOf = (text: string): string => createHash("sha256").update(text).digest("base64url")
+
+/** What this installation keeps of a board. */
+export type Archive = {
+  readonly state: BoardState
+  /** What stands in `tasks.json` beside what we know. */
+  readonly others: Readonly<Record<string, unknown>>
+  /** The digest of `tasks.json` as it was written with this, and of the one before: of that the write was cut off. */
+  readonly text: string
+  readonly before: string
+}
+
+const FILE = "board.json"
+const VERSION = 1
+
+/**
+ * The board as this installation last wrote it, where only its user writes: in OpenCode's state folder, signed with the
+ * installation's key. What is not signed, or was written for another folder, is as good as not there.
+ */
+export class Keep {
+  readonly folder: string
+  readonly file: string
+  readonly #board: string
+  readonly #signer: Signer
+  readonly #warn: (message: string) => void
+
+  constructor(state: string, board: string, signer: Signer, warn: (message: string) => void) {
+    this.#board = resolve(board)
+    this.folder = join(state, `board-${createHash("sha256").update(this.#board).digest("hex").slice(0, 16)}`)
+    this.file = join(this.folder, FILE)
+    this.#signer = signer
+    this.#warn = warn
+  }
+
+  signature(): Promise<string> {
+    return signatureOf(this.file)
+  }
+
+  async read(): Promise<Archive | undefined> {
+    const text = await readFile(this.file, "utf8").catch(ifMissing(undefined))
+    if (text === undefined) return undefined
+    const end = text.indexOf("\n")
+    const body = text.slice(end + 1)
+    const known = this.#signer.isSigned(body, text.slice(0, end)) ? parseJson(body) : undefined
+    const { version, board, ...kept } = (known ?? {}) as { version?: number; board?: string } & Archive
+    if (version === VERSION && board === this.#board) return kept
+    this.#warn(`${this.file} was not written by this installation: every task waits for a person.`)
+    return undefined
+  }
+
+  /** Writes what is to take its place beside it, for `renameSync`. */
+  async aside(kept: Archive): Promise<string> {
+    await mkdir(this.folder, { recursive: true, mode: 0o700 })
+    const body = JSON.stringify({ version: VERSION, board: this.#board, ...kept })
+    return writeAside(this.file, `${this.#signer.sign(body)}\n${body}`, 0o600)
+  }
+}

@@ -1,0 +1,297 @@
+import { mkdir, writeFile } from "node:fs/promises"
+import { join } from "node:path"
+import { messageOf } from "../../../core/errors.ts"
+import { type Claim, Lock, type Processes } from "../../../lib/lock.ts"
+import { succeeds } from "../../../lib/succeeds.ts"
+import type { ArchivedTask } from "../rules/archive.ts"
+import type { Change, Command, Facts } from "../rules/command.ts"
+import { decideOrThrow } from "../rules/decide.ts"
+import { BoardError } from "../service.ts"
+import type { BoardState } from "../state.ts"
+import type { BoardStatus } from "../task.ts"
+import { BoardFiles, type FilesPorts, type Loaded, type Outcome } from "./files.ts"
+import { BOARD_FILE, highestId } from "./format.ts"
+import { History } from "./history.ts"
+import { type Watch, watchBoth } from "./watch.ts"
+import { refuseOutside } from "./within.ts"
+
+const HISTORY_FILE = "history.jsonl"
+/** Locks lie here; never in git, whatever becomes of the folder's own `.gitignore`. */
+const LOCK_FOLDER = ".locks"
+/** The reports of purses lie here. */
+export const REPORTS_FOLDER = "reports"
+const LOCK_PATIENCE_MS = 10_000
+
+/** All that is read or written in the board's folder. */
+const NAMES = [BOARD_FILE, HISTORY_FILE, LOCK_FOLDER, REPORTS_FOLDER]
+
+export type StorePorts = FilesPorts & {
+  /** The project that the board is of; no link may lead its files out of there. */
+  readonly project: string
+  readonly processes: Processes
+  readonly now: () => number
+  /** How long another process may hold the board, in ms. */
+  readonly patienceMs?: number
+}
+
+/** What a change makes of the board: `archived` goes to history before the board is written. */
+type Next = { readonly state: BoardState; readonly archived: readonly ArchivedTask[] }
+type Work<Value> = (state: BoardState) => Promise<Next & { readonly value: Value }>
+
+/** What of a moment the rules have to know; how tasks have ended the store knows itself. */
+export type Moment = Omit<Facts, "ended">
+
+/**
+ * The board's files, and the one way to change them: one process at a time, by the rules. All that fails is a
+ * `BoardError` with the file and the reason.
+ */
+export class Store {
+  readonly #ports: StorePorts
+  readonly #files: BoardFiles
+  /** Ours, which is believed, and the one in the project, which is shown. */
+  readonly #history: { readonly kept: History; readonly shown: History }
+  readonly #lock: Lock
+  readonly #lease: Lock
+  /** More than any id that was ever read here: the file may be deleted, or its `nextId` lowered. */
+  #nextId = 1
+  #turn: Promise<unknown> = Promise.resolve()
+
+  constructor(ports: StorePorts) {
+    this.#ports = ports
+    const { folder, processes, warn } = ports
+    this.#files = new BoardFiles(ports)
+    const historyIn = (where: string) => {
+      const path = join(where, HISTORY_FILE)
+      return new History(path, (offset) => warn(`${path}: the line at byte ${offset} cannot be read; skipped`))
+    }
+    this.#history = { kept: historyIn(this.#files.keptIn), shown: historyIn(folder) }
+    this.#lock = new Lock(join(folder, LOCK_FOLDER), "board", processes)
+    this.#lease = new Lock(join(folder, LOCK_FOLDER), "scheduler", processes)
+  }
+
+  /** The board as it stands in the files, whatever was left half done finished. */
+  async read(): Promise<BoardState> {
+    const { state, cut } = await this.#guard(() => this.#load())
+    return cut || this.#hasRemaining(state) ? this.change(async (settled) => same(settled, settled)) : state
+  }
+
+  /** The board as it stands in the files. Writes nothing. */
+  look(): Promise<BoardState> {
+    return this.#guard(async () => (await this.#files.load()).state)
+  }
+
+  /** The board as last read, without a look at the files. */
+  get latest(): BoardState {
+    return this.#files.latest
+  }
+
+  /** The archived task of this id. */
+  find(id: string): Promise<ArchivedTask | undefined> {
+    return this.#guard(async () => {
+      await this.#refreshHistory()
+      return this.#find(id)
+    })
+  }
+
+  /** The archived tasks of the project's file, newest first, each as it is believed. */
+  newest(limit: number): Promise<readonly ArchivedTask[]> {
+    return this.#guard(async () => {
+      await this.#refreshHistory()
+      const shown = await this.#history.shown.newest(limit)
+      const ours = await this.#history.kept.findAll(shown.map(({ id }) => id))
+      return shown.map((task) => ours.get(task.id) ?? foreign(task))
+    })
+  }
+
+  /** Has the rules decide on what stands in the files now, and writes what they make of it. */
+  carryOut(command: Command, moment: Moment): Promise<Change> {
+    return this.change(async (state) => {
+      const decided = decideOrThrow(state, command, await this.#facts(state, command, moment))
+      return { ...decided, value: decided }
+    })
+  }
+
+  /** What `carryOut` would come to by now; nothing is written. */
+  async preview(command: Command, moment: Moment): Promise<Change> {
+    const state = await this.read()
+    return this.#guard(async () => decideOrThrow(state, command, await this.#facts(state, command, moment)))
+  }
+
+  /** An id for a task that is about to be made: nobody else gets it. */
+  reserve(): Promise<string> {
+    return this.change(async (state) => same({ ...state, nextId: state.nextId + 1 }, String(state.nextId)))
+  }
+
+  /**
+   * Reads, changes and writes the board while nobody else does. Where `work` rejects, nothing is written but what was
+   * left of an earlier move.
+   */
+  change<Value>(work: Work<Value>): Promise<Value> {
+    const done = this.#turn.then(() => this.#guard(() => this.#locked(() => this.#change(work))))
+    this.#turn = done.catch(() => {})
+    return done
+  }
+
+  /** Brings the ended tasks back of a history that has gone with its board. */
+  restoreHistory(): Promise<void> {
+    return this.#guard(() =>
+      this.#locked(async () => {
+        await this.#files.prepare()
+        await this.#refreshHistory()
+        await this.#history.shown.takeFrom(this.#history.kept)
+      }),
+    )
+  }
+
+  /** Whether there is a board to look after. */
+  async exists(): Promise<boolean> {
+    // Whoever reads or writes it hears why it cannot be had.
+    return (await this.#files.exists()) && succeeds(this.#refuseUnusable())
+  }
+
+  /** The lease of the one process that runs tasks, where nobody living has it. */
+  lease(): Promise<Claim | undefined> {
+    return this.#guard(() => this.#lease.attempt())
+  }
+
+  isLeased(): Promise<boolean> {
+    return this.#guard(() => this.#lease.isTaken())
+  }
+
+  /** The board's own. */
+  get folder(): string {
+    return this.#ports.folder
+  }
+
+  /** Calls back when the files may have changed; while there is no folder, when it may have been made. */
+  watch(changed: () => void): Watch | undefined {
+    return watchBoth(this.#ports.folder, this.#files.keptIn, changed)
+  }
+
+  async #change<Value>(work: Work<Value>): Promise<Value> {
+    for (;;) {
+      const loaded = await this.#load()
+      const { left, ...settled } = await this.#settled(loaded.state)
+      const numbered = this.#numbered(settled.state)
+      const isUnfinished = loaded.cut || settled.state !== loaded.state
+      let next: Awaited<ReturnType<Work<Value>>>
+      try {
+        next = await work(numbered)
+      } catch (error) {
+        if (isUnfinished) await this.#write(loaded, settled, left)
+        throw error
+      }
+      const { state, archived, value } = next
+      if (state === numbered && !isUnfinished) return value
+      const outcome = await this.#write(loaded, { state, archived: [...settled.archived, ...archived] }, left)
+      if (outcome === "written") return value
+      // What stands in history by now is finished as after a crash, on the file as a hand has left it.
+      if (outcome === "half") return this.#change(async (state) => same(state, value))
+    }
+  }
+
+  /** `left` stand in our history already: of a process that was killed right after that the project's may lack them. */
+  async #write(loaded: Loaded, { state, archived }: Next, left: readonly ArchivedTask[]): Promise<Outcome> {
+    await this.#files.prepare()
+    const tick = state.tick ?? new Date(this.#ports.now()).toISOString()
+    const { kept, shown } = this.#history
+    const outcome = await this.#files.write(loaded, { ...state, tick }, async () => {
+      const missing = left.filter(({ id }) => !shown.has(id))
+      if (archived.length > 0) await kept.append(archived)
+      if (archived.length + missing.length > 0) await shown.append([...missing, ...archived])
+      return archived.length > 0
+    })
+    await this.#refreshHistory()
+    this.#nextId = Math.max(this.#nextId, state.nextId)
+    return outcome
+  }
+
+  async #load(): Promise<Loaded> {
+    await this.#refreshHistory()
+    const loaded = await this.#files.load()
+    this.#nextId = Math.max(this.#nextId, loaded.state.nextId)
+    return loaded
+  }
+
+  /** An id is never used twice, whatever became of the files. */
+  #numbered(state: BoardState): BoardState {
+    const { kept, shown } = this.#history
+    const least = Math.max(this.#nextId, kept.highestId + 1, shown.highestId + 1, highestId(state.tasks) + 1)
+    return state.nextId >= least ? state : { ...state, nextId: least }
+  }
+
+  #hasRemaining(state: BoardState): boolean {
+    return state.tasks.some(
+      ({ id, status }) => status === "done" || status === "canceled" || this.#history.kept.has(id),
+    )
+  }
+
+  /** Finishes what is left of a move: tasks that stand in our history and on the board, or that a hand has ended. */
+  async #settled(state: BoardState): Promise<Next & { readonly left: readonly ArchivedTask[] }> {
+    if (!this.#hasRemaining(state)) return { state, archived: [], left: [] }
+    // A line that cannot be read is no archived task: the one on the board stays.
+    const left = [...(await this.#history.kept.findAll(state.tasks.map(({ id }) => id))).values()]
+    const nobody = { now: new Date(this.#ports.now()).toISOString(), agents: [], isRunning: () => false }
+    const facts = { ...nobody, ended: () => undefined }
+    return { ...decideOrThrow(state, { type: "settle", archived: left }, facts), left }
+  }
+
+  /** How the tasks ended that a command is about is read from history; all else the caller knows. */
+  async #facts(state: BoardState, command: Command, moment: Moment): Promise<Facts> {
+    const ended = new Map<string, BoardStatus>()
+    const id = "id" in command ? command.id : undefined
+    const steps = state.tasks.find((task) => task.id === id)?.steps ?? []
+    const step = command.type === "create subtask" ? steps[command.index]?.taskId : undefined
+    for (const each of [id, step]) {
+      const found = each === undefined ? undefined : await this.#find(each)
+      if (found) ended.set(found.id, found.status)
+    }
+    return { ...moment, ended: (wanted) => ended.get(wanted) }
+  }
+
+  async #find(id: string): Promise<ArchivedTask | undefined> {
+    const ours = await this.#history.kept.find(id)
+    if (ours) return ours
+    const theirs = await this.#history.shown.find(id)
+    return theirs && foreign(theirs)
+  }
+
+  async #refreshHistory(): Promise<void> {
+    await Promise.all([this.#history.kept.refresh(), this.#history.shown.refresh()])
+  }
+
+  async #locked<Value>(work: () => Promise<Value>): Promise<Value> {
+    await mkdir(join(this.#ports.folder, LOCK_FOLDER), { recursive: true })
+    await writeFile(join(this.#ports.folder, LOCK_FOLDER, ".gitignore"), "*\n", { flag: "wx" }).catch(() => {})
+    const { patienceMs = LOCK_PATIENCE_MS } = this.#ports
+    const text = `The board is in use: another process held it for ${patienceMs / 1000} s. Call again.`
+    return this.#lock.hold(patienceMs, () => new BoardError("unavailable", text), work)
+  }
+
+  /** Without the key all that is kept would look foreign, and the next write would replace it. */
+  async #refuseUnusable(): Promise<void> {
+    const { signer, project, folder } = this.#ports
+    if (signer.problem !== undefined)
+      throw new BoardError(
+        "unavailable",
+        `The board is neither read nor written, because the key of this installation cannot be used: ${signer.problem}. Then restart OpenCode.`,
+      )
+    await refuseOutside(project, folder, NAMES)
+  }
+
+  async #guard<Value>(work: () => Promise<Value>): Promise<Value> {
+    try {
+      await this.#refuseUnusable()
+      return await work()
+    } catch (error) {
+      if (error instanceof BoardError) throw error
+      const text = messageOf(error)
+      throw new BoardError("unavailable", `The board's files in ${this.#ports.folder} cannot be used: ${text}.`)
+    }
+  }
+}
+
+const same = <Value>(state: BoardState, value: Value) => ({ state, archived: [], value })
+
+/** A line of history that somebody else wrote has no thread that is ours. */
+const foreign = ({ threadId: _given, archivedIn: _in, ...task }: ArchivedTask): ArchivedTask => task

@@ -1,0 +1,102 @@
+import { listed } from "../../core/errors.ts"
+import type { Clock, Host } from "../../core/ports.ts"
+import { type BoardOptions, DEFAULT_SCHEDULE } from "../../options/options.ts"
+import type { Runs } from "./runs.ts"
+import { type Schedule, scheduleOf } from "./schedule.ts"
+import { type BoardAgent, BoardError } from "./service.ts"
+import { isInFlight, type Moment } from "./status.ts"
+import type { Store } from "./store/store.ts"
+import type { BoardTask } from "./task.ts"
+
+export type WorldPorts = {
+  readonly host: Pick<Host, "agents" | "toast" | "log">
+  readonly runs: Runs
+  readonly clock: Clock
+  readonly options: BoardOptions
+  readonly store: Pick<Store, "latest">
+}
+
+/** What other processes run is looked at no more often than this. */
+const REFRESH_MS = 2000
+
+/** What goes on beside the files: which agents there are, what runs, what the clock says. */
+export class World {
+  readonly schedule: Schedule
+  readonly #ports: WorldPorts
+  /** As last read, for answers that cannot wait. */
+  #agents: readonly BoardAgent[] = []
+  #saidMissing = false
+  #refreshedAt = 0
+
+  constructor(ports: WorldPorts) {
+    this.#ports = ports
+    this.schedule = scheduleFrom(ports.options.schedule, ports.host)
+  }
+
+  /** The agents that may own tasks: those that the option names, or all that are not hidden. */
+  async agents(): Promise<readonly BoardAgent[]> {
+    const { agents: allowed } = this.#ports.options
+    try {
+      const all = await this.#ports.host.agents()
+      this.#sayMissing(all.map(({ name }) => name))
+      this.#agents = all
+        .filter(({ name }) => allowed?.includes(name) ?? true)
+        .map(({ name, description }) => Object.freeze({ name, description }))
+    } catch (error) {
+      throw new BoardError("unavailable", `OpenCode did not tell which agents there are: ${String(error)}`)
+    }
+    return this.#agents
+  }
+
+  /** What the rules have to know. The host is asked now, and no more when the files are locked. */
+  async facts() {
+    const agents = (await this.agents()).map(({ name }) => name)
+    const isRunning = (id: string) => {
+      const task = this.#ports.store.latest.tasks.find((each) => each.id === id)
+      return task !== undefined && this.isRunning(task)
+    }
+    return { now: this.#now(), agents, isRunning }
+  }
+
+  moment(): Moment {
+    const { clock, runs } = this.#ports
+    return {
+      runOf: ({ threadId }) => (threadId === undefined ? undefined : runs.of(threadId)),
+      agents: this.#agents.map(({ name }) => name),
+      now: this.#now(),
+      nextTick: this.schedule.round(clock.now()),
+    }
+  }
+
+  isRunning({ threadId }: BoardTask): boolean {
+    return threadId !== undefined && isInFlight(this.#ports.runs.of(threadId))
+  }
+
+  /** Looks at what other processes run, of which nothing is heard here. Never rejects. */
+  async refresh(): Promise<void> {
+    const { clock, runs } = this.#ports
+    if (Math.abs(clock.now() - this.#refreshedAt) < REFRESH_MS) return
+    this.#refreshedAt = clock.now()
+    await runs.refresh()
+  }
+
+  #now(): string {
+    return new Date(this.#ports.clock.now()).toISOString()
+  }
+
+  #sayMissing(all: readonly string[]): void {
+    const missing = this.#ports.options.agents?.filter((name) => !all.includes(name)) ?? []
+    if (missing.length === 0 || this.#saidMissing) return
+    this.#saidMissing = true
+    const message = `Option "board.agents": OpenCode has no agent ${listed(missing.map((name) => `"${name}"`))}. It has: ${listed(all, 20)}.`
+    this.#ports.host.log("warn", message)
+  }
+}
+
+function scheduleFrom(pattern: string, host: WorldPorts["host"]): Schedule {
+  return scheduleOf(pattern, (why) => {
+    const message = `Option "board.schedule" is "${pattern}", which is no cron pattern (${why}). Using "${DEFAULT_SCHEDULE}".`
+    host.log("warn", message)
+    host.toast({ title: "superagents: check your options", message, variant: "warning" })
+  })
+}

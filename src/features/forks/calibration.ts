@@ -1,0 +1,48 @@
+import type { Model } from "../../core/task.ts"
+import type { HistoryMessage } from "./ports.ts"
+import { type Load, loadOf, type Meter, type Pause, sumWeights, weightOf } from "./tokens.ts"
+
+/** A count below half or above thrice the meter's is of something else: what was pruned since, or no true count at all. */
+const LEAST_FACTOR = 0.5
+const MOST_FACTOR = 3
+/** How much of the newest history is held against the provider's counts: at least and about, in bytes and tokens. */
+const ENOUGH_BYTES = 100_000
+const LEAST_COUNT = 2000
+const ROUNDING = 1e-6
+
+/**
+ * By what to multiply a meter's counts of this history for this model: what its provider counted more for a later
+ * request than for an earlier one, over the meter's count of what came between. System prompt and tools are in both
+ * requests and so in neither side. 1 where there are no two such counts, or none to be believed.
+ */
+export async function calibrate(
+  messages: readonly HistoryMessage[],
+  model: Model | undefined,
+  meter: Meter,
+  pause: Pause,
+): Promise<number> {
+  const countOf = ({ counted }: HistoryMessage): number | undefined =>
+    model && counted?.model.provider === model.provider && counted.model.id === model.id ? counted.tokens : undefined
+  const last = messages.findLastIndex((message) => countOf(message) !== undefined)
+  const between: Load[] = []
+  let first = last
+  let taken = 0
+  for (let at = last - 1, bytes = 0; at >= 0 && bytes < ENOUGH_BYTES; at--) {
+    const message = messages[at] as HistoryMessage
+    const load = loadOf(message)
+    between.push(load)
+    bytes += load.bytes
+    if (countOf(message) !== undefined) {
+      first = at
+      taken = between.length
+    }
+    await pause()
+  }
+  if (first === last) return 1
+  const loads = between.slice(0, taken)
+  const counts = await meter(loads.map(({ text }) => text))
+  const { count } = sumWeights(loads.map((load, index) => weightOf(load, counts[index] ?? 0)))
+  const counted = (countOf(messages[last] as HistoryMessage) ?? 0) - (countOf(messages[first] as HistoryMessage) ?? 0)
+  const factor = counted / count
+  return count < LEAST_COUNT || factor < LEAST_FACTOR - ROUNDING || factor > MOST_FACTOR + ROUNDING ? 1 : factor
+}

@@ -1,0 +1,27 @@
+import type { Clock } from "../../core/ports.ts"
+import { Helper, type Thread } from "../../lib/thread.ts"
+
+export type CountOrder = { readonly id: number; readonly texts: readonly string[] }
+export type CountAnswer = { readonly id: number; readonly counts: readonly number[] }
+export type CountThread = Thread<CountOrder, CountAnswer>
+
+/** The tokenizer holds some 150 MB. */
+export const IDLE_MS = 5000
+/** Loading the tokenizer takes a second. */
+export const ANSWER_MS = 15_000
+export const REST_MS = 600_000
+
+/** Counts tokens in a thread of its own. */
+export class TokenCounter {
+  readonly #helper: Helper<CountOrder, CountAnswer>
+
+  /** `start` may throw. */
+  constructor(clock: Clock, start: () => CountThread) {
+    this.#helper = new Helper(clock, { idleMs: IDLE_MS, answerMs: ANSWER_MS, restMs: REST_MS }, start)
+  }
+
+  /** How many tokens each text is; undefined where no thread can be had. Never rejects. */
+  async count(texts: readonly string[]): Promise<readonly number[] | undefined> {
+    return (await this.#helper.ask({ texts }))?.counts
+  }
+}

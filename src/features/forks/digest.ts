@@ -1,0 +1,69 @@
+import { count, head, within } from "../../lib/text.ts"
+import type { HistoryMessage, HistoryPart } from "./ports.ts"
+import { addWeights, guessText, type Pause, tokensOf } from "./tokens.ts"
+
+/** Lengths of what is shown of one call's parameters, and of one text, in characters. */
+const PARAMS_CHARS = 200
+const TEXT_CHARS = 400
+export const DIGEST_TAG = "left_out_messages"
+
+/**
+ * Messages in short: `User:` and `Agent:` lines, and `[Tool: name] params` for every call. Weighs at most `tokens` by
+ * the calibrated estimate: the first line stays, then the newest as far as they fit, and a line between them says how
+ * many are not shown.
+ */
+export async function digest(
+  messages: readonly HistoryMessage[],
+  tokens: number,
+  factor: number,
+  pause: Pause,
+): Promise<string> {
+  const parts = messages.flatMap(({ role, parts }) => parts.filter(isShown).map((part) => ({ role, part })))
+  const [first, ...rest] = parts
+  if (!first) return gap(0)
+  const firstLine = lineOf(first)
+  let weight = guessText(`${firstLine}\n${gap(parts.length)}\n`)
+  if (tokensOf(weight, factor) > tokens) return gap(parts.length)
+  const shown: string[] = []
+  for (const entry of rest.toReversed()) {
+    const line = lineOf(entry)
+    weight = addWeights(weight, guessText(`${line}\n`))
+    if (tokensOf(weight, factor) > tokens) break
+    shown.push(line)
+    await pause()
+  }
+  const hidden = rest.length - shown.length
+  return [firstLine, ...(hidden > 0 ? [gap(hidden)] : []), ...shown.reverse()].join("\n")
+}
+
+const gap = (lines: number): string => `[… ${count(lines, "line")} not shown …]`
+
+type Shown = Extract<HistoryPart, { type: "text" | "file" | "tool" }>
+
+const isShown = (part: HistoryPart): part is Shown =>
+  part.type === "file" || part.type === "tool" || (part.type === "text" && /\S/.test(part.text))
+
+const lineOf = ({ role, part }: { role: HistoryMessage["role"]; part: Shown }): string =>
+  within(DIGEST_TAG, plainLine(role, part))
+
+function plainLine(role: HistoryMessage["role"], part: Shown): string {
+  const label = role === "user" ? "User:" : "Agent:"
+  if (part.type === "text") return `${label} ${brief(part.text, TEXT_CHARS)}`
+  if (part.type === "file") return `${label} [File: ${flat(part.name)}]`
+  return `[Tool: ${flat(part.tool)}] ${brief(paramsOf(part.input), PARAMS_CHARS)}`
+}
+
+/** Arguments as text; a value that is too long to be shown whole is not looked at whole. */
+export const paramsOf = (input: unknown): string =>
+  typeof input === "string" ? input : (JSON.stringify(input, (_, value) => beginning(value)) ?? "")
+
+const beginning = (value: unknown): unknown =>
+  typeof value === "string" && value.length > 2 * PARAMS_CHARS ? value.slice(0, 2 * PARAMS_CHARS) : value
+
+/** One line, so that no text can look like another speaker's. Only as much is looked at as can be shown. */
+function brief(text: string, most: number): string {
+  const line = flat(head(text, most * 4))
+  return line.length <= most && text.length <= most * 4 ? line : `${head(line, most)}...`
+}
+
+const flat = (text: string): string => text.replace(/\s+/g, " ").trim()

@@ -1,0 +1,220 @@
+import type { Host, Rule } from "../../core/ports.ts"
+import type { ForkInfo, Model, TaskDraft } from "../../core/task.ts"
+import { oneLine } from "../../lib/text.ts"
+import type { CutResult } from "./cut.ts"
+import { digest, paramsOf } from "./digest.ts"
+import type { ForkHost, HistoryMessage, Prices } from "./ports.ts"
+import { type PreambleFacts, preamble } from "./preamble.ts"
+import { estimating, type Meter, type Pause, tokensOf, weighText } from "./tokens.ts"
+import { type Trimmed, trim } from "./trim.ts"
+import { isCheaper, obstacle, type Uncut, weighUncut } from "./whole.ts"
+
+/** Part of a model's context that an inherited history may fill. */
+const CONTEXT_SHARE = 0.6
+/** Part of the limit that the digest of what went may fill, and its most, in tokens. */
+const DIGEST_SHARE = 0.1
+const DIGEST_TOKENS = 4000
+/** How long the host's one thread is held at a time, in ms. */
+const SLICE_MS = 4
+/** Longest text that is counted whole, in UTF-16 units: a second's work of the counting thread. */
+const MOST_COUNTED_CHARS = 2_000_000
+/** How many of the cut results are named, the newest of them, and how much of each call, in characters. */
+const MOST_NAMED = 20
+const CALL_CHARS = 60
+
+type ForkLimits = { readonly maxTokens: number; readonly maxToolResultChars: number }
+
+export type ForkRequest = {
+  /** The task that is being made; its parent's message is the one that calls. */
+  readonly draft: TaskDraft
+  readonly title: string
+  readonly rules: readonly Rule[]
+  readonly limits: ForkLimits
+  /** It is to begin with its parent's own bytes, if it can. */
+  readonly whole?: WholeRequest
+}
+
+export type WholeRequest = {
+  /** `cheaper`: only where that is the cheaper way, which nobody asked for. */
+  readonly choice: "asked" | "cheaper"
+  /** Its parent's own, to the letter. */
+  readonly rules: readonly Rule[]
+  /** Tools that are on offer because its parent has them, and refused. */
+  readonly refused: readonly string[]
+  /** The session whose requests' beginning it shares, and whether that is told what a fresh agent is. */
+  readonly rides: string
+  readonly briefed: boolean
+}
+
+/** `info` is stored in the record. */
+export type Forked = { readonly sessionID: string; readonly info: ForkInfo }
+
+export type ForkPorts = {
+  readonly forks: ForkHost
+  readonly host: Pick<Host, "prompt" | "deleteSession" | "messageID">
+  /** True where a session's system prompt has what is of this session alone: nobody else's requests begin like it. */
+  readonly isThread?: (sessionID: string) => Promise<boolean>
+}
+
+/**
+ * Makes the session of a forked task: the parent's history up to the calling message, made to fit, and the preamble.
+ * Rejects with a `HostError`; nothing is left behind then. The parent is only read.
+ */
+export async function forkContext(ports: ForkPorts, request: ForkRequest): Promise<Forked> {
+  const { forks, host } = ports
+  const { draft, title } = request
+  const { parentID, agent, model } = draft
+  const { messages, tokens, rules, text, info } = await inheritance(ports, request)
+  const inherited = { messages, tokens, draft: { ...draft, fork: info } }
+  const sessionID = await forks.fork({ parentID, title, agent, model, rules, ...inherited })
+  try {
+    const id = [draft.id, draft.run.generation, draft.run.createdAt] as const
+    const parts = [{ text, synthetic: true }]
+    await host.prompt({ sessionID, messageID: host.messageID("preamble", ...id), agent, model, noReply: true, parts })
+  } catch (error) {
+    await host.deleteSession(sessionID).catch(() => {})
+    throw error
+  }
+  return { sessionID, info }
+}
+
+/** What a fork gets: the history as it is kept, what it weighs, and the preamble's text. */
+type Inheritance = {
+  readonly messages: readonly HistoryMessage[]
+  readonly tokens: number
+  readonly rules: readonly Rule[]
+  readonly text: string
+  readonly info: ForkInfo
+}
+
+async function inheritance({ forks: host, isThread }: ForkPorts, request: ForkRequest): Promise<Inheritance> {
+  const { draft, whole } = request
+  const history = await host.history(draft.parentID, draft.parentMessageID)
+  const pause = sliced(SLICE_MS)
+  if (!whole) return trimmed(host, request, history, pause)
+  const uncut = await weighUncut(history, draft.model, estimating(pause))
+  const [why, prices] = await Promise.all([
+    (await isThread?.(draft.parentID)) ? THREAD : obstacle(host, draft, history, uncut),
+    draft.model && host.prices(draft.model),
+  ])
+  if (whole.choice === "asked") {
+    const problem = why ?? (await apart(host, request, whole))
+    if (problem === undefined) return uncutFork(history, uncut, whole, prices)
+    const fork = await trimmed(host, request, history, pause)
+    return { ...fork, info: { ...fork.info, why: problem } }
+  }
+  const fork = await trimmed(host, request, history, pause)
+  const { tokens, before, told } = uncut
+  if (why !== undefined || !prices || !told || !isCheaper(tokens, before + fork.info.tokens, prices)) return fork
+  if (await apart(host, request, whole)) return fork
+  const ride = uncutFork(history, uncut, whole, prices)
+  return { ...ride, info: { ...ride.info, why: CHOSEN } }
+}
+
+/** That its requests would not begin as its parent's: looked at last, since a session is made for it. */
+async function apart(
+  host: ForkHost,
+  { draft: { parentID, agent, model }, title }: ForkRequest,
+  { rules, briefed }: WholeRequest,
+): Promise<string | undefined> {
+  const isAlike = await host.beginsAlike?.({ parentID, title, agent, model, rules }, briefed)
+  return isAlike === false ? APART : undefined
+}
+
+const APART =
+  "Another plugin gives this conversation a system prompt that a fork of it does not get, so nothing of it would be read from the cache: this fork is trimmed."
+const THREAD =
+  "The system prompt of a thread of the board has its task, which is no other session's: this fork is trimmed."
+const CHOSEN = "Chosen as the cheaper way (option fork.whole)."
+
+/** All of the history, as the parent's last request had it. */
+function uncutFork(
+  messages: readonly HistoryMessage[],
+  { tokens, told }: Uncut,
+  { rules, refused, rides, briefed }: WholeRequest,
+  prices: Prices | undefined,
+): Inheritance {
+  const text = preamble({ kept: messages, dropped: [], cut: [], maxToolResultChars: 0, maxTokens: 0, refused })
+  const known = told === undefined ? undefined : prices
+  const info: ForkInfo = {
+    messages: messages.length,
+    tokens,
+    droppedMessages: 0,
+    cutResults: 0,
+    whole: true,
+    rides,
+    ...(briefed && { briefed }),
+    ...(known && { price: { cached: tokens * known.cached, anew: tokens * known.anew } }),
+  }
+  return { messages, tokens, rules, text, info }
+}
+
+/** As much of the history as fits, its long results cut. */
+async function trimmed(
+  host: ForkHost,
+  { draft: { model }, limits, rules }: ForkRequest,
+  history: readonly HistoryMessage[],
+  pause: Pause,
+): Promise<Inheritance> {
+  const maxTokens = await tokenLimit(host, limits.maxTokens, model)
+  const { maxToolResultChars } = limits
+  const digestTokens = Math.min(DIGEST_TOKENS, Math.floor(maxTokens * DIGEST_SHARE))
+  const factsOf = (each: Trimmed): PreambleFacts => ({ ...each, maxToolResultChars, maxTokens })
+  const fitted = await trim(
+    history,
+    { maxToolResultChars, maxTokens },
+    { meter: counting(host, pause), model, pause },
+    async (each) => (await weighs(preamble(factsOf(each)), each)) + (each.dropped.length > 0 ? digestTokens : 0),
+  )
+  const { kept: messages, tokens, dropped, factor } = fitted
+  const left = dropped.length > 0 ? await digest(dropped, digestTokens, factor, pause) : undefined
+  const text = preamble(factsOf(fitted), left)
+  return { messages, tokens, rules, text, info: infoOf(fitted, await weighs(text, fitted)) }
+}
+
+const weighs = async (text: string, { meter, factor }: Trimmed): Promise<number> =>
+  tokensOf(await weighText(text, meter), factor)
+
+/** Counts where the host can, and guesses where it cannot. A text beyond all measure is counted by its beginning. */
+function counting(host: ForkHost, pause: Pause): Meter {
+  const guess = estimating(pause)
+  return async (texts) => {
+    const beginnings = texts.map((text) => text.slice(0, MOST_COUNTED_CHARS))
+    const counts = (await host.countTokens(beginnings)) ?? (await guess(beginnings))
+    return counts.map(
+      (count, index) => (count * (texts[index]?.length ?? 0)) / Math.max(1, beginnings[index]?.length ?? 0),
+    )
+  }
+}
+
+async function tokenLimit(host: ForkHost, maxTokens: number, model: Model | undefined): Promise<number> {
+  const context = model && (await host.contextLimit(model))
+  return context ? Math.min(maxTokens, Math.floor(context * CONTEXT_SHARE)) : maxTokens
+}
+
+function infoOf({ kept, dropped, cut, tokens }: Trimmed, preambleTokens: number): ForkInfo {
+  return {
+    messages: kept.length,
+    tokens: tokens + preambleTokens,
+    droppedMessages: dropped.length,
+    cutResults: cut.length,
+    cuts: cut.length > 0 ? cut.slice(-MOST_NAMED).map(named) : undefined,
+  }
+}
+
+const named = ({ tool, input, kept, of }: CutResult) => ({
+  tool: oneLine(tool),
+  call: oneLine(paramsOf(input), CALL_CHARS),
+  kept,
+  of,
+})
+
+/** Lets others run whenever `ms` have gone by since they last did. */
+function sliced(ms: number): Pause {
+  let since = performance.now()
+  return async () => {
+    if (performance.now() - since < ms) return
+    await new Promise<void>((resolve) => setTimeout(resolve, 0))
+    since = performance.now()
+  }
+}

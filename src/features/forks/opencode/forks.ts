@@ -1,0 +1,216 @@
+import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
+import { modelKey } from "../../../core/limits.ts"
+import { type Host, HostError, type NewSession } from "../../../core/ports.ts"
+import type { Model } from "../../../core/task.ts"
+import { addBounded } from "../../../lib/bounded-set.ts"
+import type { Beginnings } from "../../../opencode/beginnings.ts"
+import { Cached } from "../../../opencode/cached.ts"
+import { call } from "../../../opencode/client.ts"
+import { storedMessages } from "../../../opencode/messages.ts"
+import type { TokenCounter } from "../counter.ts"
+import type { ForkHost, HistoryMessage, NewFork, Prices } from "../ports.ts"
+import { type Room, rewriteCopy } from "./copy.ts"
+import { history, type Stored, type Usual } from "./history.ts"
+import { replay } from "./replay.ts"
+
+const KEEP_MODELS_MS = 60_000
+/** What OpenCode holds back of a model's context for the answer, at most, in tokens. */
+const ANSWER_TOKENS = 32_000
+const COMPACTION_TOKENS = 20_000
+
+type Sessions = Pick<Host, "createSession" | "deleteSession" | "saveRecord" | "log">
+
+export type ForkParts = {
+  readonly client: OpencodeClient
+  readonly sessions: Sessions
+  /** The project's, as the host names it. */
+  readonly directory: string
+  readonly counter: Pick<TokenCounter, "count">
+  /** What requests begin with; absent where nobody listens to them. */
+  readonly beginnings?: Beginnings
+  /** Tools that are on or off for every message. */
+  readonly usual?: Usual
+}
+
+/** What there is to know of a model. */
+type Facts = {
+  readonly limit: { readonly context: number; readonly input?: number; readonly output: number }
+  readonly cost?: { readonly input: number; readonly cache?: { readonly read: number; readonly write: number } }
+}
+
+/** Parents of which it is remembered how a fork of theirs begins. */
+const MOST_PARENTS = 64
+const PROBE = { type: "text" as const, text: "Nothing is asked." }
+
+/** Prices are told for so many tokens. */
+const PRICED_TOKENS = 1_000_000
+
+/**
+ * Forks on OpenCode 1.x, in two ways.
+ *
+ * The first: the fork is a child like any other, and what it inherits is replayed into it. So a long history costs what
+ * is kept of it, while `session.fork` costs all of it and then a call for every message that goes; the copies carry no
+ * cost of the parent's, no stale token count that would have the host compact the fork at once, and ids older than the
+ * prompt's.
+ *
+ * The second, where the host does not replay: `session.fork`, rewritten to the same content. It is no child of its
+ * parent: its record names it, and its questions are not seen on the parent's screen.
+ */
+export class OpencodeForks implements ForkHost {
+  readonly #client: OpencodeClient
+  readonly #sessions: Sessions
+  readonly #directory: string
+  readonly #counter: Pick<TokenCounter, "count">
+  readonly #usual: Usual | undefined
+  readonly #beginnings: Beginnings | undefined
+  /** What was found of a parent, as long as its requests begin so. */
+  readonly #alike = new Map<string, { readonly begins: string; readonly isAlike: Promise<boolean | undefined> }>()
+  readonly #models = new Cached<ReadonlyMap<string, Facts>>(KEEP_MODELS_MS, () => this.#readModels())
+  /** The host has no route to replay by: it is not asked again. */
+  #replays = true
+
+  constructor({ client, sessions, directory, counter, usual, beginnings }: ForkParts) {
+    this.#usual = usual
+    this.#beginnings = beginnings
+    this.#client = client
+    this.#sessions = sessions
+    this.#directory = directory
+    this.#counter = counter
+  }
+
+  async history(sessionID: string, messageID: string): Promise<readonly HistoryMessage[]> {
+    return history(await this.#before(sessionID, messageID), this.#usual)
+  }
+
+  async contextLimit(model: Model): Promise<number | undefined> {
+    const limit = await this.#limit(model)
+    return limit && (limit.input ?? limit.context)
+  }
+
+  /** As OpenCode computes it under its default settings. */
+  async room(model: Model): Promise<Room> {
+    const limit = await this.#limit(model)
+    if (!limit) return undefined
+    const answer = Math.min(limit.output || ANSWER_TOKENS, ANSWER_TOKENS)
+    return limit.input ? limit.input - Math.min(answer, COMPACTION_TOKENS) : limit.context - answer
+  }
+
+  async inputPrice(model: Model): Promise<number | undefined> {
+    const { input = 0 } = await this.#cost(model)
+    return input > 0 ? input / PRICED_TOKENS : undefined
+  }
+
+  async #cost(model: Model): Promise<Partial<NonNullable<Facts["cost"]>>> {
+    return (await this.#models.get()).get(modelKey(model))?.cost ?? {}
+  }
+
+  async prices(model: Model): Promise<Prices | undefined> {
+    const { input = 0, cache } = await this.#cost(model)
+    const [cached, anew] = [cache?.read ?? 0, cache?.write || input]
+    return cached > 0 && anew > 0 ? { cached: cached / PRICED_TOKENS, anew: anew / PRICED_TOKENS } : undefined
+  }
+
+  async beginsAlike(session: NewSession, briefed: boolean): Promise<boolean | undefined> {
+    const { parentID } = session
+    const begins = this.#beginnings?.of(parentID)
+    if (begins === undefined) return undefined
+    const known = this.#alike.get(parentID)
+    if (known?.begins === begins) return known.isAlike
+    const isAlike = this.#probe(session, briefed).then(
+      (found) => (found === undefined ? undefined : found === begins),
+      (error) => {
+        this.#sessions.log("warn", "how a fork's requests would begin could not be seen", { error: String(error) })
+        return undefined
+      },
+    )
+    // Those of one message ask once.
+    addBounded(this.#alike, parentID, { begins, isAlike }, MOST_PARENTS)
+    return isAlike
+  }
+
+  /** What a request of a new session begins with: one is made, and stopped before it is sent. */
+  async #probe({ parentID, title, agent, model, rules }: NewSession, briefed: boolean): Promise<string | undefined> {
+    const named = model && { providerID: model.provider, id: model.id, variant: model.variant }
+    const made = { parentID, title, agent, model: named, permission: [...rules] }
+    const { id: sessionID } = await call("create a session", this.#client.session.create(made))
+    const asked = model && { providerID: model.provider, modelID: model.id }
+    const prompt = { sessionID, agent, model: asked, variant: model?.variant, parts: [PROBE] }
+    try {
+      const ask = () => call("send a prompt", this.#client.session.promptAsync(prompt))
+      return await this.#beginnings?.probed(sessionID, briefed, ask)
+    } finally {
+      await this.#sessions.deleteSession(sessionID).catch(() => {})
+      this.#beginnings?.forget(sessionID)
+    }
+  }
+
+  countTokens(texts: readonly string[]): Promise<readonly number[] | undefined> {
+    return this.#counter.count(texts)
+  }
+
+  async fork(input: NewFork): Promise<string> {
+    const replayed = this.#replays ? await this.#replayed(input) : undefined
+    return replayed ?? (await this.#copied(input))
+  }
+
+  /** A child with the history replayed into it; undefined, with nothing left behind, where the host does not replay. */
+  async #replayed({ messages, tokens, draft, ...session }: NewFork): Promise<string | undefined> {
+    const sessionID = await this.#sessions.createSession(session, draft)
+    try {
+      await replay(this.#client, { sessionID, directory: this.#directory }, messages, tokens)
+      return sessionID
+    } catch (error) {
+      await this.#sessions.deleteSession(sessionID).catch(() => {})
+      if (!(error instanceof HostError)) throw error
+      if (error.notFound) this.#replays = false
+      this.#sessions.log("warn", "a history could not be replayed; the fork is made by session.fork", {
+        error: error.message,
+      })
+      return undefined
+    }
+  }
+
+  /** A copy of the parent, rewritten to the same. */
+  async #copied({ messages, draft, parentID, title, model, rules }: NewFork): Promise<string> {
+    const messageID = draft.parentMessageID
+    const sources = await this.#before(parentID, messageID)
+    const { id: sessionID } = await call(
+      "copy the session",
+      this.#client.session.fork({ sessionID: parentID, messageID: messageID || undefined }),
+    )
+    try {
+      const own = { title, permission: [...rules], metadata: {} }
+      await call("write a session", this.#client.session.update({ sessionID, ...own }))
+      await this.#sessions.saveRecord(sessionID, { ...draft, sessionID })
+      await rewriteCopy(this.#client, { sessionID, sources, room: model && (await this.room(model)) }, messages)
+      return sessionID
+    } catch (error) {
+      await this.#sessions.deleteSession(sessionID).catch(() => {})
+      throw error
+    }
+  }
+
+  /** What was stored in the session before the message; all of it where a person forks, who has no message there. */
+  async #before(sessionID: string, messageID: string): Promise<readonly Stored[]> {
+    const stored = await storedMessages(this.#client, sessionID)
+    if (messageID === "") return stored
+    const end = stored.findIndex(({ info }) => info.id === messageID)
+    if (end < 0)
+      throw new HostError(`read the history: session ${sessionID} has no message ${messageID}`, { notFound: true })
+    return stored.slice(0, end)
+  }
+
+  async #limit(model: Model): Promise<Facts["limit"] | undefined> {
+    const limit = (await this.#models.get()).get(modelKey(model))?.limit
+    return limit && limit.context > 0 ? limit : undefined
+  }
+
+  async #readModels(): Promise<ReadonlyMap<string, Facts>> {
+    const { providers } = await call("read the models", this.#client.config.providers())
+    return new Map(
+      providers.flatMap(({ id, models }) =>
+        Object.entries(models).map(([model, facts]) => [`${id}/${model}`, facts] as const),
+      ),
+    )
+  }
+}

@@ -1,0 +1,171 @@
+import { isDeepStrictEqual } from "node:util"
+import type { AssistantMessage, Message, Part, UserMessage } from "@opencode-ai/sdk/v2/types"
+import { toUsage } from "../../../opencode/convert.ts"
+import { ABORTED } from "../../../opencode/message-fields.ts"
+import type { Asked, HistoryMessage, HistoryPart, Media, ProviderCount, ToolHistoryPart } from "../ports.ts"
+
+/** A message as OpenCode stores it, and as it hands it over. */
+export type Stored = { readonly info: Message; readonly parts: readonly Part[] }
+
+/** What the host shows to a model in place of a subtask that was run for the user. */
+const SUBTASK = "The following tool was executed by the user"
+/** What the host shows to a model in place of a result that it pruned. */
+const PRUNED = "[Old tool result content cleared]"
+const INTERRUPTED = "[Tool execution was interrupted]"
+
+/** Tools that a message has on or off without having them of its own. */
+export type Usual = Readonly<Record<string, boolean>>
+
+/**
+ * The messages that OpenCode would show to the model, oldest first: after a compaction, what was before it is gone, but
+ * for the tail that it kept. The tail stands before the compaction here, and may begin in mid-turn; the host shows the
+ * compaction and its summary first.
+ */
+export function history(messages: readonly Stored[], usual: Usual = {}): readonly HistoryMessage[] {
+  const summaries = new Set(messages.filter(isSummary).map(({ info }) => (info as { parentID: string }).parentID))
+  const at = messages.findLastIndex(({ info, parts }) => summaries.has(info.id) && parts.some(isCompaction))
+  if (at < 0) return messages.map((stored) => toHistoryMessage(stored, usual))
+  const tailID = messages[at]?.parts.find(isCompaction)?.tail_start_id
+  const tail = tailID === undefined ? -1 : messages.findIndex(({ info }) => info.id === tailID)
+  const start = tail >= 0 && tail < at ? tail : at
+  const summary = messages.findLastIndex(isSummary)
+  return messages.slice(start).map((stored, index) => {
+    const { counted, ...message } = toHistoryMessage(stored, usual)
+    if (start + index === at) return { ...message, opens: true }
+    // Until the summary, providers counted what is no longer there.
+    return start + index <= summary ? message : { ...message, counted }
+  })
+}
+
+type Compaction = Extract<Part, { type: "compaction" }>
+
+const isCompaction = (part: Part): part is Compaction => part.type === "compaction"
+
+const isSummary = ({ info }: Stored): boolean =>
+  info.role === "assistant" && info.summary === true && Boolean(info.finish) && !info.error
+
+export function toHistoryMessage(stored: Stored, usual: Usual = {}): HistoryMessage {
+  const { info } = stored
+  const parts = isHidden(stored) ? [] : stored.parts.map(toHistoryPart)
+  if (info.role === "user") {
+    const asked = toAsked(stored.parts.some(isByHost) ? { ...info, tools: usual } : info, usual)
+    return { id: info.id, role: "user", asked, parts, handle: stored }
+  }
+  return { id: info.id, role: "assistant", counted: providerCount(info), parts, handle: stored }
+}
+
+/** What the host has the model go on by after a compaction says nothing of tools: it has those that are usual. */
+const isByHost = (part: Part): boolean => part.type === "text" && part.metadata?.compaction_continue === true
+
+/** Undefined where an old message does not name its model. */
+function toAsked(
+  { agent, model, system, tools, format }: Omit<UserMessage, "model"> & Partial<UserMessage>,
+  usual: Usual,
+): Asked | undefined {
+  if (!model) return undefined
+  const { providerID: provider, modelID: id, variant } = model
+  const own = Boolean(system) || format?.type === "json_schema" || !isDeepStrictEqual({ ...tools }, usual)
+  return { agent, model: { provider, id, variant }, own }
+}
+
+/** None where nothing was counted, and none of a fork's copy: it has the weight of what was copied, and no output. */
+function providerCount(info: AssistantMessage): ProviderCount | undefined {
+  const { input, output, cacheRead, cacheWrite } = toUsage(info.tokens, 0)
+  const cached = cacheRead + cacheWrite
+  const tokens = input + cached
+  if (tokens === 0 || output === 0) return undefined
+  return { model: { provider: info.providerID, id: info.modelID }, tokens, cached }
+}
+
+/** An answer that failed is not shown to the model, unless it was stopped with something in it. */
+function isHidden({ info, parts }: Stored): boolean {
+  if (info.role !== "assistant" || !info.error) return false
+  const stopped = info.error.name === ABORTED
+  return !(stopped && parts.some(({ type }) => type !== "step-start" && type !== "reasoning"))
+}
+
+function toHistoryPart(part: Part): HistoryPart {
+  if (part.type === "text" && !part.ignored) return { type: "text", text: part.text, handle: part }
+  if (part.type === "reasoning") return { type: "reasoning", text: part.text, handle: part }
+  if (part.type === "file") return toFile(part)
+  if (part.type === "tool") return toTool(part)
+  if (part.type === "subtask") return { type: "text", text: SUBTASK, handle: part }
+  return { type: "other", handle: part }
+}
+
+function toFile(part: Extract<Part, { type: "file" }>): HistoryPart {
+  // The text of such a file is in a text part beside it.
+  if (part.mime === "text/plain" || part.mime === "application/x-directory") return { type: "other", handle: part }
+  return { type: "file", name: part.filename ?? "file", media: toMedia(part), handle: part }
+}
+
+function toTool(part: Extract<Part, { type: "tool" }>): ToolHistoryPart {
+  const { callID, tool, state } = part
+  const shared = { type: "tool" as const, callID, tool, input: state.input, state: state.status, handle: part }
+  if (state.status === "completed") {
+    if (state.time.compacted) return { ...shared, result: PRUNED, media: [] }
+    return { ...shared, result: state.output, media: (state.attachments ?? []).map(toMedia) }
+  }
+  if (state.status !== "error") return { ...shared, result: INTERRUPTED, media: [] }
+  return { ...shared, result: partialOutput(state.metadata) ?? state.error, media: [] }
+}
+
+/** What a call had put out when it was interrupted: the model sees it in place of the error. */
+const partialOutput = (metadata: Record<string, unknown> | undefined): string | undefined =>
+  metadata?.interrupted === true && typeof metadata.output === "string" ? metadata.output : undefined
+
+const toMedia = ({ mime, url }: { mime: string; url: string }): Media => ({ mime, bytes: url.length })
+
+/**
+ * OpenCode's part for a part of a history whose text or result may have been rewritten, or undefined where a copy has
+ * no use for it. `answered`: the message's compaction is answered by a summary in the copy.
+ */
+export function fromHistoryPart(part: HistoryPart, answered: boolean): Part | undefined {
+  const stored = part.handle as Part
+  switch (part.type) {
+    case "text":
+      return withText(stored, part.text)
+    case "tool":
+      return withResult(stored as Extract<Part, { type: "tool" }>, part.result)
+    case "other":
+      return copied(stored, answered)
+    default:
+      return stored
+  }
+}
+
+/** Whether a compaction that this message asked for has its summary among the messages. */
+export const isAnswered = (message: HistoryMessage, messages: readonly HistoryMessage[]): boolean =>
+  message.parts.some((part) => part.type === "other" && isCompaction(part.handle as Part)) &&
+  messages.some(({ handle }) => {
+    const { info } = handle as Stored
+    return info.role === "assistant" && info.parentID === message.id && info.summary === true
+  })
+
+/** Whether it is a compaction that kept a tail: in a copy, the tail begins with the copy's first message. */
+export const keepsTail = (part: Part): part is Compaction => isCompaction(part) && Boolean(part.tail_start_id)
+
+/** What a copy has no use for: a step's figures would be paid by it. */
+const NOT_COPIED: ReadonlySet<string> = new Set(["step-start", "step-finish", "patch", "snapshot"])
+
+function copied(part: Part, answered: boolean): Part | undefined {
+  if (part.type === "compaction") return answered ? part : undefined
+  return NOT_COPIED.has(part.type) ? undefined : part
+}
+
+/** A subtask would be run in the copy: its place is taken by what the host shows of it. */
+function withText(part: Part, text: string): Part {
+  if (part.type === "text") return part.text === text ? part : { ...part, text }
+  const { id, sessionID, messageID } = part
+  return { id, sessionID, messageID, type: "text", text, synthetic: true }
+}
+
+function withResult(part: Extract<Part, { type: "tool" }>, result: string): Part {
+  const { state } = part
+  if (state.status === "completed" && !state.time.compacted && state.output !== result)
+    return { ...part, state: { ...state, output: result } }
+  if (state.status !== "error") return part
+  if (partialOutput(state.metadata) !== undefined)
+    return { ...part, state: { ...state, metadata: { ...state.metadata, output: result } } }
+  return state.error === result ? part : { ...part, state: { ...state, error: result } }
+}

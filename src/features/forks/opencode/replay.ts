@@ -1,0 +1,33 @@
+import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
+import { HostError } from "../../../core/ports.ts"
+import { call } from "../../../opencode/client.ts"
+import { CALL_MS, Pace, rest } from "../../../opencode/pace.ts"
+import type { HistoryMessage } from "../ports.ts"
+import { forkEvents } from "./fork-events.ts"
+
+const SLICE = { first: 8, most: 100, targetMs: CALL_MS }
+
+/**
+ * Writes messages that weigh `tokens` into a session just made, through the route by which OpenCode replays a session's
+ * events. Rejects with `notFound` where the host has no such route.
+ */
+export async function replay(
+  client: OpencodeClient,
+  { sessionID, directory }: { sessionID: string; directory: string },
+  messages: readonly HistoryMessage[],
+  tokens: number,
+): Promise<void> {
+  const events = forkEvents(sessionID, messages, tokens)
+  const pace = new Pace(SLICE)
+  for (let at = 0; at < events.length; ) {
+    const slice = events.slice(at, at + pace.size)
+    const begin = performance.now()
+    const answer = await call("write the history", client.sync.replay({ body_directory: directory, events: slice }))
+    // A host answers what it does not know with its web page.
+    if (answer?.sessionID !== sessionID)
+      throw new HostError("write the history: the host has no such route", { notFound: true })
+    pace.took(performance.now() - begin)
+    at += slice.length
+    await rest()
+  }
+}

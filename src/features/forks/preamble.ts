@@ -1,0 +1,94 @@
+import { count } from "../../lib/text.ts"
+import { type CutResult, isAnswer, MOST_ANSWER_CHARS } from "./cut.ts"
+import { DIGEST_TAG } from "./digest.ts"
+import type { HistoryMessage } from "./ports.ts"
+import type { Trimmed } from "./trim.ts"
+
+/** What a preamble tells; all figures are of what really happened. */
+export type PreambleFacts = Pick<Trimmed, "kept" | "dropped" | "cut" | "shortened"> & {
+  readonly maxToolResultChars: number
+  /** The limit the history was brought under, in tokens. */
+  readonly maxTokens: number
+  /** Tools that are on offer and refused. */
+  readonly refused?: readonly string[]
+}
+
+/** The message between the copied history and the fork's prompt. `digest`: of what was left out, if anything was. */
+export function preamble(facts: PreambleFacts, digest?: string): string {
+  const text = [
+    "[Forked context] You are a background agent. The messages above were copied from the session that started you; " +
+      "what was said there was said to the agent that you were forked from. Your own task is the next message; " +
+      "that session reads your last message and nothing else of yours. Answer in the language in which you are asked.",
+    ...whatChanged(facts),
+    advice(facts),
+    ...(facts.kept.some(namesTasks) ? [TASK_IDS] : []),
+    ...(facts.refused && facts.refused.length > 0 ? [refusedLine(facts.refused)] : []),
+  ].join("\n\n")
+  return digest === undefined ? text : `${text}\n\n<${DIGEST_TAG}>\n${digest}\n</${DIGEST_TAG}>`
+}
+
+const TASK_IDS =
+  "Task ids (bg_…) in the messages above are those of the session that started you: you cannot fetch, cancel or " +
+  "resume these tasks."
+
+const refusedLine = (tools: readonly string[]): string =>
+  `You have these tools only because that session has them, and calls of them are refused: ${tools.join(", ")}. Do the work yourself.`
+
+function whatChanged({ kept, dropped, cut, shortened, maxToolResultChars, maxTokens }: PreambleFacts): string[] {
+  const lines: string[] = []
+  if (dropped.length > 0)
+    lines.push(
+      `${count(dropped.length, "older message")} left out to stay under ${maxTokens} tokens; ` +
+        `${count(kept.length, "message")} kept. A digest of what was left out is below.`,
+    )
+  if (shortened && shortened.kept < shortened.of)
+    lines.push(`The first message above was shortened: ${shortened.kept} of its ${shortened.of} characters kept.`)
+  if (shortened && shortened.files.length > 0)
+    lines.push(`Left out of the first message above: ${shortened.files.map((name) => `[File: ${name}]`).join(", ")}.`)
+  const [answers, results] = partition(cut, ({ tool }) => isAnswer(tool))
+  if (results.length > 0) lines.push(cutLine(count(results.length, "tool result"), results, maxToolResultChars))
+  if (answers.length > 0)
+    lines.push(
+      cutLine(
+        count(answers.length, "agent's answer", "agents' answers"),
+        answers,
+        Math.max(maxToolResultChars, MOST_ANSWER_CHARS),
+      ),
+    )
+  return lines.length > 0 ? lines : [`Nothing was left out or cut: ${count(kept.length, "message")} kept.`]
+}
+
+const cutLine = (what: string, cut: readonly CutResult[], most: number): string =>
+  `${what} over ${most} characters cut, the longest from ${Math.max(...cut.map(({ of }) => of))} characters. ` +
+  "Each says its original length."
+
+const READ_AGAIN =
+  "Context may be truncated. Read files again and repeat searches where you need their complete or current content."
+
+/** What to do about what is missing, and nothing about what is not. */
+function advice({ dropped, cut, shortened }: PreambleFacts): string {
+  if (dropped.length === 0 && cut.length === 0 && !shortened)
+    return "A fork's context may be truncated; yours is complete. Read files again only where they may have changed since."
+  return [
+    READ_AGAIN,
+    ...(cut.some(({ tool }) => isCommand(tool))
+      ? ["Do not run a command again only to see its output, unless it changes nothing."]
+      : []),
+    ...(cut.some(({ tool }) => isAnswer(tool))
+      ? ["The rest of an agent's answer cannot be fetched from here: where it matters, say that you did not have it."]
+      : []),
+  ].join(" ")
+}
+
+const isCommand = (tool: string): boolean => tool === "bash" || tool === "shell"
+
+const TASK_ID = /\bbg_[a-z0-9]{8}\b/
+
+const namesTasks = ({ parts }: HistoryMessage): boolean =>
+  parts.some((part) =>
+    part.type === "tool" ? part.tool.startsWith("superagents_") : part.type === "text" && TASK_ID.test(part.text),
+  )
+
+function partition<Item>(items: readonly Item[], test: (item: Item) => boolean): readonly [Item[], Item[]] {
+  return [items.filter(test), items.filter((item) => !test(item))]
+}

@@ -1,0 +1,95 @@
+import type { Model } from "../../core/task.ts"
+import { calibrate } from "./calibration.ts"
+import { cutResults } from "./cut.ts"
+import type { HistoryMessage } from "./ports.ts"
+import {
+  addWeights,
+  estimating,
+  type Load,
+  loadOf,
+  type Meter,
+  NO_WEIGHT,
+  type Pause,
+  tokensOf,
+  type Weight,
+  weightOf,
+} from "./tokens.ts"
+
+/** Texts that are handed to the meter at once, in UTF-16 units. */
+const BATCH_CHARS = 200_000
+
+/** A message as it may be kept, and its weight. */
+export type Weighed = { readonly message: HistoryMessage; readonly weight: Weight }
+
+/** Who weighs. `model`: the one that will read the history. */
+export type Scales = { readonly meter: Meter; readonly model: Model | undefined; readonly pause: Pause }
+
+export type Newest = {
+  /** The newest messages, cut and weighed, oldest first: as many as can fit and at least one more, if there are. */
+  readonly newest: readonly Weighed[]
+  /** The calibration of their weights. */
+  readonly factor: number
+  /** What weighed them, for texts that come beside. */
+  readonly meter: Meter
+}
+
+/** Weighs as much of a history as can fit into `maxTokens`. What fits by its bytes is not counted, only guessed. */
+export async function weighNewest(
+  messages: readonly HistoryMessage[],
+  { maxToolResultChars, maxTokens }: { readonly maxToolResultChars: number; readonly maxTokens: number },
+  { meter, model, pause }: Scales,
+): Promise<Newest> {
+  const walk = newestFirst(messages, maxToolResultChars)
+  const looked: Loaded[] = []
+  for (let bytes = 0; bytes <= maxTokens; ) {
+    const { value, done } = walk.next()
+    if (done) return guessed(looked, pause)
+    looked.push(value)
+    bytes += value.load.bytes
+    await pause()
+  }
+  const factor = await calibrate(messages, model, meter, pause)
+  const newest: Weighed[] = []
+  let total = NO_WEIGHT
+  while (tokensOf(total, factor) <= maxTokens) {
+    const batch = await nextBatch(looked, walk, pause)
+    if (batch.length === 0) break
+    for (const weighed of await weighBatch(batch, meter)) {
+      newest.push(weighed)
+      total = addWeights(total, weighed.weight)
+    }
+  }
+  return { newest: newest.reverse(), factor, meter }
+}
+
+type Loaded = { readonly message: HistoryMessage; readonly load: Load }
+
+function* newestFirst(messages: readonly HistoryMessage[], most: number): Generator<Loaded, void> {
+  for (let at = messages.length - 1; at >= 0; at--) {
+    const message = cutResults(messages[at] as HistoryMessage, most)
+    yield { message, load: loadOf(message) }
+  }
+}
+
+async function guessed(looked: readonly Loaded[], pause: Pause): Promise<Newest> {
+  const meter = estimating(pause)
+  return { newest: (await weighBatch(looked, meter)).reverse(), factor: 1, meter }
+}
+
+/** Takes what was looked at first, then on from there. */
+async function nextBatch(looked: Loaded[], walk: Generator<Loaded, void>, pause: Pause): Promise<readonly Loaded[]> {
+  const batch: Loaded[] = []
+  for (let chars = 0; chars < BATCH_CHARS; ) {
+    const next = looked.shift() ?? walk.next().value
+    if (!next) break
+    batch.push(next)
+    chars += next.load.text.length
+    await pause()
+  }
+  return batch
+}
+
+async function weighBatch(batch: readonly Loaded[], meter: Meter): Promise<Weighed[]> {
+  const counts = await meter(batch.map(({ load }) => load.text))
+  return batch.map(({ message, load }, index) => ({ message, weight: weightOf(load, counts[index] ?? 0) }))
+}

@@ -1,0 +1,54 @@
+import { access, mkdir, readdir, readFile, rm } from "node:fs/promises"
+import { join } from "node:path"
+import { writePlain } from "../../lib/plain-file.ts"
+import { succeeds } from "../../lib/succeeds.ts"
+import type { RemoteSession } from "./remote-session.ts"
+
+/**
+ * What is written down of tasks that were cleared while their host did not answer, which nothing else knows, and of those
+ * whose folder there could not be removed.
+ */
+export type CleanupQueue = {
+  write(remote: RemoteSession): Promise<void>
+  drop(remote: RemoteSession): Promise<void>
+  /** False where another process has done it. */
+  has(remote: RemoteSession): Promise<boolean>
+  /** Those of tasks of this folder. */
+  read(): Promise<readonly RemoteSession[]>
+}
+
+/** A file for each in a folder, which is not there where nothing is owed. */
+export const cleanupQueueIn = (folder: string, parentFolder: string): CleanupQueue => {
+  const fileOf = ({ taskID }: Pick<RemoteSession, "taskID">) => join(folder, `${taskID}.json`)
+  return {
+    async write({ taskID, sessionID, host, title, agent, bare, home }) {
+      await mkdir(folder, { recursive: true, mode: 0o700 })
+      const text = JSON.stringify({ taskID, sessionID, host, title, agent, bare, home, parentFolder })
+      await writePlain(fileOf({ taskID }), text)
+    },
+    has: (remote) => succeeds(access(fileOf(remote))),
+    drop: (remote) => rm(fileOf(remote), { force: true }),
+    async read() {
+      const names = (await readdir(folder).catch(() => [])).filter((name) => name.endsWith(".json"))
+      const found = await Promise.all(names.map((name) => readFile(join(folder, name), "utf8").catch(() => "")))
+      return found.flatMap((text) => remoteSessionIn(text, parentFolder))
+    },
+  }
+}
+
+type Written = Pick<
+  RemoteSession,
+  "taskID" | "sessionID" | "host" | "title" | "agent" | "parentFolder" | "bare" | "home"
+>
+
+function remoteSessionIn(text: string, parentFolder: string): readonly RemoteSession[] {
+  try {
+    const known = JSON.parse(text) as Written
+    if (known.parentFolder !== parentFolder) return []
+    // Nothing is read there any more of one whose work is here.
+    const live = known.home === undefined
+    return [{ ...known, model: undefined, live, sent: true, asked: live, asks: [], owesAbort: live }]
+  } catch {
+    return []
+  }
+}

@@ -1,0 +1,48 @@
+import { CallError } from "../../core/errors.ts"
+import { fitting } from "./agent-and-model.ts"
+import type { Contact } from "./connection.ts"
+import type { Machine } from "./hosts.ts"
+import type { RemoteSessionInfo } from "./remote.ts"
+import { type RemoteSession, skewOfIDs } from "./remote-session.ts"
+
+/** What no agent there is offered: our own tools, the board's, and OpenCode's for tasks. */
+const NOT_OFFERED = ["superagents_*", "tasks_*", "task"]
+
+export type SessionRequest = {
+  readonly folder: string
+  readonly contact: Contact
+  /** An earlier run of the task had one. */
+  readonly again: boolean
+}
+
+/** The session of a task on its host, with an agent and a model that are there. Throws where it cannot have one. */
+export async function sessionThere(
+  { name, server, settings }: Machine,
+  remote: RemoteSession,
+  { folder, contact, again }: SessionRequest,
+): Promise<RemoteSessionInfo> {
+  const { taskID, title, agent, rules = [] } = remote
+  const known = await server.sessionOf(folder, taskID)
+  if (known) return known
+  // A server under load has been seen to list none for a folder that was made anew: the session itself answers.
+  const kept = again ? remote.far?.session : undefined
+  if (kept && (await server.lastMessage(kept.id))) return kept
+  if (again)
+    throw new CallError(
+      `The session of task ${taskID} on ${name} no longer exists, so it cannot be resumed. Start a new superagents_task instead.`,
+    )
+  const [agents, models] = await Promise.all([server.agents(folder), server.models(folder)])
+  const model = fitting(remote, { name, agents, models, spare: settings.model })
+  remote.model = model
+  const refusals = NOT_OFFERED.map((permission) => ({ permission, pattern: "*", action: "deny" as const }))
+  return server.createSession({
+    folder,
+    title,
+    agent,
+    model,
+    // What is said of folders here means nothing there.
+    rules: [...rules.filter(({ action }) => action === "deny"), ...refusals],
+    taskID,
+    skew: skewOfIDs(contact.skew),
+  })
+}

@@ -1,0 +1,158 @@
+import type { Link } from "./connection.ts"
+import { textOf } from "./frames.ts"
+import type { CallHead, FilesOrder, Order } from "./orders.ts"
+
+/** An address that a client of OpenCode's can be made with: what is asked there goes over the link, and nowhere else. */
+export const BASE_URL = "http://host.invalid"
+
+/** The longest answer of a server, and what one command may print: more is no answer of ours. */
+const MOST_ANSWER_BYTES = 64 * 2 ** 20
+const MOST_OUTPUT_BYTES = 16 * 2 ** 20
+
+/** Takes a piece of what comes; a promise is over once there is room for more. */
+type Take = (body: Uint8Array) => void | Promise<void>
+
+/** Throws where more comes than so many bytes. */
+function within(most: number, take: Take): Take {
+  let size = 0
+  return (body) => {
+    size += body.length
+    if (size > most) throw new Error(`more than ${most / 2 ** 20} MB came for one answer`)
+    return take(body)
+  }
+}
+
+/** `fetch` to OpenCode's server on a host. Rejects with `NoContact` where there is none. */
+export const fetchOver =
+  (link: Pick<Link, "call">) =>
+  async (request: Request): Promise<Response> => {
+    const { method, url, signal } = request
+    const { pathname, search } = new URL(url)
+    const headers = Object.fromEntries(request.headers)
+    const input = request.body ? new Uint8Array(await request.arrayBuffer()) : undefined
+    const stop = new AbortController()
+    signal.addEventListener("abort", () => stop.abort(), { once: true })
+    return new Promise<Response>((resolve, reject) => {
+      let body: ReadableStreamDefaultController<Uint8Array> | undefined
+      let wants = () => {}
+      const stream = new ReadableStream<Uint8Array>({
+        start: (controller) => {
+          body = controller
+        },
+        pull: () => wants(),
+        cancel: () => stop.abort(),
+      })
+      let isWanted: Promise<void> | undefined
+      // Until somebody has read what came, the host sends no more than its credit.
+      const enqueue = (chunk: Uint8Array): Promise<void> | undefined => {
+        body?.enqueue(chunk)
+        if ((body?.desiredSize ?? 1) > 0) return undefined
+        isWanted ??= new Promise<void>((resolve) => {
+          wants = resolve
+        }).then(() => {
+          isWanted = undefined
+        })
+        return isWanted
+      }
+      const head = (text: string) => {
+        const { status, headers: told } = JSON.parse(text) as CallHead
+        // It came as plain bytes, however it was sent there.
+        const { "content-encoding": _encoding, "content-length": _length, ...rest } = told
+        const empty = status === 204 || status === 304
+        resolve(new Response(empty ? null : stream, { status, headers: rest }))
+      }
+      // Nobody reads it any more, or it is too much.
+      const data = untilRefused(within(MOST_ANSWER_BYTES, enqueue), (error) => {
+        ended(() => body?.error(error))
+        stop.abort()
+      })
+      const order = { do: "request", method, path: `${pathname}${search}`, headers } as const
+      link.call(order, { input, signal: stop.signal, receiver: { head, data } }).then(
+        ({ problem }) => {
+          if (problem === undefined) return ended(() => body?.close())
+          const error = new Error(problem)
+          reject(error)
+          ended(() => body?.error(error))
+        },
+        (error) => {
+          reject(error)
+          ended(() => body?.error(error))
+        },
+      )
+    })
+  }
+
+/** Nobody may read it any more. */
+function ended(close: () => void): void {
+  try {
+    close()
+  } catch {
+    // It is closed already.
+  }
+}
+
+/** Hands on what comes until `take` throws: `refused` hears why, and of the rest nothing is handed on. */
+function untilRefused(take: Take, refused: (error: unknown) => void): Take {
+  let isOver = false
+  return (chunk) => {
+    if (isOver) return undefined
+    try {
+      return take(chunk)
+    } catch (error) {
+      isOver = true
+      refused(error)
+    }
+  }
+}
+
+/** What a command on a host printed, and how it ended. */
+export type Ran = { readonly code: number | null; readonly out: Uint8Array; readonly errors: string }
+
+export type RunOptions = {
+  readonly cwd?: string
+  /** Gets its output as it comes, in place of the answer. Where it throws, the command is ended. */
+  readonly take?: Take
+  readonly input?: Uint8Array | AsyncIterable<Uint8Array>
+  readonly signal?: AbortSignal
+}
+
+/** Runs a line of shell on a host. Rejects with `NoContact` where it cannot be reached, or is cut off meanwhile. */
+export async function runOver(link: Pick<Link, "call">, line: string, options: RunOptions = {}): Promise<Ran> {
+  const { code, out, errors, problem } = await callOver(link, { do: "run", line, cwd: options.cwd }, options)
+  if (problem !== undefined) throw new Error(problem)
+  return { code, out, errors }
+}
+
+/** What an order came to: its answer, or why it failed there. */
+export type Answered = { readonly out: Uint8Array; readonly problem?: string }
+
+/** Has an order about files carried out on a host. Rejects as `runOver` does. */
+export const askOver = (link: Pick<Link, "call">, order: FilesOrder, options?: RunOptions): Promise<Answered> =>
+  callOver(link, order, options)
+
+async function callOver(
+  link: Pick<Link, "call">,
+  order: Order,
+  options: RunOptions = {},
+): Promise<Ran & { readonly problem?: string }> {
+  const { input, signal } = options
+  const out: Uint8Array[] = []
+  const { take = within(MOST_OUTPUT_BYTES, (body) => void out.push(body)) } = options
+  let errors = ""
+  const stop = new AbortController()
+  let refused: unknown
+  const data = untilRefused(take, (error) => {
+    refused = error
+    stop.abort()
+  })
+  const receiver = {
+    data,
+    errors: (body: Uint8Array) => {
+      errors = (errors + textOf(body)).slice(-4000)
+    },
+  }
+  const both = signal ? AbortSignal.any([signal, stop.signal]) : stop.signal
+  const { code = null, problem } = await link.call(order, { input, signal: both, receiver })
+  if (refused) throw refused
+  return { code, out: Buffer.concat(out), errors, ...(problem !== undefined && { problem }) }
+}

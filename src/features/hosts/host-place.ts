@@ -1,0 +1,294 @@
+import { CallError, messageOf } from "../../core/errors.ts"
+import type { Preparing } from "../../core/task.ts"
+import {
+  type EnterRequest,
+  type MergeResult,
+  type Place,
+  PlaceError,
+  type PutAway,
+  type Ready,
+  type RunLimits,
+  type SharedPlaces,
+  type Shown,
+  type Swept,
+} from "../../runtime/places/place.ts"
+import type { CommandResult } from "../../runtime/places/run-command.ts"
+import { type Checkout, checkoutOf, treeOf } from "../worktrees/checkout.ts"
+import { readRef, writeRefs } from "../worktrees/refs.ts"
+import { changedBetween } from "../worktrees/shared-state.ts"
+import { NoContact } from "./connection.ts"
+import { sessionThere } from "./create-session.ts"
+import { fetchHome, hiddenThere, removeThere, send, settleIncoming, type There } from "./files.ts"
+import type { Hosts, Machine } from "./hosts.ts"
+import { runJob } from "./jobs.ts"
+import type { Sent } from "./orders.ts"
+import { isThere, NO_SESSION, type RemoteSession } from "./remote-session.ts"
+import { removeBare } from "./remove-bare.ts"
+import { folderIn, roomsIn } from "./rooms.ts"
+import { type Begun, setUp, welcome } from "./set-up.ts"
+import { versionProblem } from "./versions.ts"
+import { inContact, stillThere, untilReached } from "./wait-for-contact.ts"
+
+/**
+ * A worktree on another machine. What a task begins with and what it has changed is kept in the repository here, as for
+ * a worktree here; only while it works its files are there.
+ */
+export class HostPlace implements Place {
+  readonly #hosts: Hosts
+  readonly #machine: Machine
+  readonly #worktrees: Place
+  readonly #setup: string
+
+  constructor(hosts: Hosts, machine: Machine, worktrees: Place, setup: string) {
+    this.#hosts = hosts
+    this.#machine = machine
+    this.#worktrees = worktrees
+    this.#setup = machine.settings.setup ?? setup
+  }
+
+  async capture(taskID: string, folder: string): Promise<undefined> {
+    await this.#worktrees.capture(taskID, folder)
+  }
+
+  async enter({ taskID, folder, again = false, bringIn = false, timeLimit, signal }: EnterRequest): Promise<Ready> {
+    const remote = this.#remoteSessionOf(taskID)
+    const doing = (what: Preparing | undefined) => this.#hosts.tell(remote, { type: "preparing", what })
+    const { name } = this.#machine
+    remote.live = true
+    // Until its prompt is sent nobody looks there: a folder that is not made yet would get an instance of OpenCode's.
+    remote.asked = false
+    const waiting = { taskID, signal, waits: () => doing(`connecting to ${name}`) }
+    try {
+      const { far, begun } = await inContact(this.#machine, waiting, async (contact) => {
+        const problem = versionProblem(name, contact.server.version)
+        if (problem) throw new PlaceError(problem, "host")
+        doing(`sending files to ${name}`)
+        const there = await this.#there(folder, contact)
+        remote.sent = true
+        const begun = await this.#machine.inTurn(() => this.#send(there, folder, taskID, again, bringIn))
+        return { far: folderIn(there.rooms, taskID), begun }
+      })
+      signal?.throwIfAborted()
+      await setUp(this.#machine, this.#setup, { folder: far, taskID, timeLimit, signal })
+      const session = remote.bare
+        ? NO_SESSION
+        : await inContact(this.#machine, waiting, (contact) =>
+            sessionThere(this.#machine, remote, { folder: far, contact, again }),
+          )
+      remote.far = { folder: far, session }
+      return { directory: folder, told: welcome(name, far, again, begun) }
+    } catch (error) {
+      // What was sent there is taken away by what follows the run's end.
+      if (!remote.sent) this.#machine.link.release(taskID)
+      if (error instanceof NoContact) throw new PlaceError(error.message, "host")
+      throw error
+    } finally {
+      doing(undefined)
+    }
+  }
+
+  /** What they begin with and what comes home is kept here, as for a worktree; what a run has changed so far is there. */
+  get shared(): SharedPlaces | undefined {
+    const changedIn: SharedPlaces["changedIn"] = async (taskID, folder, globs) => {
+      const { files, named, tree } = await this.#changedIn(await this.#fetchNow(taskID, folder), taskID, folder, globs)
+      const hidden = tree ? await hiddenThere(await this.#there(folder), taskID, tree, globs) : []
+      return { files, named: [...named, ...hidden] }
+    }
+    return this.#worktrees.shared && { ...this.#worktrees.shared, changedIn }
+  }
+
+  async #fetchNow(taskID: string, folder: string): Promise<Sent> {
+    const there = await this.#there(folder)
+    const home = await this.#machine.inTurn(async () => this.#fetch(there, await checkoutOf(folder), taskID))
+    if (home) return home
+    throw new CallError(`its folder on ${this.#machine.name} is gone`)
+  }
+
+  async #changedIn({ commit }: Sent, taskID: string, folder: string, globs: readonly string[]) {
+    const here = await checkoutOf(folder)
+    const start = await readRef(here, "start", taskID)
+    if (start === undefined) return { files: [], named: [], tree: undefined }
+    return { ...(await changedBetween(here, start, commit, globs)), tree: await treeOf(here, start) }
+  }
+
+  /** Its work comes home, the parent's present state is brought into it here, and what comes of that goes there. */
+  async bringIn(taskID: string, folder: string): Promise<MergeResult> {
+    const there = await this.#there(folder)
+    const here = await checkoutOf(folder)
+    return this.#machine.inTurn(async () => {
+      const home = await this.#fetch(there, here, taskID)
+      const next = home && (await this.#worktrees.states?.next(taskID, folder, true))
+      if (!next) throw new CallError(`its folder on ${this.#machine.name} is gone, so it could not be checked there`)
+      if (next.conflicts.length > 0) return { kind: "conflict", files: next.conflicts }
+      if (next.commit === home.commit) return { kind: "nothing" }
+      await send(there, here, { taskID, commit: next.commit, copy: [], inPlace: true })
+      await next.settle()
+      return { kind: "merged", files: next.files, submodules: [] }
+    })
+  }
+
+  /** Runs a check where the task works. A cut does not end it: it is found again. */
+  run(taskID: string, command: string, limits: RunLimits): Promise<CommandResult> {
+    const { far } = this.#remoteSessionOf(taskID)
+    if (!far) throw new Error(`there is no contact with ${this.#machine.name}`)
+    return runJob(this.#machine, { taskID, command, folder: far.folder, ...limits })
+  }
+
+  async reach(taskID: string, signal?: AbortSignal): Promise<void> {
+    if (isThere(this.#hosts.remoteSessionOf(taskID))) await untilReached(this.#machine, taskID, signal)
+  }
+
+  /** What it changed is fetched and verified before anything is removed there. */
+  async putAway(taskID: string, folder: string): Promise<PutAway> {
+    const { name, link } = this.#machine
+    try {
+      return await this.#putAway(taskID, folder)
+    } catch (error) {
+      // Whatever was under way when the connection was lost has failed by that.
+      if (isThere(this.#hosts.remoteSessionOf(taskID)) && (error instanceof NoContact || !link.contact))
+        throw stillThere(name, messageOf(error))
+      throw error
+    }
+  }
+
+  async #putAway(taskID: string, folder: string): Promise<PutAway> {
+    const remote = this.#hosts.remoteSessionOf(taskID)
+    const { name, link } = this.#machine
+    if (!isThere(remote)) {
+      if (remote) this.#hosts.rest(remote)
+      link.release(taskID)
+      return this.#worktrees.putAway(taskID, folder)
+    }
+    if (remote.bare) {
+      await removeBare(this.#hosts, this.#machine, remote, () => this.#there(folder))
+      return this.#worktrees.putAway(taskID, folder)
+    }
+    // As soon as there is contact it is tried again.
+    if (!link.contact) link.use(taskID, true)
+    const there = await this.#there(folder)
+    const far = folderIn(there.rooms, taskID)
+    // Whoever has ended its run in an earlier process may not have reached its host.
+    if (!remote.rules) remote.owesAbort = true
+    await this.#hosts.regain(remote)
+    this.#hosts.fetches(remote, true)
+    const unsaved = await this.#machine
+      .inTurn(async () => {
+        const home = await this.#fetch(there, await checkoutOf(folder), taskID)
+        if (home?.unsaved.length) return home.unsaved
+        await this.#remove(there, remote, home)
+        return []
+      })
+      .finally(() => this.#hosts.fetches(remote, false))
+    await this.#hosts.keep(remote)
+    this.#hosts.rest(remote)
+    // What is owed keeps its host.
+    if (remote.home === undefined) link.release(taskID)
+    const put = await this.#worktrees.putAway(taskID, folder)
+    if (unsaved.length === 0) return put
+    return { ...put, held: `${far} on ${name}`, unsaved: [...put.unsaved, ...unsaved] }
+  }
+
+  /** Its work is here by now: a folder that cannot be removed at once is owed, and holds nothing up. */
+  async #remove(there: There, remote: RemoteSession, home: Sent | undefined): Promise<void> {
+    const { taskID } = remote
+    try {
+      // A server that is gone there has no instance to end. Without contact the removal fails, too.
+      if (home) await this.#machine.server.leave(folderIn(there.rooms, taskID)).catch(() => {})
+      // Where there is no folder any more, a removal may have been cut off.
+      await removeThere(there, taskID, home?.commit)
+    } catch (error) {
+      if (!home) throw error
+      remote.home = home.commit
+      await this.#hosts.cleanup.owe(remote)
+    }
+  }
+
+  /** Removes a folder that is owed, where it still is what came home: a later run may work there. */
+  async removeLeft(remote: RemoteSession): Promise<void> {
+    const { taskID, parentFolder, home } = remote
+    const there = await this.#there(parentFolder)
+    if (home !== undefined) await this.#machine.inTurn(() => removeThere(there, taskID, home || undefined))
+  }
+
+  show(taskID: string, folder: string, mostLines: number): Promise<Shown> {
+    return this.#worktrees.show(taskID, folder, mostLines)
+  }
+
+  merge(taskID: string, folder: string): Promise<MergeResult> {
+    return this.#worktrees.merge(taskID, folder)
+  }
+
+  /** What cannot be put away now is owed: it is stopped and fetched when the host answers, be it after a restart. */
+  async clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]> {
+    for (const id of taskIDs) {
+      const remote = this.#hosts.remoteSessionOf(id)
+      if (isThere(remote)) await this.#hosts.cleanup.owe(remote)
+    }
+    return this.#worktrees.clear(folder, taskIDs)
+  }
+
+  readonly sweep = async (): Promise<readonly Swept[]> => []
+
+  readonly expire = async (): Promise<readonly string[]> => []
+
+  #remoteSessionOf(taskID: string): RemoteSession {
+    const remote = this.#hosts.remoteSessionOf(taskID)
+    if (!remote) throw new Error(`the session of ${taskID} is not known`)
+    return remote
+  }
+
+  async #there(folder: string, contact = this.#machine.link.contact): Promise<There> {
+    const { name, ask } = this.#machine
+    if (!contact) throw new PlaceError(`${name} cannot be reached now.`, "host")
+    const { commonDir } = await checkoutOf(folder)
+    return { name, ask, rooms: roomsIn(contact.cache, this.#hosts.keyOf(commonDir)) }
+  }
+
+  /** Brings the present state of a task's folder home; undefined where there is none. */
+  async #fetch(there: There, to: Checkout, taskID: string): Promise<Sent | undefined> {
+    const home = await fetchHome(there, to, taskID)
+    if (!home) return undefined
+    await writeRefs(to, taskID, { state: home.commit })
+    await settleIncoming(to, taskID)
+    return home
+  }
+
+  /** Sends the state that a run begins with: as for a worktree here, a later one with what its parent sees by now. */
+  async #send(
+    there: There,
+    folder: string,
+    taskID: string,
+    again: boolean,
+    bringIn: boolean,
+  ): Promise<Begun | undefined> {
+    const from = await checkoutOf(folder)
+    const { copy } = this.#machine.settings
+    let inPlace = false
+    if (again) {
+      // What an earlier run could not bring home is fetched before its folder is made anew.
+      const remote = this.#remoteSessionOf(taskID)
+      if (remote.home === undefined) {
+        const home = await this.#fetch(there, from, taskID)
+        // What no commit can hold is there alone: its folder stays.
+        inPlace = home !== undefined && home.unsaved.length > 0
+      } else {
+        // Another process may still mean to remove it: what that goes by is removed with it.
+        await removeThere(there, taskID)
+        await this.#hosts.cleanup.forgive(remote)
+      }
+      const next = await this.#worktrees.states?.next(taskID, folder, bringIn)
+      if (next) {
+        await send(there, from, { taskID, commit: next.commit, copy, inPlace })
+        await next.settle()
+        return { ...next, bringIn }
+      }
+    }
+    const commit = await readRef(from, "state", taskID)
+    if (!commit)
+      throw new CallError(
+        `The work of task ${taskID} is no longer kept in this repository, so it cannot be resumed. Start a new superagents_task instead.`,
+      )
+    await send(there, from, { taskID, commit, copy, inPlace })
+    return undefined
+  }
+}

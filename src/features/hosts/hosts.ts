@@ -1,0 +1,289 @@
+import { createHash } from "node:crypto"
+import { readFile } from "node:fs/promises"
+import { messageOf } from "../../core/errors.ts"
+import type { Clock, LogFields } from "../../core/ports.ts"
+import type { Ask, Task } from "../../core/task.ts"
+import type { HostSettings } from "../../options/options.ts"
+import type { PlaceNews, Stirred } from "../../runtime/places/place.ts"
+import type { UiMetadata } from "../../runtime/record/ui-metadata.ts"
+import { checkoutOf } from "../worktrees/checkout.ts"
+import { Cleanup } from "./cleanup.ts"
+import type { CleanupQueue } from "./cleanup-queue.ts"
+import { Link } from "./connection.ts"
+import type { Reach } from "./connection-state.ts"
+import { type Answered, askOver, BASE_URL, fetchOver, type RunOptions, runOver } from "./fetching.ts"
+import type { FilesOrder, Hint } from "./orders.ts"
+import type { OpenRemote, RemoteServer } from "./remote.ts"
+import { NO_SESSION, type RemotePlace, type RemoteSession, remoteSessionOf } from "./remote-session.ts"
+import { folderIn, roomsIn } from "./rooms.ts"
+import { commandOf } from "./transport.ts"
+import { UiMetadataWriter } from "./ui-metadata.ts"
+
+/** How long a relay stays without a sign of this side, in ms: packets may be dropped, and nobody tells it. */
+const PATIENCE_MS = 30_000
+/** How long OpenCode's server there is kept after the last task of ours. */
+const KEPT_MS = 600_000
+
+export type HostsPorts = {
+  readonly settings: Readonly<Record<string, HostSettings>>
+  readonly clock: Clock
+  readonly openRemote: OpenRemote
+  /** Names this instance of the plugin, and the machine. */
+  readonly instance: string
+  readonly machine: string
+  readonly log: (text: string, fields: LogFields) => void
+  readonly toast: (title: string, message: string) => void
+  readonly cleanupQueue: CleanupQueue
+  readonly sign: (sessionID: string, uiMetadata: UiMetadata | undefined) => Promise<void>
+  readonly script?: () => Promise<string>
+}
+
+/** Beside the built plugin: what is sent to a host at each connection. */
+const RELAY = new URL(import.meta.url.endsWith(".ts") ? "../../../dist/relay.cjs" : "./relay.cjs", import.meta.url)
+
+/** One host: the way to it, and its server. */
+export type Machine = {
+  readonly name: string
+  readonly settings: HostSettings
+  readonly link: Link
+  readonly server: RemoteServer
+  run(line: string, options?: RunOptions): ReturnType<typeof runOver>
+  ask(order: FilesOrder, options?: RunOptions): Promise<Answered>
+  /** One after the other: git's list of worktrees bears no two at once. */
+  inTurn<Value>(work: () => Promise<Value>): Promise<Value>
+}
+
+/** The hosts of the options, and the stubs of the tasks that work there. */
+export class Hosts {
+  readonly #ports: HostsPorts
+  readonly #machines = new Map<string, Machine>()
+  readonly #bySession = new Map<string, RemoteSession>()
+  readonly #byTask = new Map<string, RemoteSession>()
+  /** Keeps what its run has answered. */
+  keep: (remote: RemoteSession) => Promise<void> = async () => {}
+  /** Fetches and removes, or only removes, what a task has left there. */
+  pay: (remote: RemoteSession) => Promise<unknown> = async () => {}
+  readonly cleanup: Cleanup
+  /** Hosts whose loss the user was told of: they are told of its return, too. */
+  readonly #toldLost = new Set<string>()
+  readonly #uiMetadata: UiMetadataWriter
+  #hear: (taskID: string, news: PlaceNews | Stirred) => void = () => {}
+  #answered: (host: string) => void = () => {}
+
+  constructor(ports: HostsPorts) {
+    this.#ports = ports
+    const { cleanupQueue, log } = ports
+    this.cleanup = new Cleanup({
+      cleanupQueue,
+      log,
+      known: (taskID) => this.#byTask.get(taskID),
+      has: (host) => this.has(host),
+      add: (remote) => this.add(remote),
+      drop: (remote) => this.drop(remote),
+      wanted: ({ host, taskID }) => this.machine(host).link.use(taskID, true),
+      unwanted: ({ host, taskID }) => this.machine(host).link.release(taskID),
+      isReached: (host) => this.machine(host).link.contact !== undefined,
+      clock: ports.clock,
+      pay: (remote) => this.pay(remote),
+    })
+    this.#uiMetadata = new UiMetadataWriter(ports, (ask) => this.asked(ask, (server, there) => server.question(there)))
+  }
+
+  get names(): readonly string[] {
+    return Object.keys(this.#ports.settings)
+  }
+
+  /** `answered`: a host is in contact, for the first time or again. */
+  listen(hear: (taskID: string, news: PlaceNews | Stirred) => void, answered: (host: string) => void): void {
+    this.#hear = hear
+    this.#answered = answered
+  }
+
+  /** Tells whoever runs a task of it, and the screen. */
+  tell(remote: RemoteSession, news: PlaceNews): void {
+    if (news.type === "preparing") remote.preparing = news.what
+    else remote.lost = news.lost !== undefined
+    this.#hear(remote.taskID, news)
+    this.show(remote)
+  }
+
+  /** What a task that has ended has changed there is being brought home, or that is over. */
+  fetches(remote: RemoteSession, fetches: boolean): void {
+    remote.fetches = fetches
+    this.show(remote)
+  }
+
+  /** Has the screen know what the machine knows of a task, a moment later: most of it is over by then. */
+  show(remote: RemoteSession): void {
+    this.#uiMetadata.show(remote)
+  }
+
+  /** Nothing of it is there any more. */
+  rest(remote: RemoteSession): void {
+    remote.live = false
+    this.show(remote)
+  }
+
+  has(name: string | undefined): name is string {
+    return name !== undefined && Object.hasOwn(this.#ports.settings, name)
+  }
+
+  /** The host of that name. Throws where the options have none. */
+  machine(name: string): Machine {
+    const known = this.#machines.get(name)
+    if (known) return known
+    const settings = this.#ports.settings[name]
+    if (!settings) throw new Error(`There is no host "${name}" in the options.`)
+    const machine = this.#open(name, settings)
+    this.#machines.set(name, machine)
+    return machine
+  }
+
+  /** The key of a repository's files on any host: no two machines have the same. */
+  keyOf(commonDir: string): string {
+    return createHash("sha256").update(`${this.#ports.machine}\n${commonDir}`).digest("hex").slice(0, 16)
+  }
+
+  add(remote: RemoteSession): void {
+    if (!remote.bare) this.#bySession.set(remote.sessionID, remote)
+    this.#byTask.set(remote.taskID, remote)
+  }
+
+  /** A record was read: its session may be a stub. `live`: what is known of its run is there. */
+  note(task: Task, live: boolean): void {
+    if (this.#byTask.has(task.id) || !this.has(task.place?.kind)) return
+    const remote = remoteSessionOf(task, live)
+    if (remote) this.add(remote)
+  }
+
+  drop(remote: RemoteSession): void {
+    this.#uiMetadata.drop(remote)
+    this.#bySession.delete(remote.sessionID)
+    this.#byTask.delete(remote.taskID)
+  }
+
+  remote(sessionID: string): RemoteSession | undefined {
+    return this.#bySession.get(sessionID)
+  }
+
+  remoteSessionOf(taskID: string): RemoteSession | undefined {
+    return this.#byTask.get(taskID)
+  }
+
+  /** What is to be done about a question that was asked there; undefined where it was asked here. */
+  asked<Value>(ask: Ask, there: (server: RemoteServer, ask: Ask) => Promise<Value>): Promise<Value> | undefined {
+    const remote = this.remote(ask.sessionID)
+    if (!remote?.live || !remote.far) return undefined
+    return there(this.machine(remote.host).server, { ...ask, sessionID: remote.far.session.id })
+  }
+
+  live(): readonly RemoteSession[] {
+    return [...this.#bySession.values()].filter(({ live }) => live)
+  }
+
+  /** Ends all connections; what goes on there goes on. */
+  close(): void {
+    this.#uiMetadata.close()
+    this.cleanup.close()
+    for (const { link } of this.#machines.values()) link.close()
+  }
+
+  #open(name: string, settings: HostSettings): Machine {
+    const { clock, openRemote, log, script = () => readFile(RELAY, "utf8"), instance } = this.#ports
+    const client = createHash("sha256").update(instance).digest("hex").slice(0, 16)
+    const relay = { client, unattended: settings.unattended, kept: KEPT_MS, patience: PATIENCE_MS }
+    const { opencode, connectTimeout } = settings
+    const command = commandOf(settings)
+    const link: Link = new Link(
+      { name, command, opencode, connectTimeout, relay },
+      {
+        clock,
+        script,
+        log: (text) => log(text, { host: name }),
+        changed: (now, before) => this.#changed(name, now, before),
+        heard: (hint) => this.#heard(name, hint),
+      },
+    )
+    let last: Promise<unknown> = Promise.resolve()
+    return {
+      name,
+      settings,
+      link,
+      server: openRemote(fetchOver(link), BASE_URL),
+      run: (line, options) => runOver(link, line, options),
+      ask: (order, options) => askOver(link, order, options),
+      inTurn(work) {
+        const done = last.then(work)
+        last = done.catch(() => {})
+        return done
+      },
+    }
+  }
+
+  /** What its server tells of a session there hastens the next look at it; all of them are looked at where it begins to. */
+  #heard(name: string, hint: Hint | undefined): void {
+    for (const remote of this.live()) {
+      if (remote.host !== name || !remote.asked || (hint && remote.far?.session.id !== hint.session)) continue
+      // What was seen before is not what is there now.
+      remote.look = undefined
+      this.#hear(remote.taskID, { type: "stirred", urgent: hint?.urgent ?? true })
+    }
+  }
+
+  /** There is contact: what an earlier process has begun is found again, and what was owed is done, before that is told. */
+  async #arrive(name: string, here: readonly RemoteSession[]): Promise<void> {
+    const { link } = this.machine(name)
+    for (const remote of here) {
+      try {
+        if (!link.contact) return
+        if (!remote.asked) continue
+        await this.regain(remote)
+        this.tell(remote, { type: "contact", lost: undefined })
+      } catch (error) {
+        this.#ports.log(`a task on ${name} could not be found again: ${messageOf(error)}`, { task: remote.taskID })
+      }
+    }
+    if (!link.contact) return
+    this.#answered(name)
+    await this.cleanup.settle(name)
+  }
+
+  async #find(
+    { taskID, parentFolder, bare }: RemoteSession,
+    cache: string,
+    server: RemoteServer,
+  ): Promise<RemotePlace | undefined> {
+    const { commonDir } = await checkoutOf(parentFolder)
+    const folder = folderIn(roomsIn(cache, this.keyOf(commonDir)), taskID)
+    const session = bare ? NO_SESSION : await server.sessionOf(folder, taskID)
+    return session && { folder, session }
+  }
+
+  /** Finds a task's session there where an earlier process has made it, and stops it where that is owed. */
+  async regain(remote: RemoteSession): Promise<void> {
+    const { link, server } = this.machine(remote.host)
+    if (!link.contact) return
+    remote.far ??= await this.#find(remote, link.contact.cache, server)
+    if (remote.owesAbort && remote.far && !remote.bare) await server.abort(remote.far.session.id)
+    remote.owesAbort = false
+  }
+
+  #changed(name: string, now: Reach, before: Reach): void {
+    const { toast, log } = this.#ports
+    log(`the way to ${name}: ${now.phase}`, { host: name, why: "why" in now ? now.why : undefined })
+    const here = this.live().filter(({ host }) => host === name)
+    if (now.phase === "idle") this.#toldLost.delete(name)
+    if (now.phase === "contact") {
+      if (this.#toldLost.delete(name)) toast(`${name}: contact again`, "")
+      void this.#arrive(name, here)
+    }
+    if (now.phase === "no contact" || now.phase === "ended") {
+      const lost = now.phase === "no contact" ? now.since : this.#ports.clock.now()
+      if (before.phase === "contact" && here.length > 0) {
+        this.#toldLost.add(name)
+        toast(`${name}: no contact`, "Its agents go on there.")
+      }
+      for (const remote of here) if (remote.asked) this.tell(remote, { type: "contact", lost })
+    }
+  }
+}

@@ -1,0 +1,121 @@
+import { createWriteStream } from "node:fs"
+import { open } from "node:fs/promises"
+import { finished } from "node:stream/promises"
+import { grouped } from "../../lib/text.ts"
+import { type Checkout, shared } from "../worktrees/checkout.ts"
+import { GitError, git } from "../worktrees/git.ts"
+
+/** Large repositories take their time. */
+const LONG_MS = 900_000
+/** What stands before the objects in a bundle: a line for each ref. */
+const MOST_HEAD_BYTES = 1_048_576
+const KIND = /^# v[23] git bundle$/
+/** A bundle of another kind leaves objects out, and says so in such a line. */
+const CAPABILITY = /^@object-format=/
+
+export type Arriving = {
+  /** The host. */
+  readonly name: string
+  /** The bundle, in a file here. */
+  readonly file: string
+  /** The ref under which it has the commit that was told. */
+  readonly ref: string
+  readonly commit: string
+  /** The last state of the task that is known here; absent where none is. */
+  readonly since: string | undefined
+}
+
+/** How many files and folders it may have more than that, and how many bytes more their names together. */
+const MOST_ADDED = 200_000
+const MOST_NAME_BYTES = 32 * 2 ** 20
+
+/**
+ * Takes the objects of a bundle that came from a host into the repository, each of them verified: git itself does that
+ * for no bundle before version 2.46. Of its refs none is taken over. Where anything is not as it should be nothing stays.
+ */
+export async function takeIn(to: Checkout, { name, file, ref, commit, since }: Arriving): Promise<void> {
+  const head = await headOf(file)
+  if (!head) throw new Error(`what came from ${name} is no bundle of git`)
+  if (!head.lines.includes(`${commit} ${ref}`))
+    throw new Error(`what came from ${name} is not what was committed there`)
+  const inputFrom = { file, start: head.end }
+  try {
+    await git(["index-pack", "--strict", "--fix-thin", "--stdin"], { ...shared(to), inputFrom, timeLimit: LONG_MS })
+    // Whatever it names is there.
+    await git(["rev-list", "--objects", "--quiet", commit, "--not", "--all"], { ...shared(to), timeLimit: LONG_MS })
+  } catch (error) {
+    if (!(error instanceof GitError)) throw error
+    throw new Error(`what came from ${name} is not taken, since git finds it broken: ${error.message}`)
+  }
+  if (!(await isBounded(to, since, commit)))
+    throw new Error(
+      `what came from ${name} is not taken, since it adds more than ${grouped(MOST_ADDED)} files and folders`,
+    )
+}
+
+/**
+ * Whether a state can be listed. A few bytes can name a tree that has itself in it again and again, and whoever lists that
+ * has no end. Folders count, too: they may be empty.
+ */
+async function isBounded(to: Checkout, since: string | undefined, commit: string): Promise<boolean> {
+  const none = { entries: 0, bytes: 0 }
+  const before =
+    since === undefined ? none : await sizeOf(to, since, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY)
+  const most = [before.entries + MOST_ADDED, before.bytes + MOST_NAME_BYTES] as const
+  return !(await sizeOf(to, commit, ...most)).isMore
+}
+
+/** The files and folders of a state and the bytes of their names, up to so many: `ls-tree` writes each as it finds it. */
+async function sizeOf(to: Checkout, state: string, mostEntries: number, mostBytes: number) {
+  let [entries, bytes] = [0, 0]
+  const take = async (chunk: Buffer) => {
+    bytes += chunk.length
+    for (let at = chunk.indexOf(0); at >= 0; at = chunk.indexOf(0, at + 1)) entries++
+    if (entries > mostEntries || bytes > mostBytes) throw new Error("it is too much")
+  }
+  const args = ["ls-tree", "-r", "-t", "-z", "--name-only", "--full-tree", state]
+  const { cut: isMore } = await git(args, { ...shared(to), take, timeLimit: LONG_MS })
+  return { entries, bytes, isMore }
+}
+
+/** The lines that stand before the objects, and where these begin; undefined where it is no bundle of all objects. */
+async function headOf(file: string): Promise<{ lines: readonly string[]; end: number } | undefined> {
+  const handle = await open(file, "r")
+  try {
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(MOST_HEAD_BYTES), 0, MOST_HEAD_BYTES, 0)
+    const text = buffer.toString("latin1", 0, bytesRead)
+    const end = text.indexOf("\n\n")
+    const [kind = "", ...lines] = text.slice(0, Math.max(0, end)).split("\n")
+    if (!KIND.test(kind) || lines.some((line) => line.startsWith("@") && !CAPABILITY.test(line))) return undefined
+    return { lines, end: end + 2 }
+  } finally {
+    await handle.close()
+  }
+}
+
+/** A file that is written as its bytes come, up to so many: one more, and all of it is refused. */
+export function filling(path: string, name: string, mostBytes: number) {
+  const file = createWriteStream(path)
+  const done = finished(file)
+  done.catch(() => {})
+  let size = 0
+  return {
+    take(chunk: Uint8Array): void | Promise<void> {
+      size += chunk.length
+      if (size > mostBytes) throw new Error(`more came from ${name} than ${mostBytes} bytes`)
+      if (file.errored) throw file.errored
+      if (file.write(chunk)) return undefined
+      const isDrained = new Promise<void>((resolve) => file.once("drain", resolve))
+      return Promise.race([isDrained, done.catch(() => {})])
+    },
+    async end(): Promise<void> {
+      file.end()
+      try {
+        await done
+      } catch (error) {
+        if ((error as { code?: string }).code !== "ENOSPC") throw error
+        throw new Error(`the disk of this machine is full, so that what came from ${name} has no room`)
+      }
+    },
+  }
+}

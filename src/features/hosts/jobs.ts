@@ -1,0 +1,64 @@
+import { setTimeout as sleep } from "node:timers/promises"
+import { tail } from "../../lib/text.ts"
+import type { CommandResult } from "../../runtime/places/run-command.ts"
+import { NoContact } from "./connection.ts"
+import { textOf } from "./frames.ts"
+import type { Machine } from "./hosts.ts"
+
+export type Job = {
+  readonly taskID: string
+  readonly command: string
+  readonly folder: string
+  /** In ms; 0 for any. */
+  readonly timeLimit: number
+  readonly signal: AbortSignal
+}
+
+const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
+
+const LOOK_MS = 300
+/** What is read of a job's output: its end. */
+const MOST_OUTPUT_BYTES = 65_536
+
+/**
+ * Runs a command on a host that goes on when the connection is cut: it writes into files, and is found again. Never
+ * rejects but where the host says that it cannot be run.
+ */
+export async function runJob(
+  machine: Machine,
+  { taskID, command, folder, timeLimit, signal }: Job,
+): Promise<CommandResult> {
+  const files = quoted(`${folder}.job`)
+  const id = `${taskID}-${Date.now().toString(36)}`
+  const line = [
+    `f=${files}; rm -rf "$f"; mkdir -p "$f" || exit 1`,
+    `echo ${quoted(id)} >"$f/id"`,
+    `cd ${quoted(folder)} || exit 1`,
+    `setsid=$(command -v setsid); nohup $setsid sh -c 'echo $$ >"$0/pid"; sh -c "$1" >"$0/out" 2>&1 </dev/null; echo $? >"$0/code.new"; mv "$0/code.new" "$0/code"' "$f" ${quoted(command)} >/dev/null 2>&1 </dev/null &`,
+  ].join("\n")
+  const deadline = timeLimit > 0 ? Date.now() + timeLimit : Number.POSITIVE_INFINITY
+  const look = `f=${files}; [ "$(cat "$f/id" 2>/dev/null)" = ${quoted(id)} ] || { echo none; exit 0; }; if [ -e "$f/code" ]; then echo "ended $(cat "$f/code")"; tail -c ${MOST_OUTPUT_BYTES} "$f/out"; else echo running; fi`
+  const kill = `f=${files}; p=$(cat "$f/pid" 2>/dev/null); [ "$p" -gt 1 ] 2>/dev/null && { kill -- -"$p" 2>/dev/null || kill "$p"; sleep 1; kill -9 -- -"$p" 2>/dev/null; }; tail -c ${MOST_OUTPUT_BYTES} "$f/out" 2>/dev/null; rm -rf "$f"`
+  const asked = async (what: string): Promise<string | undefined> => {
+    try {
+      return textOf((await machine.run(what)).out)
+    } catch (error) {
+      if (error instanceof NoContact) return undefined
+      throw error
+    }
+  }
+  for (;;) {
+    const said = (await asked(look)) ?? ""
+    const [first = "", ...rest] = said.split("\n")
+    if (first.startsWith("ended ")) {
+      await asked(`rm -rf ${files}`)
+      return { exitCode: Number(first.slice("ended ".length)), output: tail(rest.join("\n"), MOST_OUTPUT_BYTES) }
+    }
+    if (signal.aborted || Date.now() >= deadline) {
+      const output = (await asked(kill)) ?? ""
+      return { why: signal.aborted ? "stopped" : "time", output }
+    }
+    if (first === "none") await asked(line)
+    await sleep(LOOK_MS, undefined, { ref: false })
+  }
+}

@@ -1,0 +1,179 @@
+import { createOpencodeClient, type OpencodeClient } from "@opencode-ai/sdk/v2/client"
+import { type Activity, type AgentInfo, HostError, type Message, type Prompt } from "../../../core/ports.ts"
+import { type Ask, NO_USAGE, type Usage } from "../../../core/task.ts"
+import { permissionAsk, questionAsk } from "../../../opencode/asks.ts"
+import { call, find } from "../../../opencode/client.ts"
+import { errorLine, toAgent, toMessage } from "../../../opencode/convert.ts"
+import { storedMessages } from "../../../opencode/messages.ts"
+import { OpencodeUserActions } from "../../../opencode/user-actions.ts"
+import type { Question, Reply } from "../../../runtime/user-actions.ts"
+import type { NewRemoteSession, OpenRemote, RemoteFolder, RemoteServer, RemoteSessionInfo } from "../remote.ts"
+
+/** Under it a session there says whose it is; never under our own key: a plugin of ours there would adopt it. */
+const KEY = "superagentsHost"
+/** A folder there is one task's: it has a session, and those that it was forked into. */
+const MOST_SESSIONS = 100
+
+/** Most pages of messages, and most open questions, that are read: no session of ours has more. */
+const MOST_PAGES = 400
+const MOST_ASKS = 20
+
+export const openRemote: OpenRemote = (fetch, baseUrl) =>
+  guarded(new OpencodeRemote(createOpencodeClient({ baseUrl, fetch } as Parameters<typeof createOpencodeClient>[0])))
+
+/** Whoever answers there may answer anything: what cannot be read is an error of that host, like any other. */
+function guarded(far: RemoteServer): RemoteServer {
+  return new Proxy(far, {
+    get(target, name) {
+      const method = Reflect.get(target, name, target) as (...args: unknown[]) => Promise<unknown>
+      return (...args: unknown[]) =>
+        method.apply(target, args).catch((error: unknown) => {
+          if (error instanceof HostError) throw error
+          throw new HostError(`${String(name)}: it answered with what cannot be read`)
+        })
+    },
+  })
+}
+
+/** A message as it can be counted on: figures that are none, or would give a budget back, are nothing. */
+function countable(message: Message): Message {
+  const { createdAt, completedAt, usage } = message
+  if (![createdAt, completedAt ?? 0].every((time) => Number.isFinite(time)))
+    throw new HostError("read messages: it answered with times that are none")
+  if (!usage) return message
+  const figures = Object.entries({ ...NO_USAGE, ...usage }).map(([name, figure]) => [name, figureOf(figure)])
+  return { ...message, usage: Object.fromEntries(figures) as Usage }
+}
+
+const figureOf = (given: unknown): number =>
+  typeof given === "number" && Number.isFinite(given) && given > 0 ? given : 0
+
+/** OpenCode 1.x on another machine. */
+class OpencodeRemote implements RemoteServer {
+  readonly #client: OpencodeClient
+
+  constructor(client: OpencodeClient) {
+    this.#client = client
+  }
+
+  async agents(directory: string): Promise<readonly AgentInfo[]> {
+    const agents = await call("read the agents", this.#client.app.agents({ directory }))
+    return agents.filter(({ hidden }) => !hidden).map(toAgent)
+  }
+
+  async models(directory: string): Promise<readonly string[]> {
+    const { providers } = await call("read the models", this.#client.config.providers({ directory }))
+    return providers.flatMap(({ id, models }) => Object.keys(models).map((model) => `${id}/${model}`))
+  }
+
+  async sessionOf(directory: string, taskID: string): Promise<RemoteSessionInfo | undefined> {
+    const sessions = await call("list sessions", this.#client.session.list({ directory, limit: MOST_SESSIONS }))
+    for (const { id, metadata } of sessions) {
+      const ours = metadata?.[KEY] as { task?: unknown; skew?: unknown } | undefined
+      if (ours?.task === taskID) return { id, skew: Number(ours.skew) || 0 }
+    }
+    return undefined
+  }
+
+  async createSession({
+    folder,
+    title,
+    agent,
+    model,
+    rules,
+    taskID,
+    skew,
+  }: NewRemoteSession): Promise<RemoteSessionInfo> {
+    const session = await call(
+      "create a session",
+      this.#client.session.create({
+        directory: folder,
+        title,
+        agent,
+        model: model && { providerID: model.provider, id: model.id, variant: model.variant },
+        permission: [...rules],
+        metadata: { [KEY]: { task: taskID, skew } },
+      }),
+    )
+    return { id: session.id, skew }
+  }
+
+  async prompt({ sessionID, messageID, agent, model, noReply, parts }: Prompt): Promise<void> {
+    const texts = parts.map((part) => ({ type: "text" as const, ...part }))
+    const named = model && { model: { providerID: model.provider, modelID: model.id }, variant: model.variant }
+    const message = { sessionID, messageID, agent, ...named, noReply, parts: texts }
+    if (noReply) await call("store a message", this.#client.session.prompt(message))
+    else await call("send a prompt", this.#client.session.promptAsync(message))
+  }
+
+  async abort(sessionID: string): Promise<void> {
+    await find("abort a session", this.#client.session.abort({ sessionID }))
+  }
+
+  async deleteMessage(sessionID: string, messageID: string): Promise<void> {
+    await find("delete a message", this.#client.session.deleteMessage({ sessionID, messageID }))
+  }
+
+  async messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]> {
+    let pages = 0
+    const isThere = async (page: readonly { info: { id: string } }[]) => {
+      if (++pages > MOST_PAGES) throw new HostError("read messages: there are more messages than can be read")
+      return page.some(({ info }) => info.id === messageID)
+    }
+    const stored = await storedMessages(this.#client, sessionID, isThere)
+    const start = stored.findIndex(({ info }) => info.id === messageID)
+    return start < 0 ? [] : stored.slice(start).map((each) => countable(toMessage(each)))
+  }
+
+  async lastMessage(sessionID: string): Promise<Message | undefined> {
+    const page = await find("read messages", this.#client.session.messages({ sessionID, limit: 1 }))
+    return page?.[0] && countable(toMessage(page[0]))
+  }
+
+  async openTodos(sessionID: string): Promise<number> {
+    const todos = (await find("read todos", this.#client.session.todo({ sessionID }))) ?? []
+    return todos.filter(({ status }) => status !== "completed" && status !== "cancelled").length
+  }
+
+  async folder(directory: string): Promise<RemoteFolder> {
+    const where = { directory }
+    const [statuses, permissions, questions] = await Promise.all([
+      call("read the sessions' status", this.#client.session.status(where)),
+      call("read open permission questions", this.#client.permission.list(where)),
+      call("read open questions", this.#client.question.list(where)),
+    ])
+    const activity = new Map<string, Activity>()
+    for (const [sessionID, status] of Object.entries(statuses)) {
+      if (status.type === "busy") activity.set(sessionID, { type: "busy" })
+      if (status.type === "retry")
+        activity.set(sessionID, { type: "retry", attempt: status.attempt, message: errorLine(status.message) })
+    }
+    const now = Date.now()
+    const asks = [
+      ...permissions.map((asked) => permissionAsk(asked, now)),
+      ...questions.map((asked) => questionAsk(asked, now)),
+    ]
+    return { activity, asks: asks.slice(0, MOST_ASKS) }
+  }
+
+  async refuse(ask: Ask, directory: string, message: string): Promise<void> {
+    const requestID = ask.id
+    const refusal =
+      ask.kind === "permission"
+        ? this.#client.permission.reply({ directory, requestID, reply: "reject", message: message || undefined })
+        : this.#client.question.reject({ directory, requestID })
+    await find("refuse a question", refusal as Promise<{ data?: unknown; error?: unknown }>)
+  }
+
+  question(ask: Ask): Promise<Question | undefined> {
+    return new OpencodeUserActions(this.#client, "").question(ask)
+  }
+
+  answer(ask: Ask, reply: Reply): Promise<boolean> {
+    return new OpencodeUserActions(this.#client, "").answer(ask, reply)
+  }
+
+  async leave(directory: string): Promise<void> {
+    await call("end an instance", this.#client.instance.dispose({ directory }))
+  }
+}

@@ -1,0 +1,229 @@
+import { createWriteStream, existsSync } from "node:fs"
+import { appendFile, lstat, mkdir, readdir, readFile, realpath, rename, rm, writeFile } from "node:fs/promises"
+import { join } from "node:path"
+import { Readable } from "node:stream"
+import { pipeline } from "node:stream/promises"
+import type { Processes } from "../../../lib/lock.ts"
+import { runBounded } from "../../../runtime/places/process.ts"
+import { at, type Checkout, headOf, shared } from "../../worktrees/checkout.ts"
+import { GitError, git, gitLine, gitList } from "../../worktrees/git.ts"
+import { hiddenIn } from "../../worktrees/hidden.ts"
+import { commitOf, filesOf, lookAtAll } from "../../worktrees/snapshot.ts"
+import { addWorktree, notesOf, removeFolder, removeWorktree } from "../../worktrees/worktree.ts"
+import { bytesOf } from "../frames.ts"
+import type { CallEnd, FilesOrder, Looked, Sent } from "../orders.ts"
+import { folderIn, type Rooms } from "../rooms.ts"
+import type { Call } from "./call.ts"
+
+/** Large repositories take their time. */
+const LONG_MS = 900_000
+/** How many commits the store keeps under a ref: a later launch is sent only what differs from them. */
+const KEPT = 20
+
+/**
+ * Settings of the store, which the agent's own git gets, too. Git LFS does nothing: its files are pointers here, and what
+ * it would keep here would not come home. Line ends are left as they are.
+ */
+const SETTINGS = `[core]
+	autocrlf = false
+[filter "lfs"]
+	smudge =
+	clean =
+	process =
+	required = false
+`
+
+const haveRef = (taskID: string): string => `refs/have/${taskID}`
+const workRef = (taskID: string): string => `refs/work/${taskID}`
+
+/** The file that says that a task's folder is whole: what a folder without it lacks nobody has deleted. */
+const madeMark = ({ room }: Rooms, taskID: string): string => join(room, "made", taskID)
+
+/** The store, as the checkout that it is not: git's commands about what all folders share run there. */
+const storeOf = ({ store }: Rooms): Checkout => ({ top: store, gitDir: store, commonDir: store })
+
+/** Carries out an order about the files of a task. */
+export async function files(order: FilesOrder, call: Call, processes: Processes): Promise<CallEnd> {
+  const { rooms } = order
+  const answer = (value: unknown) => call.send("data", bytesOf(JSON.stringify(value)))
+  if (order.do === "look") await answer(await look(rooms))
+  if (order.do === "receive") await receive(order, call, processes)
+  if (order.do === "copy") await copy(order, call)
+  if (order.do === "commit") await answer((await commit(order)) ?? null)
+  if (order.do === "hidden") await answer(await hidden(order))
+  if (order.do === "bundle") await bundle(order, call)
+  if (order.do === "remove") await remove(order, processes)
+  return {}
+}
+
+/** Makes the store where there is none; tells the version of git, and which commits the store has under a ref. */
+async function look({ room, store }: Rooms): Promise<Looked> {
+  const version = await gitLine(["--version"], { cwd: "/" }).catch((error) => {
+    if (error instanceof GitError && error.missing) return undefined
+    throw error
+  })
+  if (version === undefined) return {}
+  for (const name of ["work", "made"]) await mkdir(join(room, name), { recursive: true, mode: 0o700 })
+  if (!existsSync(store)) {
+    const fresh = `${store}.${process.pid}`
+    await git(["init", "--quiet", "--bare", "--template=", fresh], { cwd: room })
+    await appendFile(join(fresh, "config"), SETTINGS)
+    // Another relay may have been quicker.
+    await rename(fresh, store).catch(() => rm(fresh, { recursive: true, force: true }))
+  }
+  const haves = await gitLine(["for-each-ref", "--format=%(objectname)", "refs/have"], { cwd: store, gitDir: store })
+  return { git: version, commits: haves.split("\n").filter((each) => each !== "") }
+}
+
+type Receive = Extract<FilesOrder, { do: "receive" }>
+
+/** Takes a bundle into the store, if one is sent, and makes the task's folder of its commit. */
+async function receive(order: Receive, call: Call, processes: Processes): Promise<void> {
+  const { rooms, taskID, commit: wanted, ref, inPlace } = order
+  const store = storeOf(rooms)
+  if (ref === undefined) await git(["update-ref", haveRef(taskID), wanted], shared(store))
+  else await takeBundle(order, ref, call)
+  await git(["cat-file", "-e", `${wanted}^{tree}`], shared(store))
+  const folder = folderIn(rooms, taskID)
+  if (inPlace) return goOn(rooms, taskID, wanted)
+  await takeAway(rooms, taskID, processes)
+  const made = await addWorktree({ processes }, store, folder, wanted)
+  if (made.commonDir !== (await realpath(rooms.store))) throw new Error(`${folder} belongs to another repository`)
+  await writeFile(madeMark(rooms, taskID), "")
+}
+
+async function takeBundle({ rooms, taskID, shallow }: Receive, ref: string, call: Call): Promise<void> {
+  const { room, store } = rooms
+  const file = join(room, `${taskID}.bundle`)
+  try {
+    await pipeline(Readable.from(call.input), createWriteStream(file))
+    if (shallow.length > 0) {
+      const known = await readFile(join(store, "shallow"), "utf8").catch(() => "")
+      const lines = new Set([...known.split("\n"), ...shallow].filter((line) => line !== ""))
+      await writeFile(join(store, "shallow.new"), [...lines, ""].join("\n"))
+      await rename(join(store, "shallow.new"), join(store, "shallow"))
+    }
+    const args = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--update-shallow", file]
+    await git([...args, `+${ref}:${haveRef(taskID)}`], { ...shared(storeOf(rooms)), timeLimit: LONG_MS })
+  } finally {
+    await rm(file, { force: true })
+  }
+}
+
+/** Brings a commit into a folder whose state was committed; what git ignores in it stays. */
+async function goOn(rooms: Rooms, taskID: string, wanted: string): Promise<void> {
+  const { checkout, hasNotes = false } = (await folderOf(rooms, taskID)) ?? {}
+  if (!checkout || !hasNotes) throw new Error(`git does not know the folder ${folderIn(rooms, taskID)} any more`)
+  const run = { ...at(checkout), timeLimit: LONG_MS }
+  // First on no branch: what the agent has made of its own stays where it is.
+  await git(["checkout", "--quiet", "--detach"], run)
+  // A file that git is not to look at would keep its old contents.
+  await lookAtAll(checkout, join(checkout.gitDir, "index"))
+  await git(["reset", "--quiet", "--mixed", workRef(taskID)], run)
+  await git(["checkout", "--quiet", "--detach", "--force", wanted], run)
+}
+
+/** Unpacks an archive that follows. Whatever is there already stays, whatever it is. */
+async function copy({ rooms, taskID }: Extract<FilesOrder, { do: "copy" }>, call: Call): Promise<void> {
+  const fresh = join(rooms.room, `${taskID}.copy`)
+  const archive = `${fresh}.tar`
+  try {
+    await mkdir(fresh, { recursive: true })
+    await pipeline(Readable.from(call.input), createWriteStream(archive))
+    const options = { cwd: fresh, env: process.env as Record<string, string>, timeLimit: LONG_MS }
+    const ended = await runBounded("tar", ["-xf", archive], options)
+    if (ended.kind !== "exited") throw new Error(ended.kind === "timed out" ? "tar took too long" : ended.text)
+    if (ended.code !== 0) throw new Error(ended.errors.trim())
+    await moveMissing(fresh, folderIn(rooms, taskID))
+  } finally {
+    await rm(archive, { force: true })
+    await removeFolder(fresh)
+  }
+}
+
+/** Moves what is missing at `to`; through no link. */
+async function moveMissing(from: string, to: string): Promise<void> {
+  for (const entry of await readdir(from, { withFileTypes: true })) {
+    const [source, target] = [join(from, entry.name), join(to, entry.name)]
+    const found = await lstat(target).catch(() => undefined)
+    if (!found) await rename(source, target)
+    else if (found.isDirectory() && entry.isDirectory()) await moveMissing(source, target)
+  }
+}
+
+/** A task's folder that is whole. `hasNotes`: git still knows it; else its files are all there is. */
+async function folderOf(
+  rooms: Rooms,
+  taskID: string,
+): Promise<{ readonly checkout: Checkout; readonly hasNotes: boolean } | undefined> {
+  const folder = folderIn(rooms, taskID)
+  if (!existsSync(folder) || !existsSync(madeMark(rooms, taskID))) return undefined
+  const [top, commonDir] = [await realpath(folder), await realpath(rooms.store)]
+  // Not by the file in the folder: its agent may have changed that.
+  const notes = await notesOf({ commonDir }, top)
+  return { checkout: { top, gitDir: notes ?? commonDir, commonDir }, hasNotes: notes !== undefined }
+}
+
+/** Commits the state of a task's folder; undefined where there is none. Its agent's index and branches stay as they are. */
+async function commit({ rooms, taskID }: Extract<FilesOrder, { do: "commit" }>): Promise<Sent | undefined> {
+  const found = await folderOf(rooms, taskID)
+  if (!found) return undefined
+  const { checkout, hasNotes } = found
+  const have = await gitLine(["rev-parse", "--verify", haveRef(taskID)], shared(checkout))
+  const head = hasNotes ? await headOf(checkout) : undefined
+  const parents = head === undefined ? [have] : [head, have]
+  const how = hasNotes ? "whole" : "without index"
+  const { tree, nested, unreadable } = await filesOf(checkout, parents[0] ?? have, how)
+  const made = await commitOf(checkout, tree, parents, "superagents: its work")
+  await git(["update-ref", workRef(taskID), made], shared(checkout))
+  return { commit: made, unsaved: [...nested, ...unreadable] }
+}
+
+/** Files of a task's folder that a check there reads and no commit of it has: see `hiddenIn`. */
+async function hidden({
+  rooms,
+  taskID,
+  tree,
+  specs,
+}: Extract<FilesOrder, { do: "hidden" }>): Promise<readonly string[]> {
+  const { checkout } = (await folderOf(rooms, taskID)) ?? {}
+  if (!checkout) return []
+  const others = await gitList(["ls-files", "--others", "--exclude-standard", "-z"], at(checkout))
+  const nested = others.filter((name) => name.endsWith("/")).map((name) => name.slice(0, -1))
+  // A tree has no time: rules in the store's own list are its agent's, since nobody else writes one.
+  return hiddenIn(checkout, tree, nested, specs)
+}
+
+/** Sends a bundle of what a task's folder has that was not sent here. */
+async function bundle({ rooms, taskID }: Extract<FilesOrder, { do: "bundle" }>, call: Call): Promise<void> {
+  const take = async (chunk: Uint8Array) => {
+    call.signal.throwIfAborted()
+    await call.send("data", chunk)
+  }
+  const args = ["bundle", "create", "--quiet", "-", workRef(taskID), `^${haveRef(taskID)}`]
+  await git(args, { ...shared(storeOf(rooms)), take, timeLimit: LONG_MS })
+}
+
+/** Removes a task's folder and its ref; `commit`: only where that is what was committed of it last. */
+async function remove(
+  { rooms, taskID, commit: kept }: Extract<FilesOrder, { do: "remove" }>,
+  processes: Processes,
+): Promise<void> {
+  if (!existsSync(rooms.store)) return
+  const store = shared(storeOf(rooms))
+  if (kept !== undefined) {
+    const args = ["for-each-ref", "--format=%(objectname)", workRef(taskID)]
+    if ((await gitLine(args, store)) !== kept) return
+  }
+  await takeAway(rooms, taskID, processes)
+  await removeFolder(`${folderIn(rooms, taskID)}.job`)
+  const haves = ["for-each-ref", "--sort=-creatordate", "--format=%(refname)", "refs/have"]
+  const old = (await gitLine(haves, store)).split("\n").slice(KEPT)
+  for (const ref of [...old, workRef(taskID)]) await git(["update-ref", "-d", ref], store)
+}
+
+/** Removes a task's folder. From its first step on the folder counts as none, so that nobody takes half of it for its work. */
+async function takeAway(rooms: Rooms, taskID: string, processes: Processes): Promise<void> {
+  await rm(madeMark(rooms, taskID), { force: true })
+  await removeWorktree({ processes }, storeOf(rooms), folderIn(rooms, taskID))
+}

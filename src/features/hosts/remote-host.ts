@@ -1,0 +1,302 @@
+import { answerText, classify } from "../../core/outcome.ts"
+import {
+  type Activity,
+  type Host,
+  HostError,
+  type Message,
+  type NewSession,
+  type Prompt,
+  type SessionInfo,
+  type TaskRecord,
+} from "../../core/ports.ts"
+import { type Ask, isActive, type Task, type TaskDraft } from "../../core/task.ts"
+import { override } from "../../lib/override.ts"
+import { NoContact } from "./connection.ts"
+import type { Hosts, Machine } from "./hosts.ts"
+import type { RemoteFolder } from "./remote.ts"
+import { asAnswered, generationOf, movedPrompt, withDeath } from "./remote-messages.ts"
+import { movedID, movedMessage, type RemoteSession } from "./remote-session.ts"
+
+/** Two looks at a folder in such a time are one, in ms. */
+const SAME_LOOK_MS = 400
+
+type Answering = {
+  readonly remote: RemoteSession
+  readonly machine: Machine
+  readonly far: NonNullable<RemoteSession["far"]>
+}
+
+/**
+ * The host here, which reads and writes the sessions of tasks on other machines there. To whoever runs tasks they are
+ * sessions like others; what cannot be reached is told as such by `activity`.
+ */
+export class RemoteHost {
+  readonly #near: Host
+  readonly #hosts: Hosts
+
+  private constructor(near: Host, hosts: Hosts) {
+    this.#near = near
+    this.#hosts = hosts
+  }
+
+  /** The same host, with what is different for stubs. */
+  static over(near: Host, hosts: Hosts): Host {
+    const far = new RemoteHost(near, hosts)
+    hosts.keep = (remote) => far.#keep(remote)
+    const own: Partial<Host> = {
+      createSession: (input, draft) => far.#createSession(input, draft),
+      deleteSession: (sessionID) => far.#deleteSession(sessionID),
+      session: async (sessionID) => far.#noted(await near.session(sessionID)),
+      parent: async (sessionID) => far.#noted(await near.parent(sessionID)),
+      prompt: (prompt) => far.#prompt(prompt),
+      move: async (sessionID, folder) => {
+        if (!hosts.remote(sessionID) || near.folderOf(sessionID) !== folder) await near.move(sessionID, folder)
+      },
+      deleteMessage: (sessionID, id) =>
+        far.#either(
+          sessionID,
+          () => near.deleteMessage(sessionID, id),
+          ({ machine, far: { session } }) => machine.server.deleteMessage(session.id, movedID(id, session.skew)),
+        ),
+      abort: (sessionID) => far.#abort(sessionID),
+      activity: () => far.#activity(),
+      messagesSince: (sessionID, id) => far.#messagesSince(sessionID, id),
+      lastMessage: (sessionID) =>
+        far.#either(
+          sessionID,
+          () => near.lastMessage(sessionID),
+          ({ machine, far: { session } }) => machine.server.lastMessage(session.id),
+        ),
+      openTodos: (sessionID) =>
+        far.#either(
+          sessionID,
+          () => near.openTodos(sessionID),
+          ({ machine, far: { session } }) => machine.server.openTodos(session.id),
+        ),
+      refuse: (ask, message) =>
+        far.#either(
+          ask.sessionID,
+          () => near.refuse(ask, message),
+          ({ machine, far: { folder } }) => machine.server.refuse(ask, folder, message),
+        ),
+      openAsks: () => far.#openAsks(),
+      recordsSince: async (since, whose) => far.#notedAll(await near.recordsSince(since, whose)),
+      recordsOf: async (parentID) => far.#notedAll(await near.recordsOf(parentID)),
+    }
+    return override(near, own)
+  }
+
+  async #createSession(input: NewSession, draft: TaskDraft): Promise<string> {
+    const sessionID = await this.#near.createSession(input, draft)
+    const { place, id: taskID } = draft
+    if (!place || !this.#hosts.has(place.kind)) return sessionID
+    const { title, agent, model, isModelNamed, rules } = input
+    const state = {
+      live: true,
+      sent: false,
+      asked: false,
+      asks: [],
+      owesAbort: false,
+      ...(draft.team && { bare: true }),
+    }
+    const { kind: host, folder: parentFolder } = place
+    this.#hosts.add({ taskID, sessionID, host, parentFolder, title, agent, model, isModelNamed, rules, ...state })
+    return sessionID
+  }
+
+  async #deleteSession(sessionID: string): Promise<void> {
+    const remote = this.#hosts.remote(sessionID)
+    if (remote) this.#hosts.drop(remote)
+    await this.#near.deleteSession(sessionID)
+  }
+
+  #noted(info: SessionInfo | undefined): SessionInfo | undefined {
+    if (info?.record) this.#notedAll([info.record])
+    return info
+  }
+
+  #notedAll(records: readonly TaskRecord[]): readonly TaskRecord[] {
+    for (const { task } of records) this.#hosts.note(task, isUnsettled(task))
+    return records
+  }
+
+  /** The prompt is kept here, too; on the host it goes as soon as that can be reached. */
+  async #prompt(prompt: Prompt): Promise<void> {
+    const remote = this.#hosts.remote(prompt.sessionID)
+    if (!remote) return this.#near.prompt(prompt)
+    Object.assign(remote, { live: true, owesAbort: false })
+    await this.#stored(prompt)
+    const machine = this.#hosts.machine(remote.host)
+    machine.link.use(remote.taskID)
+    remote.asked = true
+    for (;;) {
+      try {
+        await machine.link.reached()
+        const { session } = await this.place(remote)
+        remote.server = machine.link.contact?.server.id
+        await machine.server.prompt(movedPrompt(prompt, session.id, session.skew))
+        return
+      } catch (error) {
+        // It may have been taken all the same: sent again under the same id it is the same message.
+        if (!isCut(error, machine) || !remote.live) throw error
+      }
+    }
+  }
+
+  /** Whoever opens the stub sees what was asked there. Agents and models of another machine may not be known here. */
+  async #stored(prompt: Prompt): Promise<void> {
+    const { agent: _agent, model: _model, ...bare } = prompt
+    const kept = { ...bare, noReply: true }
+    await this.#near.prompt({ ...prompt, noReply: true }).catch(() => this.#near.prompt(kept).catch(() => {}))
+  }
+
+  /** The task's session there. Rejects with `NoContact`, or where it is not there. */
+  async place(remote: RemoteSession): Promise<NonNullable<RemoteSession["far"]>> {
+    if (remote.far) return remote.far
+    throw new NoContact(`the folder of ${remote.taskID} on ${remote.host} is not known yet`)
+  }
+
+  async #abort(sessionID: string): Promise<void> {
+    const remote = this.#hosts.remote(sessionID)
+    if (!remote?.live) return remote ? undefined : this.#near.abort(sessionID)
+    const machine = this.#hosts.machine(remote.host)
+    if (!remote.far) {
+      remote.owesAbort = remote.asked
+      return
+    }
+    try {
+      await machine.server.abort(remote.far.session.id)
+    } catch (error) {
+      if (!isCut(error, machine)) throw error
+      remote.owesAbort = true
+    }
+  }
+
+  async #activity(): Promise<ReadonlyMap<string, Activity>> {
+    const live = this.#hosts.live().filter(({ asked }) => asked)
+    if (live.length === 0) return this.#near.activity()
+    const [near, ...far] = await Promise.all([this.#near.activity(), ...live.map((remote) => this.#doing(remote))])
+    const all = new Map(near)
+    for (const [nth, remote] of live.entries()) {
+      const doing = far[nth]
+      if (doing) all.set(remote.sessionID, doing)
+    }
+    return all
+  }
+
+  async #doing(remote: RemoteSession): Promise<Activity | undefined> {
+    const machine = this.#hosts.machine(remote.host)
+    if (!machine.link.contact || !remote.far) return { type: "unreachable" }
+    try {
+      const { activity, asks } = await this.#look(remote, machine, remote.far.folder)
+      const known = new Map(remote.asks.map((ask) => [ask.id, ask]))
+      const before = [...known.keys()].join()
+      // Since when it is open is told from when it was first seen.
+      remote.asks = asks.map((ask) => known.get(ask.id) ?? { ...ask, sessionID: remote.sessionID })
+      if (remote.asks.map(({ id }) => id).join() !== before) this.#hosts.show(remote)
+      return activity.get(remote.far.session.id)
+    } catch {
+      return { type: "unreachable" }
+    }
+  }
+
+  #look(remote: RemoteSession, { server }: Machine, folder: string): Promise<RemoteFolder> {
+    const now = Date.now()
+    if (remote.look && now - remote.look.at < SAME_LOOK_MS) return remote.look.found
+    const look = { at: now, found: server.folder(folder) }
+    remote.look = look
+    look.found.catch(() => {
+      if (remote.look === look) remote.look = undefined
+    })
+    return look.found
+  }
+
+  async #messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]> {
+    const remote = this.#hosts.remote(sessionID)
+    if (!remote) return this.#near.messagesSince(sessionID, messageID)
+    if (!remote.live) return asAnswered(await this.#near.messagesSince(sessionID, messageID))
+    if (!remote.far) return this.#remembered(remote, messageID)
+    const machine = this.#hosts.machine(remote.host)
+    const { session } = remote.far
+    try {
+      const found = await machine.server.messagesSince(session.id, movedID(messageID, session.skew))
+      const clock = machine.link.contact?.skew ?? 0
+      const moved = found.map((message) => movedMessage(message, { ids: session.skew, clock }))
+      const askedAt = found.findLast(({ role }) => role === "user")?.createdAt
+      const messages = (await this.#wasLeft(remote, machine, askedAt)) ? withDeath(moved, remote.host) : moved
+      remote.read = { since: messageID, messages }
+      // Before anybody knows of its end: that may be told by a later process, with the host gone.
+      if (classify(messages, "working")) await this.#keep(remote)
+      return messages
+    } catch (error) {
+      if (!isCut(error, machine)) throw error
+      return this.#remembered(remote, messageID)
+    }
+  }
+
+  /** Without contact: what was read last, else what was kept here of an answer. */
+  async #remembered({ read, sessionID }: RemoteSession, messageID: string): Promise<readonly Message[]> {
+    if (read?.since === messageID) return read.messages
+    const kept = asAnswered(await this.#near.messagesSince(sessionID, messageID))
+    return kept.some(({ role }) => role === "assistant") ? kept : []
+  }
+
+  /**
+   * Its server there is another one than it was asked on, and does nothing with it: the one that did has died. Where an
+   * earlier process has asked it, a server that was started later than it was asked (by the clock there) is another one.
+   */
+  async #wasLeft(remote: RemoteSession, machine: Machine, askedAt = Number.POSITIVE_INFINITY): Promise<boolean> {
+    const { id, since } = machine.link.contact?.server ?? {}
+    if (id === undefined) return false
+    const isOther = remote.server === undefined ? since !== undefined && askedAt < since : remote.server !== id
+    return isOther && (await this.#doing(remote)) === undefined
+  }
+
+  async #openAsks(): Promise<readonly Ask[]> {
+    const near = await this.#near.openAsks()
+    await this.#activity()
+    return [...near, ...this.#hosts.live().flatMap(({ asks }) => asks)]
+  }
+
+  /** Keeps what the run has answered here, where it reads the same with the host gone. Told twice it is kept once. */
+  async #keep(remote: RemoteSession): Promise<void> {
+    const { read, sessionID, taskID } = remote
+    const last = read?.messages.at(-1)
+    const text = read ? answerText(read.messages) : ""
+    if (!read || !last || text === "" || remote.kept === last.id) return
+    const at = last.completedAt ?? last.createdAt
+    const generation = generationOf(read.since)
+    const message = {
+      sessionID,
+      messageID: this.#near.messageID("answer", taskID, generation, at),
+      agent: remote.agent,
+      model: remote.model,
+      parts: [{ text }],
+    }
+    await this.#stored(message)
+    remote.kept = last.id
+  }
+
+  async #either<Value>(
+    sessionID: string,
+    here: () => Promise<Value>,
+    there: (answering: Answering) => Promise<Value>,
+  ): Promise<Value> {
+    const remote = this.#hosts.remote(sessionID)
+    if (!remote?.live) return here()
+    if (!remote.far) throw new HostError(`there is no contact with ${remote.host}`)
+    try {
+      return await there({ remote, machine: this.#hosts.machine(remote.host), far: remote.far })
+    } catch (error) {
+      if (error instanceof HostError) throw error
+      throw new HostError((error as Error).message)
+    }
+  }
+}
+
+/** Its work is still there. */
+const isUnsettled = (task: Task): boolean => isActive(task) || task.outcome?.work === undefined
+
+/** Whether a call failed since its host cannot be reached, rather than by what the host said. */
+const isCut = (error: unknown, { link }: Machine): boolean =>
+  error instanceof NoContact || (error instanceof HostError && !error.notFound && !link.contact)

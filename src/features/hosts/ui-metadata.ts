@@ -1,0 +1,91 @@
+import { messageOf } from "../../core/errors.ts"
+import type { Clock, LogFields } from "../../core/ports.ts"
+import type { Ask } from "../../core/task.ts"
+import { encodeUiMetadata, type RemoteAsk, type UiMetadata } from "../../runtime/record/ui-metadata.ts"
+import type { Question } from "../../runtime/user-actions.ts"
+import type { RemoteSession } from "./remote-session.ts"
+
+/** What lasts shorter is not worth a write, in ms. */
+const SETTLED_MS = 500
+
+type Ports = {
+  readonly clock: Clock
+  readonly sign: (sessionID: string, uiMetadata: UiMetadata | undefined) => Promise<void>
+  readonly log: (text: string, fields: LogFields) => void
+}
+type QuestionOf = (ask: Ask) => Promise<Question | undefined> | undefined
+type Shown = { text: string; cancel?: () => void; writing: Promise<void>; readonly offers: Map<string, Question> }
+
+/**
+ * Tells the terminal of tasks on other machines, in the metadata of the sessions that stand for them: no event of this
+ * machine tells what they ask, and whether they can be reached. Nothing is written where nothing has changed.
+ */
+export class UiMetadataWriter {
+  readonly #ports: Ports
+  readonly #questionOf: QuestionOf
+  readonly #shown = new Map<string, Shown>()
+
+  constructor(ports: Ports, questionOf: QuestionOf) {
+    this.#ports = ports
+    this.#questionOf = questionOf
+  }
+
+  show(remote: RemoteSession): void {
+    const shown: Shown = this.#shown.get(remote.sessionID) ?? {
+      text: "",
+      writing: Promise.resolve(),
+      offers: new Map(),
+    }
+    this.#shown.set(remote.sessionID, shown)
+    if (shown.cancel) return
+    shown.cancel = this.#ports.clock.after(SETTLED_MS, () => {
+      shown.cancel = undefined
+      shown.writing = shown.writing.then(() => this.#write(remote, shown))
+    })
+  }
+
+  drop({ sessionID }: RemoteSession): void {
+    this.#shown.get(sessionID)?.cancel?.()
+    this.#shown.delete(sessionID)
+  }
+
+  close(): void {
+    for (const { cancel } of this.#shown.values()) cancel?.()
+    this.#shown.clear()
+  }
+
+  /** Never rejects. */
+  async #write(remote: RemoteSession, shown: Shown): Promise<void> {
+    const { sessionID, taskID, host } = remote
+    try {
+      const uiMetadata = remote.live ? await this.#uiMetadataOf(remote, shown) : undefined
+      const text = uiMetadata === undefined ? "" : JSON.stringify(uiMetadata)
+      if (text === shown.text) return
+      shown.text = text
+      await this.#ports.sign(sessionID, uiMetadata)
+    } catch (error) {
+      shown.text = "?"
+      this.#ports.log(`what the screen is to know could not be written: ${messageOf(error)}`, { task: taskID, host })
+    }
+  }
+
+  async #uiMetadataOf(
+    { host, asks, lost, preparing, fetches }: RemoteSession,
+    { offers }: Shown,
+  ): Promise<UiMetadata | undefined> {
+    const known = await Promise.all(asks.map((ask) => this.#offered(ask, offers)))
+    return encodeUiMetadata({
+      away: lost ? host : undefined,
+      preparing,
+      fetches: fetches || undefined,
+      asks: known.flatMap((ask) => ask ?? []),
+    })
+  }
+
+  async #offered(ask: Ask, known: Map<string, Question>): Promise<RemoteAsk | undefined> {
+    const offers = known.get(ask.id) ?? (await this.#questionOf(ask))
+    if (!offers) return undefined
+    known.set(ask.id, offers)
+    return { ...ask, offers }
+  }
+}

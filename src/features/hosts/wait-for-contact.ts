@@ -1,0 +1,78 @@
+import { CallError } from "../../core/errors.ts"
+import { duration } from "../../lib/duration.ts"
+import { oneLine } from "../../lib/text.ts"
+import { PlaceError } from "../../runtime/places/place.ts"
+import { type Contact, NoContact } from "./connection.ts"
+import type { Machine } from "./hosts.ts"
+
+/** Somebody stands and waits, whom `contactTimeout` may keep for hours; a cut of 40 s is over by then, in ms. */
+const MOST_WAIT_MS = 60_000
+
+/** Waits for contact with a host that has what a task changed. Throws a `PlaceError` where that takes too long. */
+export async function untilReached({ name, link, settings }: Machine, taskID: string, signal?: AbortSignal) {
+  if (!link.contact) link.use(taskID, true)
+  const most = Math.min(settings.contactTimeout || MOST_WAIT_MS, MOST_WAIT_MS)
+  const limit = AbortSignal.timeout(most)
+  try {
+    await link.reached(signal ? AbortSignal.any([limit, signal]) : limit)
+  } catch (error) {
+    if (!(error instanceof NoContact)) throw error
+    const { reach } = link
+    const why = limit.aborted && "why" in reach && reach.why ? reach.why : error.message
+    throw stillThere(name, limit.aborted ? `there was no contact within ${duration(most)} (${oneLine(why)})` : why)
+  }
+}
+
+export type Waiting = {
+  readonly taskID: string
+  readonly signal: AbortSignal | undefined
+  /** It is waited for from now on. */
+  readonly waits: () => void
+}
+
+/**
+ * Does something with a host, as soon as it answers; once more where contact is lost meanwhile. Rejects with `NoContact`
+ * where its command fails before it was ever reached, at `contactTimeout`, or where `signal` fires.
+ */
+export async function inContact<Value>(
+  machine: Machine,
+  { taskID, signal, waits }: Waiting,
+  work: (contact: Contact) => Promise<Value>,
+): Promise<Value> {
+  const { link } = machine
+  for (;;) {
+    if (!link.contact) waits()
+    const contact = await contactWith(machine, taskID, signal)
+    try {
+      return await work(contact)
+    } catch (error) {
+      // Whatever was under way when it was lost has failed by that.
+      const isLost = error instanceof NoContact || (!link.contact && !(error instanceof CallError))
+      if (!isLost || signal?.aborted) throw error
+    }
+  }
+}
+
+async function contactWith({ name, link, settings }: Machine, taskID: string, signal: AbortSignal | undefined) {
+  const { contactTimeout } = settings
+  link.use(taskID)
+  const limit = contactTimeout > 0 ? AbortSignal.timeout(contactTimeout) : undefined
+  try {
+    return await link.reached(AbortSignal.any([limit, signal].filter((each) => each !== undefined)))
+  } catch (error) {
+    if (!limit?.aborted || signal?.aborted) throw error
+    const { reach } = link
+    const why = "why" in reach && reach.why ? oneLine(reach.why) : "it does not answer"
+    const known = [`${name} could not be reached: `, `${name}: `].find((start) => why.startsWith(start)) ?? ""
+    throw new NoContact(
+      `${name} could not be reached: ${why.slice(known.length)} (it was tried for ${duration(contactTimeout)})`,
+    )
+  }
+}
+
+/** That a host has what a task changed, and cannot be asked for it. */
+export const stillThere = (name: string, why: string): PlaceError =>
+  new PlaceError(
+    `its work is still on ${name}, and ${why.replace(/\.$/, "")}. It is fetched as soon as ${name} answers.`,
+    "host",
+  )

@@ -1,0 +1,75 @@
+import { CallError } from "../../core/errors.ts"
+import { count, oneLine } from "../../lib/text.ts"
+import { fileIn, textIn } from "../schemas/file.ts"
+import type { MayRead } from "../schemas/given.ts"
+
+/** The items of a map, and the prompt that each is asked with. */
+
+const refused = (why: string): CallError => new CallError(`Argument \`each\`: ${why} Nothing was launched.`)
+
+/** Throws a `CallError` where there is nothing to go through. */
+export async function itemsGiven(
+  given: readonly unknown[] | string,
+  { folder, most, prompt }: { readonly folder: string; readonly most: number; readonly prompt: string },
+  mayRead: MayRead,
+): Promise<readonly unknown[]> {
+  const items = typeof given === "string" ? await inFile(given, folder, mayRead) : given
+  if (items.length === 0) throw refused("there are no items.")
+  if (items.length > most)
+    throw refused(`${count(items.length, "item")}, and the option each.most allows ${most}. Give fewer at once.`)
+  const fields = fieldsIn(prompt)
+  if (fields.length === 0)
+    throw new CallError(
+      "With `each`, `prompt` must contain {{item}}, or {{item.field}} of an object. Nothing was launched.",
+    )
+  for (const [index, item] of items.entries()) {
+    const lacking = fields.find((field) => field !== undefined && fieldOf(item, field) === undefined)
+    if (lacking !== undefined) throw refused(`item ${index} has no field "${lacking}".`)
+  }
+  return items
+}
+
+async function inFile(name: string, folder: string, mayRead: MayRead): Promise<readonly unknown[]> {
+  const shown = oneLine(name)
+  const { file, within } = await fileIn(folder, name, refused)
+  await mayRead(within)
+  const text = await textIn(file, name, refused)
+  const lines = text.split(/\r?\n/).filter((line) => line.trim() !== "")
+  if (name.endsWith(".jsonl")) return lines.map((line, at) => parsed(line, `line ${at + 1} of ${shown}`))
+  if (!name.endsWith(".json")) return lines
+  const items = parsed(text, shown)
+  if (!Array.isArray(items)) throw refused(`${shown} holds no array.`)
+  return items
+}
+
+function parsed(text: string, what: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    throw refused(`${what} is no JSON: ${oneLine(String((error as Error).message))}.`)
+  }
+}
+
+/** A field may have blanks around it, which are taken off afterwards: a pattern that does so takes time by the square. */
+const PLACE = /\{\{\s*item(?:\.([^{}]+)|\s*)\}\}/g
+
+/** The fields that a prompt names; undefined for an item as a whole. */
+const fieldsIn = (prompt: string): readonly (string | undefined)[] =>
+  [...prompt.matchAll(PLACE)].map(([, field]) => field?.trimEnd())
+
+const fieldOf = (item: unknown, field: string): unknown =>
+  typeof item === "object" && item !== null && Object.hasOwn(item, field)
+    ? (item as Record<string, unknown>)[field]
+    : undefined
+
+/** The prompt for an item; nothing within the item is looked at again. */
+export const filled = (prompt: string, item: unknown): string =>
+  prompt.replace(PLACE, (_whole, field?: string) => textOf(field === undefined ? item : fieldOf(item, field.trimEnd())))
+
+const textOf = (value: unknown): string => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""))
+
+/** What all items' prompts have in common, and what each has of its own, all together. */
+export function apart(prompt: string, items: readonly unknown[]): readonly [common: string, own: string] {
+  const places = [...prompt.matchAll(PLACE)].map(([whole]) => whole).join("\n")
+  return [prompt.replace(PLACE, ""), items.map((item) => filled(places, item)).join("\n")]
+}

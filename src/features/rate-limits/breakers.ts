@@ -1,0 +1,378 @@
+import {
+  answered,
+  type Breaker,
+  close,
+  freeRequests,
+  isClosedFor,
+  mustWaitForBreaker,
+  nextProbe,
+  sentThrough,
+  underWay,
+  withdraw,
+  withoutUnheard,
+} from "../../core/breaker.ts"
+import { modelKey, modelKeyOf } from "../../core/limits.ts"
+import { type Parked, type PauseView, pauseOf, whenOf } from "../../core/pause.ts"
+import type { HostEvent } from "../../core/ports.ts"
+import { conditionOf, type Refusal, sortRefusal } from "../../core/refusal.ts"
+import { isActive, isParked, isQueued, type Model, type Reason, type Task } from "../../core/task.ts"
+import { duration } from "../../lib/duration.ts"
+import { moment } from "../../lib/format-time.ts"
+import { oneLine } from "../../lib/text.ts"
+import type { Dispatcher } from "../../runtime/dispatcher.ts"
+import { beyond, Notices } from "../../runtime/mailbox/limit-notices.ts"
+import type { Parts } from "../../runtime/parts.ts"
+import { DeferredWakes } from "./deferred-wakes.ts"
+import { FallbackModels, LONG_CLOSED_MS } from "./fallback-models.ts"
+import type { Pauser } from "./pausers.ts"
+import { refusalIn } from "./refusal-event.ts"
+import { UnpaidModels } from "./unpaid-models.ts"
+import { firstAdmissible, WaitingRuns } from "./waiting-runs.ts"
+
+export type BreakerPorts = {
+  readonly dispatcher: Dispatcher
+  /** Runs wait that may begin now. */
+  readonly pump: () => void
+  /** Whether a run could begin now, or go on, if its model were open. */
+  readonly hasSlot: (taskID: string) => boolean
+  readonly at: (time: number) => void
+  /** What was told of a task is to start its parent's model now. */
+  readonly wakeAgain: (task: Task) => void
+}
+
+/** A model is taken for overloaded, or out of reach, at the second refusal of that kind within so long, in ms. */
+const TWICE_WITHIN_MS = 10_000
+
+/** What has not begun is not written down for a gate that is closed for less. */
+const WORTH_KEEPING_MS = 5000
+
+/**
+ * The circuit breakers of the models that refused, one for each `provider/model`: who meets a tripped one is parked, and
+ * goes on when it resets. Nothing is kept of a model that was never refused.
+ */
+export class Breakers implements Pauser<"parked"> {
+  readonly #parts: Parts
+  readonly #ports: BreakerPorts
+  readonly #breakers = new Map<string, Breaker>()
+  /** Models that have answered in this process: a connection to them that fails is no wrong address. */
+  readonly #answering = new Set<string>()
+  readonly #unpaid = new UnpaidModels()
+  readonly #notices: Notices
+  readonly #instead: FallbackModels
+  readonly #deferredWakes = new DeferredWakes()
+  readonly #line: WaitingRuns
+  /** By model: when it was last overloaded or out of reach without a breaker. */
+  readonly #failedAt = new Map<string, number>()
+
+  constructor(parts: Parts, ports: BreakerPorts) {
+    this.#parts = parts
+    this.#ports = ports
+    this.#line = new WaitingRuns(parts.store)
+    this.#notices = new Notices(parts, { breakerOf: (model) => this.#breakerOf(model), at: ports.at })
+    this.#instead = new FallbackModels(parts, {
+      isOpen: (model) => {
+        const breaker = this.#breakerOf(model)
+        return breaker === undefined || breaker.recovery !== undefined || freeRequests(breaker, parts.clock.now()) > 0
+      },
+      switched: (task) => this.#switched(task),
+    })
+  }
+
+  /**
+   * What its own session's host tells of a run: refusals that pass trip its model's breaker, the first part of an answer
+   * resets it.
+   */
+  hear(task: Task, event: HostEvent): void {
+    if (!this.#parts.options.gate) return
+    const said = event.type === "answered" ? event.model : undefined
+    const key = said ? modelKey(said) : (this.#parts.store.handle(task.id)?.compaction?.model ?? modelKeyOf(task))
+    if (key === undefined) return
+    if (event.type === "began" || event.type === "answered")
+      return this.#heardAnswer(task, key, event.type === "answered")
+    const refusal = refusalIn(event, () => this.#parts.host.refusal(task.sessionID))
+    if (refusal) this.#heardRefusal(task, key, refusal)
+  }
+
+  /** Why a model is not to be asked at all: nobody pays for it. Undefined where it may be. */
+  unpaid(model: Model | undefined): string | undefined {
+    return model && this.#unpaid.reason(modelKey(model), this.#parts.clock.now())
+  }
+
+  /** Whether a session's model is at its limit: news start nothing there, and `task` is told anew when it opens. */
+  keepsFromWaking(task: Task, model: Model | undefined): boolean {
+    const breaker = model && this.#breakerOf(modelKey(model))
+    if (!model || !breaker || breaker.recovery) return false
+    this.#deferredWakes.note(modelKey(model), task)
+    this.#ports.at(breaker.opensAt)
+    return true
+  }
+
+  /** Whether sessions are to be woken when a model opens. */
+  get owesWaking(): boolean {
+    return !this.#deferredWakes.isEmpty
+  }
+
+  /** Whether this session is to be woken when its model opens. */
+  owes(sessionID: string): boolean {
+    return this.#deferredWakes.owes(sessionID)
+  }
+
+  #heardRefusal(task: Task, key: string, refusal: Refusal): void {
+    const now = this.#parts.clock.now()
+    const { kind, until } = sortRefusal(refusal, now, this.#answering.has(key))
+    const why = oneLine(refusal.message)
+    if (kind === "money") {
+      this.#unpaid.refused(key, { at: now, why })
+      this.#end(task, { code: "provider", text: `${why.replace(/\.$/, "")}. This does not pass by waiting.` })
+      return this.#ports.pump()
+    }
+    if (kind === "other") return
+    const before = this.#breakerOf(key)
+    // One refusal is told of by its event and by each look at the host until that asks again.
+    const isKnown = this.#isKnown(task, refusal)
+    if (isKnown && before && underWay(before).includes(task.id)) return
+    if (!before && (isKnown || (kind !== "limit" && until === undefined && !this.#failsAgain(key, refusal, now))))
+      return
+    const breaker = close(before, { kind, why, until }, now, isKnown ? 0 : this.#askedAt(task))
+    this.#breakers.set(key, breaker)
+    this.#ports.at(nextProbe(breaker))
+    this.#park(task, key, breaker)
+    this.#parkUnbegun(key, breaker, now)
+    if (breaker !== before) this.#notices.closed(key, before)
+  }
+
+  #isKnown(task: Task, { attempt }: Refusal): boolean {
+    const request = `${task.run.generation}/${this.#askedAt(task)}/${attempt}`
+    const entry = this.#parts.store.handle(task.id)
+    if (attempt !== undefined && entry?.refused === request) return true
+    if (entry) entry.refused = request
+    return false
+  }
+
+  /** One overload, or one broken connection, is left to the host, which asks again by itself; unless it has given up. */
+  #failsAgain(key: string, { attempt }: Refusal, now: number): boolean {
+    const before = this.#failedAt.get(key) ?? Number.NEGATIVE_INFINITY
+    this.#failedAt.set(key, now)
+    return attempt === undefined || now - before <= TWICE_WITHIN_MS
+  }
+
+  /**
+   * A request of a run is about to be sent, or with `other` one to that model which compacts its session. True where it
+   * must not be: then the run is parked.
+   */
+  blocksRequest(task: Task, other?: Model): boolean {
+    const now = this.#parts.clock.now()
+    const key = other ? modelKey(other) : modelKeyOf(task)
+    const entry = this.#parts.store.handle(task.id)
+    if (entry) entry.compaction = other && { model: modelKey(other), at: now }
+    const breaker = key === undefined ? undefined : this.#breakerOf(key)
+    if (key === undefined || !breaker || !isClosedFor(breaker, task.id)) return false
+    // Its time has come, and nobody is on the way to see.
+    if (freeRequests(breaker, now) > 0) {
+      this.#breakers.set(key, sentThrough(breaker, task.id, now))
+      this.#ports.at(nextProbe(sentThrough(breaker, task.id, now)))
+      return false
+    }
+    this.#park(task, key, breaker)
+    // What cannot be parked (its user's own turn, one that has not begun) the host tries again by itself.
+    const after = this.#parts.store.get(task.id)
+    return !after || !isActive(after) || isParked(after)
+  }
+
+  /** Whether a task that waits for a slot may have none: its model's gate does not let it go. */
+  closedFor(task: Task): boolean {
+    const key = this.#line.modelOf(task)
+    if (key === undefined) return false
+    const breaker = this.#breakerOf(key)
+    // A parked one was let go before it asks for a slot; who stood still for another reason meets the gate at its request.
+    return task.run.parked ? isClosedFor(breaker, task.id) : !pauseOf(task.run) && mustWaitForBreaker(breaker, task.id)
+  }
+
+  /** The limit that a task's model is at, for who is not to send requests now. */
+  limitOf(task: Task): PauseView | undefined {
+    const model = modelKeyOf(task)
+    const breaker = model && this.#breakerOf(model)
+    if (!breaker || !isActive(task) || !isClosedFor(breaker, task.id)) return undefined
+    return { pauseKind: "parked", waitsFor: model, ...tellingOf(breaker) }
+  }
+
+  /** The limit for which a task waits that has not begun, in words; undefined where it waits for none. */
+  holdsBack(task: Task): string | undefined {
+    const model = modelKeyOf(task)
+    const breaker = model && isQueued(task) ? this.#breakerOf(model) : undefined
+    if (!model || !breaker || !mustWaitForBreaker(breaker, task.id)) return undefined
+    const when = whenOf(tellingOf(breaker), this.#parts.clock.now())
+    return when ? `${model}, which ${conditionOf(breaker.kind)} (${when.text})` : `${model} (others try it first)`
+  }
+
+  survivesRestart(): boolean {
+    return this.#parts.options.gate !== false
+  }
+
+  /** A parked run that an earlier process left: its gate is as it was. One that was given another model goes on with that. */
+  restore(task: Task, { at, until, model, why, kind = "limit" }: Parked): void {
+    if (modelKeyOf(task) !== model) return this.#switched(task)
+    const breaker = close(this.#breakers.get(model), { kind, why, until }, at, at)
+    this.#breakers.set(model, breaker)
+    this.#notices.wasTold(model, { at, opensAt: breaker.opensAt })
+    this.#ports.at(breaker.opensAt)
+  }
+
+  /** Somebody wants it tried now. */
+  retryNow(task: Task, parked: Parked, model?: Model): { readonly model: string; readonly others: number } {
+    if (model) {
+      const others = this.#waiting(parked.model).length - 1
+      this.#instead.give(task, model, parked.kind ?? "limit")
+      return { model: modelKey(model), others: modelKey(model) === parked.model ? others : 0 }
+    }
+    const breaker = this.#breakers.get(parked.model)
+    if (breaker) this.#breakers.set(parked.model, sentThrough(breaker, task.id, this.#parts.clock.now()))
+    this.#ports.dispatcher.deliver(task.id, { type: "opened" })
+    return { model: parked.model, others: this.#waiting(parked.model).filter(({ id }) => id !== task.id).length }
+  }
+
+  /** Lets go who may, and ends who has waited for too long. Called by the clock, and when a run has come, ended or answered. */
+  letContinue(): void {
+    const now = this.#parts.clock.now()
+    this.#notices.look()
+    for (const key of this.#breakers.keys()) {
+      this.#endOverdue(key, now)
+      this.#letGo(key, now)
+    }
+  }
+
+  /** A breaker for which nobody waits is forgotten when its time has come, whether or not the clock went on until then. */
+  #breakerOf(key: string): Breaker | undefined {
+    const breaker = this.#breakers.get(key)
+    if (!breaker?.deserted || this.#deferredWakes.has(key) || freeRequests(breaker, this.#parts.clock.now()) === 0)
+      return breaker
+    this.#breakers.delete(key)
+    return undefined
+  }
+
+  #switched(task: Task): void {
+    for (const [key, breaker] of this.#breakers)
+      if (key !== modelKeyOf(task)) this.#breakers.set(key, withdraw(breaker, task.id))
+    if (isParked(task)) this.#ports.dispatcher.deliver(task.id, { type: "opened" })
+    this.#ports.pump()
+  }
+
+  #heardAnswer(task: Task, key: string, isWhole: boolean): void {
+    this.#answering.add(key)
+    this.#unpaid.answered(key)
+    const breaker = this.#breakerOf(key)
+    if (!breaker) return
+    this.#breakers.set(key, answered(breaker, { taskID: task.id, sentAt: this.#askedAt(task), isWhole }))
+    this.#letGo(key, this.#parts.clock.now())
+  }
+
+  /** When the request was sent that is under way. */
+  #askedAt({ id, run }: Task): number {
+    const { store } = this.#parts
+    return store.handle(id)?.compaction?.at ?? store.run(id)?.requestedAt ?? run.startedAt ?? 0
+  }
+
+  #park(task: Task, model: string, breaker: Breaker): void {
+    const { clock, options } = this.#parts
+    const now = clock.now()
+    const parked = { at: now, model, why: breaker.why, ...tellingOf(breaker) }
+    const patience = options.maxParked - (task.run.parkedMs ?? 0)
+    if (options.maxParked > 0 && breaker.told && breaker.opensAt - now > patience && !this.#isGoneRound(task, model))
+      return void this.#end(task, { code: "limit", text: beyond(model, breaker, now) })
+    this.#ports.dispatcher.deliver(task.id, { type: "refused", parked })
+    if (options.maxParked > 0) this.#ports.at(now + patience)
+    if (this.#instead.has(task) && modelKeyOf(task) === model) {
+      this.#ports.at(now + LONG_CLOSED_MS)
+      this.#goRound(model, breaker, now)
+    }
+    // Another may see whether it has opened.
+    const next = withdraw(this.#breakers.get(model) ?? breaker, task.id)
+    this.#breakers.set(model, next)
+    this.#ports.at(nextProbe(next))
+  }
+
+  /** What waits for a slot would be lost with this process; it is kept where it is worth that. */
+  #parkUnbegun(key: string, breaker: Breaker, now: number): void {
+    if (breaker.recovery || breaker.probe || breaker.opensAt - now < WORTH_KEEPING_MS) return
+    for (const task of this.#line.notStarted(key, breaker)) this.#park(task, key, breaker)
+  }
+
+  #letGo(key: string, now: number): void {
+    const found = this.#breakerOf(key)
+    if (!found) return
+    let breaker = withoutUnheard(found, now)
+    for (const id of underWay(breaker)) if (!this.#line.has(id)) breaker = withdraw(breaker, id)
+    const waiting = this.#line.at(key, breaker)
+    breaker = { ...breaker, deserted: waiting.length === 0 && breaker.probe === undefined }
+    this.#breakers.set(key, breaker)
+    this.#goRound(key, breaker, now)
+    // Where nobody is parked who could try, a session that is woken does.
+    const isOpen =
+      breaker.recovery !== undefined || (waiting.length === 0 && now >= breaker.opensAt && this.#deferredWakes.has(key))
+    if (isOpen) for (const task of this.#deferredWakes.take(key)) this.#ports.wakeAgain(task)
+    if (waiting.length === 0) return this.#settle(key, breaker, isOpen)
+    const many = freeRequests(breaker, now)
+    if (many === 0) {
+      this.#parkUnbegun(key, breaker, now)
+      return this.#ports.at(nextProbe(breaker))
+    }
+    const going = firstAdmissible(waiting, many, ({ id }) => this.#ports.hasSlot(id))
+    if (going.length === 0) return
+    // All of them are noted before the first goes: its going is a reason to look again.
+    for (const { id } of going) breaker = sentThrough(breaker, id, now)
+    this.#breakers.set(key, breaker)
+    this.#ports.at(nextProbe(breaker))
+    for (const { id } of going) this.#ports.dispatcher.deliver(id, { type: "opened" })
+    this.#ports.pump()
+    // One that makes its place ready first is no probe: another goes meanwhile.
+    if (going.some(({ id }) => !this.#line.has(id))) this.#letGo(key, now)
+  }
+
+  /** Nobody waits for it: it is forgotten once it has reset. */
+  #settle(key: string, breaker: Breaker, isOpen: boolean): void {
+    if (isOpen) {
+      this.#breakers.delete(key)
+      return this.#ports.pump()
+    }
+    // Whoever is to be woken at its time.
+    if (this.#deferredWakes.has(key)) this.#ports.at(breaker.opensAt)
+  }
+
+  /** Those for whom the user named other models do not wait for one that stays closed for long. */
+  #goRound(key: string, breaker: Breaker, now: number): void {
+    if (breaker.recovery) return
+    const isLong = breaker.told && breaker.opensAt - now > LONG_CLOSED_MS
+    const waited = ({ run }: Task) => (run.parked ? now - run.parked.at : 0) + (run.parkedMs ?? 0)
+    const own = this.#waiting(key).filter((task) => modelKeyOf(task) === key)
+    const tired = own.filter((task) => isLong || waited(task) >= LONG_CLOSED_MS)
+    this.#instead.choose(tired, breaker.told ? `${breaker.kind} until ${moment(breaker.opensAt, now)}` : breaker.kind)
+  }
+
+  #isGoneRound(task: Task, model: string): boolean {
+    return modelKeyOf(task) === model && this.#instead.isDue(task)
+  }
+
+  #waiting(key: string): readonly Task[] {
+    return this.#line.at(key, this.#breakers.get(key))
+  }
+
+  #endOverdue(key: string, now: number): void {
+    const { maxParked } = this.#parts.options
+    const breaker = this.#breakerOf(key)
+    // Whether it has opened is about to be seen, perhaps after a long sleep: who is refused then has waited for too long.
+    if (maxParked === 0 || !breaker || breaker.recovery || breaker.probe || freeRequests(breaker, now) > 0) return
+    for (const task of this.#waiting(key)) {
+      const { parked, parkedMs = 0 } = task.run
+      const waited = parked ? now - parked.at + parkedMs : 0
+      if (!parked || waited < maxParked) continue
+      const text = `Parked for ${duration(waited)}: ${key} ${conditionOf(breaker.kind)}: ${parked.why}`
+      this.#end(task, { code: "limit", text })
+    }
+  }
+
+  #end({ id, run }: Task, reason: Reason): boolean {
+    return this.#ports.dispatcher.end(id, run.generation, { type: "failed", reason })
+  }
+}
+
+const tellingOf = ({ told, opensAt, kind }: Breaker) => ({ kind, ...(told ? { until: opensAt } : { next: opensAt }) })

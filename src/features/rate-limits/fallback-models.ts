@@ -1,0 +1,101 @@
+import { listed } from "../../core/errors.ts"
+import { modelKey } from "../../core/limits.ts"
+import { isActive, isParked, isQueued, type Model, modelOf, type Task } from "../../core/task.ts"
+import type { Parts } from "../../runtime/parts.ts"
+
+export type FallbackModelPorts = {
+  /** Whether requests to a model may be sent now, as far as is known. */
+  readonly isOpen: (model: string) => boolean
+  /** The task has another model, and goes on with that. */
+  readonly switched: (task: Task) => void
+}
+
+/** A model that is closed for longer than this is gone round, in ms. */
+export const LONG_CLOSED_MS = 60_000
+
+/** Other models for tasks whose own is at its limit, where the user named some. */
+export class FallbackModels {
+  readonly #parts: Parts
+  readonly #ports: FallbackModelPorts
+  #choosing = false
+  #toldUnknown = false
+
+  constructor(parts: Parts, ports: FallbackModelPorts) {
+    this.#parts = parts
+    this.#ports = ports
+  }
+
+  /** Whether the user named other models for this task's agent, or for its model. */
+  has(task: Task): boolean {
+    return this.#namedFor(task).length > 0
+  }
+
+  /** Whether one of them may be asked now. */
+  isDue(task: Task): boolean {
+    return this.#openFor(task) !== undefined
+  }
+
+  /** Gives tasks that wait for a closed model the next one that is open, where there is one. `why`: of the closed one. */
+  choose(tasks: readonly Task[], why: string): void {
+    const due = tasks.filter((task) => this.isDue(task))
+    if (due.length === 0 || this.#choosing) return
+    this.#choosing = true
+    this.#parts.background.run("choose another model", async () => {
+      try {
+        const known = await this.#parts.host.models()
+        this.#tellUnknown(known)
+        for (const { id } of due) this.#switch(id, known, why)
+      } finally {
+        this.#choosing = false
+      }
+    })
+  }
+
+  /** It goes on with this model. `why`: of the one before. */
+  give({ id, run }: Task, model: Model, why: string): void {
+    const { store, clock } = this.#parts
+    const step = (store.run(id)?.observed.ended ?? 0) + 1
+    const event = { type: "switched", generation: run.generation, model, step, why } as const
+    const change = store.apply(id, event, clock.now())
+    if (change) this.#ports.switched(change.after)
+  }
+
+  #switch(id: string, known: readonly string[], why: string): void {
+    const task = this.#parts.store.get(id)
+    if (!task || !isActive(task) || !(isParked(task) || isQueued(task))) return
+    const name = this.#openFor(task, known)
+    if (name === undefined) return
+    const slash = name.indexOf("/")
+    this.give(task, { provider: name.slice(0, slash), id: name.slice(slash + 1) }, why)
+  }
+
+  #tellUnknown(known: readonly string[]): void {
+    const { host, options } = this.#parts
+    const unknown = Object.values(options.fallbackModels)
+      .flat()
+      .filter((name) => !known.includes(name))
+    if (unknown.length === 0 || this.#toldUnknown) return
+    this.#toldUnknown = true
+    const message = `Option "fallbackModels": OpenCode has no model ${listed(unknown)}: passed over.`
+    host.log("warn", message)
+    host.toast({ title: "superagents: check your options", message, variant: "warning" })
+  }
+
+  #openFor(task: Task, known?: readonly string[]): string | undefined {
+    const [own, now] = [task.model, modelOf(task)]
+    const named = this.#namedFor(task)
+    if (named.length === 0) return undefined
+    return [...(own ? [modelKey(own)] : []), ...named].find(
+      (name) =>
+        (!now || name !== modelKey(now)) && this.#ports.isOpen(name) && (known === undefined || known.includes(name)),
+    )
+  }
+
+  /** One that rides on its parent's cache has its parent's model, whatever comes. */
+  #namedFor({ agent, model, fork }: Task): readonly string[] {
+    const { fallbackModels } = this.#parts.options
+    if (!model || fork?.whole) return []
+    const named = (key: string) => (Object.hasOwn(fallbackModels, key) ? fallbackModels[key] : undefined)
+    return named(agent) ?? named(modelKey(model)) ?? []
+  }
+}

@@ -1,0 +1,56 @@
+import { type Schema as JsonSchema, type OutputUnit, Validator } from "@cfworker/json-schema"
+import type { Schema } from "../../core/task.ts"
+import type { Checked } from "../../core/value.ts"
+import { oneLine } from "../../lib/text.ts"
+import { extract } from "./extract.ts"
+
+/** Places that are told at most. */
+const MOST_PROBLEMS = 10
+const MOST_PLACE_CHARS = 200
+const MOST_ERROR_CHARS = 300
+/** What these say is said better by what is below them. */
+const APPLICATORS = new Set([
+  "properties",
+  "items",
+  "prefixItems",
+  "additionalItems",
+  "additionalProperties",
+  "patternProperties",
+  "allOf",
+  "$ref",
+  "then",
+  "else",
+  "dependentSchemas",
+])
+
+/** What the validator says by the number itself, or wrongly. */
+const REWORDED: Readonly<Record<string, readonly [RegExp, string]>> = {
+  minimum: [/^\S+/, "The number"],
+  maximum: [/^\S+/, "The number"],
+  exclusiveMinimum: [/^\S+ is less than/, "The number is not greater than"],
+  exclusiveMaximum: [/^\S+/, "The number"],
+  multipleOf: [/^\S+/, "The number"],
+  maxProperties: [/does not have at least/, "has more than"],
+}
+
+/** Looks for a valid value in an answer. May take long, and much of the stack: for a thread of its own. */
+export function checkValue(schema: Schema, text: string): Checked {
+  const found = extract(text)
+  if ("problem" in found) return { valid: false, problems: [found.problem] }
+  const validator = new Validator(schema as JsonSchema, "2020-12", false)
+  const { valid, errors } = validator.validate(found.value)
+  return valid ? { valid, at: found.at, length: found.length } : { valid: false, problems: problemsOf(errors) }
+}
+
+/** One line a place, the innermost word on it; names within a value may be of any length. */
+function problemsOf(errors: readonly OutputUnit[]): readonly string[] {
+  const inner = errors.filter(({ keyword }) => !APPLICATORS.has(keyword))
+  const byPlace = new Map<string, string>()
+  for (const { instanceLocation, keyword, error } of inner.length > 0 ? inner : errors) {
+    const place = oneLine(instanceLocation.slice(1) || "/", MOST_PLACE_CHARS)
+    const [said, instead] = REWORDED[keyword] ?? ["", ""]
+    if (!byPlace.has(place)) byPlace.set(place, oneLine(error.replace(said, instead), MOST_ERROR_CHARS))
+    if (byPlace.size === MOST_PROBLEMS) break
+  }
+  return [...byPlace].map(([place, error]) => `at ${place}: ${error}`)
+}

@@ -1,0 +1,32 @@
+import { realpath } from "node:fs/promises"
+import { resolve, sep } from "node:path"
+import { CallError, messageOf } from "../../core/errors.ts"
+import { NoFile, readPlain } from "../../lib/plain-file.ts"
+import { grouped, oneLine } from "../../lib/text.ts"
+
+/** More than all that an argument may hold. */
+const MOST_BYTES = 8_000_000
+
+type Refused = (why: string) => CallError
+
+/** A file of a folder that an argument names: its own path, and that within the folder. `refused`: what is thrown else. */
+export async function fileIn(folder: string, name: string, refused: Refused) {
+  const shown = oneLine(name)
+  const [root, file] = await Promise.all([realpath(folder), realpath(resolve(folder, name)).catch(() => undefined)])
+  if (file === undefined) throw refused(`there is no file ${shown} in ${root}.`)
+  if (!file.startsWith(root + sep)) throw refused(`${shown} lies outside of ${root}.`)
+  return { file, within: file.slice(root.length + 1) }
+}
+
+/** Its text. */
+export async function textIn(file: string, name: string, refused: Refused, most = MOST_BYTES): Promise<string> {
+  const shown = oneLine(name)
+  const tooLong = (bytes: number) => refused(`${shown} has ${grouped(bytes)} bytes; at most ${grouped(most)} are read.`)
+  try {
+    return (await readPlain(file, most, tooLong)).replace(/^\uFEFF/, "")
+  } catch (error) {
+    if (error instanceof CallError) throw error
+    if (error instanceof NoFile) throw refused(`${shown} is no file.`)
+    throw refused(`${shown} cannot be read: ${oneLine(messageOf(error))}.`)
+  }
+}

@@ -1,0 +1,35 @@
+import { CallError } from "../../core/errors.ts"
+import type { Schema } from "../../core/task.ts"
+import { oneLine } from "../../lib/text.ts"
+import { problemIn } from "./examine.ts"
+import { fileIn, textIn } from "./file.ts"
+
+/** Rejects where the caller may not read this file of its folder. */
+export type MayRead = (file: string) => Promise<void>
+
+/** The schema of a call: itself, or a `.json` file of the project. Throws a `CallError` where it is not usable. */
+export async function schemaGiven(given: Schema | string, folder: string, mayRead: MayRead): Promise<Schema> {
+  const schema = typeof given === "string" ? await inFile(given, folder, mayRead) : given
+  const problem = problemIn(schema)
+  if (problem) throw refused(`${problem}.`)
+  return schema as Schema
+}
+
+/** Room for white space around what may be used of it. */
+const MOST_FILE_BYTES = 200_000
+
+const refused = (why: string): CallError => new CallError(`Argument \`schema\`: ${why} Nothing was launched.`)
+
+async function inFile(name: string, folder: string, mayRead: MayRead): Promise<unknown> {
+  const shown = oneLine(name)
+  if (!name.endsWith(".json"))
+    throw refused(`a JSON Schema was expected, or the name of a .json file with one. Got "${shown}".`)
+  const { file, within } = await fileIn(folder, name, refused)
+  await mayRead(within)
+  const text = await textIn(file, name, refused, MOST_FILE_BYTES)
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    throw refused(`${shown} is no JSON: ${oneLine(String((error as Error).message))}.`)
+  }
+}

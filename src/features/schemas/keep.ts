@@ -1,0 +1,20 @@
+import { mkdir, realpath, writeFile } from "node:fs/promises"
+import { join } from "node:path"
+import { CallError } from "../../core/errors.ts"
+
+/** Where results of tasks lie, in the project's main checkout. */
+export const resultsFolder = (project: string): string => join(project, ".opencode", "superagents")
+
+/**
+ * Makes that folder; git ignores it. Throws where it leads elsewhere: a repository may come with links, and nothing of
+ * its user's is written over.
+ */
+export async function makeResultsFolder(project: string): Promise<string> {
+  const folder = resultsFolder(project)
+  await mkdir(folder, { recursive: true })
+  const [real, expected] = await Promise.all([realpath(folder), realpath(project).then(resultsFolder)])
+  if (real !== expected)
+    throw new CallError(`Results lie in ${folder}, and that is a link to ${real}. Make it a folder of the project.`)
+  await writeFile(join(folder, ".gitignore"), "*\n", { flag: "wx" }).catch(() => {})
+  return folder
+}

@@ -1,0 +1,62 @@
+import type { Clock } from "../../core/ports.ts"
+import type { Schema } from "../../core/task.ts"
+import type { Checked } from "../../core/value.ts"
+import { Helper, type Thread } from "../../lib/thread.ts"
+
+export type ValueOrder = { readonly id: number; readonly schema: Schema; readonly text: string }
+export type ValueAnswer = { readonly id: number } & Checked
+export type ValueThread = Thread<ValueOrder, ValueAnswer>
+
+/** A pattern can run for ever. */
+export const MOST_CHECK_MS = 2000
+/** A crowded machine takes its time to start a thread: that is no fault of the value. */
+export const MOST_START_MS = 30_000
+const SLICES = 20
+/** Answered as soon as the thread can answer. */
+const NOTHING = { schema: {}, text: "0" }
+
+/** Validates agents' answers in a thread of its own, which is started when the first one is there. */
+export class Validation {
+  readonly #start: () => ValueThread
+  readonly #clock: Clock
+
+  /** `start` may throw. */
+  constructor(clock: Clock, start: () => ValueThread) {
+    this.#clock = clock
+    this.#start = start
+  }
+
+  /** Each answer has a thread of its own: one that runs for ever holds up no other. Never rejects. */
+  async check(schema: Schema, text: string): Promise<Checked> {
+    const limits = { idleMs: MOST_CHECK_MS, answerMs: MOST_CHECK_MS, restMs: 0 }
+    const helper = new Helper<ValueOrder, ValueAnswer>(this.#clock, limits, this.#start)
+    const isReady = (await helper.ask(NOTHING, MOST_START_MS)) !== undefined
+    const patience = this.#patience()
+    const asked = isReady ? helper.ask({ schema, text }, MOST_START_MS) : undefined
+    const answer = await Promise.race([asked, patience.over])
+    patience.end()
+    helper.end()
+    if (answer) {
+      const { id: _of, ...found } = answer
+      return found
+    }
+    const why = isReady ? `within ${MOST_CHECK_MS / 1000} s` : "at all: no thread could be started for that"
+    return { valid: false, problems: [`it could not be checked ${why}`] }
+  }
+
+  /**
+   * The time for a check, in slices one after the other: where this thread is held up, each comes late, as the other
+   * thread does that has as little of the machine.
+   */
+  #patience(): { readonly over: Promise<undefined>; readonly end: () => void } {
+    let end = () => {}
+    const over = new Promise<undefined>((resolve) => {
+      const wait = (left: number) => {
+        if (left === 0) return resolve(undefined)
+        end = this.#clock.after(MOST_CHECK_MS / SLICES, () => wait(left - 1))
+      }
+      wait(SLICES)
+    })
+    return { over, end: () => end() }
+  }
+}

@@ -1,0 +1,85 @@
+import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
+import type { QuestionInfo } from "@opencode-ai/sdk/v2"
+import { messageOf } from "../../core/errors.ts"
+import { answerText } from "../../core/outcome.ts"
+import type { Reply } from "../../core/ports.ts"
+import type { Ask } from "../../core/task.ts"
+import { toMessage } from "../../opencode/convert.ts"
+import type { RemoteAsk } from "../../runtime/record/ui-metadata.ts"
+import type { Question } from "../../runtime/user-actions.ts"
+import { createRequests, dataOf, type Request } from "./requests.ts"
+import type { Seen } from "./view-model.ts"
+
+export type Actions = ReturnType<typeof createActions>
+
+/** None of them rejects: what fails is told in a toast. */
+export function createActions(api: TuiPluginApi) {
+  const requests = createRequests(api)
+
+  const attempt = async <Result>(what: string, work: () => Promise<Result>): Promise<Result | undefined> => {
+    try {
+      return await work()
+    } catch (error) {
+      api.ui.toast({ variant: "error", title: `Could not ${what}`, message: messageOf(error) })
+      return undefined
+    }
+  }
+
+  /** True once it is written. */
+  const requested = (sessionID: string, request: Request) =>
+    attempt(request.action === "answer" ? "answer" : `${request.action} the task`, async () => {
+      await requests.send(sessionID, request)
+      return true
+    })
+
+  /** A question of an agent on another machine is answered by the server half: this host does not know it. */
+  const answered = (ask: Ask, reply: Reply, here: (where: { directory: string }) => Parameters<typeof dataOf>[0]) =>
+    offersOf(ask)
+      ? requested(ask.sessionID, { action: "answer", ask: ask.id, reply })
+      : attempt("answer", async () => dataOf(here(await whereOf(api, ask))))
+
+  return {
+    request: requested,
+
+    replyTo: (ask: Ask, reply: "once" | "always" | "reject") =>
+      answered(ask, { reply }, (where) => api.client.permission.reply({ ...where, requestID: ask.id, reply })),
+
+    /** One list of chosen labels a question. */
+    answer: (ask: Ask, answers: string[][]) =>
+      answered(ask, { answers }, (where) => api.client.question.reply({ ...where, requestID: ask.id, answers })),
+
+    refuse: (ask: Ask) =>
+      answered(ask, { dismiss: true }, (where) => api.client.question.reject({ ...where, requestID: ask.id })),
+
+    /** What the child asks; undefined where the question is no longer open. */
+    questionsOf: (ask: Ask): Promise<readonly QuestionInfo[] | undefined> =>
+      attempt("read the question", async () => {
+        const offers = offersOf(ask)
+        if (offers) return offers.kind === "question" ? copied(offers.questions) : undefined
+        const open = await dataOf(api.client.question.list(await whereOf(api, ask)))
+        return open.find(({ id }) => id === ask.id)?.questions
+      }),
+
+    /** The last text since the task's prompt. */
+    textOf: ({ task }: Seen) =>
+      attempt("read the answer", async () => {
+        const { sessionID } = task
+        const messages = (await dataOf(api.client.session.messages({ sessionID }))).map(toMessage)
+        return answerText(messages.filter(({ id }) => id >= task.run.promptID))
+      }),
+
+    dispose: requests.dispose,
+  }
+}
+
+/** The folder in which a session works: the host knows its questions there alone. */
+async function whereOf(api: TuiPluginApi, { sessionID }: Ask): Promise<{ directory: string }> {
+  const { directory } = await dataOf(api.client.session.get({ sessionID }))
+  return { directory }
+}
+
+/** What may be answered to a question of an agent on another machine; undefined for any other. */
+const offersOf = (ask: Ask): Question | undefined => (ask as Partial<RemoteAsk>).offers
+
+const copied = (questions: Extract<Question, { kind: "question" }>["questions"]): QuestionInfo[] =>
+  questions.map((question) => ({ ...question, options: question.options.map((option) => ({ ...option })) }))

@@ -1,0 +1,28 @@
+import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
+import { type Ask, isActive, isMember, isUnattended } from "../../core/task.ts"
+import { oneLine } from "../../lib/text.ts"
+import { askToast, endToast } from "../../present/toasts.ts"
+import { type BoardTask, headOf } from "../board/task.ts"
+import type { Change } from "./known-tasks.ts"
+
+/**
+ * Desktop notifications for what happens in children, and for a board task that needs somebody. Toasts are the server
+ * half's, and sounds the host's own: it plays one for every session that ends or asks, and tells the desktop of root
+ * sessions, the board's threads among them, but of no child. Only what is missing is added here: nothing is told twice.
+ */
+export function createAttention(api: TuiPluginApi, enabled: () => boolean) {
+  const notify = ({ title, message }: { title: string; message: string }) => {
+    if (!enabled()) return
+    api.attention.notify({ title, message, notification: { when: "blurred" }, sound: false }).catch(() => {})
+  }
+  return {
+    onChange: ({ seen: { task }, before }: Change) => {
+      if (!isUnattended(task) && !isMember(task) && before && isActive(before) && !isActive(task))
+        notify(endToast(task))
+    },
+    onNeed: (task: BoardTask, what: string) => notify({ title: headOf(task), message: oneLine(what) }),
+    onAsk: (ask: Ask, { seen: { task } }: Change) => {
+      if (!isUnattended(task)) notify(askToast(task, ask))
+    },
+  }
+}

@@ -1,0 +1,163 @@
+/** @jsxImportSource @opentui/solid */
+import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
+import { count, oneLine } from "../../lib/text.ts"
+import { type BoardTask, headOf } from "../board/task.ts"
+import type { Address } from "../web/address.ts"
+import { AnswerDialog } from "./answer-dialog.tsx"
+import type { BoardCompanion, Choice } from "./board-companion.ts"
+import { progressOf, textOf } from "./board-view.ts"
+import { askForWords } from "./message-dialog.tsx"
+import { showPageLink } from "./page-link.tsx"
+import { purseChoices } from "./purse-choices.tsx"
+import { openAsk } from "./tasks-dialog.tsx"
+
+const NO_TASK = "There is no open task on the board."
+const IS_OFF = 'The board is off: in opencode.json, the option "board" turns it on, and "web" the page.'
+
+/** `/board`: the tasks that are not archived, what can be done with each, and the link to the page where there is one. */
+export async function openBoard(companion: BoardCompanion): Promise<void> {
+  const { api, board, page } = companion
+  await board.look()
+  const purse = await purseChoices(companion)
+  // Asked for anew whenever the board changes. What concerns all of it comes last, lest it is picked by accident.
+  const choices = () => [
+    ...(page ? [pageRow(companion, page)] : []),
+    ...board.tasks().map((task) => rowOf(companion, task)),
+    ...purse(),
+    ...boardChoices(companion),
+  ]
+  const { length } = choices()
+  if (length === 0) return api.ui.toast({ variant: "info", message: board.isOn() ? NO_TASK : IS_OFF })
+  if (length === 1 && page) return showPageLink(api, page)
+  choose(api, "Board", "Search tasks", choices)
+}
+
+/** What concerns the board as a whole. */
+function boardChoices({ api, board }: BoardCompanion): readonly Choice[] {
+  const close = (work: () => unknown) => () => {
+    api.ui.dialog.clear()
+    work()
+  }
+  const [lost, outside] = [board.lost().length, board.tasks().filter(board.isUnverified).length]
+  const restore = {
+    title: `Bring back ${count(lost, "task")}`,
+    description: "the board's file has gone; this is its copy",
+    category: "Board",
+    run: close(board.restore),
+  }
+  const forget = {
+    title: `Let ${count(lost, "task")} go`,
+    description: "the copy of a board whose file has gone",
+    category: "Board",
+    run: close(() => board.act({ type: "forget" })),
+  }
+  const accept = {
+    title: `Believe all ${count(outside, "task")} that were changed outside`,
+    description: "starts none now; each has its turn with the next round",
+    category: "Board",
+    run: close(() => board.act({ type: "accept" })),
+  }
+  return [...(lost > 0 ? [restore, forget] : []), ...(outside > 1 ? [accept] : [])]
+}
+
+const pageRow = ({ api }: BoardCompanion, page: Address): Choice => ({
+  title: "The page in the browser",
+  description: "its link",
+  category: "Page",
+  run: () => showPageLink(api, page),
+})
+
+const rowOf = (companion: BoardCompanion, task: BoardTask): Choice => ({
+  title: headOf(task),
+  description: companion.board.state(task).text,
+  footer: [progressOf(task), oneLine(task.owner, 30)].filter(Boolean).join(" "),
+  category: task.status === "draft" ? "Drafts" : "Active",
+  run: () => {
+    const choices = choicesFor(companion, task)
+    choose(companion.api, headOf(task), companion.board.state(task).text, () => choices)
+  },
+})
+
+/** What can be done with a task, in the state that it is in when the list opens. What it needs comes first. */
+function choicesFor(companion: BoardCompanion, task: BoardTask): readonly Choice[] {
+  const { api, board } = companion
+  const { id, threadId, status } = task
+  const by = { kind: "user" } as const
+  const close = (work: () => unknown) => () => {
+    api.ui.dialog.clear()
+    void work()
+  }
+  const answers = board.asks(task).map((ask) => ({
+    title: ask.kind === "permission" ? "Answer its permission question" : "Answer its question",
+    description: ask.what,
+    run: () => openAsk(companion, ask),
+  }))
+  const { state, reason } = board.state(task)
+  const say = {
+    title: state === "needs you" && answers.length === 0 ? "Answer" : "Say something",
+    description: state === "needs you" && answers.length === 0 ? reason : "in its thread",
+    run: () => openWords(companion, task),
+  }
+  const thread = { title: "Open its thread", run: close(() => openThread(api, threadId)) }
+  const read = { title: "Look at it", description: "what it says, as it stands there", run: () => showText(api, task) }
+  const isWorkedOn = state === "running" || (state === "needs you" && answers.length > 0)
+  const start = {
+    title: board.isUnverified(task) ? "Start it as it stands there" : "Start it now",
+    run: close(() => board.act({ type: "run", id })),
+  }
+  const activate = {
+    title: "Make it active",
+    description: "its owner begins",
+    run: close(() => board.act({ type: "update", id, patch: { status: "active" }, by })),
+  }
+  const complete = { title: "Complete it", run: close(() => board.act({ type: "complete", id, by })) }
+  const cancel = {
+    title: "Cancel it",
+    description: "with its subtasks; what works on it is stopped",
+    run: close(() => board.act({ type: "cancel", id, by })),
+  }
+  return [
+    ...answers,
+    ...(state === "needs you" && answers.length === 0 && threadId !== undefined ? [say] : []),
+    ...(board.isUnverified(task) ? [read] : []),
+    ...(threadId === undefined ? [] : [thread]),
+    ...(status === "draft" ? [activate] : isWorkedOn ? [] : [start]),
+    ...(threadId === undefined || (state === "needs you" && answers.length === 0) ? [] : [say]),
+    ...(board.isUnverified(task) ? [] : [read]),
+    ...(status === "draft" ? [] : [complete]),
+    cancel,
+  ]
+}
+
+function choose(api: TuiPluginApi, title: string, placeholder: string, choices: () => readonly Choice[]): void {
+  api.ui.dialog.replace(() => (
+    <api.ui.DialogSelect
+      title={title}
+      placeholder={placeholder}
+      options={choices().map(({ run: _run, ...choice }) => ({ ...choice, value: choice.title }))}
+      onSelect={({ value }) =>
+        choices()
+          .find((choice) => choice.title === value)
+          ?.run()
+      }
+    />
+  ))
+  api.ui.dialog.setSize("large")
+}
+
+function openThread(api: TuiPluginApi, sessionID: string | undefined): void {
+  if (sessionID) return api.route.navigate("session", { sessionID })
+  api.ui.toast({ variant: "info", message: "Its thread is made when the task is first worked on." })
+}
+
+function showText(api: TuiPluginApi, task: BoardTask): void {
+  api.ui.dialog.replace(() => <AnswerDialog api={api} title={headOf(task)} text={textOf(task)} />)
+  api.ui.dialog.setSize("xlarge")
+}
+
+const openWords = ({ api, board }: BoardCompanion, task: BoardTask): void =>
+  askForWords(api, {
+    title: `Say to: ${headOf(task)}`,
+    placeholder: "Its owner reads it in its thread",
+    send: (text) => board.say(task, text),
+  })

@@ -1,0 +1,121 @@
+import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
+import type { Session } from "@opencode-ai/sdk/v2"
+import { type Ask, isActive, type Task } from "../../core/task.ts"
+import { permissionAsk, questionAsk } from "../../opencode/asks.ts"
+import { toMessage } from "../../opencode/convert.ts"
+import type { RawEvent } from "../../opencode/events.ts"
+import type { ProgressTracker } from "./progress.ts"
+
+/** A task, what is heard of it while it runs, and its session's parent and folder as the host has them. */
+export type Listened = {
+  readonly task: Task
+  readonly tracker: ProgressTracker | undefined
+  readonly row: Pick<Session, "parentID" | "directory">
+}
+
+/** What an event is about: a session's row, its status, or a question. */
+export function keyOf({ type, properties }: RawEvent): string {
+  const { info, sessionID, requestID, id } = (properties ?? {}) as Readonly<Record<string, unknown>>
+  if (type === "session.status") return statusOf(String(sessionID))
+  return String((info as { id?: unknown } | undefined)?.id ?? requestID ?? id)
+}
+
+const statusOf = (sessionID: string): string => `status of ${sessionID}`
+
+/**
+ * The session itself, which may be a task's, and its children, theirs too where a session `launches` tasks of its own:
+ * none where it is gone. Rejects what cannot be read.
+ */
+export async function readSessions(
+  api: TuiPluginApi,
+  sessionID: string,
+  launches: (session: Session) => boolean,
+): Promise<readonly Session[]> {
+  const [{ data, error }, below] = await Promise.all([
+    api.client.session.get({ sessionID }),
+    readBelow(api, sessionID, launches),
+  ])
+  if (isGone(error)) return []
+  if (!data || !below) throw new Error(`session ${sessionID} could not be read`)
+  return [data, ...below]
+}
+
+/** Undefined where they could not be read. */
+async function readBelow(
+  api: TuiPluginApi,
+  sessionID: string,
+  launches: (session: Session) => boolean,
+): Promise<readonly Session[] | undefined> {
+  const { data, error } = await api.client.session.children({ sessionID })
+  if (isGone(error)) return []
+  if (!data) return undefined
+  const deeper = await Promise.all(data.filter(launches).map(({ id }) => readBelow(api, id, launches)))
+  return deeper.includes(undefined) ? undefined : [...data, ...deeper.flatMap((sessions) => sessions ?? [])]
+}
+
+const isGone = (error: unknown): boolean => (error as { name?: unknown } | undefined)?.name === "NotFoundError"
+
+/**
+ * Tool calls, retries and questions of runs that began before we listened, but for what was `heard` meanwhile. Reads so
+ * many of each run's last `messages`; all of them where it is left out.
+ */
+export async function catchUp(
+  api: TuiPluginApi,
+  entries: readonly Listened[],
+  heard: ReadonlySet<string>,
+  messages?: number,
+): Promise<void> {
+  const running = entries.filter(({ task }) => isActive(task))
+  const folders = new Set(running.map(({ row }) => row.directory))
+  await Promise.all([
+    ...[...folders].map((directory) =>
+      catchUpIn(
+        api,
+        directory,
+        running.filter(({ row }) => row.directory === directory),
+        heard,
+      ),
+    ),
+    ...running.map((entry) => readCalls(api, entry, messages)),
+  ])
+}
+
+/** The host knows statuses and questions by the folder in which their sessions work. What is not told is over. */
+async function catchUpIn(
+  api: TuiPluginApi,
+  directory: string,
+  entries: readonly Listened[],
+  heard: ReadonlySet<string>,
+): Promise<void> {
+  const [statuses, permissions, questions] = await Promise.all([
+    api.client.session.status({ directory }),
+    api.client.permission.list({ directory }),
+    api.client.question.list({ directory }),
+  ])
+  if (!statuses.data || !permissions.data || !questions.data) return
+  const askedAt = Date.now()
+  const open: readonly Ask[] = [
+    ...permissions.data.map((asked) => permissionAsk(asked, askedAt)),
+    ...questions.data.map((asked) => questionAsk(asked, askedAt)),
+  ]
+  for (const { task, tracker } of entries) {
+    const { sessionID } = task
+    const status = statuses.data[sessionID]
+    if (!heard.has(statusOf(sessionID))) tracker?.retrying(status?.type === "retry" ? status : undefined)
+    const asks = open.filter((ask) => ask.sessionID === sessionID && !heard.has(ask.id))
+    const over = tracker?.snapshot().asks.filter(({ id }) => !heard.has(id) && !asks.some((ask) => ask.id === id))
+    for (const ask of asks) tracker?.asked(ask)
+    for (const { id } of over ?? []) tracker?.replied(id)
+  }
+}
+
+async function readCalls(api: TuiPluginApi, { task, tracker }: Listened, limit?: number): Promise<void> {
+  const { data: messages } = await api.client.session.messages({ sessionID: task.sessionID, limit })
+  for (const message of (messages ?? []).map(toMessage)) {
+    if (message.id <= task.run.promptID) continue
+    for (const part of message.parts) {
+      if (part.type !== "tool") continue
+      tracker?.tool(part.callID, part.tool, part.state === "completed" || part.state === "error", message.id)
+    }
+  }
+}

@@ -1,0 +1,89 @@
+/** @jsxImportSource @opentui/solid */
+import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
+import type { QuestionInfo } from "@opencode-ai/sdk/v2"
+import { createSignal } from "solid-js"
+import type { Ask } from "../../core/task.ts"
+import { oneLine } from "../../lib/text.ts"
+import type { Actions } from "./actions.ts"
+import { readable } from "./view-model.ts"
+
+const SEND = { title: "Send what is ticked", value: "\u0000send" }
+const OWN_ANSWER = { title: "Type an answer", value: "\u0000own" }
+const REFUSE = { title: "Dismiss the question", value: "\u0000refuse" }
+
+/** The labels chosen, a refusal, or nothing: the user closed the dialog, and the question stays open. */
+type Answer = readonly string[] | "refused" | undefined
+
+/** Asks the user what the child asks, one question after the other, and sends all answers together. */
+export async function askQuestions(api: TuiPluginApi, actions: Actions, ask: Ask): Promise<void> {
+  const questions = await actions.questionsOf(ask)
+  if (!questions) return api.ui.toast({ variant: "info", message: "The question is no longer open." })
+  const answers: string[][] = []
+  for (const question of questions) {
+    const answer = await askOne(api, question)
+    if (answer === undefined) return
+    if (answer === "refused") return void (await actions.refuse(ask))
+    answers.push([...answer])
+  }
+  await actions.answer(ask, answers)
+}
+
+function askOne(api: TuiPluginApi, question: QuestionInfo): Promise<Answer> {
+  return new Promise((resolve) => {
+    const [ticked, setTicked] = createSignal<readonly string[]>([])
+    const close = (answer: Answer) => {
+      resolve(answer)
+      api.ui.dialog.clear()
+    }
+    const send = (own: string | undefined) => resolve(own === undefined ? undefined : [...ticked(), own])
+    const choose = (value: string) => {
+      if (value === REFUSE.value) return close("refused")
+      if (value === SEND.value) return close(ticked())
+      if (value === OWN_ANSWER.value) return void typeAnswer(api, question).then(send)
+      if (!question.multiple) return close([value])
+      setTicked((labels) => (labels.includes(value) ? labels.filter((label) => label !== value) : [...labels, value]))
+    }
+    const options = () => [
+      ...question.options.map(({ label, description }) => ({
+        title: `${question.multiple ? (ticked().includes(label) ? "[x] " : "[ ] ") : ""}${oneLine(label)}`,
+        description: oneLine(description),
+        value: label,
+      })),
+      ...(question.multiple ? [SEND] : []),
+      ...(question.custom === false ? [] : [OWN_ANSWER]),
+      REFUSE,
+    ]
+    // A dialog that is replaced by another hears that it closed, too: what was chosen first counts.
+    api.ui.dialog.replace(
+      () => (
+        <api.ui.DialogSelect
+          title={readable(question.question)}
+          placeholder={oneLine(question.header)}
+          options={options()}
+          onSelect={(option) => choose(option.value)}
+        />
+      ),
+      () => queueMicrotask(() => api.ui.dialog.open || resolve(undefined)),
+    )
+    api.ui.dialog.setSize("large")
+  })
+}
+
+function typeAnswer(api: TuiPluginApi, question: QuestionInfo): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const close = (answer: string | undefined) => {
+      resolve(answer)
+      api.ui.dialog.clear()
+    }
+    api.ui.dialog.replace(
+      () => (
+        <api.ui.DialogPrompt
+          title={readable(question.question)}
+          onCancel={() => close(undefined)}
+          onConfirm={(text) => text.trim() !== "" && close(text.trim())}
+        />
+      ),
+      () => resolve(undefined),
+    )
+  })
+}

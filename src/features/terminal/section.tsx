@@ -1,0 +1,126 @@
+/** @jsxImportSource @opentui/solid */
+import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
+import type { BoxRenderable, RGBA } from "@opentui/core"
+import { createEffect, createMemo, createSignal, For, Index, Show } from "solid-js"
+import { isActive } from "../../core/task.ts"
+import { createClock } from "./clock.ts"
+import type { Source } from "./source.ts"
+import {
+  type Batch,
+  barOf,
+  belowOf,
+  cut,
+  type Row,
+  type Section,
+  type SessionLimits,
+  sectionOf,
+  type Tone,
+} from "./view-model.ts"
+
+/** Of the host's sidebar, until the first layout has told the real one. */
+const SIDEBAR_COLUMNS = 36
+/** The host's own sections fold from the third line on. */
+const FOLDS_FROM = 3
+
+type Props = { api: TuiPluginApi; source: Source; sessionID: string; limits: () => SessionLimits }
+
+/** The sidebar's section of one session's tasks; nothing at all while there are none. */
+export function BackgroundAgents(props: Props) {
+  const [open, setOpen] = createSignal(true)
+  const [columns, setColumns] = createSignal(SIDEBAR_COLUMNS)
+  const theme = () => props.api.theme.current
+  const tasks = createMemo(() => props.source.tasksOf(props.sessionID))
+  const below = createMemo(() => belowOf(props.sessionID, props.source.all(), props.source.cleared()))
+  const clock = createClock(() => tasks().filter(({ task }) => isActive(task)).length)
+  const section = createMemo(() => sectionOf(tasks(), clock.now(), props.limits(), below()))
+  const foldable = () => tasks().length >= FOLDS_FROM
+  createEffect(() => void props.source.load(props.sessionID))
+  let box: BoxRenderable | undefined
+  return (
+    <Show when={section()}>
+      {(shown: () => Section) => (
+        <box
+          ref={(element: BoxRenderable) => {
+            box = element
+          }}
+          onSizeChange={() => box && setColumns(box.width)}
+        >
+          <box flexDirection="row" gap={1} onMouseDown={() => foldable() && setOpen((value) => !value)}>
+            <Show when={foldable()}>
+              <text fg={theme().text}>{open() ? "▼" : "▶"}</text>
+            </Show>
+            <text fg={theme().text} wrapMode="none">
+              <b>Background agents</b>
+              <span style={{ fg: theme().textMuted }}> {shown().summary}</span>
+            </text>
+          </box>
+          <Show when={open() || !foldable()}>
+            <Index each={shown().rows}>
+              {(row) => <TaskRow api={props.api} row={row()} spinner={clock.spinner()} columns={columns()} />}
+            </Index>
+            <Show when={shown().more > 0}>
+              <text fg={theme().textMuted} wrapMode="none">{`  … ${shown().more} more: /tasks`}</text>
+            </Show>
+            <For each={shown().batches}>
+              {(batch) => <BatchBar api={props.api} batch={batch} columns={columns()} />}
+            </For>
+          </Show>
+          <For each={shown().totals}>
+            {(line) => (
+              <text fg={theme().textMuted} wrapMode="none">
+                {cut(line, columns())}
+              </text>
+            )}
+          </For>
+        </box>
+      )}
+    </Show>
+  )
+}
+
+function TaskRow(props: { api: TuiPluginApi; row: Row; spinner: string; columns: number }) {
+  const theme = () => props.api.theme.current
+  const title = () => cut(props.row.title, props.columns - props.row.facts.length - 3)
+  return (
+    <box onMouseDown={() => props.api.route.navigate("session", { sessionID: props.row.sessionID })}>
+      <box flexDirection="row" gap={1}>
+        <text flexShrink={0} fg={colorOf(props.api, props.row.tone)} wrapMode="none">
+          {props.row.icon ?? props.spinner}
+        </text>
+        <text flexGrow={1} fg={theme().text} wrapMode="none">
+          {title()}
+        </text>
+        <text flexShrink={0} fg={theme().textMuted} wrapMode="none">
+          {props.row.facts}
+        </text>
+      </box>
+      <Show when={props.row.detail}>
+        {(detail: () => string) => (
+          <text fg={props.row.tone === "waiting" ? theme().warning : theme().textMuted} wrapMode="none">
+            {`  ${cut(detail(), props.columns - 2)}`}
+          </text>
+        )}
+      </Show>
+    </box>
+  )
+}
+
+function BatchBar(props: { api: TuiPluginApi; batch: Batch; columns: number }) {
+  const theme = () => props.api.theme.current
+  const bar = () => barOf(props.batch, props.columns)
+  return (
+    <text fg={theme().textMuted} wrapMode="none">
+      {bar().before}
+      <span style={{ fg: theme().success }}>{bar().filled}</span>
+      {`${bar().rest}${bar().after}`}
+    </text>
+  )
+}
+
+function colorOf(api: TuiPluginApi, tone: Tone): RGBA {
+  const theme = api.theme.current
+  if (tone === "working") return theme.primary
+  if (tone === "waiting") return theme.warning
+  if (tone === "completed") return theme.success
+  return tone === "error" ? theme.error : theme.textMuted
+}

@@ -1,0 +1,289 @@
+import { batchName, batchProgress } from "../../core/batch.ts"
+import { payer } from "../../core/bill.ts"
+import { waitsFor } from "../../core/dependencies.ts"
+import { groupText } from "../../core/items.ts"
+import { pauseText } from "../../core/pause.ts"
+import { pauseAmong } from "../../core/paused-children.ts"
+import {
+  addUsage,
+  agentName,
+  BRINGING_HOME,
+  billedTokens,
+  elapsed,
+  isActive,
+  isQueued,
+  NO_USAGE,
+  type Phase,
+  type Progress,
+  phaseOf,
+  type Task,
+  type Usage,
+  waited,
+} from "../../core/task.ts"
+import { duration, ticking } from "../../lib/duration.ts"
+import { budget as budgetText, dollars } from "../../lib/money.ts"
+import { count, oneLine, short } from "../../lib/text.ts"
+
+/** Pure: what the companion shows, from what it has seen. Widths are terminal columns. */
+
+/** A task as its session's record tells it and, while it runs, what its session's events told since. */
+export type Seen = {
+  readonly task: Task
+  readonly progress?: Progress
+  /** It has ended on another machine, and what it changed is being fetched. */
+  readonly fetches?: true
+}
+
+/** What a row is about, for its colour. */
+export type Tone = "working" | "waiting" | "queued" | "completed" | "error" | "cancelled"
+
+export type Row = {
+  readonly sessionID: string
+  readonly tone: Tone
+  /** Absent while the row's icon spins. */
+  readonly icon?: string
+  readonly title: string
+  /** Time and, of a task that has ended, tool calls. */
+  readonly facts: string
+  /** What a task does that has not ended: phase, tool calls and last tool, or the question that it waits on; what is still done for one that has. */
+  readonly detail?: string
+}
+
+export type Batch = { readonly label: string; readonly done: number; readonly total: number }
+
+export type Section = {
+  /** `2 running`, or `5 done` when nothing runs. */
+  readonly summary: string
+  readonly rows: readonly Row[]
+  /** How many tasks have no row. */
+  readonly more: number
+  readonly batches: readonly Batch[]
+  /** What is spent and, where there are limits, of how much: lines of a sidebar's width. */
+  readonly totals: readonly string[]
+}
+
+/** A list longer than this is cut, the running ones first: a sidebar is short. */
+export const MOST_ROWS = 10
+
+const ICONS: Readonly<Record<Tone, string | undefined>> = {
+  working: undefined,
+  waiting: "?",
+  queued: "○",
+  completed: "✓",
+  error: "✗",
+  cancelled: "⊘",
+}
+
+/** What all may use, 0 for any. */
+export type SessionLimits = { readonly tokens: number; readonly cost: number }
+
+const ANY: SessionLimits = { tokens: 0, cost: 0 }
+
+/** The sidebar's section; undefined where there is nothing to show. `below`: the tasks that those seen have launched. */
+export function sectionOf(
+  seen: readonly Seen[],
+  now: number,
+  limits = ANY,
+  below: readonly Seen[] = [],
+): Section | undefined {
+  if (seen.length === 0) return undefined
+  const ordered = inOrder(seen)
+  const running = seen.filter(({ task }) => isActive(task)).length
+  const shown = ordered.slice(0, MOST_ROWS)
+  const all = [...seen, ...below]
+  const usage = all.reduce((sum, each) => addUsage(sum, usageOf(each)), NO_USAGE)
+  return {
+    summary: running > 0 ? `${running} running` : `${seen.length} done`,
+    rows: shown.map((each) => rowOf(each, all, now)),
+    more: ordered.length - shown.length,
+    batches: batchesOf(seen.map(({ task }) => task)),
+    totals: totalsOf(usage, limits),
+  }
+}
+
+/** What runs, in the order of launch; then what has ended, the latest first. */
+export function inOrder(seen: readonly Seen[]): readonly Seen[] {
+  const active = seen.filter(({ task }) => isActive(task))
+  const ended = seen.filter(({ task }) => !isActive(task))
+  return [
+    ...active.toSorted((a, b) => a.task.run.createdAt - b.task.run.createdAt),
+    ...ended.toSorted((a, b) => (b.task.run.endedAt ?? 0) - (a.task.run.endedAt ?? 0)),
+  ]
+}
+
+/** `all` are the tasks known: this one may wait for tasks of its own, and their calls count for it. */
+export function rowOf(seen: Seen, all: readonly Seen[], now: number): Row {
+  const { task } = seen
+  const phase = phaseIn(seen, all, now)
+  const tone = toneOf(task, phase)
+  return {
+    sessionID: task.sessionID,
+    tone,
+    icon: ICONS[tone],
+    title: oneLine(task.description),
+    facts: [timeOf(task, now), ...(phase ? [] : [...groupTexts(task, all), ...callsText(seen, all)])].join(" · "),
+    detail: phase ? detailOf(seen, phase, all) : seen.fetches && BRINGING_HOME,
+  }
+}
+
+/** Agent and state, which is a phase while the task runs: `general, waiting for permission`. */
+export const stateText = (seen: Seen, all: readonly Seen[], now: number): string =>
+  [agentName(seen.task), ...stateIn(seen, all, now), ...groupTexts(seen.task, all)].join(", ")
+
+function stateIn(seen: Seen, all: readonly Seen[], now: number): readonly string[] {
+  const phase = phaseIn(seen, all, now)
+  return phase ? [phase] : [seen.task.status, ...(seen.fetches ? [BRINGING_HOME] : [])]
+}
+
+/** Of one that stands for several: what its parts have come to, as far as they are known. */
+function groupTexts(task: Task, all: readonly Seen[]): readonly string[] {
+  const members = all.map((other) => ({ task: other.task, closed: !isActive(other.task), began: true }))
+  const text = groupText(task, members)
+  return text === undefined ? [] : [text]
+}
+
+/** In a few words, for where there is no room for more; undefined while nothing runs. */
+export function badgeOf(seen: readonly Seen[], all: readonly Seen[]): { text: string; waiting: boolean } | undefined {
+  const tones = seen.filter(({ task }) => isActive(task)).map((each) => toneOf(each.task, phaseIn(each, all, 0)))
+  if (tones.length === 0) return undefined
+  const asking = tones.filter((tone) => tone === "waiting").length
+  const agents = `${tones.length} ${tones.length === 1 ? "agent" : "agents"}`
+  return asking === 0 ? { text: agents, waiting: false } : { text: `${agents}, ${asking} waiting`, waiting: true }
+}
+
+/** The bars of the batches that run, or of the latest one; a batch of one task needs none. */
+function batchesOf(tasks: readonly Task[]): Batch[] {
+  const keys = new Set(tasks.filter(isActive).map(({ batch }) => batch))
+  const latest = tasks.toSorted((a, b) => a.run.createdAt - b.run.createdAt).at(-1)
+  if (keys.size === 0 && latest) keys.add(latest.batch)
+  return [...keys].flatMap((key) => {
+    const { done, total } = batchProgress(key, tasks)
+    return total < 2 ? [] : { label: batchName(key) ?? "", done, total }
+  })
+}
+
+/** The line of a batch, of so many columns: the filled part of its bar and the rest. It is full only when all is done. */
+export function barOf({ label, done, total }: Batch, columns: number) {
+  const name = cut(label, Math.floor(columns / 3))
+  const before = name === "" ? "" : `${name} `
+  const after = ` ${done}/${total}`
+  const room = Math.max(0, Math.floor(columns) - columnsOf(before) - after.length)
+  const filled = total === 0 ? 0 : Math.floor((room * done) / total)
+  return { before, filled: "━".repeat(filled), rest: "─".repeat(room - filled), after }
+}
+
+/** What a task has used itself. The children that it launched are tasks, and rows, of their own. */
+function usageOf({ task, progress }: Seen): Usage {
+  if (isActive(task) && progress) return progress.usage
+  return addUsage(task.earlier.usage, task.outcome?.usage ?? NO_USAGE)
+}
+
+/** The whole task's, as the list of the tools has them: all its runs, and the tasks that it launched. */
+function toolCallsOf({ task, progress }: Seen, all: readonly Seen[]): number {
+  const own = task.earlier.toolCalls + ((isActive(task) ? progress?.toolCalls : task.outcome?.toolCalls) ?? 0)
+  const launched = all.filter((other) => other.task.parentID === task.sessionID)
+  return launched.reduce((sum, each) => sum + toolCallsOf(each, all), own)
+}
+
+/** What counts for a session beside the tasks in its list: those below them, and those that were cleared. */
+export function belowOf(sessionID: string, all: readonly Seen[], cleared: readonly Seen[] = []): readonly Seen[] {
+  const taskIn = new Map([...all, ...cleared].map(({ task }) => [task.sessionID, task]))
+  const pays = ({ task }: Seen) =>
+    payer(task.parentID, (id) => (id === sessionID ? undefined : taskIn.get(id))) === sessionID
+  return [...all.filter(({ task }) => task.parentID !== sessionID), ...cleared].filter(pays)
+}
+
+/** `12.3K tokens · $0.0123`; `≥` before what is known of more. */
+function totalsOf(usage: Usage, { tokens, cost }: SessionLimits): readonly string[] {
+  const atLeast = usage.atLeast ? "≥ " : ""
+  const used = `${atLeast}${short(billedTokens(usage))}${tokens > 0 ? ` of ${short(tokens)}` : ""} tokens${usage.cacheRead > 0 ? ` + ${short(usage.cacheRead)} from the cache` : ""}`
+  const spent = `${atLeast}${dollars(usage.cost)}${cost > 0 ? ` of ${budgetText(cost)}` : ""}`
+  return tokens > 0 && cost > 0 ? [used, spent] : [`${used} · ${spent}`]
+}
+
+/** How long it has run, or waited in the queue. */
+export function timeOf(task: Task, now: number): string {
+  if (!isActive(task)) return duration(elapsed(task, now))
+  return ticking(isQueued(task) ? waited(task, now) : elapsed(task, now))
+}
+
+/** Cut to so many columns, with an ellipsis where something went; the text keeps to one line. */
+export function cut(text: string, columns: number): string {
+  if (columnsOf(text) <= columns) return text
+  return columns < 1 ? "" : `${trimTo(text, columns - 1)}…`
+}
+
+/** What an agent wrote, in its lines, without what a terminal would act upon: the host writes it out as it is. */
+export const readable = (text: string): string => text.replace(/\r\n?/g, "\n").replace(CONTROL, "")
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g
+
+/** How many columns a terminal takes for a text. */
+function columnsOf(text: string): number {
+  return [...SEGMENTER.segment(text)].reduce((sum, { segment }) => sum + (WIDE.test(segment) ? 2 : 1), 0)
+}
+
+const SEGMENTER = new Intl.Segmenter()
+/** What a terminal draws two columns wide: the CJK blocks, full-width forms and emoji. */
+const WIDE =
+  /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]|\p{Emoji_Presentation}|\ufe0f/u
+
+function trimTo(text: string, columns: number): string {
+  let used = 0
+  let kept = ""
+  for (const { segment } of SEGMENTER.segment(text)) {
+    used += columnsOf(segment)
+    if (used > columns) break
+    kept += segment
+  }
+  return kept.trimEnd()
+}
+
+function phaseIn({ task, progress }: Seen, all: readonly Seen[], now: number): Phase | undefined {
+  const ownTasks = all.some((other) => other.task.parentID === task.sessionID && isActive(other.task))
+  const waiting = waitsFor(task, (id) => all.find((other) => other.task.id === id)?.task)
+  const stand = pauseAmong(
+    task,
+    all.map((other) => other.task),
+  )
+  return phaseOf(task, progress ?? NO_PROGRESS, ownTasks, waiting, stand && pauseText(stand, now))
+}
+
+function toneOf(task: Task, phase: Phase | undefined): Tone {
+  if (isQueued(task)) return "queued"
+  if (phase === "waiting for permission" || phase === "waiting for an answer") return "waiting"
+  if (phase) return "working"
+  return task.status === "completed" || task.status === "error" ? task.status : "cancelled"
+}
+
+function detailOf(seen: Seen, phase: Phase, all: readonly Seen[]): string {
+  const { progress } = seen
+  const ask = progress?.asks[0]
+  if (ask && phase !== "queued") return `${phase}: ${oneLine(ask.what)}`
+  if (progress?.retry && phase === "retrying") {
+    return `retrying (${progress.retry.attempt}): ${oneLine(progress.retry.message)}`
+  }
+  return [
+    phase,
+    ...groupTexts(seen.task, all),
+    ...callsText(seen, all),
+    ...(progress?.recentTools.slice(-1) ?? []),
+  ].join(" · ")
+}
+
+function callsText(seen: Seen, all: readonly Seen[]): string[] {
+  const calls = toolCallsOf(seen, all)
+  return calls === 0 ? [] : [count(calls, "call")]
+}
+
+const NO_PROGRESS: Progress = Object.freeze({
+  toolCalls: 0,
+  recentTools: [],
+  lastText: "",
+  lastSignAt: 0,
+  usage: NO_USAGE,
+  asks: [],
+  openCalls: 0,
+  emptyAnswers: 0,
+})

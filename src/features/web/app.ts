@@ -1,0 +1,104 @@
+import { createHash, createHmac } from "node:crypto"
+import { Hono, type MiddlewareHandler } from "hono"
+import { secureHeaders } from "hono/secure-headers"
+import { actsRoutes } from "./acts.ts"
+import type { Address } from "./address.ts"
+import { agentsRoutes } from "./agents.ts"
+import { asksRoutes } from "./asks.ts"
+import type { Auth } from "./auth.ts"
+import { limitBody } from "./body.ts"
+import { helloRoute, signInRoute, signOutRoute } from "./entry.ts"
+import { errorHandler, notFound } from "./errors.ts"
+import { eventsRoute, type Teller } from "./events.ts"
+import { authGuard, type Env, hostGuard, originGuard } from "./guard.ts"
+import type { Log, Source } from "./ports.ts"
+import { purseRoutes, reportsRoutes } from "./purse.ts"
+import { repliesRoutes } from "./replies.ts"
+import { sessionsRoutes } from "./sessions.ts"
+import { tasksRoutes } from "./tasks.ts"
+
+export type AppPorts = {
+  readonly address: Address
+  readonly door: Auth
+  /** The name, beside the loopback ones, by which requests may call this server. */
+  readonly host: string
+  readonly source: () => Source
+  readonly feed: Teller
+  /** The page, one HTML file. */
+  readonly page: () => string
+  readonly log: Log
+}
+
+/** The page for anyone who may call this server, and its data for those whom the door lets in. */
+export function createApp({ address, door, host, source, feed, page, log }: AppPorts): Hono<Env> {
+  const app = new Hono<Env>()
+  const html = page()
+  app.onError(errorHandler(log))
+  app.notFound(notFound)
+  app.use(headersFor(html), notStored, hostGuard(host))
+  app.get("/", toOneName(address.url), (context) => context.html(html))
+  app.get("/proof/:nonce", (context) => context.text(proofOf(address.token, context.req.param("nonce"))))
+  app.use("/hello", originGuard)
+  app.route("/hello", helloRoute(door))
+  app.use("/sign-in", originGuard, limitBody)
+  app.route("/sign-in", signInRoute(door))
+
+  app.use("/api/*", originGuard, authGuard(door), limitBody)
+  app.route("/api/sign-out", signOutRoute(door))
+  app.route("/api/tasks", tasksRoutes(source))
+  app.route("/api/tasks", repliesRoutes(source))
+  app.route("/api/agents", agentsRoutes(source))
+  app.route("/api/agents", actsRoutes(source))
+  app.route("/api/purse", purseRoutes(source))
+  app.route("/api/reports", reportsRoutes(source))
+  app.route("/api/asks", asksRoutes(source))
+  app.route("/api/sessions", sessionsRoutes(source))
+  app.get("/api/events", eventsRoute(feed, door.passes))
+  return app
+}
+
+/** The page's session belongs to one address: under another name of this server the browser has none. */
+function toOneName(url: string): MiddlewareHandler {
+  const { host, port } = new URL(url)
+  return async (context, next) => {
+    const asked = context.req.header("host") ?? ""
+    if (asked !== host && asked.endsWith(`:${port}`)) return context.redirect(`${url}/`)
+    return next()
+  }
+}
+
+const notStored: MiddlewareHandler = async (context, next) => {
+  await next()
+  context.header("cache-control", "no-store")
+}
+
+/** What only a holder of the token can say to `nonce`: who asks learns that it is us, and nothing else. */
+export const proofOf = (token: string, nonce: string): string =>
+  createHmac("sha256", token).update(`superagents:${nonce}`).digest("hex")
+
+/** Nothing runs but the page's own script, nothing is fetched but from here, and nobody may frame it. */
+function headersFor(html: string) {
+  return secureHeaders({
+    contentSecurityPolicy: {
+      defaultSrc: ["'none'"],
+      scriptSrc: hashesOf(html, "script"),
+      styleSrc: hashesOf(html, "style"),
+      connectSrc: ["'self'"],
+      imgSrc: ["data:"],
+      baseUri: ["'none'"],
+      formAction: ["'none'"],
+      frameAncestors: ["'none'"],
+    },
+    referrerPolicy: "no-referrer",
+    xFrameOptions: "DENY",
+    strictTransportSecurity: false,
+    permissionsPolicy: { camera: [], geolocation: [], microphone: [] },
+  })
+}
+
+/** A hash for each inline element of the page, as a browser computes it. */
+function hashesOf(html: string, tag: "script" | "style"): string[] {
+  const found = [...html.matchAll(new RegExp(`<${tag}[^>]*>([\\s\\S]*?)</${tag}>`, "g"))]
+  const hashes = found.map(([, text = ""]) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`)
+  return hashes.length > 0 ? hashes : ["'none'"]
+}

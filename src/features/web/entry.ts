@@ -1,0 +1,36 @@
+import { Hono } from "hono"
+import type { Auth } from "./auth.ts"
+import { WebError } from "./errors.ts"
+import { type Env, keyIn, refusal } from "./guard.ts"
+
+const ID = /^[cp]\.[\w.-]{1,100}$/
+const NONCE = /^[\da-f]{32,64}$/
+
+/** Where the page asks who is speaking, before it shows anything. */
+export function helloRoute(door: Auth): Hono {
+  return new Hono().get("/", (context) => {
+    const { id = "", nonce = "" } = context.req.query()
+    if (!ID.test(id) || !NONCE.test(nonce))
+      throw new WebError(400, "An id and a nonce of 32 to 64 hex digits were expected.")
+    return context.json(door.hello(id, nonce))
+  })
+}
+
+/** Where a link's code is exchanged for a session of the page. */
+export function signInRoute(door: Auth): Hono {
+  return new Hono().post("/", (context) => {
+    const issued = door.signIn(keyIn(context))
+    if (!issued) throw refusal(context)
+    return context.json(issued, 201)
+  })
+}
+
+/** Where the page ends its session. */
+export function signOutRoute(door: Auth): Hono<Env> {
+  return new Hono<Env>().delete("/", (context) => {
+    const caller = context.get("caller")
+    if (caller.kind !== "page") throw new WebError(409, "The token of the file has no session; it ends with the file.")
+    door.passes.end(caller.pass)
+    return context.json({ ended: true })
+  })
+}

@@ -1,0 +1,74 @@
+import type { Handler } from "hono"
+import { WebError } from "./errors.ts"
+import type { Feed } from "./feed.ts"
+import type { Env } from "./guard.ts"
+import type { WebSessions } from "./web-sessions.ts"
+
+/** Who tells readers what there is. */
+export type Teller = Pick<Feed, "join">
+
+const MOST_STREAMS = 64
+/** A reader that lags so far behind is cut off: it comes back and begins with the whole. */
+const MOST_WAITING_BYTES = 8_388_608
+
+/**
+ * The stream of events. It begins with the whole state, so whoever comes back after a lost connection is right again
+ * from the first event on, whatever was missed.
+ */
+export function eventsRoute(feed: Teller, passes: Pick<WebSessions, "open">): Handler<Env> {
+  let open = 0
+  return (context) => {
+    if (open >= MOST_STREAMS) throw new WebError(409, `${MOST_STREAMS} pages are open already; close one of them.`)
+    const { signal } = context.req.raw
+    if (signal.aborted) return new Response()
+    // Before anything is waited for: of many that come at once, no more are let in. The signal tells of every end.
+    open++
+    signal.addEventListener("abort", () => open--, { once: true })
+    const caller = context.get("caller")
+    const hold = (end: () => void) => (caller.kind === "page" ? passes.open(caller.pass, end) : () => {})
+    return new Response(streamOf(feed, signal, hold), {
+      headers: { "content-type": "text/event-stream", "cache-control": "no-store", "x-accel-buffering": "no" },
+    })
+  }
+}
+
+/** `hold`: what the stream keeps for as long as it is open; it is told how to end the stream. */
+function streamOf(
+  feed: Teller,
+  signal: AbortSignal,
+  hold: (end: () => void) => () => void,
+): ReadableStream<Uint8Array> {
+  const encoder = new TextEncoder()
+  let leave = () => {}
+  let release = () => {}
+  return new ReadableStream<Uint8Array>(
+    {
+      async start(controller) {
+        const end = () => {
+          leave()
+          release()
+          try {
+            controller.close()
+          } catch {
+            // Closed by the reader.
+          }
+        }
+        const send = (event: string, data: string) => {
+          // Left while the whole was being read.
+          if (signal.aborted) return
+          if ((controller.desiredSize ?? 0) < 0) return end()
+          controller.enqueue(encoder.encode(`event: ${event}\ndata: ${data}\n\n`))
+        }
+        signal.addEventListener("abort", end, { once: true })
+        release = hold(end)
+        leave = await feed.join(send, end)
+        if (signal.aborted) end()
+      },
+      cancel() {
+        leave()
+        release()
+      },
+    },
+    new ByteLengthQueuingStrategy({ highWaterMark: MOST_WAITING_BYTES }),
+  )
+}

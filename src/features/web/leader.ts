@@ -1,0 +1,173 @@
+import { randomBytes } from "node:crypto"
+import { messageOf } from "../../core/errors.ts"
+import type { Clock } from "../../core/ports.ts"
+import { fetchDirectly } from "../../lib/direct.ts"
+import { type Address, ensureKeys, portOf, portsOfOthers, readAddress, writeAddress } from "./address.ts"
+import { proofOf } from "./app.ts"
+import type { Fetch, Listener } from "./http.ts"
+import type { Log } from "./ports.ts"
+
+/** How often a process that does not serve looks whether the serving one lives, in ms. */
+export const LOOK_MS = 20_000
+/** How soon after it took its seat the serving one looks whether another did so in the same moment, in ms. */
+const SETTLE_MS = 2000
+const PROOF_LIMIT_MS = 2000
+/** Ports that are tried, from the wanted one on: each project needs its own. */
+const PORTS = 20
+
+export type LeaderPorts = {
+  readonly file: string
+  readonly port: number
+  readonly host: string
+  readonly clock: Clock
+  readonly log: Log
+  readonly listen: (fetch: Fetch, port: number, host: string) => Promise<Listener | undefined>
+  readonly app: (address: Address) => Fetch
+  /** What can be read at an address; rejects where nothing answers in time. */
+  readonly get?: (url: string, limit: number) => Promise<string>
+}
+
+/**
+ * Which process serves a project's page: the first that takes a port. The others know it by the file, and take its
+ * place when it is gone.
+ *
+ *   looking ──► serving ──► looking (another one serves as well)
+ *      ▲  │
+ *      │  └───► following ──┐
+ *      └────────────────────┘ every LOOK_MS
+ */
+export class Leader {
+  readonly #ports: LeaderPorts
+  #state: "looking" | "serving" | "following" | "stopped" = "looking"
+  #listener: Listener | undefined
+  #followed = ""
+  /** As it was said last: it may last for as long as OpenCode runs. */
+  #problem = ""
+  #later: () => void = () => {}
+
+  constructor(ports: LeaderPorts) {
+    this.#ports = ports
+  }
+
+  get state() {
+    return this.#state
+  }
+
+  /** Serves or follows; looks again by itself. Never rejects. */
+  async take(): Promise<void> {
+    if (this.#state === "stopped") return
+    const { log, clock } = this.#ports
+    try {
+      await this.#look()
+      this.#problem = ""
+    } catch (error) {
+      const problem = messageOf(error)
+      if (problem !== this.#problem) log("warn", "the page cannot be served", { error: problem })
+      this.#problem = problem
+      this.#state = this.#stopped() ? "stopped" : "following"
+    }
+    if (this.#stopped()) return this.#close()
+    this.#later = clock.after(this.#state === "serving" ? SETTLE_MS : LOOK_MS, () => {
+      void (this.#state === "serving" ? this.#settle() : this.take())
+    })
+  }
+
+  async stop(): Promise<void> {
+    this.#state = "stopped"
+    this.#later()
+    await this.#close()
+  }
+
+  #stopped(): boolean {
+    return this.#state === "stopped"
+  }
+
+  async #close(): Promise<void> {
+    const listener = this.#listener
+    this.#listener = undefined
+    await listener?.close()
+  }
+
+  async #look(): Promise<void> {
+    const { file } = this.#ports
+    const keys = ensureKeys(file)
+    const known = readAddress(file)?.url ?? ""
+    if (known !== "" && (await this.#isOurs(known, keys.token))) return this.#follow(known)
+    await this.#sit(keys, portOf(known))
+  }
+
+  async #sit(keys: Pick<Address, "token" | "key">, before: number | undefined): Promise<void> {
+    const { port, host, listen, file, log, app } = this.#ports
+    for (const each of portsToTry(port, before, portsOfOthers(file))) {
+      let answer: Fetch = () => new Response(null, { status: 503 })
+      const listener = await listen((request) => answer(request), each, host)
+      if (!listener) {
+        // Taken in this very moment by a process of our own, or by somebody else: then the next one.
+        if (each !== 0 && (await this.#isOurs(urlOf(host, each), keys.token))) return this.#follow(urlOf(host, each))
+        continue
+      }
+      const url = urlOf(host, listener.port)
+      const address = { ...keys, url, boot: randomBytes(6).toString("base64url") }
+      answer = app(address)
+      this.#listener = listener
+      if (this.#stopped()) return
+      this.#state = "serving"
+      writeAddress(file, address)
+      log("info", "the page is served here; the file has its key", { url, file })
+      return
+    }
+    throw new Error(`ports ${port} to ${port + PORTS - 1} are taken (option web.port)`)
+  }
+
+  /** Two that sat down in the same moment: the file names one of them, and the other gets up. */
+  async #settle(): Promise<void> {
+    const { file, host, log } = this.#ports
+    try {
+      const named = readAddress(file)
+      const mine = this.#listener && urlOf(host, this.#listener.port)
+      if (!named || named.url === mine || !(await this.#isOurs(named.url, named.token)) || this.#stopped()) return
+      await this.#close()
+      this.#follow(named.url)
+      this.#later = this.#ports.clock.after(LOOK_MS, () => void this.take())
+    } catch (error) {
+      log("warn", "the page's address could not be read", { error: String(error) })
+    }
+  }
+
+  #follow(url: string): void {
+    if (this.#stopped()) return
+    this.#state = "following"
+    if (url !== this.#followed) this.#ports.log("info", "the page is served by another OpenCode process", { url })
+    this.#followed = url
+  }
+
+  /** Whether a server of this project answers there. The token itself is shown to nobody. */
+  async #isOurs(url: string, token: string): Promise<boolean> {
+    const nonce = randomBytes(16).toString("hex")
+    const { get = getText } = this.#ports
+    try {
+      return (await get(`${url}/proof/${nonce}`, PROOF_LIMIT_MS)) === proofOf(token, nonce)
+    } catch {
+      return false
+    }
+  }
+}
+
+/**
+ * First the one that the project had before, as long as the option allows it: the page's session belongs to it. Then
+ * those that no other project had, so that it finds its own again, too.
+ */
+export function portsToTry(port: number, before: number | undefined, others: ReadonlySet<number>): readonly number[] {
+  if (port === 0) return before === undefined ? [0] : [before, 0]
+  const range = Array.from({ length: PORTS }, (_, index) => port + index)
+  const own = range.filter((each) => each === before)
+  const free = range.filter((each) => each !== before && !others.has(each))
+  return [...own, ...free, ...range.filter((each) => each !== before && others.has(each))]
+}
+
+export const urlOf = (host: string, port: number): string => `http://${host.includes(":") ? `[${host}]` : host}:${port}`
+
+async function getText(url: string, limit: number): Promise<string> {
+  const response = await fetchDirectly(url, { signal: AbortSignal.timeout(limit), redirect: "error" })
+  return response.text()
+}

@@ -1,0 +1,181 @@
+import { createSignal, Show } from "solid-js"
+import type { AgentDetail, AgentRow } from "../wire.ts"
+import { api } from "./api.ts"
+import { createConfirm } from "./confirm.tsx"
+import { isolated, plural } from "./format.ts"
+import { WordForm } from "./message-form.tsx"
+import { Action, ThreadLink } from "./parts.tsx"
+import { launchLink } from "./route.ts"
+import { isActive } from "./select.ts"
+import { running, state } from "./state.ts"
+
+type Acting = {
+  readonly agent: AgentRow
+  readonly detail?: AgentDetail
+  readonly onError: (message: string) => void
+  /** What an act came to, in the tool's words. */
+  readonly onSaid: (text: string) => void
+  /** The task may look different now beyond its row. */
+  readonly changed: () => Promise<unknown>
+}
+
+type Open = "tell" | "resume" | undefined
+
+/** What a person can do with a background task, for what it is now. */
+export function Acts(props: Acting) {
+  const [form, setForm] = createSignal<Open>()
+  const toggle = (name: Open) => setForm(form() === name ? undefined : name)
+  const running = () => isActive(props.agent)
+  const ours = () => !props.agent.foreign
+  return (
+    <>
+      <div class="button-row">
+        <Show when={ours() && running()}>
+          <FormButton label="Say something …" kind="main" open={() => toggle("tell")} />
+          <ActsWhileRunning {...props} />
+        </Show>
+        <Show when={ours() && !running()}>
+          <ActsAfterEnd {...props} resume={() => toggle("resume")} />
+        </Show>
+        <ThreadLink session={props.agent.sessionID} label="Open its session" />
+      </div>
+      <Show when={form() === "tell" && running()}>
+        <WordForm
+          focus
+          label="It reads this at its next step"
+          send="Say it"
+          run={async (text) => {
+            await api.tell(props.agent.id, text)
+            setForm()
+          }}
+        />
+      </Show>
+      <Show when={form() === "resume" && !running()}>
+        <Resume {...props} done={() => setForm()} />
+      </Show>
+    </>
+  )
+}
+
+function ActsWhileRunning(props: Acting) {
+  const goOn = async () => props.onSaid((await api.unpark(props.agent.id)).text)
+  return (
+    <>
+      <Show when={props.agent.stands}>
+        <Action label="Go on now" run={goOn} onError={props.onError} />
+      </Show>
+      <Stop
+        {...props}
+        label="Stop"
+        ask={`Stop "${isolated(props.agent.description)}"? What it has written stays readable.`}
+      />
+    </>
+  )
+}
+
+function ActsAfterEnd(props: Acting & { resume: () => void }) {
+  const name = () => isolated(props.agent.description)
+  /** One of the board goes on with its board task. */
+  const launched = () => props.agent.boardTask === undefined
+  const resumable = () => props.agent.left || (state.limits?.resumable.includes(props.agent.status) ?? false)
+  const runLeft = async () => props.onSaid((await api.resume(props.agent.id, {})).text)
+  const merge = async () => {
+    const { text } = await api.merge(props.agent.id)
+    await props.changed()
+    props.onSaid(text)
+  }
+  return (
+    <>
+      <Show when={props.agent.merging}>
+        <Stop
+          {...props}
+          label="Stop its merge"
+          ask={`Stop what is still done to merge "${name()}"? Its work is kept, and can be merged later.`}
+        />
+      </Show>
+      <Show when={props.agent.unmerged}>
+        <Action label="Merge its changes" kind="main" run={merge} onError={props.onError} />
+      </Show>
+      <Show when={props.agent.left}>
+        <Action label="Run what is left" kind="main" run={runLeft} onError={props.onError} />
+      </Show>
+      <Show when={launched() && resumable()}>
+        <FormButton label="Resume …" open={props.resume} />
+      </Show>
+      <Show when={launched()}>
+        <a class="button" href={launchLink(props.agent.id)}>
+          Try again …
+        </a>
+      </Show>
+    </>
+  )
+}
+
+/** Stops what is being done for the task, after asking. */
+function Stop(props: Acting & { label: string; ask: string }) {
+  return (
+    <Action
+      label={props.label}
+      kind="danger"
+      asks={() => ({ text: props.ask, yes: "Stop it" })}
+      run={() => api.cancelAgent(props.agent.id)}
+      onError={props.onError}
+    />
+  )
+}
+
+function FormButton(props: { label: string; kind?: "main"; open: () => void }) {
+  return (
+    <button type="button" class="button" data-kind={props.kind} onClick={props.open}>
+      {props.label}
+    </button>
+  )
+}
+
+/** Asks an ended task again. After a merge that had conflicts, the prompt says what is to be solved. */
+function Resume(props: Acting & { done: () => void }) {
+  const conflicts = () => (props.detail?.merge?.kind === "conflict" ? props.detail.merge.files : [])
+  const suggested = () =>
+    conflicts().length > 0
+      ? `Your worktree now has the present state of the original folder merged in. Solve the conflicts in ${conflicts().join(", ")}, keeping what both sides meant.`
+      : ""
+  return (
+    <WordForm
+      focus
+      label="It remembers its work. What shall it do now?"
+      send="Resume"
+      text={suggested()}
+      run={async (prompt, form) => {
+        const check = String(new FormData(form).get("check") ?? "").trim()
+        await api.resume(props.agent.id, { prompt, ...(check !== "" && { check }) })
+        props.done()
+      }}
+    >
+      <input
+        class="grow u-mono"
+        name="check"
+        aria-label="A command that must succeed before it counts as completed"
+        placeholder="check, say npm test"
+        value={props.detail?.check ?? ""}
+      />
+    </WordForm>
+  )
+}
+
+/** Stops several at once, after asking. `which` says whom. */
+export function StopMany(props: { label: string; ids: () => readonly string[]; onError: (message: string) => void }) {
+  const confirm = createConfirm()
+  const stop = async () => {
+    // Those that were asked about, whoever comes meanwhile.
+    const ids = props.ids()
+    const all = ids.length === running().length
+    if (await confirm.ask(`Stop ${plural(ids.length, "agent")}? What they have written stays readable.`, "Stop them"))
+      await api.stop(all ? { all: true } : { ids })
+  }
+  return (
+    <>
+      <Action label={props.label} kind="danger" run={stop} onError={props.onError} />
+      {confirm.view()}
+    </>
+  )
+}

@@ -1,0 +1,256 @@
+import { createEffect, createMemo, createResource, createSignal, For, on, Show } from "solid-js"
+import { ticking } from "../../../lib/duration.ts"
+import type { AgentDetail, AgentRow } from "../wire.ts"
+import { Acts } from "./acts.tsx"
+import { Marks } from "./agent-rows.tsx"
+import { api } from "./api.ts"
+import { Answer } from "./ask.tsx"
+import { Files, Meanwhile } from "./diff.tsx"
+import { ago, cached, dayTime, dollarsOf, plural, short } from "./format.ts"
+import { Asked, EarlierRuns, Timeline } from "./history.tsx"
+import { AgentName, Badge, Copy, Facts, Problem, Prose, Title } from "./parts.tsx"
+import { taskLink, threadLink } from "./route.ts"
+import { adviceFor, agentState, isActive } from "./select.ts"
+import { now, state } from "./state.ts"
+import { see } from "./unread.ts"
+
+/** How often what a running agent does is read anew, in ms. */
+const STEPS_MS = 3000
+
+/** One background task: what it is doing or has said, what it cost, and what it changed. */
+export function AgentView(props: { id: string }) {
+  const agent = createMemo(() => state.agents[props.id])
+  return (
+    <Show
+      when={agent()}
+      fallback={<p class="u-quiet">There is no background task {props.id}; it may have been cleared.</p>}
+    >
+      {(row) => <Agent agent={row()} />}
+    </Show>
+  )
+}
+
+function Agent(props: { agent: AgentRow }) {
+  const [problem, setProblem] = createSignal("")
+  const [said, setSaid] = createSignal("")
+  // Read anew when a run begins or ends, and now and then while it calls tools; its latest text comes by itself.
+  const version = createMemo(versionOf(props.agent), undefined, { equals: (a, b) => a?.text === b?.text })
+  const [detail, { refetch }] = createResource(
+    () => version()?.text,
+    () => api.agent(props.agent.id),
+  )
+  const known = () => (detail.error ? undefined : detail.latest)
+  createEffect(on([() => props.agent.status, () => props.agent.generation], () => see([{ ...props.agent }])))
+  return (
+    <article>
+      <p class="sheet-over">
+        <span class="u-mono">{props.agent.id}</span> <Marks agent={props.agent} />
+      </p>
+      <Title text={props.agent.description} />
+      <p class="u-row">
+        <Badge {...agentState(props.agent)} /> <AgentName name={props.agent.agent} />
+        <Show when={props.agent.model}>{(model) => <span class="u-quiet u-small">{model()}</span>}</Show>
+        <Conversation parent={known()?.parent} />
+      </p>
+      <Acts
+        agent={props.agent}
+        detail={known()}
+        onError={setProblem}
+        onSaid={setSaid}
+        changed={async () => void (await refetch())}
+      />
+      <Problem text={problem()} />
+      <div role="status">
+        <Show when={said()}>{(text) => <p class="callout u-lines">{text()}</p>}</Show>
+      </div>
+      <For each={props.agent.asks}>
+        {(ask) => (
+          <section class="callout" data-state="needs" aria-label="It asks">
+            <p>
+              <strong>It asks for {ask.kind === "permission" ? "a permission" : "an answer"}:</strong> {ask.what}
+            </p>
+            <Answer ask={ask} foreign={props.agent.foreign} />
+          </section>
+        )}
+      </For>
+      <Ending agent={props.agent} note={known()?.note} />
+      <Figures agent={props.agent} detail={known()} />
+      <Parts lines={known()?.parts ?? []} />
+      <Receipt lines={known()?.receipt ?? []} output={known()?.checkOutput} />
+      <Asked run={known()?.runs.at(-1)} />
+      <Said agent={props.agent} answer={known()?.answer} error={detail.error as Error | undefined} again={refetch} />
+      <Timeline run={known()?.runs.at(-1)} />
+      <Show when={!isActive(props.agent) && known()}>
+        {(read) => <Files changed={read().filesChanged} diff={read().diff} open={read().diff.length === 1} />}
+      </Show>
+      <Meanwhile files={known()?.filesMeanwhile ?? []} />
+      <EarlierRuns runs={known()?.runs ?? []} />
+    </article>
+  )
+}
+
+type Version = { readonly text: string; readonly run: string; readonly at: number }
+
+/** Changes when a run begins or ends, and every few seconds while it calls tools. */
+const versionOf =
+  (agent: AgentRow) =>
+  (before?: Version): Version => {
+    const run = `${agent.id} ${agent.generation} ${agent.status}`
+    const text = `${run} ${agent.toolCalls}`
+    const isDue = before?.run !== run || (before.text !== text && now() - before.at >= STEPS_MS)
+    return before === undefined || isDue ? { text, run, at: now() } : before
+  }
+
+/** Where it was launched. */
+function Conversation(props: { parent: AgentDetail["parent"] }) {
+  return (
+    <Show when={props.parent}>
+      {(parent) => (
+        <span class="u-quiet u-small">
+          launched by{" "}
+          <Show when={threadLink(state.threadBase, parent().id)} fallback={<bdi>{parent().title}</bdi>}>
+            {(address) => (
+              <a href={address()} target="_blank" rel="noreferrer noopener">
+                <bdi>{parent().title}</bdi> <span aria-hidden="true">↗</span>
+              </a>
+            )}
+          </Show>
+        </span>
+      )}
+    </Show>
+  )
+}
+
+/** Why it ended as it did, and what can be done about it. */
+function Ending(props: { agent: AgentRow; note?: string }) {
+  const failed = () => props.agent.status === "error"
+  return (
+    <>
+      <Show when={props.agent.reason}>
+        {(reason) => (
+          <p class="callout" data-state={failed() ? "fail" : "rest"}>
+            {reason()} <Show when={failed()}>{adviceFor(props.agent.reasonCode)}</Show>
+          </p>
+        )}
+      </Show>
+      <Show when={props.note}>{(note) => <p class="callout">{note()}</p>}</Show>
+    </>
+  )
+}
+
+/** Its answer, or what it wrote last. */
+function Said(props: { agent: AgentRow; answer?: string; error?: Error; again: () => unknown }) {
+  const title = () => {
+    if (isActive(props.agent)) return "What it wrote last"
+    return props.agent.status === "completed" ? "Answer" : "What it had written"
+  }
+  return (
+    <section aria-label={title()}>
+      <h3>
+        {title()}
+        <Show when={!isActive(props.agent) && props.answer?.trim()}>
+          {(answer) => <Copy text={answer} label="the answer" />}
+        </Show>
+      </h3>
+      <Show when={!isActive(props.agent)} fallback={<Prose text={props.agent.lastText || "…"} />}>
+        <Show when={!props.error} fallback={<Retry message={props.error?.message ?? ""} again={props.again} />}>
+          <Show when={props.answer !== undefined} fallback={<div class="ghost" data-size="tall" aria-busy="true" />}>
+            <Show when={props.answer?.trim()} fallback={<p class="u-quiet">It ended without a text.</p>}>
+              {(answer) => <Prose text={answer()} />}
+            </Show>
+          </Show>
+        </Show>
+      </Show>
+    </section>
+  )
+}
+
+function Retry(props: { message: string; again: () => unknown }) {
+  return (
+    <p class="callout" data-state="fail">
+      {props.message}{" "}
+      <button type="button" class="button" onClick={() => void props.again()}>
+        Try again
+      </button>
+    </p>
+  )
+}
+
+/** Of one that stands for several: what each try came to, or why items failed. */
+function Parts(props: { lines: readonly string[] }) {
+  return (
+    <Show when={props.lines.length > 0}>
+      <section aria-label="What it stands for">
+        <h3>What it stands for</h3>
+        <ul class="u-plain file-list">
+          <For each={props.lines}>{(line) => <li>{line.replace(/^- /, "")}</li>}</For>
+        </ul>
+      </section>
+    </Show>
+  )
+}
+
+/** What was really done, made from what happened. */
+function Receipt(props: { lines: readonly string[]; output?: string }) {
+  return (
+    <Show when={props.lines.length > 0}>
+      <details open={props.output !== undefined}>
+        <summary>{props.lines[0]}</summary>
+        <ul class="u-plain file-list receipt">
+          <For each={props.lines.slice(1)}>
+            {(line) => (
+              <li>
+                <code>{line.replace(/^[\s-]+/, "")}</code>
+              </li>
+            )}
+          </For>
+        </ul>
+        <Show when={props.output}>
+          {(output) => (
+            <section class="patch" tabindex="0" aria-label="What the check wrote at its end">
+              <pre>{output()}</pre>
+            </section>
+          )}
+        </Show>
+      </details>
+    </Show>
+  )
+}
+
+/** Figures, each beside its limit where it has one. */
+function Figures(props: { agent: AgentRow; detail?: AgentDetail }) {
+  const ran = () => {
+    const { startedAt, endedAt, timeLimit } = props.agent
+    if (startedAt === undefined) return "not started"
+    const time = ticking((endedAt ?? now()) - startedAt)
+    return endedAt === undefined && timeLimit ? `${time} of ${ticking(timeLimit)}` : time
+  }
+  const costLimit = () => {
+    const limits = [props.agent.costLimit, state.limits?.taskCost].filter((limit) => limit !== undefined && limit > 0)
+    return limits.length > 0 ? Math.min(...(limits as number[])) : 0
+  }
+  const tokenLimit = () => state.limits?.taskTokens ?? 0
+  const tokens = () =>
+    `${short(props.agent.tokens, props.agent.atLeast)}${tokenLimit() > 0 ? ` of ${short(tokenLimit())}` : ""}${cached(props.agent.cachedTokens)}`
+  const boardTask = () => props.agent.boardTask
+  return (
+    <Facts
+      facts={[
+        ["Time", () => <span class="u-ticks">{ran()}</span>],
+        ["Cost", () => dollarsOf(props.agent.cost, props.agent.atLeast, costLimit())],
+        ["Tokens", tokens],
+        ["Tools", () => plural(props.agent.toolCalls, "call")],
+        ["Last tools", () => props.agent.recentTools.join(" · ")],
+        [
+          "Last sign",
+          () => props.agent.lastSignAt && <span class="u-ticks">{ago(now() - props.agent.lastSignAt)}</span>,
+        ],
+        ["Launched", () => dayTime(props.agent.createdAt)],
+        ["Ended", () => props.agent.endedAt && dayTime(props.agent.endedAt)],
+        ["Check", () => props.detail?.check && <code>{props.detail.check}</code>],
+        ["Board task", () => boardTask() && <a href={taskLink(boardTask() ?? "")}>#{boardTask()}</a>],
+        ["Open todos", () => ((props.detail?.openTodos ?? 0) > 0 ? String(props.detail?.openTodos) : undefined)],
+      ]}
+    />
+  )
+}

@@ -1,0 +1,81 @@
+import type { Conversation, Question, Reply } from "../../../runtime/user-actions.ts"
+import type { NamedReport, ReportHead } from "../../board/purse/report.ts"
+import type { NewTask, TaskPatch } from "../../board/task.ts"
+import type {
+  AgentDetail,
+  AgentRow,
+  AnswersFound,
+  Choices,
+  Done,
+  Ended,
+  PurseState,
+  TaskList,
+  TaskRow,
+} from "../wire.ts"
+import { errorIn } from "./response.ts"
+import { type TaskHandle, UntrustedServer } from "./sign-in.ts"
+
+let enter: TaskHandle = () => Promise.reject(new Error(NOBODY))
+
+/** How each call gets in: the server has to prove who it is before anything is sent. */
+export const useEntry = (given: TaskHandle): void => {
+  enter = given
+}
+
+const ENTRY_MS = 10_000
+const NOBODY = "OpenCode does not answer. Try again when the page is live."
+const ENDED = "This page's session has ended. Type /board in OpenCode's terminal for a new link."
+
+/** Arguments of `superagents_task`, and the conversation in which it is called; without one, in a new one. */
+export type Launch = { readonly session?: string } & Readonly<Record<string, unknown>>
+
+/** Of which running agents: all, those of one task's batch, or those named. */
+export type Selection = { readonly all: true } | { readonly batchOf: string } | { readonly ids: readonly string[] }
+
+/** Each rejects with an `Error` whose message is for the reader. */
+export const api = {
+  agent: (id: string) => call<AgentDetail>("GET", `/api/agents/${id}`),
+  search: (q: string, from: number) =>
+    call<AnswersFound>("GET", `/api/agents/search?q=${encodeURIComponent(q)}&from=${from}`),
+  cancelAgent: (id: string) => call<AgentRow>("POST", `/api/agents/${id}/cancel`),
+  launch: (launch: Launch) => call<Done>("POST", "/api/agents", launch),
+  tell: (id: string, prompt: string) => call<Done>("POST", `/api/agents/${id}/tell`, { prompt }),
+  resume: (id: string, given: Readonly<Record<string, unknown>>) =>
+    call<Done>("POST", `/api/agents/${id}/resume`, given),
+  unpark: (id: string) => call<Done>("POST", `/api/agents/${id}/unpark`, {}),
+  merge: (id: string) => call<Done>("POST", `/api/agents/${id}/merge`),
+  stop: (which: Selection) => call<{ stopped: readonly string[] }>("POST", "/api/agents/cancel", which),
+  question: (id: string) => call<Question>("GET", `/api/asks/${id}`),
+  answer: (id: string, reply: Reply) => call<{ id: string }>("POST", `/api/asks/${id}`, reply),
+  choices: () => call<Choices>("GET", "/api/sessions/choices"),
+  conversations: () => call<{ sessions: readonly Conversation[] }>("GET", "/api/sessions"),
+  clear: (session: string) => call<{ text: string }>("POST", `/api/sessions/${session}/clear`),
+  task: (id: string) => call<TaskRow>("GET", `/api/tasks/${id}`),
+  history: (limit: number) => call<{ tasks: readonly TaskRow[] }>("GET", `/api/tasks/history?limit=${limit}`),
+  create: (task: NewTask) => call<TaskRow>("POST", "/api/tasks", task),
+  update: (id: string, patch: TaskPatch) => call<Ended>("PATCH", `/api/tasks/${id}`, patch),
+  complete: (id: string) => call<Ended>("POST", `/api/tasks/${id}/complete`),
+  cancel: (id: string) => call<Ended>("POST", `/api/tasks/${id}/cancel`),
+  run: (id: string) => call<TaskRow>("POST", `/api/tasks/${id}/run`),
+  ofBoard: (what: "accept" | "restore" | "forget") => call<TaskList>("POST", `/api/tasks/${what}`),
+  openPurse: (max: number, until: string) => call<PurseState>("PUT", "/api/purse", { max, until }),
+  closePurse: () => call<PurseState>("DELETE", "/api/purse"),
+  reports: () => call<{ reports: readonly ReportHead[] }>("GET", "/api/reports"),
+  report: (name: string) => call<NamedReport>("GET", `/api/reports/${name}`),
+  reply: (id: string, text: string) => call<TaskRow>("POST", `/api/tasks/${id}/reply`, { text }),
+  signOut: () => call<{ ended: true }>("DELETE", "/api/sign-out"),
+}
+
+async function call<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {
+  const entered = await enter(AbortSignal.timeout(ENTRY_MS)).catch((error) => {
+    throw error instanceof UntrustedServer ? error : new Error(NOBODY)
+  })
+  if ("ended" in entered) throw new Error(ENDED)
+  const headers: Record<string, string> = { authorization: `Bearer ${entered.bearer}` }
+  if (body !== undefined) headers["content-type"] = "application/json"
+  const response = await fetch(path, { method, headers, body: JSON.stringify(body) }).catch(() => {
+    throw new Error(NOBODY)
+  })
+  if (!response.ok) throw new Error(await errorIn(response))
+  return response.json()
+}

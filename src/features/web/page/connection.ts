@@ -1,0 +1,109 @@
+import { eventReader } from "../../../lib/event-stream.ts"
+import { type TaskHandle, UntrustedServer } from "./sign-in.ts"
+
+/** Nothing for so long, in ms, and the connection counts as lost: the server says something every 15 s. */
+const SILENCE_MS = 40_000
+const FIRST_PAUSE_MS = 500
+const LONGEST_PAUSE_MS = 10_000
+
+export type Heard = {
+  /** An event with its data, parsed. */
+  event(name: string, data: unknown): void
+  /** The connection is gone; the next attempt is in `retryIn` ms. */
+  lost(retryIn: number): void
+  /** Somebody else answers; the attempts go on. */
+  untrustedServer(message: string): void
+  /** The server itself has ended the session. There will be no more attempts. */
+  ended(): void
+}
+
+type Timers = {
+  readonly after: (ms: number, run: () => void) => () => void
+  readonly fetch: (url: string, init: RequestInit) => Promise<Response>
+}
+
+/**
+ * Listens to the server's events for as long as the page is open: after a lost connection it comes back by itself, and
+ * the first event then has the whole state. Returns how to end it and how to try again at once.
+ */
+export function connect(enter: TaskHandle, heard: Heard, { after, fetch }: Timers): { end(): void; again(): void } {
+  let attempt = 0
+  let ended = false
+  let stop = new AbortController()
+  const pause = createPause(after)
+
+  void listen()
+  return {
+    end() {
+      ended = true
+      pause.cut()
+      stop.abort()
+    },
+    again() {
+      if (ended) return
+      pause.cut()
+      stop.abort()
+    },
+  }
+
+  async function listen(): Promise<void> {
+    while (!ended) {
+      stop = new AbortController()
+      const outcome = await once(stop).catch((error) => error)
+      if (ended || outcome === "ended") return
+      const retryIn = Math.min(FIRST_PAUSE_MS * 2 ** attempt++, LONGEST_PAUSE_MS)
+      if (outcome instanceof UntrustedServer) heard.untrustedServer(outcome.message)
+      else heard.lost(retryIn)
+      await pause.wait(retryIn)
+    }
+  }
+
+  async function once(current: AbortController): Promise<"lost" | "ended"> {
+    let watch = after(SILENCE_MS, () => current.abort())
+    try {
+      const entered = await enter(current.signal)
+      if (current.signal.aborted) return "lost"
+      if ("ended" in entered) {
+        heard.ended()
+        return "ended"
+      }
+      const headers = { authorization: `Bearer ${entered.bearer}` }
+      const response = await fetch("/api/events", { headers, signal: current.signal })
+      if (!response.ok || !response.body) return "lost"
+      const read = eventReader()
+      for await (const text of textsOf(response.body)) {
+        watch()
+        watch = after(SILENCE_MS, () => current.abort())
+        for (const { event, data } of read(text)) {
+          attempt = 0
+          heard.event(event, JSON.parse(data))
+        }
+      }
+      return "lost"
+    } finally {
+      watch()
+    }
+  }
+}
+
+/** A pause that can be cut short. */
+function createPause(after: Timers["after"]) {
+  let cut = () => {}
+  const wait = (ms: number) =>
+    new Promise<void>((resolve) => {
+      const cancel = after(ms, resolve)
+      cut = () => {
+        cancel()
+        resolve()
+      }
+    })
+  return { wait, cut: () => cut() }
+}
+
+/** What a body says, piece by piece. By hand: not every browser can iterate a stream. */
+async function* textsOf(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const reader = body.pipeThrough(new TextDecoderStream() as never).getReader() as {
+    read(): Promise<{ done: boolean; value?: string }>
+  }
+  for (let next = await reader.read(); !next.done; next = await reader.read()) yield next.value ?? ""
+}

@@ -1,0 +1,35 @@
+import type { CredentialStore, WebSession } from "./sign-in.ts"
+
+const NAME = "superagents"
+const STORE = "pass"
+const KEY = "this"
+
+/**
+ * The browser's database, which can keep a key that no script can read: whoever comes to this address after OpenCode finds
+ * nothing to take away. Where there is none, the pass lasts until the page is loaded again.
+ */
+export const credentialStore: CredentialStore = {
+  get: () => ask<WebSession | undefined>("readonly", (store) => store.get(KEY)).catch(() => undefined),
+  put: (pass) => ask<unknown>("readwrite", (store) => store.put(pass, KEY)).then(nothing, nothing),
+  remove: () => ask<unknown>("readwrite", (store) => store.delete(KEY)).then(nothing, nothing),
+}
+
+const nothing = (): void => {}
+
+async function ask<Result>(mode: IDBTransactionMode, work: (store: IDBObjectStore) => IDBRequest): Promise<Result> {
+  const opening = indexedDB.open(NAME, 1)
+  opening.onupgradeneeded = () => opening.result.createObjectStore(STORE)
+  const database = await settled<IDBDatabase>(opening)
+  try {
+    return await settled<Result>(work(database.transaction(STORE, mode).objectStore(STORE)))
+  } finally {
+    database.close()
+  }
+}
+
+const settled = <Result>(request: IDBRequest): Promise<Result> =>
+  new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result)
+    request.onerror = () => reject(request.error)
+    if (request instanceof IDBOpenDBRequest) request.onblocked = () => reject(new Error("blocked"))
+  })

@@ -1,0 +1,150 @@
+import {
+  createEffect,
+  createMemo,
+  createResource,
+  createSignal,
+  For,
+  type JSX,
+  onCleanup,
+  Show,
+  untrack,
+} from "solid-js"
+import { type Hit, matches } from "../../../lib/find.ts"
+import type { AgentRow, AnswersFound } from "../wire.ts"
+import { EndedRow } from "./agent-rows.tsx"
+import { api } from "./api.ts"
+import { PastCard, TaskCard } from "./board.tsx"
+import { Long } from "./parts.tsx"
+import { route } from "./place.ts"
+import { agentTexts, taskTexts } from "./select.ts"
+import { ended, runningNow, state, tasks } from "./state.ts"
+
+const FIRST_SHOWN = 25
+/** Board tasks of the past that are searched. */
+const MOST_HISTORY = 1000
+/** While somebody types, no answers are read. */
+const TYPING_MS = 250
+const MOST_FILTER_CHARS = 200
+
+/** What the search has found, of everything: agents at work, answers, the board and its past. */
+export function FindView() {
+  const q = () => route().filters.q ?? ""
+  const [history] = createResource(
+    () => (state.board ? { leavings: state.leavings } : undefined),
+    () => api.history(MOST_HISTORY),
+  )
+  const working = createMemo(() => runningNow().filter((agent) => matches(q(), agentTexts(agent))))
+  const { hits, isReading } = searchAnswers(q)
+  const answers = createMemo(() => ended().filter((agent) => hits()[agent.id] || matches(q(), agentTexts(agent))))
+  const open = createMemo(() => tasks().filter((task) => matches(q(), taskTexts(task))))
+  const past = createMemo(() => {
+    const read = history.error ? [] : (history.latest?.tasks ?? [])
+    return read.filter((task) => matches(q(), taskTexts(task)))
+  })
+  const count = () => working().length + answers().length + open().length + past().length
+  return (
+    <>
+      <p class="u-quiet" role="status">
+        {count()} found for <q>{q()}</q>
+        <Show when={isReading()}>, answers are still being read …</Show>
+      </p>
+      <Show when={working().length > 0}>
+        <Found title="At work" count={working().length}>
+          <Long items={working()} first={FIRST_SHOWN} label="Agents at work">
+            {(agent) => <EndedRow agent={agent} />}
+          </Long>
+        </Found>
+      </Show>
+      <Show when={open().length + past().length > 0}>
+        <Found title="Board" count={open().length + past().length}>
+          <ul class="u-plain card-grid">
+            <For each={open().slice(0, FIRST_SHOWN)}>
+              {(task) => (
+                <li>
+                  <TaskCard task={task} />
+                </li>
+              )}
+            </For>
+            <For each={past().slice(0, FIRST_SHOWN)}>
+              {(task) => (
+                <li>
+                  <PastCard task={task} />
+                </li>
+              )}
+            </For>
+          </ul>
+        </Found>
+      </Show>
+      <Show when={answers().length > 0}>
+        <Found title="Answers" count={answers().length}>
+          <Long items={answers()} first={FIRST_SHOWN} label="Ended background tasks">
+            {(agent) => <AnswerRow agent={state.agents[agent.id] ?? agent} hit={hits()[agent.id]} />}
+          </Long>
+        </Found>
+      </Show>
+    </>
+  )
+}
+
+/** A task, with the words of its answer that were looked for, where they stand there. */
+function AnswerRow(props: { agent: AgentRow; hit: Hit | undefined }) {
+  return (
+    <>
+      <EndedRow agent={props.agent} />
+      <Show when={props.hit}>
+        {(hit) => (
+          <p class="u-quiet u-small found-words">
+            {hit().before}
+            <mark>{hit().hit}</mark>
+            {hit().after}
+          </p>
+        )}
+      </Show>
+    </>
+  )
+}
+
+/** Searches the answers of ended tasks, some at a request; what is found stands there while the others are read. */
+function searchAnswers(q: () => string) {
+  const [hits, setHits] = createSignal<Readonly<Record<string, Hit>>>({})
+  const [isReading, setReading] = createSignal(false)
+  createEffect(() => {
+    const filter = q().trim()
+    let isOver = false
+    const read = async () => {
+      for (let from: number | undefined = 0; from !== undefined && !isOver; ) {
+        const { found, next }: AnswersFound = await api.search(filter, from)
+        if (isOver) return
+        setHits((known) => ({ ...known, ...Object.fromEntries(found.map(({ id, ...hit }) => [id, hit])) }))
+        from = next
+      }
+    }
+    setHits({})
+    setReading(filter !== "" && filter.length <= MOST_FILTER_CHARS)
+    const timer = untrack(isReading)
+      ? setTimeout(
+          () =>
+            void read()
+              .catch(() => {})
+              .finally(() => isOver || setReading(false)),
+          TYPING_MS,
+        )
+      : undefined
+    onCleanup(() => {
+      isOver = true
+      clearTimeout(timer)
+    })
+  })
+  return { hits, isReading }
+}
+
+function Found(props: { title: string; count: number; children: JSX.Element }) {
+  return (
+    <section class="panel" aria-label={props.title}>
+      <h2>
+        {props.title} <span class="u-count">{props.count}</span>
+      </h2>
+      {props.children}
+    </section>
+  )
+}

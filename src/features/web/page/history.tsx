@@ -1,0 +1,134 @@
+import { createMemo, createSignal, For, Show } from "solid-js"
+import { duration } from "../../../lib/duration.ts"
+import type { HistoryRun, HistoryStep } from "../../../runtime/user-actions.ts"
+import { dayTime, dollars, plural, timeOfDay } from "./format.ts"
+import { Badge, Prose } from "./parts.tsx"
+
+/** What an agent was asked. Long prompts show their beginning. */
+export function Asked(props: { run: HistoryRun | undefined }) {
+  return (
+    <Show when={props.run?.prompt.trim()}>
+      {(prompt) => (
+        <section aria-label="Asked">
+          <h3>Asked</h3>
+          <Clipped text={prompt()} />
+          <For each={props.run?.told}>
+            {({ at, text }) => (
+              <div class="told">
+                <p class="u-quiet u-small">told at {dayTime(at)}</p>
+                <Clipped text={text} />
+              </div>
+            )}
+          </For>
+        </section>
+      )}
+    </Show>
+  )
+}
+
+const SHORT_CHARS = 400
+const SHORT_LINES = 6
+
+/** A text whose end is shown on demand. */
+function Clipped(props: { text: string }) {
+  const [open, setOpen] = createSignal(false)
+  const isLong = () => props.text.length > SHORT_CHARS || props.text.split("\n").length > SHORT_LINES
+  return (
+    <>
+      <div class="clipped" data-open={open() || !isLong() || undefined}>
+        <Prose text={props.text} />
+      </div>
+      <Show when={isLong()}>
+        <button type="button" class="button" aria-expanded={open()} onClick={() => setOpen(!open())}>
+          {open() ? "Show less" : "Show all"}
+        </button>
+      </Show>
+    </>
+  )
+}
+
+const FIRST_STEPS = 12
+
+/** The tools that a run called, in their order, with their times and failures. */
+export function Timeline(props: { run: HistoryRun | undefined }) {
+  const [all, setAll] = createSignal(false)
+  const steps = () => props.run?.steps ?? []
+  const shown = () => (all() ? steps() : steps().slice(-FIRST_STEPS))
+  const failed = () => steps().filter(({ state }) => state === "failed").length
+  const hidden = () => steps().length - shown().length + (props.run?.earlierSteps ?? 0)
+  return (
+    <Show when={steps().length > 0}>
+      <section aria-label="What it did">
+        <h3>
+          What it did{" "}
+          <span class="u-quiet">
+            {plural(steps().length + (props.run?.earlierSteps ?? 0), "call")}
+            {failed() > 0 ? `, ${failed()} failed` : ""}
+          </span>
+        </h3>
+        <Show when={hidden() > 0}>
+          <button type="button" class="button" disabled={all()} onClick={() => setAll(true)}>
+            {all() ? `${hidden()} earlier calls are not kept` : `Show ${hidden()} earlier`}
+          </button>
+        </Show>
+        <ol class="u-plain step-list">
+          <For each={shown()}>{(step) => <Step step={step} />}</For>
+        </ol>
+      </section>
+    </Show>
+  )
+}
+
+const TONES = { running: "run", done: "done", failed: "fail" } as const
+
+function Step(props: { step: HistoryStep }) {
+  const took = () => {
+    const { at, endedAt } = props.step
+    return endedAt === undefined || at === 0 ? "" : duration(endedAt - at)
+  }
+  return (
+    <li class="step-row" data-state={TONES[props.step.state]}>
+      <time>{props.step.at === 0 ? "" : timeOfDay(props.step.at)}</time>
+      <span class="step-what">
+        <b>{props.step.tool}</b> <code>{props.step.what}</code>
+        <Show when={props.step.error}>{(error) => <span class="step-error">{error()}</span>}</Show>
+      </span>
+      <span class="u-quiet">
+        {took()}
+        <span class="u-hidden"> {props.step.state}</span>
+      </span>
+    </li>
+  )
+}
+
+/** The runs before the last one, newest first, each with what was asked and answered. */
+export function EarlierRuns(props: { runs: readonly HistoryRun[] }) {
+  const earlier = createMemo(() => props.runs.slice(0, -1).reverse())
+  return (
+    <Show when={earlier().length > 0}>
+      <section aria-label="Earlier runs">
+        <h3>
+          Earlier runs <span class="u-quiet">{earlier().length}</span>
+        </h3>
+        <For each={earlier()}>
+          {(run) => (
+            <details class="earlier-run">
+              <summary>
+                <Badge tone="rest" text={run.generation === 0 ? "launch" : `resume ${run.generation}`} />{" "}
+                <span class="u-quiet">
+                  {dayTime(run.at)}, {dollars(run.cost)}, {plural(run.steps.length + run.earlierSteps, "call")}
+                </span>
+              </summary>
+              <Asked run={run} />
+              <Timeline run={run} />
+              <h3>Answer</h3>
+              <Show when={run.text.trim()} fallback={<p class="u-quiet">It wrote nothing.</p>}>
+                <Prose text={run.text} />
+              </Show>
+            </details>
+          )}
+        </For>
+      </section>
+    </Show>
+  )
+}

@@ -1,0 +1,76 @@
+import { DAY_MS } from "../../../core/bill.ts"
+import type { AgentRow } from "../wire.ts"
+import { oldestFirst } from "./select.ts"
+import { costOfLastDay } from "./spend.ts"
+
+const QUARTER_MS = 900_000
+const HOUR_MS = 3_600_000
+/** Two bars in one line have at least so much of the whole between them. */
+const GAP = 0.004
+const MOST_TICKS = 8
+const TICKS_MS = [QUARTER_MS, 2 * QUARTER_MS, HOUR_MS, 2 * HOUR_MS, 3 * HOUR_MS, 6 * HOUR_MS]
+
+/** A bar: its line within its lane, and its ends as parts of the whole (0 to 1). */
+export type Bar = { readonly id: string; readonly line: number; readonly from: number; readonly to: number }
+
+export type Lane = {
+  readonly agent: string
+  /** In the last 24 hours, of its tasks themselves: what others did for them is in the others' lanes. */
+  readonly cost: number
+  readonly atLeast: boolean
+  readonly lines: number
+  readonly bars: readonly Bar[]
+}
+
+export type Span = { readonly from: number; readonly to: number }
+
+/** The stretch of the last day that is shown, in whole quarters of an hour, so that bars do not creep while time goes on. */
+export function spanOf(agents: readonly AgentRow[], now: number): Span {
+  const to = Math.ceil((now + 1) / QUARTER_MS) * QUARTER_MS
+  const first = Math.min(now, ...agents.map((agent) => Math.max(agent.startedAt ?? agent.createdAt, now - DAY_MS)))
+  const from = Math.floor(Math.min(first, to - HOUR_MS) / QUARTER_MS) * QUARTER_MS
+  return { from, to }
+}
+
+/** A lane for each agent, by name; within it, bars that overlap lie in lines of their own. */
+export function lanesOf(agents: readonly AgentRow[], span: Span, now: number): Lane[] {
+  const names = [...new Set(agents.map(({ agent }) => agent))].sort()
+  return names.map((agent) => {
+    const own = agents.filter((each) => each.agent === agent)
+    const bars = pack(own.toSorted(oldestFirst), span, now)
+    const lines = Math.max(1, ...bars.map(({ line }) => line + 1))
+    return { agent, ...costOfLastDay(own, now), lines, bars }
+  })
+}
+
+function pack(agents: readonly AgentRow[], span: Span, now: number): Bar[] {
+  const ends: number[] = []
+  return agents.map((agent) => {
+    const from = part(agent.startedAt ?? agent.createdAt, span)
+    const to = Math.max(from, part(agent.endedAt ?? now, span))
+    const free = ends.findIndex((end) => end + GAP <= from)
+    const line = free < 0 ? ends.length : free
+    // What still runs keeps its line for itself.
+    ends[line] = agent.endedAt === undefined ? 1 : to
+    return { id: agent.id, line, from, to }
+  })
+}
+
+const part = (at: number, { from, to }: Span): number => Math.min(1, Math.max(0, (at - from) / (to - from)))
+
+/** The times that are written on the axis. */
+export function ticksOf(span: Span): number[] {
+  const step = TICKS_MS.find((each) => (span.to - span.from) / each <= MOST_TICKS) ?? 6 * HOUR_MS
+  const offset = new Date(span.from).getTimezoneOffset() * 60_000
+  const first = Math.ceil((span.from - offset) / step) * step + offset
+  const ticks = []
+  // One at the very edge would stick out.
+  for (let at = first; at < span.to - step / 3; at += step) if (at > span.from + step / 3) ticks.push(at)
+  return ticks
+}
+
+/** A letter for each named batch, in the order of their beginning. */
+export function batchMarks(agents: readonly AgentRow[]): Map<string, string> {
+  const names = new Set(agents.toSorted(oldestFirst).flatMap(({ batch }) => batch ?? []))
+  return new Map([...names].map((name, index) => [name, String.fromCharCode(65 + (index % 26))]))
+}

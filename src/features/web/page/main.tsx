@@ -1,0 +1,109 @@
+import { render } from "solid-js/web"
+import { useEntry } from "./api.ts"
+import { App } from "./app.tsx"
+import { connect } from "./connection.ts"
+import { credentialStore } from "./credentials.ts"
+import { codeIn } from "./route.ts"
+import { type Around, enter, signIn, type TaskHandle, UntrustedServer, type WebSession } from "./sign-in.ts"
+import { link, setLink, take, tick } from "./state.ts"
+
+const TICK_MS = 1000
+const ENTRY_MS = 10_000
+const NEW_LINK =
+  "Type /board in OpenCode's terminal for a new link. With opencode serve, its log names the file that has one."
+const NO_KEY = `This page opens by a link that holds once. ${NEW_LINK}`
+const USED = `This link was used before, or is too old. ${NEW_LINK}`
+const ENDED = `This page's session has ended: it was signed out, or not used for a day. ${NEW_LINK}`
+const AROUND: Around = { fetch: (url, init) => fetch(url, init), origin: location.origin }
+
+/** The code from the address, which is wiped from it at once. */
+function takeCode(): string | undefined {
+  const code = codeIn(location.hash)
+  if (code !== undefined) history.replaceState(null, "", location.pathname)
+  return code
+}
+
+/** What lets this page in: for a new link the pass that it is exchanged for, else the one that was kept. */
+async function webSessionFor(code: string | undefined): Promise<WebSession | undefined> {
+  const pass = code === undefined ? undefined : await signIn(code, AROUND, AbortSignal.timeout(ENTRY_MS))
+  if (pass) await credentialStore.put(pass)
+  return pass ?? (await credentialStore.get())
+}
+
+const refuse = (message: string) => setLink({ state: "refused", message })
+
+let connection: ReturnType<typeof connect> | undefined
+/** A browser has six connections to a server, for all tabs: those that nobody sees leave theirs to the one that is. */
+const tabs = new BroadcastChannel("superagents")
+let left = false
+let beginnings = 0
+
+async function begin(): Promise<void> {
+  connection?.end()
+  left = false
+  const beginning = ++beginnings
+  setLink({ state: "loading" })
+  const code = takeCode()
+  try {
+    const pass = await webSessionFor(code)
+    // Another link was opened meanwhile.
+    if (beginning !== beginnings) return
+    if (pass) listen(pass)
+    else refuse(code === undefined ? NO_KEY : USED)
+  } catch (error) {
+    refuse(error instanceof UntrustedServer ? error.message : `OpenCode does not answer at this address. ${NEW_LINK}`)
+  }
+}
+
+function listen(pass: WebSession): void {
+  const entry: TaskHandle = (signal) => enter(pass, AROUND, signal)
+  useEntry(entry)
+  const heard = {
+    event: take,
+    lost: () => {
+      const before = link()
+      if (before.state !== "lost") setLink({ state: "lost", since: Date.now() })
+    },
+    untrustedServer: refuse,
+    ended() {
+      void credentialStore.remove()
+      refuse(ENDED)
+    },
+  }
+  const after = (ms: number, run: () => void) => {
+    const timer = setTimeout(run, ms)
+    return () => clearTimeout(timer)
+  }
+  connection = connect(entry, heard, { after, fetch: AROUND.fetch })
+}
+
+const hasten = () => {
+  if (link().state === "lost") connection?.again()
+}
+
+tabs.onmessage = () => {
+  if (!document.hidden || link().state === "refused") return
+  connection?.end()
+  left = true
+}
+
+const seen = () => {
+  if (document.hidden) return
+  tabs.postMessage("seen")
+  if (left) void begin()
+  else hasten()
+}
+
+addEventListener("hashchange", () => {
+  if (codeIn(location.hash) !== undefined) void begin()
+})
+addEventListener("online", hasten)
+document.addEventListener("visibilitychange", seen)
+setInterval(() => {
+  if (!document.hidden) tick()
+}, TICK_MS)
+
+tabs.postMessage("seen")
+void begin()
+const root = document.getElementById("root")
+if (root) render(() => <App />, root)

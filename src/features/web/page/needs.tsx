@@ -1,0 +1,205 @@
+import { createMemo, createRoot, createSignal, For, type JSX, Show } from "solid-js"
+import type { AgentRow, TaskRow } from "../wire.ts"
+import { api } from "./api.ts"
+import { Answer, Patience } from "./ask.tsx"
+import { ago, plural } from "./format.ts"
+import { WordForm } from "./message-form.tsx"
+import { Action, AgentName, Badge, Problem } from "./parts.tsx"
+import { agentLink, launchLink, taskLink } from "./route.ts"
+import { adviceFor, isUnverified, waitingFor } from "./select.ts"
+import { now, runningNow, state, tasks } from "./state.ts"
+import { failures, see } from "./unread.ts"
+
+const MOST_SHOWN = 30
+
+/** What goes no further without a person. */
+export const needs = createRoot(() => createMemo(() => waitingFor(runningNow(), tasks(), failures(), state.lost)))
+
+/** Comes first, and stays where it is while it is empty. */
+export function NeedsYou() {
+  const all = needs
+  const asks = createMemo(() => all().asking.flatMap((agent) => agent.asks.map((ask) => ({ agent, ask }))))
+  const keyed = createMemo(() => new Map(asks().map((each) => [each.ask.id, each])))
+  const ids = createMemo(() => [...keyed().keys()].slice(0, MOST_SHOWN))
+  const outside = createMemo(() => all().resting.filter(isUnverified))
+  const hidden = () => asks().length - ids().length + Math.max(0, all().failed.length - MOST_SHOWN)
+  return (
+    <section class="panel needs-panel" aria-labelledby="needs-title" data-state={all().count > 0 ? "needs" : undefined}>
+      <div class="panel-bar">
+        <h2 id="needs-title">
+          Needs you <span class="u-count">{all().count}</span>
+        </h2>
+        <Show when={all().failed.length > 1}>
+          <button type="button" class="button" onClick={() => see(all().failed)}>
+            Dismiss all failures
+          </button>
+        </Show>
+      </div>
+      <Show when={all().count > 0} fallback={<p class="u-quiet">Nothing waits for you.</p>}>
+        <ul class="u-plain">
+          <For each={ids()}>
+            {(id) => <Show when={keyed().get(id)}>{(each) => <AskNeed agent={each().agent} ask={each().ask} />}</Show>}
+          </For>
+          <Show when={all().lost > 0}>
+            <LostNeed count={all().lost} />
+          </Show>
+          <Show when={outside().length > 1}>
+            <UnverifiedNeed count={outside().length} />
+          </Show>
+          <For each={all().waiting}>{(task) => <TaskNeed task={task} />}</For>
+          <For each={all().resting}>{(task) => <RestNeed task={task} />}</For>
+          <For each={all().failed.slice(0, MOST_SHOWN)}>{(agent) => <FailureNeed agent={agent} />}</For>
+        </ul>
+      </Show>
+      <Show when={hidden() > 0}>
+        <p class="u-quiet">{hidden()} more will follow.</p>
+      </Show>
+    </section>
+  )
+}
+
+/** A row: what kind of need it is, and what can be done about it. */
+function Need(props: { tone: "needs" | "fail"; what: string; children: JSX.Element }) {
+  return (
+    <li class="need-row">
+      <Badge tone={props.tone} text={props.what} />
+      <div>{props.children}</div>
+    </li>
+  )
+}
+
+function AskNeed(props: { agent: AgentRow; ask: AgentRow["asks"][number] }) {
+  return (
+    <Need tone="needs" what={props.ask.kind}>
+      <AgentTitle agent={props.agent} />
+      <p>
+        <bdi>{props.ask.what}</bdi> <span class="u-quiet u-ticks">{ago(now() - props.ask.askedAt)}</span>{" "}
+        <Patience until={props.ask.refusedAt} />
+      </p>
+      <Answer ask={props.ask} foreign={props.agent.foreign} />
+    </Need>
+  )
+}
+
+function AgentTitle(props: { agent: AgentRow }) {
+  return (
+    <p class="u-row">
+      <a href={agentLink(props.agent.id)} data-item="">
+        <bdi>{props.agent.description}</bdi>
+      </a>
+      <AgentName name={props.agent.agent} />
+    </p>
+  )
+}
+
+function TaskTitle(props: { task: TaskRow }) {
+  return (
+    <p class="u-row">
+      <a href={taskLink(props.task.id)} data-item="">
+        <span class="u-mono">#{props.task.id}</span> <bdi>{props.task.title}</bdi>
+      </a>
+      <AgentName name={props.task.owner} />
+    </p>
+  )
+}
+
+function TaskNeed(props: { task: TaskRow }) {
+  return (
+    <Need tone="needs" what="message">
+      <TaskTitle task={props.task} />
+      <p>{props.task.reason}</p>
+      <ReplyForm task={props.task} />
+    </Need>
+  )
+}
+
+/** What is written stands in the task's thread, and its owner goes on with it. */
+export function ReplyForm(props: { task: TaskRow; label?: string }) {
+  return (
+    <WordForm
+      label={props.label ?? `Reply to ${props.task.owner}`}
+      send="Reply"
+      run={(text) => api.reply(props.task.id, text)}
+    />
+  )
+}
+
+/** The board's file has gone, and its tasks with it, but for the copy of them that is kept. */
+function LostNeed(props: { count: number }) {
+  const [problem, setProblem] = createSignal("")
+  const asks = () => ({
+    text: `Let ${plural(props.count, "task")} of the board go? The copy of them is deleted.`,
+    yes: "Let them go",
+  })
+  return (
+    <Need tone="fail" what="gone">
+      <p>The board's file has gone, with {plural(props.count, "open task")}. A copy is kept.</p>
+      <div class="button-row">
+        <Action label="Bring back" run={() => api.ofBoard("restore")} onError={setProblem} />
+        <Action label="Let go …" kind="danger" asks={asks} run={() => api.ofBoard("forget")} onError={setProblem} />
+      </div>
+      <Problem text={problem()} />
+    </Need>
+  )
+}
+
+/** Several tasks were changed by another hand, and can be believed together. */
+function UnverifiedNeed(props: { count: number }) {
+  const [problem, setProblem] = createSignal("")
+  const asks = () => ({
+    text: `Believe all ${props.count} tasks as they stand there now? None is started by that: each has its turn with the next round.`,
+    yes: "Believe them",
+  })
+  return (
+    <Need tone="fail" what="changed">
+      <p>{props.count} tasks were changed outside the board. Look at what they say now.</p>
+      <div class="button-row">
+        <Action label="Believe all …" asks={asks} run={() => api.ofBoard("accept")} onError={setProblem} />
+      </div>
+      <Problem text={problem()} />
+    </Need>
+  )
+}
+
+function RestNeed(props: { task: TaskRow }) {
+  const [problem, setProblem] = createSignal("")
+  return (
+    <Need tone="fail" what={isUnverified(props.task) ? "changed" : "rests"}>
+      <TaskTitle task={props.task} />
+      <p>{props.task.reason}</p>
+      <div class="button-row">
+        <Action
+          label={isUnverified(props.task) ? "Start" : "Run now"}
+          run={() => api.run(props.task.id)}
+          onError={setProblem}
+        />
+        <a class="button" href={taskLink(props.task.id)}>
+          Look at it
+        </a>
+      </div>
+      <Problem text={problem()} />
+    </Need>
+  )
+}
+
+function FailureNeed(props: { agent: AgentRow }) {
+  return (
+    <Need tone="fail" what="failed">
+      <AgentTitle agent={props.agent} />
+      <p>
+        {props.agent.reason} <span class="u-quiet">{adviceFor(props.agent.reasonCode)}</span>{" "}
+        <span class="u-quiet u-ticks">{ago(now() - (props.agent.endedAt ?? 0))}</span>
+      </p>
+      <div class="button-row">
+        <Show when={props.agent.boardTask === undefined && !props.agent.foreign}>
+          <a class="button" href={launchLink(props.agent.id)}>
+            Try again …
+          </a>
+        </Show>
+        <button type="button" class="button" onClick={() => see([state.agents[props.agent.id] ?? props.agent])}>
+          Dismiss
+        </button>
+      </div>
+    </Need>
+  )
+}

@@ -1,0 +1,177 @@
+import { DAY_MS } from "../../../core/bill.ts"
+import { BRINGING_HOME } from "../../../core/task.ts"
+import type { AgentRow, TaskRow } from "../wire.ts"
+
+/** What is picked out of the state for each part of the page; pure, so that it can be looked at without a page. */
+
+export const isActive = ({ status }: Pick<AgentRow, "status">): boolean => status === "running" || status === "resumed"
+
+/**
+ * What goes no further without a person: what asks, what waits for an answer, and what failed. A board task whose run
+ * asks is that run's question, and no second one; a failed run of a task that rests is that task's.
+ */
+export function waitingFor(
+  agents: readonly AgentRow[],
+  tasks: readonly TaskRow[],
+  failures: readonly AgentRow[] = [],
+  lost = 0,
+) {
+  const asking = agents.filter((agent) => isActive(agent) && agent.asks.length > 0).sort(oldestFirst)
+  const asked = new Set(asking.map(({ boardTask }) => boardTask))
+  const waiting = tasks.filter(({ state, id }) => state === "needs you" && !asked.has(id)).sort(byId)
+  const resting = tasks.filter(isStuck).sort(byId)
+  const told = new Set([...waiting, ...resting].map(({ id }) => id))
+  const failed = failures.filter(({ boardTask }) => boardTask === undefined || !told.has(boardTask))
+  const asks = asking.reduce((sum, agent) => sum + agent.asks.length, 0)
+  const count = asks + waiting.length + resting.length + failed.length + (lost > 0 ? 1 : 0)
+  return { asking, waiting, resting, failed, lost, count }
+}
+
+/** What the board says of a task that the clock will not wake again: it rests, and nothing is wrong with it. */
+const NO_MORE_ROUNDS = "the schedule has no further time"
+
+/** Another hand has changed it: it goes on when a person has looked at it and started it. */
+export const isUnverified = ({ state }: Pick<TaskRow, "state">): boolean => state === "waiting for a person"
+
+/** Whether it rests because of something that a person has to look at. */
+export const isStuck = (task: Pick<TaskRow, "state" | "reason">): boolean =>
+  isUnverified(task) || (task.state === "rests" && task.reason !== NO_MORE_ROUNDS)
+
+export type Column = "needs you" | "working" | "waiting" | "draft"
+
+export const COLUMNS: readonly {
+  readonly key: Column
+  readonly title: string
+  readonly tone: Tone
+  readonly empty: string
+}[] = [
+  { key: "needs you", title: "Needs you", tone: "needs", empty: "Nothing waits for you." },
+  { key: "working", title: "At work", tone: "run", empty: "Nothing runs." },
+  { key: "waiting", title: "Waiting", tone: "rest", empty: "Nothing waits." },
+  { key: "draft", title: "Drafts", tone: "rest", empty: "No drafts." },
+]
+
+export function columnOf(task: Pick<TaskRow, "state" | "reason">): Column {
+  const { state } = task
+  if (state === "needs you" || isStuck(task)) return "needs you"
+  if (state === "draft") return state
+  return state === "running" || state === "queued" ? "working" : "waiting"
+}
+
+/** By number, newest last: a task keeps its place while it works. */
+export const byId = (a: { readonly id: string }, b: { readonly id: string }): number => Number(a.id) - Number(b.id)
+
+export const newestFirst = (a: AgentRow, b: AgentRow): number =>
+  (b.endedAt ?? b.createdAt) - (a.endedAt ?? a.createdAt) || (a.id < b.id ? -1 : 1)
+
+export const oldestFirst = (a: AgentRow, b: AgentRow): number => a.createdAt - b.createdAt || (a.id < b.id ? -1 : 1)
+
+export const taskTexts = ({ id, title, owner, stateText, description }: TaskRow): string[] => [
+  `#${id}`,
+  title,
+  owner,
+  stateText,
+  description,
+]
+
+export const agentTexts = (agent: AgentRow): (string | undefined)[] => [
+  agent.id,
+  agent.description,
+  agent.agent,
+  agent.batch,
+  agentState(agent).text,
+  agent.model,
+  agent.reason,
+]
+
+/** Those that were at work in the 24 hours before `now`: a night's work is not over at midnight, nor is its budget. */
+export const ofLastDay = (agents: readonly AgentRow[], now: number): AgentRow[] =>
+  agents.filter((agent) => isActive(agent) || (agent.endedAt ?? agent.createdAt) > now - DAY_MS)
+
+/** A word for what an agent is doing or how it ended; of one that stands for several, with what they have come to. */
+export function agentState(agent: AgentRow): { readonly tone: Tone; readonly text: string } {
+  const { tone, text } = ownState(agent)
+  return { tone, text: agent.counts === undefined ? text : `${text}, ${agent.counts}` }
+}
+
+/** The same without that. */
+export function ownState(agent: AgentRow): { readonly tone: Tone; readonly text: string } {
+  if (isActive(agent)) {
+    if (agent.asks.length > 0) return { tone: "needs", text: agent.phase ?? "waiting" }
+    const waits = agent.phase === "queued" || agent.stands !== undefined
+    if (agent.startedAt === undefined || waits) return { tone: "rest", text: agent.phase ?? "queued" }
+    if (agent.retry) return { tone: "needs", text: "retrying" }
+    return { tone: "run", text: agent.phase ?? "running" }
+  }
+  const { tone, text } = ENDS[agent.status === "completed" || agent.status === "error" ? agent.status : "cancelled"]
+  if (agent.merging) return { tone, text: `${text}, merging` }
+  return { tone, text: agent.fetching ? `${text}, ${BRINGING_HOME}` : text }
+}
+
+const ENDS = {
+  completed: { tone: "done", text: "completed" },
+  error: { tone: "fail", text: "failed" },
+  cancelled: { tone: "rest", text: "canceled" },
+} as const
+
+export type Tone = "run" | "needs" | "done" | "fail" | "rest"
+
+export function taskTone(task: Pick<TaskRow, "state" | "reason">): Tone {
+  const { state } = task
+  if (state === "running") return "run"
+  if (state === "needs you") return "needs"
+  if (isStuck(task)) return "fail"
+  return state === "done" ? "done" : "rest"
+}
+
+/** The outcomes that answers can be filtered by. */
+export const OUTCOMES = ["unread", "completed", "failed", "canceled"] as const
+
+/** Rows in groups, in the order of each group's first row; one group without a name where they are not grouped. */
+export function grouped<Row>(rows: readonly Row[], nameOf: (row: Row) => string): { name: string; rows: Row[] }[] {
+  const groups = new Map<string, Row[]>()
+  for (const row of rows) {
+    const name = nameOf(row)
+    const group = groups.get(name)
+    if (group) group.push(row)
+    else groups.set(name, [row])
+  }
+  return [...groups].map(([name, own]) => ({ name, rows: own }))
+}
+
+/** What a person can do about a failure; empty where its reason says all there is. */
+export function adviceFor(code: AgentRow["reasonCode"]): string {
+  switch (code) {
+    case "timeout":
+    case "silence":
+      return "Try again with less to do, or with a longer time limit."
+    case "repeats":
+      return "Read what it called, and try again with another prompt, or another model."
+    case "tokens":
+      return "Try again with less to do, or raise the option maxTokensPerTask."
+    case "purse":
+      return "Its board's purse has ended. Open another, or have the task worked on now."
+    case "budget":
+      return "Raise its budget, or wait until the 24 hours of the budget are over."
+    case "provider":
+      return "Try again later, or with another model."
+    case "check":
+      return "Read what the check said below, then resume or try again."
+    case "items":
+      return "Run what is left: nothing that is valid is run again."
+    case "place":
+      return "Its worktree could not be made ready: mend that, then try again."
+    case "interrupted":
+      return "OpenCode ended while it ran. Try again."
+    case "after":
+      return "A task that it waited for did not complete: mend that one first."
+    case undefined:
+    case "aborted":
+    case "cancelled":
+    case "deleted":
+    case "parent-ended":
+      return ""
+    default:
+      return "Try again; if it fails in the same way, OpenCode's log says more."
+  }
+}

@@ -1,0 +1,230 @@
+import { createMemo, createResource, createSignal, For, Show } from "solid-js"
+import type { Resource, Step } from "../../board/task.ts"
+import type { TaskRow } from "../wire.ts"
+import { EndedRow } from "./agent-rows.tsx"
+import { api } from "./api.ts"
+import { Answer } from "./ask.tsx"
+import { dayTime } from "./format.ts"
+import { isSafeLink } from "./markdown.ts"
+import { ReplyForm } from "./needs.tsx"
+import { Action, AgentName, Badge, Facts, Problem, Prose, Steps, ThreadLink, Title } from "./parts.tsx"
+import { taskLink } from "./route.ts"
+import { isStuck, isUnverified, newestFirst, taskTone } from "./select.ts"
+import { runningNow, state } from "./state.ts"
+import { TaskForm } from "./task-form.tsx"
+
+/** One board task, live while it is on the board, from history afterwards. */
+export function TaskView(props: { id: string }) {
+  const live = createMemo(() => state.tasks[props.id])
+  // Not on the board (any more), or not told of yet: read anew when something leaves, as this one may have.
+  const [past] = createResource(
+    () => (live() ? undefined : { id: props.id, leavings: state.leavings }),
+    ({ id }) => api.task(id),
+  )
+  // The last that was known until history has answered: what is being typed beside it stays.
+  const task = createMemo<TaskRow | undefined>((before) => live() ?? (past.error ? before : (past.latest ?? before)))
+  return (
+    <Show
+      when={task()}
+      fallback={
+        <Show when={past.error} fallback={<div class="ghost" data-size="tall" aria-busy="true" />}>
+          <Problem text={(past.error as Error).message} />
+        </Show>
+      }
+    >
+      {(row) => <Task task={row()} />}
+    </Show>
+  )
+}
+
+function Task(props: { task: TaskRow }) {
+  const [problem, setProblem] = createSignal("")
+  const [editing, setEditing] = createSignal(false)
+  return (
+    <article>
+      <p class="sheet-over">
+        <span class="u-mono">#{props.task.id}</span>
+      </p>
+      <Title text={props.task.title} />
+      <p class="u-row">
+        <Badge tone={taskTone(props.task)} text={props.task.stateText || props.task.status} />
+        <AgentName name={props.task.owner} />
+      </p>
+      <Show when={!editing()} fallback={<TaskForm task={props.task} onDone={() => setEditing(false)} />}>
+        <Actions task={props.task} onError={setProblem} edit={() => setEditing(true)} />
+        <Problem text={problem()} />
+        <Show when={props.task.state === "needs you"}>
+          <p class="callout" data-state="needs">
+            <strong>It needs you:</strong> {props.task.reason}
+          </p>
+        </Show>
+        <Show when={isUnverified(props.task)}>
+          <p class="callout" data-state="fail">
+            <strong>It was changed outside the board.</strong> Look at what it says now: nothing starts it before you
+            do.
+          </p>
+        </Show>
+        <Show when={isStuck(props.task) && !isUnverified(props.task)}>
+          <p class="callout" data-state="fail">
+            <strong>It rests:</strong> {props.task.reason}. Mend that, or run it now.
+          </p>
+        </Show>
+        <Show when={props.task.status === "active" && props.task.threadId && !isUnverified(props.task)}>
+          <Asking id={props.task.id} />
+          <ReplyForm task={props.task} label={`Say something to ${props.task.owner}`} />
+        </Show>
+        <Show when={props.task.description.trim()}>{(text) => <Prose text={text()} />}</Show>
+        <Plan steps={props.task.steps} />
+        <Resources resources={props.task.resources} />
+        <Runs id={props.task.id} />
+        <Facts
+          facts={[
+            ["Created by", () => props.task.createdBy],
+            ["Created", () => dayTime(Date.parse(props.task.createdAt))],
+            ["Changed", () => dayTime(Date.parse(props.task.updatedAt))],
+            ["Ended", () => props.task.archivedAt && dayTime(Date.parse(props.task.archivedAt))],
+          ]}
+        />
+      </Show>
+    </article>
+  )
+}
+
+/** What the run that goes on asks, to be answered here. */
+function Asking(props: { id: string }) {
+  const run = () => runningNow().find((agent) => agent.boardTask === props.id)
+  return <For each={run()?.asks}>{(ask) => <Answer ask={ask} foreign={run()?.foreign ?? false} />}</For>
+}
+
+function Actions(props: { task: TaskRow; onError: (message: string) => void; edit: () => void }) {
+  const status = () => props.task.status
+  const open = () => status() === "draft" || status() === "active"
+  const id = () => props.task.id
+  const asks = () => {
+    const linked = props.task.steps.flatMap((step) => (step.taskId ? `#${step.taskId}` : []))
+    const cascade = linked.length > 0 ? ` Its subtasks that are still open (of ${linked.join(", ")}) go with it.` : ""
+    return { text: `Cancel #${id()}?${cascade} It cannot be reopened.`, yes: "Cancel task" }
+  }
+  return (
+    <div class="button-row">
+      <Show when={status() === "draft"}>
+        <Action
+          label="Activate"
+          kind="main"
+          run={() => api.update(id(), { status: "active" })}
+          onError={props.onError}
+        />
+      </Show>
+      <Show when={status() === "active"}>
+        <Action
+          label={isUnverified(props.task) ? "Start" : "Run now"}
+          kind="main"
+          run={() => api.run(id())}
+          onError={props.onError}
+        />
+        <Action label="Complete" run={() => api.complete(id())} onError={props.onError} />
+      </Show>
+      <Show when={open()}>
+        <button type="button" class="button" onClick={props.edit}>
+          Edit
+        </button>
+        <Action label="Cancel task" kind="danger" asks={asks} run={() => api.cancel(id())} onError={props.onError} />
+      </Show>
+      <Show when={props.task.threadId}>{(thread) => <ThreadLink session={thread()} label="Open its thread" />}</Show>
+    </div>
+  )
+}
+
+function Plan(props: { steps: readonly Step[] }) {
+  const done = () => props.steps.filter((step) => step.done).length
+  return (
+    <section aria-label="Steps">
+      <h3>
+        Steps{" "}
+        <Show when={props.steps.length > 0}>
+          <Steps done={done()} total={props.steps.length} />
+        </Show>
+      </h3>
+      <Show when={props.steps.length > 0} fallback={<p class="u-quiet">There is no plan yet; its owner makes one.</p>}>
+        <ol class="plan-list">
+          <For each={props.steps}>
+            {(step) => (
+              <li data-done={step.done || undefined}>
+                <span class="plan-mark" role="img" aria-label={step.done ? "done" : "open"}>
+                  {step.done ? "✓" : ""}
+                </span>
+                <div>
+                  <bdi>{step.title}</bdi> <Subtask id={step.taskId} />
+                  <Show when={step.details}>{(details) => <p class="u-quiet">{details()}</p>}</Show>
+                </div>
+              </li>
+            )}
+          </For>
+        </ol>
+      </Show>
+    </section>
+  )
+}
+
+function Subtask(props: { id?: string }) {
+  return (
+    <Show when={props.id}>
+      {(id) => (
+        <a class="mark" href={taskLink(id())}>
+          #{id()} {state.tasks[id()]?.stateText ?? ""}
+        </a>
+      )}
+    </Show>
+  )
+}
+
+function Resources(props: { resources: readonly Resource[] }) {
+  return (
+    <Show when={props.resources.length > 0}>
+      <section aria-label="Resources">
+        <h3>Resources</h3>
+        <ul class="u-plain file-list">
+          <For each={props.resources}>
+            {(resource) => (
+              <li>
+                <Show
+                  when={resource.type === "url" && isSafeLink(resource.value)}
+                  fallback={<code title={resource.value}>{resource.label ?? resource.value}</code>}
+                >
+                  <a href={resource.value} target="_blank" rel="noreferrer noopener">
+                    {resource.label ?? resource.value} <span aria-hidden="true">↗</span>
+                  </a>
+                </Show>
+              </li>
+            )}
+          </For>
+        </ul>
+      </section>
+    </Show>
+  )
+}
+
+/** Its runs, those that the server still knows of. */
+function Runs(props: { id: string }) {
+  const runs = createMemo(() =>
+    Object.values(state.agents)
+      .filter((agent) => agent.boardTask === props.id)
+      .sort(newestFirst),
+  )
+  return (
+    <Show when={runs().length > 0}>
+      <section aria-label="Runs">
+        <h3>Runs</h3>
+        <ul class="u-plain">
+          <For each={runs()}>
+            {(run) => (
+              <li>
+                <EndedRow agent={run} />
+              </li>
+            )}
+          </For>
+        </ul>
+      </section>
+    </Show>
+  )
+}

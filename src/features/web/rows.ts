@@ -1,0 +1,94 @@
+import { batchName } from "../../core/batch.ts"
+import { costOfDay } from "../../core/bill.ts"
+import type { GroupResult } from "../../core/group.ts"
+import { countsText, groupText, itemLines } from "../../core/items.ts"
+import { modelKey } from "../../core/limits.ts"
+import { receiptLine, receiptLines } from "../../core/receipt.ts"
+import { hasRemaining } from "../../core/remaining-members.ts"
+import { agentName, billedTokens, isActive, isUnattended, isUnmerged, type Task, uncounted } from "../../core/task.ts"
+import { tryLines } from "../../core/tries.ts"
+import { oneLine } from "../../lib/text.ts"
+import type { TaskView } from "../../runtime/tasks/view.ts"
+import type { Board, BoardTask } from "../board/service.ts"
+import type { AgentFacts, AgentRow, TaskRow } from "./wire.ts"
+
+const LAST_TEXT_CHARS = 400
+
+/** A background task as the page sees it. Figures that tick by themselves are left to the page's clock. */
+export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRow {
+  const { task } = view
+  const { run, outcome, model } = task
+  // Of a team its parts have cost what there is: they have no rows.
+  const day = costOfDay(task, task.team ? view.whole.usage : view.thisRun.usage, now)
+  return {
+    id: task.id,
+    sessionID: task.sessionID,
+    parentID: task.parentID,
+    description: task.description,
+    agent: agentName(task),
+    model: model && modelKey(model),
+    batch: batchName(task.batch),
+    status: task.status,
+    phase: view.phase,
+    stands: view.stand?.pauseKind,
+    counts: (isActive(task) ? undefined : groupText(task, [])) ?? (view.counts && countsText(view.counts)),
+    left: hasRemaining(task) || undefined,
+    merging: view.merging,
+    fetching: view.fetching,
+    forked: task.fork !== undefined,
+    place: task.place?.kind,
+    unmerged: isUnmerged(task),
+    boardTask: boardTaskOf(task),
+    generation: run.generation,
+    foreign,
+    createdAt: run.createdAt,
+    // The time for which it stood still, or all that it waited for did, is no time of its work.
+    startedAt: run.startedAt === undefined ? undefined : run.startedAt + uncounted(run),
+    endedAt: run.endedAt,
+    toolCalls: view.whole.toolCalls,
+    recentTools: view.recentTools,
+    lastText: view.lastText.slice(-LAST_TEXT_CHARS),
+    lastSignAt: view.signAge === undefined ? undefined : now - view.signAge,
+    tokens: billedTokens(view.whole.usage),
+    cachedTokens: view.whole.usage.cacheRead,
+    cost: view.whole.usage.cost,
+    atLeast: view.whole.usage.atLeast ?? false,
+    dayCost: day.cost,
+    dayAtLeast: day.atLeast ?? false,
+    asks: view.asks.map(({ doing: _doing, ...ask }) => ask),
+    retry: view.retry && `attempt ${view.retry.attempt}: ${oneLine(view.retry.message)}`,
+    reason: outcome?.reason?.text,
+    reasonCode: outcome?.reason?.code,
+    timeLimit: run.timeout || undefined,
+    costLimit: run.budget && run.budget.max + run.budget.before,
+  }
+}
+
+/** What is told of one task alone: a list of thousands goes without it. */
+export function agentFacts({ task: { run, outcome } }: TaskView): AgentFacts {
+  const { receipt, work } = outcome ?? {}
+  return {
+    note: outcome?.note,
+    filesChanged: work?.files ?? outcome?.filesChanged ?? [],
+    filesMeanwhile: work ? [] : (outcome?.meanwhile?.files ?? []),
+    merge: work?.merge,
+    receipt: receipt && [receiptLine(receipt), ...receiptLines(receipt)],
+    parts: partsOf(outcome?.team),
+    check: run.check,
+    checkOutput: receipt?.check?.output,
+    openTodos: outcome?.openTodos ?? 0,
+  }
+}
+
+const partsOf = (team: GroupResult | undefined): readonly string[] | undefined =>
+  team && (team.kind === "tries" ? tryLines(team) : itemLines(team))
+
+/** The board task whose thread this is a run of. */
+export const boardTaskOf = (task: Task): string | undefined =>
+  isUnattended(task) ? /^#(\d+) /.exec(task.description)?.[1] : undefined
+
+/** A board task with its state. */
+export function taskRow(task: BoardTask, board: Pick<Board, "state">): TaskRow {
+  const { state, reason, text } = board.state(task)
+  return { ...task, state, reason, stateText: text }
+}

@@ -1,0 +1,98 @@
+import type { Context } from "hono"
+import { CallError } from "../../core/errors.ts"
+import type { TaskView } from "../../runtime/tasks/view.ts"
+import type { Board } from "../board/service.ts"
+import { WebError } from "./errors.ts"
+import { ACTS, type Agents, type Person, type Source } from "./ports.ts"
+
+/** Throws where no instance of the plugin is left that could act. */
+export function presentPerson({ person }: Source): Person {
+  if (!person) throw new WebError(503, "OpenCode is ending. Try again when the page is live.")
+  return person
+}
+
+/** Throws where there is no board. */
+export function presentBoard({ board }: Source): Board {
+  if (!board) throw new WebError(404, "the board is off")
+  return board
+}
+
+/** The background task that the request's address names. Throws where there is none. */
+export function namedTask({ agents }: Source, context: Context): TaskView {
+  const view = agents.get(context.req.param("id") ?? "")
+  if (!view) throw new WebError(404, "There is no such background task; it may have been cleared.")
+  return view
+}
+
+/** What several instances of the plugin have to show, as one. */
+export function joined(sources: readonly Source[]): Source {
+  const [first, ...others] = sources
+  if (first && others.length === 0) return first
+  return {
+    folder: first?.folder,
+    agents: joinedAgents(sources.map(({ agents }) => agents)),
+    person: first?.person && joinedPerson(first.person, sources),
+    board: sources.find(({ board }) => board !== undefined)?.board,
+    pages: sources.find(({ pages }) => pages !== undefined)?.pages,
+  }
+}
+
+/** A task that two of them know is shown once, by the one that runs it. */
+function joinedAgents(all: readonly Agents[]): Agents {
+  const ownerOf = (id: string): Agents | undefined => {
+    const knowing = all.filter((agents) => agents.get(id))
+    return knowing.find((agents) => !agents.isForeign(id)) ?? knowing[0]
+  }
+  return {
+    list() {
+      const found = new Map<string, TaskView>()
+      for (const agents of all)
+        for (const view of agents.list())
+          if (!found.has(view.task.id) || !agents.isForeign(view.task.id)) found.set(view.task.id, view)
+      return [...found.values()]
+    },
+    get: (id) => ownerOf(id)?.get(id),
+    isForeign: (id) => ownerOf(id)?.isForeign(id) ?? false,
+    refresh: async () => {
+      await Promise.all(all.map((agents) => agents.refresh()))
+    },
+    answer: async (id) => (await ownerOf(id)?.answer(id)) ?? "",
+    diff: async (id) => (await ownerOf(id)?.diff(id)) ?? [],
+    history: async (id) => (await ownerOf(id)?.history(id)) ?? [],
+    cancel: async (id) => (await ownerOf(id)?.cancel(id)) ?? false,
+    subscribe(listener) {
+      const ends = all.map((agents) => agents.subscribe(listener))
+      return () => {
+        for (const end of ends) end()
+      }
+    },
+  }
+}
+
+/** What is done in a session is done by the one that serves the session's folder; what is asked, by the one that asks. */
+function joinedPerson(person: Person, sources: readonly Source[]): Person {
+  const serving = async (sessionID: string): Promise<Person> => {
+    const folder = (await person.session(sessionID))?.folder
+    const found = sources.find((source) => source.folder === folder)?.person
+    if (!found) throw new CallError(`Conversation ${sessionID} belongs to a folder that this page does not serve.`)
+    return found
+  }
+  const asking = (id: string): Person =>
+    sources.find(({ agents }) => agents.list().some(({ asks }) => asks.some((ask) => ask.id === id)))?.person ?? person
+  /** What is asked of a task is asked where it runs; one of the board is no conversation's. */
+  const running = (args: Readonly<Record<string, unknown>>): Person | undefined => {
+    const id = String(ACTS.map((act) => args[act]).find((named) => named !== undefined) ?? "")
+    return sources.find(({ agents }) => agents.get(id) && !agents.isForeign(id))?.person
+  }
+  return {
+    ...person,
+    question: (ask) => asking(ask.id).question(ask),
+    answer: (ask, reply) => asking(ask.id).answer(ask, reply),
+    call: async (args, sessionID) => (running(args) ?? (await serving(sessionID))).call(args, sessionID),
+    clear: async (sessionID) => (await serving(sessionID)).clear(sessionID),
+    conversations: async () => {
+      const all = await Promise.all(sources.map((source) => source.person?.conversations() ?? []))
+      return all.flat().sort((a, b) => b.updatedAt - a.updatedAt)
+    },
+  }
+}

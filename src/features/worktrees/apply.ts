@@ -1,0 +1,141 @@
+import type { Stats } from "node:fs"
+import { mkdir, readdir, rm } from "node:fs/promises"
+import { basename, join } from "node:path"
+import type { Fault } from "../../runtime/places/fault.ts"
+import { at, type Checkout } from "./checkout.ts"
+import { type Change, changesBetween, type TaskHandle } from "./diff.ts"
+import { exchange, InTheWay, stat } from "./exchange.ts"
+import { git, gitList } from "./git.ts"
+import { filesOf, withIndex } from "./snapshot.ts"
+
+const LONG_MS = 900_000
+
+/**
+ * Brings these changes into a checkout's files, all of them or none; index, HEAD and all other files stay as they are.
+ * The new files are written whole into a folder beside the repository first, so that a full disk is found out before
+ * anything is touched; then each takes the old one's place at once. Killed in between, every file is its old or its new
+ * self. `tree` has them all. Throws `InTheWay` where a file is not as the changes expect it.
+ */
+export async function applyChanges(
+  checkout: Checkout,
+  changes: readonly Change[],
+  work: { readonly tree: string; readonly stage: string; readonly keep: string; readonly fault: Fault },
+): Promise<void> {
+  const { tree, stage, keep, fault } = work
+  await rm(stage, { recursive: true, force: true })
+  await mkdir(join(stage, "old"), { recursive: true })
+  try {
+    await writeNew(checkout, changes, `${stage}/new/`, tree)
+    const seen = await look(checkout, changes, tree)
+    fault("merge: staged")
+    await exchange(checkout.top, changes, { stage, keep, fault, seen })
+  } finally {
+    await rm(stage, { recursive: true, force: true }).catch(() => {})
+  }
+}
+
+async function writeNew(checkout: Checkout, changes: readonly Change[], prefix: string, tree: string): Promise<void> {
+  await mkdir(prefix, { recursive: true })
+  // Git writes files as the .gitattributes in the checkout say; where those come along, they are not there yet.
+  if (changes.some(({ path }) => basename(path) === ".gitattributes")) return writeFrom(tree, checkout, changes, prefix)
+  const entries = changes.flatMap(({ path, to }) => (to ? [{ path, ...to }] : []))
+  await withEntries(checkout, entries, (index) =>
+    git(["checkout-index", "--all", "--force", "--quiet", `--prefix=${prefix}`], {
+      ...at(checkout),
+      index,
+      timeLimit: LONG_MS,
+    }),
+  )
+}
+
+const writeFrom = (tree: string, { gitDir }: Checkout, changes: readonly Change[], folder: string): Promise<void> =>
+  withIndex(async (index) => {
+    const run = { cwd: folder, gitDir, index, timeLimit: LONG_MS }
+    await git(["read-tree", tree], run)
+    const input = changes.flatMap(({ path, to }) => (to ? [`${path}\0`] : [])).join("")
+    await git(["checkout-index", "--force", "--quiet", "--ignore-skip-worktree-bits", "-z", "--stdin"], {
+      ...run,
+      input,
+    })
+  })
+
+const withEntries = <Value>(
+  checkout: Checkout,
+  entries: readonly (TaskHandle & { readonly path: string })[],
+  work: (index: string) => Promise<Value>,
+): Promise<Value> =>
+  withIndex(async (index) => {
+    const input = entries.map(({ mode, oid, path }) => `${mode} ${oid}\t${path}\0`).join("")
+    await git(["update-index", "-z", "--index-info"], { ...at(checkout), index, input })
+    return work(index)
+  })
+
+/** What stands where each change will be made. Throws `InTheWay` where that is not what the change expects. */
+async function look(checkout: Checkout, changes: readonly Change[], tree: string): Promise<Map<string, Stats>> {
+  const seen = new Map<string, Stats>()
+  // How old they are, and only then what is in them: so what is written from here on differs in one or the other.
+  for (const { path, from } of changes) {
+    const found = from && (await stat(join(checkout.top, path)))
+    if (found) seen.set(path, found)
+  }
+  const inTheWay = new Set(await differing(checkout, changes, tree))
+  const leaving = new Set(changes.filter(({ to }) => !to).map(({ path }) => path))
+  // Where a disk takes two names for one, a file that is renamed so is found under its new name before it has left.
+  const left = [...seen].flatMap(([path, found]) => (leaving.has(path) ? [`${found.dev} ${found.ino}`] : []))
+  const isLeaving = (found: Stats | undefined) =>
+    found?.isDirectory() === false && left.includes(`${found.dev} ${found.ino}`)
+  for (const change of changes) {
+    const found = await stat(join(checkout.top, change.path))
+    if (change.to && !isLeaving(found) && (await blocked(checkout.top, change, found, leaving)))
+      inTheWay.add(change.path)
+  }
+  if (inTheWay.size > 0) throw new InTheWay([...inTheWay])
+  return seen
+}
+
+/** The files that are not what the changes start from. */
+async function differing(checkout: Checkout, changes: readonly Change[], tree: string): Promise<string[]> {
+  const entries = changes.flatMap(({ path, from }) => (from ? [{ path, ...from }] : []))
+  const names = await withEntries(checkout, entries, async (index) => {
+    const run = { ...at(checkout), index, timeLimit: LONG_MS }
+    await git(["update-index", "-q", "--refresh"], { ...run, accept: [1] })
+    return gitList(["diff-files", "-z", "--name-only"], run)
+  })
+  if (names.length === 0) return names
+  // What git would store of a file changes with its settings for line ends and filters; one that it has looked at before
+  // is to git what it was. The changes start from what git sees.
+  const now = await filesOf(checkout, tree, "whole")
+  const unread = new Set(now.unreadable)
+  const seen = new Map((await changesBetween(checkout, tree, now.tree)).map(({ path, to }) => [path, to]))
+  const wanted = new Map(entries.map((entry) => [entry.path, entry]))
+  return names.filter((name) => unread.has(name) || !isSame(seen.get(name), wanted.get(name)))
+}
+
+const isSame = (one: TaskHandle | undefined, other: TaskHandle | undefined): boolean =>
+  one?.oid === other?.oid && one?.mode === other?.mode
+
+async function blocked(
+  top: string,
+  { path, from }: Change,
+  found: Stats | undefined,
+  leaving: ReadonlySet<string>,
+): Promise<boolean> {
+  const parts = path.split("/")
+  for (let depth = 1; depth < parts.length; depth++) {
+    const above = parts.slice(0, depth).join("/")
+    const folder = await stat(join(top, above))
+    if (!folder) return false
+    if (!folder.isDirectory() && !leaving.has(above)) return true
+  }
+  if (!found || from) return false
+  return !found.isDirectory() || !(await onlyHolds(top, path, leaving))
+}
+
+/** Whether a folder holds nothing but files that leave, and folders of such. */
+async function onlyHolds(top: string, folder: string, leaving: ReadonlySet<string>): Promise<boolean> {
+  for (const entry of await readdir(join(top, folder), { withFileTypes: true })) {
+    const path = `${folder}/${entry.name}`
+    if (entry.isDirectory() ? !(await onlyHolds(top, path, leaving)) : !leaving.has(path)) return false
+  }
+  return true
+}

@@ -1,0 +1,100 @@
+import { listed } from "../../core/errors.ts"
+import { oneLine } from "../../lib/text.ts"
+import { at, type Checkout } from "./checkout.ts"
+import { SUBMODULE, type TaskHandle } from "./diff.ts"
+import { absentFilters, git, gitLine, gitList } from "./git.ts"
+
+/** All that git keeps of files in these modules is bytes, each a character of its own: an encoding is the user's matter. */
+
+const LINK = "120000"
+/** A larger one is no text that somebody would put together by hand. */
+const MOST_TEXT_BYTES = 500_000
+
+export const isLink = (entry: TaskHandle | undefined): boolean => entry?.mode === LINK
+export const isFile = (entry: TaskHandle | undefined): boolean => entry?.mode.startsWith("100") === true
+
+/** The contents of those of these objects that are not too large to be read as a text. */
+export async function readBlobs(checkout: Checkout, oids: readonly string[]): Promise<ReadonlyMap<string, string>> {
+  const found = new Map<string, string>()
+  const wanted = [...new Set(oids)]
+  if (wanted.length === 0) return found
+  const told = (await git(["cat-file", "--batch-check"], { ...at(checkout), input: lines(wanted) })).out.split("\n")
+  const small = wanted.filter((_, nth) => {
+    const [, type, size] = (told[nth] ?? "").split(" ")
+    return type === "blob" && Number(size) <= MOST_TEXT_BYTES
+  })
+  if (small.length === 0) return found
+  const { out } = await git(["cat-file", "--batch"], { ...at(checkout), input: lines(small), bytes: true })
+  let next = 0
+  for (const oid of small) {
+    const begin = out.indexOf("\n", next) + 1
+    const size = Number(out.slice(next, begin).split(" ")[2])
+    found.set(oid, out.slice(begin, begin + size))
+    next = begin + size + 1
+  }
+  return found
+}
+
+const lines = (items: readonly string[]): string => items.map((item) => `${item}\n`).join("")
+
+/** Keeps a text as git would keep that of a file at `path`, or just as it is; returns its object. */
+export const writeBlob = (checkout: Checkout, text: string, path?: string): Promise<string> =>
+  gitLine(["hash-object", "-w", "--stdin", ...(path === undefined ? ["--no-filters"] : [`--path=${path}`])], {
+    ...at(checkout),
+    input: text,
+    bytes: true,
+  })
+
+/** A file's text as it would lie in the checkout; empty where the user's program makes none of it. */
+export async function readFiltered(checkout: Checkout, oid: string, path: string): Promise<string> {
+  const args = ["cat-file", "--filters", `--path=${path}`, oid]
+  const { code, out } = await git(args, { ...at(checkout), bytes: true, accept: [1, 128] })
+  return code === 0 ? out : ""
+}
+
+/** What a state has at these paths. */
+export async function entriesAt(
+  checkout: Checkout,
+  state: string,
+  paths: readonly string[],
+): Promise<ReadonlyMap<string, TaskHandle>> {
+  if (paths.length === 0) return new Map()
+  const wanted = new Set(paths)
+  const records = await gitList(["ls-tree", "-r", "-z", "--full-tree", state], { ...at(checkout), timeLimit: 300_000 })
+  return new Map(
+    records.flatMap((record) => {
+      const tab = record.indexOf("\t")
+      const [mode = "", , oid = ""] = record.slice(0, tab).split(" ")
+      const path = record.slice(tab + 1)
+      return wanted.has(path) ? [[path, { mode, oid }] as const] : []
+    }),
+  )
+}
+
+export const isSubmoduleEntry = (entry: TaskHandle | undefined): boolean => entry?.mode === SUBMODULE
+
+/** What is said of the files whose program is not installed: they stay what git stores of them. Undefined where there are none. */
+export async function withoutProgram(checkout: Checkout): Promise<string | undefined> {
+  const absent = await absentFilters(at(checkout))
+  if (absent.length === 0) return undefined
+  const input = (await git(["ls-files", "-z"], at(checkout))).out
+  const told = await gitList(["check-attr", "-z", "--stdin", "filter"], { ...at(checkout), input })
+  const files = new Map<string, string>()
+  for (let next = 0; next + 2 < told.length; next += 3)
+    if (absent.includes(told[next + 2] ?? "")) files.set(told[next] ?? "", told[next + 2] ?? "")
+  if (files.size === 0) return undefined
+  const filters = [...new Set(files.values())].join(", ")
+  return `The program of the git filter ${filters} is not installed, so these files are as git stores them: ${listed(
+    [...files.keys()].map((file) => oneLine(file)),
+    MOST_NAMES,
+  )}`
+}
+
+const MOST_NAMES = 3
+
+/** Those of these files that a program of the user's reads and writes for git, as for large files. */
+export async function filtered(checkout: Checkout, paths: readonly string[]): Promise<ReadonlySet<string>> {
+  const input = paths.map((path) => `${path}\0`).join("")
+  const told = await gitList(["check-attr", "-z", "--stdin", "filter"], { ...at(checkout), input })
+  return new Set(paths.filter((_, nth) => !/^(unspecified|unset|set)$/.test(told[3 * nth + 2] ?? "unset")))
+}

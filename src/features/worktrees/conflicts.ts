@@ -1,0 +1,200 @@
+import { entriesAt, filtered, isFile, isLink, isSubmoduleEntry, readBlobs, readFiltered, writeBlob } from "./blobs.ts"
+import { at, type Checkout } from "./checkout.ts"
+import { between, isMarked, markPattern, named, nameInMark, SIDE_NAMES, type Side } from "./conflict-marks.ts"
+import type { TaskHandle } from "./diff.ts"
+import { GitError, git, gitLine } from "./git.ts"
+import { readRef, refOf } from "./refs.ts"
+import { withIndex } from "./snapshot.ts"
+import type { Conflict, Merged, Sides } from "./three-way.ts"
+
+/**
+ * Conflicts that an agent is given to solve. Every one of them has marks, also where git makes none: a file that one side
+ * has deleted, a folder where the other side has a file, a file that both have renamed, a binary, a link. So each is
+ * solved when its marks are gone, and in no other way: nobody's work comes home because nobody looked at it.
+ */
+
+/** A file that was given to the agent: where it lies, and as what. */
+type Given = { readonly path: string; readonly oid: string; readonly filtered?: true }
+
+export type Marked = { readonly tree: string; readonly paths: readonly string[]; readonly given: readonly Given[] }
+
+type Marking = { readonly taskID: string; readonly sides: Sides }
+
+/** The tree of a merge with marks in each file that does not fit. */
+export async function withMarks(checkout: Checkout, merged: Merged, marking: Marking): Promise<Marked> {
+  const { tree, conflicts } = merged
+  // What git names in bytes that are no text could not be named to it again.
+  const open = joined(conflicts).filter(({ path, users, agents }) => (users || agents) && !path.includes("\uFFFD"))
+  const mergeable = open.filter(({ users, agents }) => !isSubmoduleEntry(users) && !isSubmoduleEntry(agents))
+  const [there, programs] = await Promise.all([
+    entriesAt(checkout, tree, [...mergeable.map(({ path }) => path), ...names(mergeable)]),
+    filtered(checkout, [...new Set(names(mergeable))]),
+  ])
+  const oids = mergeable.flatMap(({ path, users, agents }) =>
+    [there.get(path), users, agents].flatMap((entry) => (isFile(entry) && entry ? [entry.oid] : [])),
+  )
+  const texts = await readBlobs(checkout, oids)
+  const given: Given[] = []
+  const lines: string[] = []
+  for (const conflict of mergeable) {
+    const now = there.get(conflict.path)
+    const file = programs.has(conflict.name)
+      ? await filteredFile(checkout, conflict, marking)
+      : { text: marksOf(now && texts.get(now.oid), conflict, texts, marking) }
+    const oid = "text" in file ? await writeBlob(checkout, file.text) : file.oid
+    if (oid === undefined) continue
+    const path = conflict.path === conflict.name ? conflict.name : free(conflict, there)
+    const stray = conflicts.filter((each) => each.name === conflict.name && each.path !== path)
+    lines.push(...stray.map((each) => `0 ${"0".repeat(oid.length)}\t${each.path}\0`))
+    lines.push(`${modeOf(now, conflict)} ${oid}\t${path}\0`)
+    given.push({ path, oid, ...(!("text" in file) && { filtered: true as const }) })
+  }
+  const paths = [...new Set([...names(conflicts), ...given.map(({ path }) => path)])]
+  return { tree: await changed(checkout, tree, lines), paths, given }
+}
+
+/** Two files that cannot have one name, such as a file and a link, are one conflict; git lists the one beside the other. */
+function joined(conflicts: readonly Conflict[]): readonly Conflict[] {
+  const found = new Map<string, Conflict>()
+  for (const conflict of conflicts) {
+    const other = found.get(conflict.name)
+    const fit = other && !(other.users && conflict.users) && !(other.agents && conflict.agents)
+    if (fit) found.set(conflict.name, { ...other, ...conflict, path: conflict.name })
+    else found.set(found.has(conflict.name) ? conflict.path : conflict.name, conflict)
+  }
+  return [...found.values()]
+}
+
+const names = (conflicts: readonly Conflict[]): string[] => conflicts.map(({ name }) => name)
+
+/** Executable where what lies there is; else a plain file, whatever the sides have. */
+const modeOf = (now: TaskHandle | undefined, { users, agents }: Conflict): string => {
+  const file = [now, users, agents].find((entry) => isFile(entry))
+  return file?.mode ?? "100644"
+}
+
+/** The name beside its own of a file that cannot have that, since the other side has something else there. */
+function free({ name, users }: Conflict, there: ReadonlyMap<string, TaskHandle>): string {
+  const path = `${name}~${users ? SIDE_NAMES.users : SIDE_NAMES.agents}`
+  return there.has(path) ? `${path}~` : path
+}
+
+/** Git's marks under names, or all of both sides between marks. */
+function marksOf(
+  text: string | undefined,
+  conflict: Conflict,
+  texts: ReadonlyMap<string, string>,
+  marking: Marking,
+): string {
+  const { taskID, sides } = marking
+  const gits = text === undefined || text.includes("\0") ? undefined : named(text, taskID, sides)
+  if (gits !== undefined) return gits
+  const asText = (entry: TaskHandle | undefined) => {
+    const found = isFile(entry) && entry ? texts.get(entry.oid) : undefined
+    return found?.includes("\0") ? undefined : found
+  }
+  const { users, agents } = conflict
+  const whole = [users, agents].every((entry) => !entry || asText(entry) !== undefined)
+  const side = (which: "users" | "agents", entry: TaskHandle | undefined): Side => {
+    if (!entry) return { note: absent(conflict) }
+    return whole ? { text: asText(entry), note: moved(conflict) } : { note: kindOf(entry, which, conflict, marking) }
+  }
+  return between(side("users", users), side("agents", agents), taskID)
+}
+
+const absent = ({ path, name }: Conflict): string =>
+  path === name ? "has no such file" : `has something else at ${nameInMark(name)}`
+
+const moved = ({ path, name }: Conflict): string | undefined =>
+  path === name ? undefined : `has this at ${nameInMark(name)}`
+
+/** What is said of a side that cannot be written out, and how to get it. */
+function kindOf(entry: TaskHandle, which: "users" | "agents", { name }: Conflict, { taskID }: Marking): string {
+  const kind = isLink(entry) ? "a link" : "a file that is no short text"
+  return `has ${kind}; ${howToGet(which, name, taskID)}`
+}
+
+const howToGet = (which: "users" | "agents", name: string, taskID: string): string =>
+  `to take it: git checkout ${refOf("conflict", taskID)}^${which === "agents" ? 1 : 2} -- '${nameInMark(name).replaceAll("'", "'\\''")}'`
+
+/** A file that goes through a program of the user's: marks that this program stores; where it takes none, no file. */
+async function filteredFile(
+  checkout: Checkout,
+  conflict: Conflict,
+  { taskID }: Marking,
+): Promise<{ readonly oid: string | undefined }> {
+  const { name, users, agents } = conflict
+  const side = (which: "users" | "agents", entry: TaskHandle | undefined): Side => ({
+    note: entry ? howToGet(which, name, taskID) : absent(conflict),
+  })
+  const text = between(side("users", users), side("agents", agents), taskID)
+  try {
+    return { oid: await writeBlob(checkout, text, name) }
+  } catch (error) {
+    if (error instanceof GitError) return { oid: users?.oid ?? agents?.oid }
+    throw error
+  }
+}
+
+async function changed(checkout: Checkout, tree: string, lines: readonly string[]): Promise<string> {
+  if (lines.length === 0) return tree
+  return withIndex(async (index) => {
+    const run = { ...at(checkout), index }
+    await git(["read-tree", tree], run)
+    await git(["update-index", "-z", "--index-info"], { ...run, input: lines.join("") })
+    return gitLine(["write-tree"], run)
+  })
+}
+
+const TITLE = "superagents: merged with the parent's state, conflicts to be solved"
+
+/** A commit of what an agent is given to solve, that remembers what it was: the agent's state and the user's are its parents. */
+export function givenCommit(checkout: Checkout, { tree, given }: Marked, { users, agents }: Sides): Promise<string> {
+  const message = `${TITLE}\n\n${JSON.stringify(given)}`
+  return gitLine(["commit-tree", tree, "-p", agents, "-p", users, "-F", "-"], { ...at(checkout), input: message })
+}
+
+/** The files of a state in which a conflict that was given to the agent is not solved. */
+export async function unsolvedIn(checkout: Checkout, taskID: string, state: string): Promise<readonly string[]> {
+  const commit = await readRef(checkout, "conflict", taskID)
+  const given = commit && (await givenIn(checkout, commit))
+  if (!given) return []
+  // In all files: marks may have been moved along with a file's text, and many a text is one that git shows no diff of.
+  const pattern = markPattern(taskID)
+  const args = ["grep", "-l", "-z", "--text", "--no-color", "--extended-regexp", "-e", pattern, state]
+  const { out } = await git(args, { ...at(checkout), accept: [1] })
+  const found = out.split("\0").flatMap((name) => (name === "" ? [] : [name.slice(state.length + 1)]))
+  return [...new Set([...found, ...(await withPausedParents(checkout, { taskID, state, given }))])].sort()
+}
+
+async function withPausedParents(
+  checkout: Checkout,
+  { taskID, state, given }: { readonly taskID: string; readonly state: string; readonly given: readonly Given[] },
+): Promise<string[]> {
+  const entries = await entriesAt(
+    checkout,
+    state,
+    given.map(({ path }) => path),
+  )
+  const now = given.flatMap((each) => {
+    const entry = entries.get(each.path)
+    return entry && !isLink(entry) ? [{ ...each, entry }] : []
+  })
+  const plain = now.filter((each) => !each.filtered)
+  const texts = await readBlobs(
+    checkout,
+    plain.flatMap(({ oid, entry }) => [oid, entry.oid]),
+  )
+  const marked: string[] = []
+  for (const { path, oid, entry, filtered: through } of now) {
+    const read = async (blob: string) => (through ? await readFiltered(checkout, blob, path) : (texts.get(blob) ?? ""))
+    if (entry.oid === oid || isMarked(await read(oid), await read(entry.oid), taskID)) marked.push(path)
+  }
+  return marked
+}
+
+async function givenIn(checkout: Checkout, commit: string): Promise<readonly Given[] | undefined> {
+  const message = await gitLine(["show", "--no-patch", "--format=%B", commit], at(checkout))
+  if (!message.startsWith(TITLE)) return undefined
+  return JSON.parse(message.slice(TITLE.length)) as Given[]
+}

@@ -1,0 +1,305 @@
+import { existsSync } from "node:fs"
+import { mkdir } from "node:fs/promises"
+import { join } from "node:path"
+import { CallError } from "../../core/errors.ts"
+import { MOST_COMMAND_CHARS } from "../../core/receipt.ts"
+import { oneLine, tail } from "../../lib/text.ts"
+import type { EnterRequest, HostFolder } from "../../runtime/places/place.ts"
+import { type CommandResult, lastLines, runCommand } from "../../runtime/places/run-command.ts"
+import { applyChanges } from "./apply.ts"
+import { withoutProgram } from "./blobs.ts"
+import { type Checkout, checkoutAround, type Found } from "./checkout.ts"
+import { givenCommit, unsolvedIn, withMarks } from "./conflicts.ts"
+import {
+  BOUNDS,
+  bring,
+  type Dependencies,
+  dependenciesOf,
+  few,
+  installedBy,
+  notePlaced,
+  tooLarge,
+} from "./dependencies.ts"
+import { changesBetween } from "./diff.ts"
+import { atWork, cleanAll, heldBytes, targetOf, type WorktreePorts } from "./folders.ts"
+import { bringIgnored } from "./ignored.ts"
+import { holding, sizesLock } from "./locks.ts"
+import { dropMarker, type Marker, readMarker, writeMarker } from "./marker.ts"
+import { stageOf } from "./merge.ts"
+import { stateToMerge } from "./merge-back.ts"
+import type { Entered } from "./preface.ts"
+import { readRef, refOf, writeRefs } from "./refs.ts"
+import { commitOf, filesOf, stamped, withoutAt } from "./snapshot.ts"
+import { noteStash, withStashed } from "./stash.ts"
+import { aroundSubmodules, withoutThoseOf } from "./submodules.ts"
+import { threeWay } from "./three-way.ts"
+import { addSubmodules, addWorktree, copyIgnored, removeWorktree } from "./worktree.ts"
+
+/** The commit a worktree begins with; `mine` where the parent's state was merged into it; what the run's work is told from. */
+type Start = {
+  readonly commit: string
+  readonly mine?: string
+  readonly conflicts: readonly string[]
+  readonly unsolved?: boolean
+  readonly toldFrom?: string
+  /** What of the parent's state may not be read; as it was before where that state was not looked at. */
+  readonly unreadable?: readonly string[]
+}
+
+/** Of what a setup that failed wrote: its end, and no more of it than can be told. */
+const SETUP_LINES = 30
+const SETUP_CHARS = 1000
+
+/**
+ * Makes a worktree for a run, at the state that was captured or that the last run left. Where that fails nothing is
+ * left behind but that state.
+ */
+export async function makeReady(ports: WorktreePorts, request: EnterRequest): Promise<Entered> {
+  const { taskID, folder, timeLimit, signal } = request
+  const from = await checkoutAround(folder)
+  await cleanAll(ports, from, taskID)
+  const target = await targetOf(ports, from, taskID)
+  const directory = join(target, from.prefix)
+  if (existsSync(target)) {
+    const marker = await readMarker(target)
+    if (marker?.state !== "held")
+      throw new CallError(
+        `The task's worktree cannot be made: its folder ${target} is there already, and nothing tells what is in it. Look at it, and move it elsewhere; then resume the task.`,
+      )
+    await writeMarker(target, { ...marker, state: "used", keeper: ports.keeper() })
+    const start = await goOn(ports, from, marker, request)
+    const stashed = await note(ports, from, taskID, marker.worktree)
+    return await readyIn(from, request, { directory, start, stashed, lacks: marker.lacks })
+  }
+  const { top, gitDir, commonDir, prefix } = from
+  const making: Marker = { state: "making", keeper: ports.keeper(), from: { top, gitDir, commonDir, prefix } }
+  try {
+    const { worktree, start } = await make(ports, from, target, request, making)
+    await mkdir(directory, { recursive: true })
+    const equipped = await equip(ports, from, worktree, { target, making, signal })
+    await copyIgnored(from, worktree, ports.settings.copy)
+    await bringIgnored(from, taskID, worktree)
+    const stashed = await note(ports, from, taskID, worktree)
+    ports.fault("ready: stash noted")
+    await setUp(ports, directory, timeLimit, signal)
+    if (signal?.aborted) throw new CallError("The task was stopped before its worktree was ready.")
+    ports.fault("ready: set up")
+    await begin(from, taskID, start)
+    await writeMarker(target, { ...making, ...equipped.noted, state: "used", worktree })
+    const { brought, lacks } = equipped
+    return await readyIn(from, request, { directory, start, stashed, brought, lacks })
+  } catch (error) {
+    // Where it cannot be removed, its marker stays, too, and the next start tries again.
+    await removeWorktree(ports, from, target).then(
+      () => dropMarker(target),
+      () => {},
+    )
+    throw error
+  }
+}
+
+type Made = {
+  readonly directory: string
+  readonly start?: Start
+  readonly stashed: readonly string[]
+  readonly brought?: readonly string[]
+  readonly lacks?: string
+}
+
+async function readyIn(
+  from: Checkout,
+  { taskID }: EnterRequest,
+  { directory, start, stashed, brought = [], lacks }: Made,
+): Promise<Entered> {
+  const unreadable = await withoutAt(from, refOf("start", taskID))
+  const lacksProgram = await withoutProgram(from)
+  return {
+    directory,
+    conflicts: start?.conflicts ?? [],
+    ...(start?.unsolved && { unsolved: true }),
+    ...(unreadable.length > 0 && { unreadable }),
+    ...(lacksProgram !== undefined && { lacksProgram }),
+    ...(stashed.length > 0 && { stashed }),
+    ...(brought.length > 0 && { brought }),
+    ...(lacks !== undefined && { lacks }),
+  }
+}
+
+/** Notes what is in git's stash; returns the commits of what the last run has left in it. */
+async function note(
+  ports: WorktreePorts,
+  from: Checkout,
+  taskID: string,
+  worktree: Checkout | undefined,
+): Promise<readonly string[]> {
+  if (!worktree) return []
+  const left = await noteStash(ports, from, taskID, worktree, () => atWork(ports, from, taskID))
+  return left.map(({ commit }) => commit)
+}
+
+/** From now on the run has begun with it. */
+export async function begin(from: Checkout, taskID: string, begun: Start): Promise<void> {
+  const { commit, mine, conflicts, toldFrom = mine, unreadable } = begun
+  if (!toldFrom) return
+  const start = await stamped(from, toldFrom, unreadable ?? (await withoutAt(from, refOf("start", taskID))))
+  const conflict = conflicts.length > 0 ? commit : undefined
+  await writeRefs(from, taskID, mine ? { state: commit, base: mine, conflict, start } : { start })
+}
+
+/** Goes on in a folder that had to stay: what a fresh one would begin with comes into its files. */
+async function goOn(
+  ports: WorktreePorts,
+  from: Checkout,
+  { worktree }: Marker,
+  request: EnterRequest,
+): Promise<Start | undefined> {
+  const { taskID } = request
+  const state = await readRef(from, "state", taskID)
+  if (!worktree || !state || !existsSync(worktree.gitDir)) return undefined
+  const { tree } = await filesOf(worktree, state, "whole")
+  const commit = await commitOf(from, tree, [state], "superagents: what the folder held")
+  // What the last run had left in git's stash is part of its work, but not in that folder.
+  const whole = await withStashed(from, taskID, tree)
+  const now = await commitOf(from, whole, [state], "superagents: what the folder held, and its stash")
+  const start = await startOf(ports, from, request, now)
+  const all = await changesBetween(from, commit, start.commit)
+  const around = new Set(aroundSubmodules(all))
+  const changes = all.filter((change) => !around.has(change))
+  // First the files: died in between, they are both states' work over the old base, and nothing is taken for undone.
+  const { fault } = ports
+  const work = { tree: start.commit, stage: stageOf(worktree, taskID), keep: "", fault }
+  if (changes.length > 0) await applyChanges(worktree, changes, work)
+  await begin(from, taskID, start)
+  return start
+}
+
+async function make(ports: WorktreePorts, from: Checkout, target: string, request: EnterRequest, making: Marker) {
+  const start = await startOf(ports, from, request)
+  await writeMarker(target, making)
+  ports.fault("ready: marked")
+  const worktree = await addWorktree(ports, from, target, start.commit)
+  ports.fault("ready: added")
+  await addSubmodules(from, worktree)
+  return { worktree, start }
+}
+
+/** The state that is kept; where it was asked for, or after a conflict, with the parent's merged into it, marks included. */
+export async function startOf(
+  ports: WorktreePorts,
+  from: Checkout,
+  { taskID, bringIn = false }: EnterRequest,
+  now?: string,
+): Promise<Start> {
+  const [kept, base] = await Promise.all([readRef(from, "state", taskID), readRef(from, "base", taskID)])
+  const state = now ?? kept
+  if (!state || !base)
+    throw new CallError(
+      `The work of task ${taskID} is no longer kept in this repository (${refOf("state", taskID)}), so it cannot be resumed. Start a new superagents_task instead.`,
+    )
+  const toldFrom = state === base ? base : undefined
+  const before = await readRef(from, "conflict", taskID)
+  if (!before && !bringIn) return { commit: state, conflicts: [], toldFrom }
+  // Not merged once more before the last conflict is solved: its marks are known by the state that it was with.
+  const unsolved = await unsolvedIn(from, taskID, state)
+  if (unsolved.length > 0) return { commit: state, conflicts: unsolved, unsolved: true }
+  const { commit: parents, unreadable } = await stateToMerge(ports, from, base)
+  if (!before && parents === base) return { commit: state, conflicts: [], toldFrom }
+  const mine = await withoutThoseOf(from, { base, state: parents, others: state })
+  const sides = { users: mine, agents: state }
+  const merged = await threeWay(from, sides)
+  if (merged.conflicts.length === 0) {
+    const commit = await commitOf(from, merged.tree, [state, mine], "superagents: merged with the parent's state")
+    return { commit, mine, conflicts: [], unreadable }
+  }
+  const marked = await withMarks(from, merged, { taskID, sides })
+  return { commit: await givenCommit(from, marked, sides), mine, conflicts: marked.paths, unreadable }
+}
+
+type Equipped = {
+  /** What the worktree has copies of, for its agent. */
+  readonly brought: readonly string[]
+  /** What its agent and its parent are told that it lacks. */
+  readonly lacks?: string
+  readonly noted: Pick<Marker, "bytes" | "lacks">
+}
+
+type Equipping = { readonly target: string; readonly making: Marker; readonly signal?: AbortSignal }
+
+/** Brings in what its host has installed for the project, and what git ignores of its dependencies. */
+async function equip(ports: WorktreePorts, from: Found, worktree: Checkout, equipping: Equipping): Promise<Equipped> {
+  const { target, making, signal } = equipping
+  const { hostFolder, bounds = BOUNDS } = ports
+  const room = bounds.one
+  const host = hostFolder
+    ? installedBy(from.top, worktree.top, from.prefix, hostFolder)
+    : ({ names: [], fromOwn: [] } as const)
+  const known = ports.settings.setup === "" ? await dependenciesOf(from, from.prefix) : undefined
+  const reserved = await holding(sizesLock(ports), async () => {
+    const lacks = known && (await lacksOf(ports, known))
+    const isBrought = known !== undefined && lacks?.isAll !== true
+    const bytes = isBrought ? known.bytes : 0
+    await writeMarker(target, { ...making, bytes })
+    return { names: isBrought ? known.names : [], bytes, lacks }
+  })
+  const names = [...new Set([...host.names, ...reserved.names])]
+  const { placed, failed, more } = await bring(from.top, worktree.top, names, room - reserved.bytes, signal)
+  const all = [...placed]
+  for (const folder of hostFolder ? host.fromOwn : []) {
+    const { own, installs } = hostFolder as HostFolder
+    const there = installs.filter((name) => existsSync(join(own, name)))
+    const brought = await bring(own, join(worktree.top, folder), there, room, signal)
+    all.push(...brought.placed.map((name) => join(folder, name)))
+  }
+  await notePlaced(worktree, all)
+  const lacked = [reserved.lacks?.text, failed.length > 0 && `Not brought into the worktree: ${few(failed)}. ${SETUP}`]
+  const lacks = lacked.filter(Boolean).join(" ") || undefined
+  const isTold = ports.settings.dependencies === "auto"
+  const brought = reserved.names.filter((name) => placed.includes(name))
+  return {
+    brought,
+    ...(isTold && lacks !== undefined && { lacks }),
+    noted: { bytes: reserved.bytes + more, ...(lacks !== undefined && { lacks }) },
+  }
+}
+
+const SETUP = "The option worktree.setup names a command that installs it in each worktree."
+
+/** What a worktree of this checkout will lack, for who launches a task; undefined where nothing is to be said. */
+export async function lackedIn(ports: WorktreePorts, from: Found): Promise<string | undefined> {
+  const { setup, dependencies } = ports.settings
+  if (setup !== "" || dependencies === "none") return undefined
+  return (await lacksOf(ports, await dependenciesOf(from, from.prefix)))?.text
+}
+
+/** `isAll`: nothing of it is brought. */
+async function lacksOf(
+  ports: WorktreePorts,
+  known: Dependencies,
+): Promise<{ readonly text: string; readonly isAll: boolean } | undefined> {
+  const { names, missing } = known
+  if (names.length > 0 && ports.settings.dependencies === "none")
+    return { text: `The worktree has no ${few(names)} (option worktree.dependencies is "none").`, isAll: true }
+  const why =
+    names.length > 0 ? await tooLarge(known, await heldBytes(ports), ports.bounds ?? BOUNDS, ports.root) : undefined
+  if (why !== undefined) return { text: `The worktree has no ${few(names)}: ${why}. ${SETUP}`, isAll: true }
+  if (missing.length === 0) return undefined
+  const text = `${few(missing)} is not in the original folder, so the worktree has none. ${SETUP}`
+  return { text, isAll: false }
+}
+
+async function setUp(ports: WorktreePorts, cwd: string, timeLimit: number, signal?: AbortSignal): Promise<void> {
+  const { setup } = ports.settings
+  if (setup === "") return
+  const result = await runCommand(setup, { cwd, timeLimit, signal, marks: ports.commands })
+  if (result.exitCode === 0) return
+  const end = tail(lastLines(result.output, SETUP_LINES), SETUP_CHARS)
+  throw new CallError(
+    `The option worktree.setup (\`${oneLine(setup, MOST_COMMAND_CHARS)}\`) ${howOf(result)} in the task's worktree. The end of its output:\n${end}`,
+  )
+}
+
+function howOf({ why, exitCode }: CommandResult): string {
+  if (why === "time") return "ran out of time"
+  if (why === "stopped") return "was stopped"
+  return why === "not started" ? "could not be started" : `ended with exit code ${exitCode}`
+}

@@ -1,0 +1,140 @@
+import type { Changed } from "../../runtime/places/place.ts"
+import { at, type Checkout } from "./checkout.ts"
+import { few } from "./dependencies.ts"
+import { git, gitList } from "./git.ts"
+
+export const EXECUTABLE = "100755"
+/** The mode of an entry that names a commit of another repository: a submodule. */
+export const SUBMODULE = "160000"
+const NOTHING = "000000"
+
+/** What git keeps at a path: a file, a link, a submodule. */
+export type TaskHandle = { readonly mode: string; readonly oid: string }
+
+/** What is different at a path; without `from` it is new, without `to` it goes. */
+export type Change = { readonly path: string; readonly from?: TaskHandle; readonly to?: TaskHandle }
+
+export const isSubmodule = ({ from, to }: Change): boolean => from?.mode === SUBMODULE || to?.mode === SUBMODULE
+
+/** Each path at which two states differ; a rename is a file that goes and one that comes. */
+export async function changesBetween(checkout: Checkout, from: string, to: string): Promise<readonly Change[]> {
+  const records = await gitList(
+    ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none", from, to],
+    {
+      ...at(checkout),
+      timeLimit: 300_000,
+    },
+  )
+  const changes: Change[] = []
+  for (let index = 0; index + 1 < records.length; index += 2) {
+    const [oldMode = "", newMode = "", oldID = "", newID = ""] = (records[index] ?? "").slice(1).split(" ")
+    changes.push({
+      path: records[index + 1] ?? "",
+      ...(oldMode === NOTHING ? {} : { from: { mode: oldMode, oid: oldID } }),
+      ...(newMode === NOTHING ? {} : { to: { mode: newMode, oid: newID } }),
+    })
+  }
+  return changes
+}
+
+/** What the host itself writes into its configuration folder, wherever it starts: where git does not track it, nobody's work. */
+const HOSTS_OWN = /(^|\/)\.opencode\/(bun\.lockb?|package-lock\.json|node_modules\/.*)$/
+const HOSTS_FOLDERS = ":(top,glob)**/.opencode/**"
+
+/**
+ * The changes that are somebody's work, and those that stay out: what is the host's own and not tracked in this checkout,
+ * and new hidden files that this checkout ignores: plugins write their state so.
+ */
+export async function divide(
+  checkout: Checkout,
+  changes: readonly Change[],
+): Promise<{ readonly work: readonly Change[]; readonly out: readonly Change[]; readonly ignored: readonly string[] }> {
+  const hidden = changes.filter(isNewHidden).map(({ path }) => path)
+  const isAny = hidden.length > 0 || changes.some(({ path }) => HOSTS_OWN.test(path))
+  if (!isAny) return { work: changes, out: [], ignored: [] }
+  const tracked = new Set(await gitList(["ls-files", "-z", "--", HOSTS_FOLDERS], at(checkout)))
+  const ignored = new Set(await ignoredOf(checkout, hidden))
+  const isOut = ({ path }: Change) => (HOSTS_OWN.test(path) && !tracked.has(path)) || ignored.has(path)
+  return {
+    work: changes.filter((change) => !isOut(change)),
+    out: changes.filter(isOut),
+    ignored: [...ignored].filter((path) => !HOSTS_OWN.test(path)),
+  }
+}
+
+/** A file that is hidden at the top, or lies in such a folder, and is new. */
+const isNewHidden = ({ path, from }: Change): boolean => path.startsWith(".") && from === undefined
+
+async function ignoredOf(checkout: Checkout, paths: readonly string[]): Promise<readonly string[]> {
+  if (paths.length === 0) return []
+  return gitList(["check-ignore", "-z", "--stdin"], { ...at(checkout), input: paths.join("\0"), accept: [1] })
+}
+
+/** What there is to tell of new hidden files and folders at the top of a state: of which nothing was there before. */
+export async function hiddenNotes(checkout: Checkout, from: string, to: string): Promise<readonly string[]> {
+  const changes = await changesBetween(checkout, from, to)
+  if (!changes.some(isNewHidden)) return []
+  const { work, ignored } = await divide(checkout, changes)
+  const before = new Set(await gitList(["ls-tree", "-z", "--name-only", from], at(checkout)))
+  const isNew = (change: Change) => isNewHidden(change) && !before.has(change.path.split("/", 1)[0] ?? "")
+  const come = work.filter(isNew).map(({ path }) => path)
+  return [
+    ...(come.length > 0
+      ? [`Among its changes are new hidden files, which may be another plugin's own: ${few(come)}.`]
+      : []),
+    ...(ignored.length > 0 ? [`Left out of its changes, since your folder ignores them: ${few(ignored)}.`] : []),
+  ]
+}
+
+/** Files and lines that changed between two states. */
+export async function workBetween(checkout: Checkout, from: string, to: string): Promise<Changed> {
+  const { work: changes } = await divide(checkout, await changesBetween(checkout, from, to))
+  const files = changes.filter((change) => !isSubmodule(change)).map(({ path }) => path)
+  const submodules = changes.filter(isSubmodule).map(({ path }) => path)
+  if (files.length === 0) return { files, added: 0, removed: 0, submodules }
+  const wanted = new Set(files)
+  const counts = await gitList(["diff-tree", "-r", "-z", "--numstat", "--no-renames", from, to], {
+    ...at(checkout),
+    timeLimit: 300_000,
+  })
+  let [added, removed] = [0, 0]
+  for (const line of counts) {
+    const [plus, minus, ...name] = line.split("\t")
+    if (!wanted.has(name.join("\t"))) continue
+    added += Number(plus) || 0
+    removed += Number(minus) || 0
+  }
+  return { files, added, removed, submodules }
+}
+
+/** The most of a diff that is read; what is shown of it is less. */
+const MOST_DIFF_BYTES = 200_000
+
+/** The diff as a person reads it, up to `mostLines`, and whether there is more. */
+export async function diffText(
+  checkout: Checkout,
+  from: string,
+  to: string,
+  mostLines: number,
+): Promise<{ readonly text: string; readonly cut: boolean }> {
+  const args = [
+    "diff",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+    "--submodule=short",
+    "--find-renames",
+    from,
+    to,
+    "--",
+    ".",
+  ]
+  const { out: others } = await divide(checkout, await changesBetween(checkout, from, to))
+  const names = new Set(others.map(({ path }) => path.replace(/(\.opencode\/node_modules)\/.*/, "$1")))
+  const excluded = [...names].map((name) => `:(exclude,top,literal)${name}`)
+  const { out, cut } = await git([...args, ...excluded], { ...at(checkout), mostBytes: MOST_DIFF_BYTES })
+  const lines = out.trimEnd().split("\n")
+  return { text: lines.slice(0, mostLines).join("\n"), cut: cut || lines.length > mostLines }
+}

@@ -1,0 +1,164 @@
+import { createHash } from "node:crypto"
+import { existsSync } from "node:fs"
+import { mkdir, readdir, realpath } from "node:fs/promises"
+import { join } from "node:path"
+import { messageOf } from "../../core/errors.ts"
+import type { Processes } from "../../lib/lock.ts"
+import { type CommandMarks, endLeftovers } from "../../runtime/places/command-marks.ts"
+import type { Fault } from "../../runtime/places/fault.ts"
+import type { HostFolder } from "../../runtime/places/place.ts"
+import { type Checkout, headOf } from "./checkout.ts"
+import type { Bounds } from "./dependencies.ts"
+import { keepIgnored } from "./ignored.ts"
+import { betweenMerges, folderLock, holding } from "./locks.ts"
+import { dropMarker, type Marker, marked, markedAt, type OwnerMark, readMarker, writeMarker } from "./marker.ts"
+import { readRef, writeRefs } from "./refs.ts"
+import { commitOf, filesOf } from "./snapshot.ts"
+import { settleStash, type Working } from "./stash.ts"
+import { removeWorktree, unsavedWithin } from "./worktree.ts"
+
+type WorktreeSettings = {
+  /** Run in a fresh worktree before the agent; empty for none. */
+  readonly setup: string
+  /** What git ignores and is brought along. */
+  readonly copy: readonly string[]
+  /** Whether the installed dependencies are brought along that git ignores. */
+  readonly dependencies: "auto" | "none"
+}
+
+export type WorktreePorts = {
+  /** The folder in which all worktrees are made. */
+  readonly root: string
+  readonly settings: WorktreeSettings
+  /** A folder of the host's own in a project, into which it installs something. */
+  readonly hostFolder?: HostFolder
+  /** Most bytes of dependencies that are copied for one worktree, and that all worktrees hold together. */
+  readonly bounds?: Bounds
+  readonly processes: Processes
+  /** Of the commands that run for tasks, in worktrees or not. */
+  readonly commands?: CommandMarks
+  /** Who makes worktrees here. */
+  readonly keeper: () => OwnerMark
+  /** Whether somebody else who lives looks after it. */
+  readonly isOthers: (keeper: OwnerMark) => boolean
+  readonly fault: Fault
+}
+
+/** The folder of a repository's worktrees, which all its checkouts share. */
+export async function roomOf({ root }: WorktreePorts, { commonDir }: Checkout): Promise<string> {
+  const room = join(root, createHash("sha256").update(commonDir).digest("hex").slice(0, 16))
+  await mkdir(room, { recursive: true, mode: 0o700 })
+  return realpath(room)
+}
+
+/** A task's folders are named after it; where one could not be removed, the next has a number. */
+const nameOf = (taskID: string, nth: number): string => (nth === 1 ? taskID : `${taskID}-${nth}`)
+
+/** The task that a folder is named after. */
+export const taskOf = (name: string): string => name.replace(/-\d+$/, "")
+
+/** The folder of a task's worktree, there or not; not one of which all is kept, and that may go. */
+export async function targetOf(ports: WorktreePorts, checkout: Checkout, taskID: string): Promise<string> {
+  const room = await roomOf(ports, checkout)
+  for (let nth = 1; ; nth++) {
+    const folder = join(room, nameOf(taskID, nth))
+    if ((await readMarker(folder))?.state !== "kept") return folder
+  }
+}
+
+/** The dependencies that all worktrees of this user hold, in bytes. */
+export async function heldBytes({ root }: WorktreePorts): Promise<number> {
+  let sum = 0
+  for (const room of await readdir(root).catch(() => []))
+    for (const name of await marked(join(root, room)).catch(() => []))
+      sum += (await readMarker(join(root, room, name)))?.bytes ?? 0
+  return sum
+}
+
+/** What came of cleaning up. */
+export type Cleaned = {
+  /** What cannot be kept: then the folder stays. */
+  readonly unsaved: readonly string[]
+  /** What there is to know of it, a sentence or two each. */
+  readonly notes: readonly string[]
+}
+
+/** Cleans up all folders of a task. */
+export async function cleanAll(ports: WorktreePorts, checkout: Checkout, taskID: string): Promise<Cleaned> {
+  // What still runs there of one who died would write into what is kept.
+  if (ports.commands) await endLeftovers(ports.commands)
+  const room = await roomOf(ports, checkout)
+  const names = (await marked(room)).filter((name) => taskOf(name) === taskID)
+  const cleaned: Cleaned[] = []
+  for (const name of names.sort()) cleaned.push(await clean(ports, join(room, name), taskID))
+  return { unsaved: cleaned.flatMap(({ unsaved }) => unsaved), notes: cleaned.flatMap(({ notes }) => notes) }
+}
+
+/** Keeps what has to be kept of a worktree, then removes it. Once all is kept, it is no failure that the folder stays. */
+export function clean(ports: WorktreePorts, target: string, taskID: string): Promise<Cleaned> {
+  const { fault } = ports
+  return holding(folderLock(ports, target), async () => {
+    const marker = await readMarker(target)
+    if (!marker || marker.state === "held") return { unsaved: [], notes: [] }
+    if (marker.state === "used") {
+      // The agent may have been stopped while it brought its own tasks' work in.
+      const unsaved = await betweenMerges(ports, marker.from, () => keepState(ports, target, taskID, marker))
+      fault("away: state kept")
+      await writeMarker(target, { ...marker, state: unsaved.length > 0 ? "held" : "kept" })
+      if (unsaved.length > 0) return { unsaved, notes: [] }
+      fault("away: marked")
+    }
+    try {
+      await removeWorktree(ports, marker.from, target)
+    } catch (error) {
+      if (marker.state === "making") await writeMarker(target, { ...marker, state: "kept" })
+      return { unsaved: [], notes: [stuck(target, error)] }
+    }
+    fault("away: removed")
+    await dropMarker(target)
+    return { unsaved: [], notes: [] }
+  })
+}
+
+/** The runs at work in a repository, but this one. */
+export async function atWork(ports: WorktreePorts, checkout: Checkout, but: string): Promise<readonly Working[]> {
+  const room = await roomOf(ports, checkout)
+  const found: Working[] = []
+  for (const name of await marked(room)) {
+    const marker = taskOf(name) === but ? undefined : await readMarker(join(room, name))
+    if (marker?.state === "used" && marker.worktree && existsSync(marker.worktree.gitDir))
+      found.push({ from: marker.from, worktree: marker.worktree, taskID: taskOf(name) })
+  }
+  return found
+}
+
+const stuck = (folder: string, error: unknown): string =>
+  `Its folder could not be removed (${messageOf(error)}), though all that has to be kept of it is kept. The next start tries again; or remove it by hand: ${folder}`
+
+async function keepState(
+  ports: WorktreePorts,
+  target: string,
+  taskID: string,
+  { worktree, from }: Marker,
+): Promise<readonly string[]> {
+  if (!worktree || !existsSync(target)) return []
+  const [state, base] = await Promise.all([readRef(from, "state", taskID), readRef(from, "base", taskID)])
+  const known = [state, base].filter((commit) => commit !== undefined)
+  // Where git's notes of the worktree are gone (somebody pruned them), the files are all there is.
+  const whole = existsSync(worktree.gitDir)
+  const checkout = whole ? worktree : { ...worktree, gitDir: worktree.commonDir }
+  const head = whole ? await headOf(checkout) : undefined
+  const parents = [...(head === undefined ? [] : [head]), ...known]
+  const how = whole ? "whole" : "without index"
+  const { tree, nested, unreadable } = await filesOf(checkout, parents[0] ?? "HEAD", how)
+  const working = { from, worktree: whole ? checkout : undefined, taskID }
+  const others = () => atWork(ports, from, taskID)
+  await settleStash(ports, working, { tree, where: checkout }, others, async (settled) => {
+    const all = [...parents, ...settled.commits]
+    const commit = await commitOf(checkout, settled.tree, all, `superagents: the work of ${taskID}`)
+    if (commit !== state) await writeRefs(from, taskID, { state: commit })
+  })
+  if (whole) await keepIgnored(from, taskID, checkout, await markedAt(target))
+  const unsaved = [...nested, ...unreadable]
+  return whole ? [...unsaved, ...(await unsavedWithin(from.top, checkout))] : unsaved
+}

@@ -1,0 +1,66 @@
+import { existsSync } from "node:fs"
+import { readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises"
+import { z } from "zod"
+
+/** Who looks after a worktree; the same that stands in a task's record. */
+export type OwnerMark = z.infer<typeof OwnerMark>
+export const OwnerMark = z.looseObject({ instance: z.string() })
+
+const Checkout = z.object({ top: z.string(), gitDir: z.string(), commonDir: z.string(), prefix: z.string().optional() })
+
+/**
+ * What stands beside a worktree's folder, so that after a crash anyone can tell what it is:
+ * - `making`: not complete; nothing has run in it
+ * - `used`: an agent may have worked in it
+ * - `kept`: its state is under the ref, or there was none; the folder may go
+ * - `held`: its state is under the ref, but for what git cannot keep there; the folder stays
+ */
+const Marker = z.object({
+  state: z.enum(["making", "used", "kept", "held"]),
+  keeper: OwnerMark,
+  /** The checkout it was made for. */
+  from: Checkout,
+  /** The worktree itself, once git has made it. */
+  worktree: Checkout.optional(),
+  /** The size of the dependencies that were brought into it, in bytes, and what it lacks of them: sentences. */
+  bytes: z.number().optional(),
+  lacks: z.string().optional(),
+})
+export type Marker = z.infer<typeof Marker>
+
+const ENDING = ".json"
+const fileOf = (folder: string): string => `${folder}${ENDING}`
+
+/** When a folder's marker was written, in ms. */
+export const markedAt = async (folder: string): Promise<number> => (await stat(fileOf(folder))).mtimeMs
+
+/** Whether a folder has a marker, as that of a task's worktree has. */
+export const hasMarker = (folder: string): boolean => existsSync(fileOf(folder))
+
+export async function writeMarker(folder: string, marker: Marker): Promise<void> {
+  const file = fileOf(folder)
+  await writeFile(`${file}.new`, JSON.stringify(marker))
+  await rename(`${file}.new`, file)
+}
+
+/** The marker of a folder; undefined where it has none that can be read. */
+export async function readMarker(folder: string): Promise<Marker | undefined> {
+  try {
+    return Marker.safeParse(JSON.parse(await readFile(fileOf(folder), "utf8"))).data
+  } catch {
+    return undefined
+  }
+}
+
+export const dropMarker = (folder: string): Promise<void> => rm(fileOf(folder), { force: true })
+
+/** The folders in `room` that have a marker, by their names. */
+export async function marked(room: string): Promise<readonly string[]> {
+  try {
+    const files = await readdir(room)
+    return files.filter((file) => file.endsWith(ENDING)).map((file) => file.slice(0, -ENDING.length))
+  } catch (error) {
+    if ((error as { code?: string }).code === "ENOENT") return []
+    throw error
+  }
+}

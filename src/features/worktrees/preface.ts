@@ -1,0 +1,57 @@
+import { oneLine } from "../../lib/text.ts"
+import type { EnterRequest } from "../../runtime/places/place.ts"
+import { few } from "./dependencies.ts"
+
+export type Entered = {
+  /** The worktree's counterpart of the parent's folder. */
+  readonly directory: string
+  /** Files in conflict with the parent's state, which was merged in: each has marks. */
+  readonly conflicts: readonly string[]
+  /** What of the parent's folder is not in it, since it may not be read or is too large. */
+  readonly unreadable?: readonly string[]
+  /** What is to be said of files whose program is not installed. */
+  readonly lacksProgram?: string | undefined
+  /** Commits of what the last run has left in git's stash, which does not go together with its files. */
+  readonly stashed?: readonly string[]
+  /** What git ignores and it has a copy of. */
+  readonly brought?: readonly string[]
+  /** What it lacks of its project's dependencies: sentences. */
+  readonly lacks?: string
+  /** The parent's present state is not in it: those conflicts are of an earlier one, and have to be solved first. */
+  readonly unsolved?: boolean
+}
+
+/** What an agent is told of its worktree. */
+export function welcome(
+  { again = false, bringIn = false }: EnterRequest,
+  { directory, conflicts, unsolved, unreadable = [], stashed = [], lacksProgram, brought = [], lacks }: Entered,
+): string {
+  const present = bringIn && !unsolved
+  const left =
+    stashed.length > 0
+      ? ` What your last run left in it does not go together with your files; to take it up: ${stashed.map((commit) => `git stash apply ${commit}`).join("; ")}.`
+      : ""
+  const has = again
+    ? `It has your work so far${present ? ", and with it what the agent that asks you sees now, uncommitted work included," : ","}`
+    : "It has what the agent that asks you sees, uncommitted work included,"
+  const without = unreadable.length > 0 ? ` It lacks what could not be read or is too large: ${named(unreadable)}.` : ""
+  const stored = lacksProgram ? ` ${lacksProgram}. Leave them so.` : ""
+  const missing = lacks === undefined ? "" : ` ${lacks}`
+  const ignored =
+    brought.length > 0
+      ? `and copies of ${few(brought)}, but maybe nothing else that git ignores`
+      : "but maybe not what git ignores"
+  const place = `You work in a git worktree of your own, ${directory}. ${has} ${ignored}.${without}${missing}${stored} Work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not. Do not use git stash: all checkouts share it, and what is in it is the user's.${left}`
+  return `${place}${marksTold(conflicts, unsolved)}`
+}
+
+/** What an agent is told of conflict marks in its files; "" where there are none. */
+export function marksTold(conflicts: readonly string[], unsolved = false): string {
+  if (conflicts.length === 0) return ""
+  const why = unsolved
+    ? "The original folder's state was merged into it before, and these files still have conflict marks (<<<<<<<, =======, >>>>>>>)"
+    : "The present state of the original folder was merged into it, and these files have conflict marks (<<<<<<<, =======, >>>>>>>)"
+  return `\n${why} that you have to solve first, keeping what both sides meant. Above ======= is the original folder's, below it is yours. Where a side cannot be written out (a binary, a link), its mark says how to take it: put there what is to be there, or delete the file. A file is solved when no line of its marks is left. The files: ${named(conflicts)}`
+}
+
+const named = (files: readonly string[]): string => files.map((file) => oneLine(file)).join(", ")

@@ -1,0 +1,287 @@
+import { existsSync } from "node:fs"
+import { z } from "zod"
+import type { Processes } from "../../lib/lock.ts"
+import type { Fault } from "../../runtime/places/fault.ts"
+import { at, type Checkout, shared, treeOf } from "./checkout.ts"
+import { changesBetween } from "./diff.ts"
+import { git, gitLine } from "./git.ts"
+import { holding, stashLock } from "./locks.ts"
+import { LEFT_IN_STASH, readRef, writeRefs } from "./refs.ts"
+import { filesOf, withIndex } from "./snapshot.ts"
+import { isSame, type Repository, rewrite, stashOf, type TaskHandle } from "./stash-list.ts"
+import { firstParents, madeIn, type Place } from "./stash-owner.ts"
+import { threeWay } from "./three-way.ts"
+
+/**
+ * Git has one stash for all checkouts of a repository: an agent that stashes puts its work into the user's list, and one
+ * that pops takes the user's entry. So what is in the stash is noted when a run begins; at its end what it dropped goes
+ * back, and what it added comes out and into its work. A commit under the task's `stash` ref holds the note, and keeps
+ * all entries that it names from being cleaned up.
+ */
+const Line = z.object({
+  commit: z.string(),
+  name: z.string(),
+  email: z.string(),
+  time: z.number(),
+  zone: z.string(),
+  message: z.string(),
+})
+const Note = z.object({
+  /** What is to be in the stash, newest first: what was in it, and at the end of the run what others have put there. */
+  list: z.array(Line),
+  /** The commits of all that was in it when the run began. */
+  seen: z.array(z.string()).default([]),
+  /** What the run has added, which is no part of the list; those of it that do not go together with its files. */
+  own: z.array(Line).default([]),
+  left: z.array(Line).default([]),
+  /** What was missing, and went back. */
+  restored: z.array(Line).default([]),
+  /** What may be the run's or not, and stays. */
+  unsure: z.array(Line).default([]),
+})
+type Note = z.infer<typeof Note>
+
+/** Somebody may use the stash in the same moment. */
+const MOST_ATTEMPTS = 10
+const TITLE = "superagents: the stash"
+
+type Ports = { readonly processes: Processes; readonly fault: Fault }
+
+/** A run and its checkouts: the one that it was made from, which may be gone, and its own, where git still knows that. */
+export type Working = { readonly from: Checkout; readonly worktree: Checkout | undefined; readonly taskID: string }
+
+/** A run's files: their tree, and a checkout that is there. */
+type Files = { readonly tree: string; readonly where: Checkout }
+
+/**
+ * Notes what is in the stash when a run begins, without what agents at work have put there. Returns what the last run
+ * has left in it that does not go together with its files.
+ */
+export async function noteStash(
+  ports: Ports,
+  from: Checkout,
+  taskID: string,
+  worktree: Checkout,
+  atWork: () => Promise<readonly Working[]>,
+): Promise<readonly TaskHandle[]> {
+  return holding(stashLock(ports, from), async () => {
+    const [now, before] = await Promise.all([stashOf(from), readNote(from, taskID)])
+    const seen = now.map(({ commit }) => commit)
+    const theirs = now.length > 0 ? await addedByAny(now, await atWork(), { checkout: worktree, seen }) : []
+    const list = without(now, theirs)
+    const left = before?.left ?? []
+    if (now.length + left.length > 0) await writeNote(from, taskID, { ...NONE, list: [...list], seen, left })
+    else if (before) await writeRefs(from, taskID, { stash: undefined })
+    return left
+  })
+}
+
+const NONE: Note = { list: [], seen: [], own: [], left: [], restored: [], unsure: [] }
+
+const whose = ({ from, worktree }: Working, { seen }: Note, added: readonly TaskHandle[], others: readonly Place[]) =>
+  worktree ? madeIn(from, { checkout: worktree, seen }, others, added) : Promise.resolve({ own: [], unsure: added })
+
+/** What runs at work have put into the stash, while another begins. */
+async function addedByAny(
+  now: readonly TaskHandle[],
+  atWork: readonly Working[],
+  beginning: Place,
+): Promise<TaskHandle[]> {
+  const found: TaskHandle[] = []
+  const places = [...(await placesOf(atWork)), beginning]
+  for (const working of atWork) {
+    const note = (await readNote(working.from, working.taskID)) ?? NONE
+    found.push(...(await whose(working, note, without(now, note.list), places)).own)
+  }
+  return found
+}
+
+/** What is known of where runs are at work. */
+async function placesOf(atWork: readonly Working[]): Promise<readonly Place[]> {
+  const places: Place[] = []
+  for (const { from, worktree, taskID } of atWork)
+    if (worktree) places.push({ checkout: worktree, seen: (await readNote(from, taskID))?.seen ?? [] })
+  return places
+}
+
+const without = (entries: readonly TaskHandle[], others: readonly TaskHandle[]): readonly TaskHandle[] => {
+  const known = new Set(others.map(({ commit }) => commit))
+  return entries.filter(({ commit }) => !known.has(commit))
+}
+
+/** A run's files with what it has put into the stash, and the commits of that. */
+export type Settled = { readonly tree: string; readonly commits: readonly string[] }
+
+/**
+ * Works out what becomes of the stash at a run's end, whose worktree has these files, has that kept by `keep`, and only
+ * then changes the stash. Whoever does this again after a crash finishes it.
+ */
+export async function settleStash(
+  ports: Ports,
+  working: Working,
+  files: Files,
+  atWork: () => Promise<readonly Working[]>,
+  keep: (settled: Settled) => Promise<void>,
+): Promise<void> {
+  const { from, taskID } = working
+  if ((await stashOf(from)).length === 0 && !(await readRef(from, "stash", taskID)))
+    return keep({ tree: files.tree, commits: [] })
+  return holding(stashLock(ports, from), async () => {
+    const { note, settled, now } = await plan(working, files, await atWork())
+    await keep(settled)
+    await writeNote(from, taskID, note)
+    ports.fault("stash: planned")
+    await becomes(ports, from, note, now)
+  })
+}
+
+async function plan(working: Working, files: Files, atWork: readonly Working[]) {
+  const { from, taskID } = working
+  const [now, before = NONE] = await Promise.all([stashOf(from), readNote(from, taskID)])
+  const added = without(now, before.list)
+  const missing = without(before.list, now)
+  const { own: found, unsure } = await whose(working, before, added, added.length > 0 ? await placesOf(atWork) : [])
+  const own = [...found, ...without(before.own, found)]
+  const usersOwn = missing.length > 0 ? await takenByUser(from, missing, files) : []
+  const list = [...without(added, own), ...without(before.list, usersOwn)]
+  const folded = await fold(files, own)
+  const restored = [...without(missing, usersOwn), ...without(before.restored, missing)]
+  const note: Note = { list, seen: before.seen, own, left: folded.left, restored, unsure: [...unsure] }
+  return { note, now, settled: { tree: folded.tree, commits: own.map(({ commit }) => commit) } }
+}
+
+/** Makes the stash what the note says, with what others put there meanwhile on top. */
+async function becomes(ports: Ports, from: Repository, note: Note, seen: readonly TaskHandle[]): Promise<void> {
+  let now = seen
+  for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++, now = await stashOf(from)) {
+    const wanted = [...without(without(now, note.list), note.own), ...note.list]
+    if (isSame(now, wanted)) return
+    if (await rewrite(from, now, wanted, (step) => ports.fault(`stash: ${step}`))) return
+  }
+  throw new Error("git's stash could not be put back as it was: it changed again and again meanwhile")
+}
+
+/** Those of these entries whose content is in the user's files by now, and not in the agent's: the user has popped them. */
+async function takenByUser(
+  from: Checkout,
+  entries: readonly TaskHandle[],
+  { tree: agents, where }: Files,
+): Promise<readonly TaskHandle[]> {
+  if (!existsSync(from.top)) return []
+  const { tree: users } = await filesOf(from, "HEAD", "as git sees it")
+  const parents = await parentsOf(where, entries)
+  const taken: TaskHandle[] = []
+  for (const entry of entries) {
+    const base = parents.get(entry.commit) ?? ""
+    const content = await contentOf(where, entry.commit)
+    const changed = (await changesBetween(where, base, content)).map(({ path }) => path)
+    const isIn = async (files: string) => {
+      const differs = new Set((await changesBetween(where, content, files)).map(({ path }) => path))
+      return changed.every((path) => !differs.has(path))
+    }
+    if (changed.length > 0 && (await isIn(users)) && !(await isIn(agents))) taken.push(entry)
+  }
+  return taken
+}
+
+/** The tree of all files that an entry holds: git keeps those that were not tracked in a commit beside. */
+async function contentOf(where: Checkout, entry: string): Promise<string> {
+  const untracked = await git(["rev-parse", "--verify", "--quiet", `${entry}^3^{tree}`], { ...at(where), accept: [1] })
+  const tree = await treeOf(where, entry)
+  if (untracked.code !== 0) return tree
+  const files = (await git(["ls-tree", "-r", "-z", "--full-tree", untracked.out.trim()], at(where))).out
+  return withIndex(async (index) => {
+    const run = { ...at(where), index }
+    await git(["read-tree", tree], run)
+    await git(["update-index", "-z", "--index-info"], { ...run, input: files })
+    return gitLine(["write-tree"], run)
+  })
+}
+
+/** The files with what these entries hold, as if each were popped; without those that do not go together with them. */
+async function fold({ tree: files, where }: Files, entries: readonly TaskHandle[]) {
+  const left: TaskHandle[] = []
+  const parents = await parentsOf(where, entries)
+  let tree = files
+  for (const entry of entries) {
+    const base = parents.get(entry.commit) ?? ""
+    const onBase = (content: string) => gitLine(["commit-tree", content, "-p", base, "-m", TITLE], at(where))
+    const [ours, theirs] = [await onBase(tree), await onBase(await contentOf(where, entry.commit))]
+    const merged = await threeWay(where, { users: ours, agents: theirs })
+    if (merged.conflicts.length > 0) left.push(entry)
+    else tree = merged.tree
+  }
+  return { tree, left }
+}
+
+const parentsOf = (where: Checkout, entries: readonly TaskHandle[]): Promise<ReadonlyMap<string, string>> =>
+  firstParents(
+    where,
+    entries.map(({ commit }) => commit),
+  )
+
+/** The files of a worktree that had to stay, with what its last run has put into the stash. */
+export async function withStashed(from: Checkout, taskID: string, tree: string): Promise<string> {
+  const note = await readNote(from, taskID)
+  return note ? (await fold({ tree, where: from }, note.own)).tree : tree
+}
+
+async function readNote(repository: Repository & Checkout, taskID: string): Promise<Note | undefined> {
+  const commit = await readRef(repository, "stash", taskID)
+  if (!commit) return undefined
+  const message = await gitLine(
+    ["show", "--no-patch", "--no-show-signature", "--format=%B", commit],
+    shared(repository),
+  )
+  try {
+    return Note.parse(JSON.parse(message.slice(message.indexOf("\n"))))
+  } catch {
+    return undefined
+  }
+}
+
+async function writeNote(from: Checkout, taskID: string, note: Note): Promise<void> {
+  const { list, own, restored } = note
+  const entries = new Set([...list, ...own, ...restored].map(({ commit }) => commit))
+  const title = note.left.length > 0 ? LEFT_IN_STASH : TITLE
+  const [first = "HEAD"] = entries
+  const tree = await gitLine(["rev-parse", "--verify", `${first}^{tree}`], shared(from))
+  const parents = [...entries].flatMap((commit) => ["-p", commit])
+  const input = `${title}\n\n${JSON.stringify(note)}`
+  const commit = await gitLine(["commit-tree", tree, ...parents, "-F", "-"], { ...shared(from), input })
+  await writeRefs(from, taskID, { stash: commit })
+}
+
+/** What became of the stash at the end of a task's last run, for its parent, a sentence or two each. */
+export async function stashNotes(from: Checkout, taskID: string): Promise<readonly string[]> {
+  const note = await readNote(from, taskID)
+  if (!note) return []
+  const { own, left, restored, unsure } = note
+  const taken = without(own, left)
+  const told = (entries: readonly TaskHandle[]) => entries.map(({ message }) => `"${message}"`).join(", ")
+  return [
+    ...(restored.length > 0
+      ? [
+          `Git's stash is one for all checkouts, and what was in it before was dropped or popped in the meantime: it is back (${told(restored)}). If its agent popped it, that is among its changes, too.`,
+        ]
+      : []),
+    ...(taken.length > 0
+      ? [`It left work in git's stash (${told(taken)}): that is out of the stash, and part of its changes.`]
+      : []),
+    ...left.map(
+      ({ commit, message }) =>
+        `It left work in git's stash ("${message}") that does not go together with its files: that is out of the stash, no part of its changes, and kept as ${commit}; a resume can bring it in (git stash apply ${commit}).`,
+    ),
+    ...(unsure.length > 0
+      ? [
+          `Git's stash has more than before (${told(unsure)}); whether it is its agent's cannot be told, so it stays there.`,
+        ]
+      : []),
+  ]
+}
+
+/** Whether what a task's last run has put into the stash is among its changes: no check has seen that. */
+export async function tookFromStash(from: Checkout, taskID: string): Promise<boolean> {
+  const note = await readNote(from, taskID)
+  return note !== undefined && without(note.own, note.left).length > 0
+}

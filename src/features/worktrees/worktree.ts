@@ -1,0 +1,270 @@
+import { constants, existsSync } from "node:fs"
+import {
+  chmod,
+  copyFile,
+  lstat,
+  mkdir,
+  readdir,
+  readFile,
+  readlink,
+  realpath,
+  rm,
+  rmdir,
+  symlink,
+} from "node:fs/promises"
+import { dirname, isAbsolute, join, relative, resolve } from "node:path"
+import type { Processes } from "../../lib/lock.ts"
+import { CaptureError } from "../../runtime/places/place.ts"
+import { at, type Checkout, find, shared } from "./checkout.ts"
+import { SUBMODULE } from "./diff.ts"
+import { GitError, git, gitList, patiently } from "./git.ts"
+import { holding, notesLock } from "./locks.ts"
+
+type Ports = { readonly processes: Processes }
+
+/** Large repositories take their time. */
+const LONG_MS = 900_000
+
+/** A git that met a worktree which another was only half through with is asked again after this time. */
+const AGAIN_MS = 50
+const HALF_WAY = /failed to read .*commondir|could not create directory of|could not open .*No such file or directory/
+
+/** A checkout of its own at a commit, on no branch. */
+export async function addWorktree(ports: Ports, from: Checkout, folder: string, commit: string): Promise<Checkout> {
+  const args = ["add", "--detach", "--force", "--no-checkout", folder, commit]
+  await alone(ports, from, () => git(["worktree", ...args], at(from)))
+  const made = await ownTop(folder)
+  await git(["reset", "--hard", "--quiet"], { ...at(made), timeLimit: LONG_MS })
+  return made
+}
+
+/**
+ * The checkout in a fresh worktree's folder. A repository may have `core.worktree` in the configuration of all its
+ * worktrees: then this one gets a setting of its own, or git would work on the files of another folder.
+ */
+async function ownTop(folder: string): Promise<Checkout> {
+  const top = await realpath(folder)
+  const made = await find(folder)
+  if (!made) throw new GitError(["worktree"], `made no checkout in ${folder}`)
+  if (made.top === top) return made
+  await git(["config", "--file", join(made.gitDir, "config.worktree"), "core.worktree", top], shared(made))
+  const again = await find(folder)
+  if (again?.top === top) return again
+  throw new CaptureError(
+    `A worktree could not be made: git takes ${made.top} for the top of every worktree of this repository. Look at the setting core.worktree in ${join(made.commonDir, "config")}.`,
+  )
+}
+
+/**
+ * Takes a worktree away, whatever is left of it: the folder, git's own notes of it, or both. Its state is kept by then,
+ * or not worth it.
+ */
+export async function removeWorktree(ports: Ports, from: Pick<Checkout, "commonDir">, folder: string): Promise<void> {
+  // First the folder: git forgets one for certain where that is gone.
+  try {
+    await removeFolder(folder)
+  } catch (error) {
+    await alone(ports, from, () => forget(from, folder))
+    throw error
+  }
+  if (!existsSync(from.commonDir)) return
+  // Forced twice: one that is locked, too, as git leaves it when it is killed while it makes one.
+  const remove = () => git(["worktree", "remove", "--force", "--force", folder], shared(from))
+  await alone(ports, from, remove).catch((error) => {
+    if (!(error instanceof GitError && /is not a working tree/.test(error.message))) throw error
+  })
+}
+
+/**
+ * Changes git's list of worktrees. Each git that does reads what is noted of all of them, and dies of one that is half
+ * made or half gone: so those of ours come one after the other, and try again where it was somebody else's.
+ */
+const alone = (ports: Ports, from: Pick<Checkout, "commonDir">, change: () => Promise<unknown>) =>
+  holding(notesLock(ports, from), () => patiently(HALF_WAY, change, AGAIN_MS))
+
+/** Takes what git notes of a worktree away whose folder stays: git itself would not, as long as that is there. */
+async function forget(from: Pick<Checkout, "commonDir">, folder: string): Promise<void> {
+  const notes = await notesOf(from, folder)
+  if (notes !== undefined) await rm(notes, { recursive: true, force: true })
+}
+
+/** Where git notes what it knows of a worktree, whatever is in the folder; undefined where it knows none there. */
+export async function notesOf({ commonDir }: Pick<Checkout, "commonDir">, folder: string): Promise<string | undefined> {
+  const all = join(commonDir, "worktrees")
+  for (const name of await readdir(all).catch(() => [])) {
+    const note = await readFile(join(all, name, "gitdir"), "utf8").catch(() => "")
+    if (resolve(all, name, note.trimEnd()) === join(folder, ".git")) return join(all, name)
+  }
+  return undefined
+}
+
+/**
+ * Removes a folder, folders that may not be written to included (as some package managers leave them). Where something
+ * in it cannot be removed, all the rest goes, and the first error is thrown.
+ */
+export async function removeFolder(folder: string): Promise<void> {
+  try {
+    await rm(folder, { recursive: true, force: true, maxRetries: 2 })
+  } catch {
+    const failures = await removeAll(folder)
+    if (failures.length > 0) throw failures[0]
+  }
+}
+
+async function removeAll(path: string): Promise<unknown[]> {
+  const failures: unknown[] = []
+  // Another's folder cannot be opened up; it may be readable all the same.
+  await chmod(path, 0o700).catch(() => {})
+  for (const entry of await readdir(path, { withFileTypes: true }).catch(() => [])) {
+    const inner = join(path, entry.name)
+    if (entry.isDirectory()) failures.push(...(await removeAll(inner)))
+    else await rm(inner, { force: true }).catch((error) => failures.push(error))
+  }
+  if (failures.length === 0) await rmdir(path).catch((error) => failures.push(error))
+  return failures
+}
+
+/**
+ * Checks out the submodules that are checked out in `original`, at the commits that the worktree names, from the
+ * repositories that are there: without a network, and with commits that nobody has pushed. One whose commit is not there
+ * stays empty.
+ */
+export async function addSubmodules(original: Checkout, worktree: Checkout): Promise<void> {
+  const commits = await linksOf(worktree)
+  for (const { name, path } of await submodules(worktree)) {
+    const source = await innerOf(original.top, path)
+    const commit = commits.get(path)
+    if (!source || !commit || !(await hasAll(source, commit))) continue
+    const settings = [
+      `submodule.${name}.url=${source.gitDir}`,
+      `submodule.${name}.active=true`,
+      `submodule.${name}.update=checkout`,
+      "protocol.file.allow=always",
+    ]
+    const args = [
+      ...settings.flatMap((setting) => ["-c", setting]),
+      "submodule",
+      "update",
+      "--init",
+      "--checkout",
+      "--",
+      path,
+    ]
+    // Not by name: git's own script for submodules finds the repository itself.
+    await git(args, { cwd: worktree.top, timeLimit: LONG_MS })
+    const made = await innerOf(worktree.top, path)
+    if (made) await addSubmodules(source, made)
+  }
+}
+
+/** The commits of other repositories that a checkout names, by their paths. */
+async function linksOf(checkout: Checkout): Promise<ReadonlyMap<string, string>> {
+  const entries = await gitList(["ls-files", "--stage", "-z"], at(checkout))
+  return new Map(
+    entries.flatMap((entry) => {
+      const [, commit = ""] = entry.split(" ")
+      return entry.startsWith(SUBMODULE) ? [[entry.slice(entry.indexOf("\t") + 1), commit] as const] : []
+    }),
+  )
+}
+
+/** Whether a repository has all of these commits, a line each. */
+async function hasAll(repository: Checkout, commits: string): Promise<boolean> {
+  const { out } = await git(["cat-file", "--batch-check"], { ...at(repository), input: commits })
+  return !/ missing$/m.test(out)
+}
+
+type Submodule = { readonly name: string; readonly path: string }
+
+/** The submodules that a checkout names. */
+async function submodules(checkout: Checkout): Promise<readonly Submodule[]> {
+  if (!existsSync(join(checkout.top, ".gitmodules"))) return []
+  const args = ["config", "--null", "--file", ".gitmodules", "--get-regexp", "^submodule\\..*\\.path$"]
+  const { code, out } = await git(args, { ...at(checkout), accept: [1] })
+  if (code !== 0) return []
+  return out.split("\0").flatMap((entry) => {
+    const [key, path] = entry.split("\n")
+    return key && path ? [{ name: key.slice("submodule.".length, -".path".length), path }] : []
+  })
+}
+
+/**
+ * The repositories within a worktree in which something is that is nowhere else: neither at the same place of the
+ * folder `original`, nor known to be at a remote.
+ */
+export async function unsavedWithin(original: string, worktree: Checkout): Promise<readonly string[]> {
+  const unsaved: string[] = []
+  for (const path of (await linksOf(worktree)).keys()) {
+    const inner = await innerOf(worktree.top, path)
+    if (inner && !(await isElsewhere(inner, original, path))) unsaved.push(path)
+  }
+  return unsaved
+}
+
+async function isElsewhere(inner: Checkout, original: string, path: string): Promise<boolean> {
+  const all = ["--untracked-files=all", "--ignore-submodules=none"]
+  const changed = await gitList(["status", "--porcelain=v2", "-z", ...all], at(inner))
+  if (changed.length > 0) return false
+  const commits = (await git(["rev-list", "--all", "HEAD", "--not", "--remotes"], at(inner))).out
+  const source = await innerOf(original, path)
+  if (commits !== "" && !(source && (await hasAll(source, commits)))) return false
+  return (await unsavedWithin(join(original, path), inner)).length === 0
+}
+
+/** The repository at a path within a checkout, if there is one. */
+async function innerOf(top: string, path: string): Promise<Checkout | undefined> {
+  const folder = join(top, path)
+  const found = existsSync(join(folder, ".git")) ? await find(folder) : undefined
+  return found?.top === top ? undefined : found
+}
+
+/**
+ * Copies what git ignores and these patterns name: one without a slash fits a name in any folder, one with a slash a
+ * path from the top. What is there already is left as it is.
+ */
+export async function copyIgnored(from: Checkout, to: Checkout, patterns: readonly string[]): Promise<void> {
+  for (const name of await ignoredIn(from, patterns)) await copyOne(from.top, to.top, name)
+}
+
+/** The files of a checkout that git ignores and that fit one of the patterns. */
+export async function ignoredIn(from: Checkout, patterns: readonly string[]): Promise<readonly string[]> {
+  if (patterns.length === 0) return []
+  const specs = patterns.flatMap((pattern) => {
+    const path = pattern.replace(/^\.?\/+/, "").replace(/\/+$/, "")
+    const glob = path.includes("/") || pattern.startsWith("/") ? path : `**/${path}`
+    return [`:(top,glob)${glob}`, `:(top,glob)${glob}/**`]
+  })
+  const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", ...specs]
+  const names = await gitList(args, { ...at(from), timeLimit: LONG_MS })
+  return names.filter((name) => !name.endsWith("/"))
+}
+
+async function copyOne(original: string, copy: string, name: string): Promise<void> {
+  const [from, to] = [join(original, name), join(copy, name)]
+  try {
+    await mkdir(dirname(to), { recursive: true })
+  } catch (error) {
+    // A file or a link is there where the folder would be.
+    if (/^(EEXIST|ENOTDIR|ELOOP)$/.test((error as { code?: string }).code ?? "")) return
+    throw error
+  }
+  if (existsSync(to)) return
+  if ((await lstat(from)).isSymbolicLink()) await symlink(await redirected(original, copy, name), to)
+  else await copyFile(from, to, constants.COPYFILE_FICLONE)
+}
+
+/**
+ * Where the copy of a link leads: a link with a whole path into the original folder would have the agent, and its check,
+ * work on the original's files. Relative ones lead into the copy by themselves.
+ */
+async function redirected(original: string, copy: string, name: string): Promise<string> {
+  const link = join(original, name)
+  const target = await readlink(link)
+  if (!isAbsolute(target)) return target
+  const below = (path: string) => {
+    const inner = relative(original, path)
+    return inner === ".." || inner.startsWith("../") ? undefined : join(copy, inner)
+  }
+  // The original may be named by another way to it.
+  return below(target) ?? below(await realpath(link).catch(() => target)) ?? target
+}

@@ -1,7 +1,0 @@
-/** Puts an entry last and lets the oldest go where there are more than `most`. */
-export function remember<Value>(map: Map<string, Value>, key: string, value: Value, most: number): void {
-  map.delete(key)
-  map.set(key, value)
-  const oldest = map.size > most ? map.keys().next().value : undefined
-  if (oldest !== undefined) map.delete(oldest)
-}

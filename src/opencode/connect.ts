@@ -1,0 +1,103 @@
+import { existsSync } from "node:fs"
+import type { PluginInput } from "@opencode-ai/plugin"
+import type { LogFields } from "../core/ports.ts"
+import { OpencodeThreads } from "../features/board/opencode/threads.ts"
+import { TokenCounter } from "../features/forks/counter.ts"
+import { OpencodeForks } from "../features/forks/opencode/forks.ts"
+import { leave, leaveAll, listenIn, type Peer, peerOf } from "../features/worktrees/opencode/peers.ts"
+import { systemClock } from "../lib/clock.ts"
+import { startThread } from "../lib/thread.ts"
+import type { Options } from "../options/options.ts"
+import type { Connection, Notice } from "../runtime/connection.ts"
+import { mayBeElsewhere } from "../runtime/places/root.ts"
+import { KEY_TITLE, keyText, lossText } from "../runtime/record/loss.ts"
+import { registerInstance, unregisterInstance } from "../runtime/record/owner.ts"
+import { installationSigner, keyFile } from "../runtime/record/signature.ts"
+import { Beginnings } from "./beginnings.ts"
+import { clientOn, type Transport, transportOf } from "./client.ts"
+import { diffSince } from "./diffs.ts"
+import { OpencodeHost } from "./host.ts"
+import { WITHOUT_NATIVE } from "./native-task.ts"
+import { sessionPages } from "./pages.ts"
+import { OpencodeUserActions } from "./user-actions.ts"
+import { ownFolder } from "./user-config.ts"
+
+/** Beside the built plugin. One for all instances in the process; no thread runs until a fork needs it. */
+const TOKENIZER = new URL(
+  import.meta.url.endsWith(".ts") ? "../features/forks/tokenizer-thread.ts" : "./tokenizer.js",
+  import.meta.url,
+)
+const counter = new TokenCounter(systemClock, () => startThread(TOKENIZER))
+
+/** OpenCode 1.x as a connection, and what only its hooks need. */
+export type OpencodeConnection = Connection & {
+  readonly host: OpencodeHost
+  readonly transport: Transport
+  /** What requests to models begin with; absent where no fork may go by that. */
+  readonly beginnings: Beginnings | undefined
+  /** Warnings that are still to be shown. */
+  readonly notices: Notice[]
+  /** From now on the instances of the folders that tasks work in report to `guest`. */
+  listen(peer: Peer): void
+  /** Ends the instances of the folders that tasks work in. */
+  leave(): Promise<void>
+  /** From here on another instance may take the tasks over. */
+  unregister(): void
+}
+
+export function connect(input: PluginInput, options: Options): OpencodeConnection {
+  const { directory, worktree, serverUrl } = input
+  const instance = registerInstance()
+  const isNewKey = !existsSync(keyFile())
+  const signer = installationSigner()
+  const notices: Notice[] = []
+  const warn = (notice: Notice) => {
+    host.log("warn", notice.message)
+    notices.push(notice)
+  }
+  const tell = (fields: LogFields) => host.log("info", "call", fields)
+  const client = clientOn(input.client, options.verbose ? tell : undefined)
+  const beginnings = options.fork.whole === "never" ? undefined : new Beginnings()
+  const usual = options.nativeTask ? {} : WITHOUT_NATIVE
+  let peer: Peer | undefined
+  const host: OpencodeHost = new OpencodeHost(client, instance, signer, systemClock, {
+    folder: directory,
+    entered: (folder) => peer && listenIn(folder, peer),
+    left: (folder) => peer && leave(folder, peer),
+    mayBeElsewhere,
+  })
+  if (signer.problem) warn({ title: KEY_TITLE, message: keyText(signer.problem, options.board !== undefined) })
+  return {
+    host,
+    forks: new OpencodeForks({ client, sessions: host, directory, counter, beginnings, usual }),
+    signer,
+    warn,
+    notices,
+    lost() {
+      const message = signer.problem ? undefined : lossText(host.unbelieved(), keyFile(), isNewKey)
+      return message === undefined ? undefined : { title: KEY_TITLE, message }
+    },
+    instance,
+    worktree,
+    directory,
+    ownFolder: ownFolder(),
+    transport: transportOf(input.client),
+    beginnings,
+    threads: (home) => new OpencodeThreads(client, host, signer, home),
+    userActions: new OpencodeUserActions(client, directory),
+    sign: (sessionID, uiMetadata) => host.sign(sessionID, uiMetadata),
+    remote: async () => (await import("../features/hosts/opencode/remote.ts")).openRemote,
+    hasOtherOwner: () => peerOf(directory) !== undefined,
+    requestHandler: (own) => peerOf(directory)?.keeper ?? own,
+    changesOf: ({ sessionID, run }) => diffSince(client, sessionID, run.promptID),
+    pages: () => sessionPages(serverUrl, directory),
+    listen(own) {
+      peer = own
+    },
+    async leave() {
+      if (peer) leaveAll(peer)
+      await host.leaveAll()
+    },
+    unregister: () => unregisterInstance(instance),
+  }
+}

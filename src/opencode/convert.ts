@@ -1,0 +1,176 @@
+import { normalize } from "node:path"
+import type { Agent, Part, Message as SdkMessage, ToolPart } from "@opencode-ai/sdk/v2/types"
+import type { AgentInfo, Message, MessagePart } from "../core/ports.ts"
+import { ranOf } from "../core/receipts/command.ts"
+import type { Refusal } from "../core/refusal.ts"
+import type { Usage } from "../core/task.ts"
+import { head, oneLine, tail } from "../lib/text.ts"
+import { callOf, errorOf, finishIn, LAUNCHING_TOOL } from "./message-fields.ts"
+
+/** OpenCode's token counts and cost as usage; what is missing counts as none. */
+export function toUsage(tokens: unknown, cost: unknown): Usage {
+  const counts = (tokens ?? {}) as {
+    input?: number
+    output?: number
+    reasoning?: number
+    cache?: { read?: number; write?: number }
+  }
+  return {
+    input: counts.input ?? 0,
+    output: counts.output ?? 0,
+    reasoning: counts.reasoning ?? 0,
+    cacheRead: counts.cache?.read ?? 0,
+    cacheWrite: counts.cache?.write ?? 0,
+    cost: typeof cost === "number" ? cost : 0,
+  }
+}
+
+/** OpenCode's error objects, `{name, data: {message}}`, as name and message; anything else as text. */
+export function toError(error: unknown): { name: string; message: string } {
+  if (typeof error !== "object" || error === null) return { name: "Error", message: String(error ?? "unknown error") }
+  const { name, message, data } = error as { name?: unknown; message?: unknown; data?: { message?: unknown } }
+  const text = [data?.message, message, name].find((candidate) => typeof candidate === "string" && candidate !== "")
+  return { name: typeof name === "string" ? name : "Error", message: errorLine(String(text ?? "unknown error")) }
+}
+
+/** What the provider answered, of an error that is one of its refusals. Headers have lower-case names. */
+export function refusalIn(error: unknown): { readonly refusal?: Pick<Refusal, "status" | "headers" | "body"> } {
+  const { data } = (error ?? {}) as { data?: Partial<ApiErrorData> }
+  const { statusCode: status, responseHeaders: headers, responseBody: body } = data ?? {}
+  if (typeof status !== "number") return {}
+  return { refusal: { status, ...(headers && { headers }), ...(typeof body === "string" && { body }) } }
+}
+
+type ApiErrorData = { statusCode: number; responseHeaders: Record<string, string>; responseBody: string }
+
+/** Providers' own words, shortened here if anywhere. */
+const MOST_ERROR_CHARS = 2000
+
+/**
+ * The host hands over stack traces as messages; a reader needs what stands before them. Providers say at the end of a
+ * long text when they open, so whoever shows it cuts it.
+ */
+export const errorLine = (text: string): string => oneLine(text.split("\n    at ")[0] ?? "", MOST_ERROR_CHARS)
+
+export function toMessage({ info, parts }: { info: SdkMessage; parts: readonly Part[] }): Message {
+  return messageOf(
+    info,
+    parts.flatMap((part) => toParts(part, info)),
+  )
+}
+
+export function messageOf(info: SdkMessage, parts: readonly MessagePart[]): Message {
+  const shared = { id: info.id, createdAt: info.time.created, parts }
+  if (info.role === "user") return { ...shared, role: "user", summary: false }
+  return {
+    ...shared,
+    role: "assistant",
+    parentID: info.parentID,
+    completedAt: info.time.completed,
+    finish: info.finish === undefined ? undefined : finishIn(info.finish, parts),
+    error: info.error && errorOf(toError(info.error)),
+    usage: toUsage(info.tokens, info.cost),
+    summary: info.summary === true,
+  }
+}
+
+/** Tools that write the file that they are given. */
+const WRITING_TOOLS = new Set(["write", "edit", "multiedit"])
+/** The one that writes several, which its metadata names. */
+const PATCHING_TOOL = "apply_patch"
+
+/** A part of a message as the core reads it; none where the core does not look at such parts. */
+export function toParts(part: Part, message: SdkMessage): readonly MessagePart[] {
+  const directory = message.role === "assistant" ? message.path.cwd : ""
+  if (part.type === "text") return [textOf(part)]
+  if (part.type === "reasoning") return [{ type: "reasoning", text: tail(part.text, MOST_THOUGHT_CHARS) }]
+  if (part.type === "compaction") return [{ type: "compaction" }]
+  // With snapshots on: what changed below the folder during a step, whoever did it.
+  if (part.type === "patch")
+    return [{ type: "files", own: false, paths: part.files.map((file) => below(directory, file)) }]
+  if (part.type !== "tool") return []
+  const { callID, tool, state } = part
+  const refused = state.status === "error" && isRefusal(state.error)
+  const paths = writtenBy(part).map((file) => below(directory, file))
+  const files = paths.length > 0 ? [{ type: "files" as const, own: true, paths }] : []
+  const call = { callID, tool, state: state.status, refused, final: isFinal(part) }
+  return [callOf(call), ...files, ...commandOf(part)]
+}
+
+/** Enough to see what a model thought last. */
+const MOST_THOUGHT_CHARS = 1000
+
+const textOf = ({ text, synthetic, metadata }: Extract<Part, { type: "text" }>): MessagePart => ({
+  type: "text",
+  text,
+  synthetic: synthetic === true,
+  ...(metadata?.compaction_continue === true && { goesOn: true as const }),
+})
+
+/** By the host's own loop: it goes on after any other call. */
+const isFinal = ({ metadata, state }: ToolPart): boolean =>
+  Boolean(metadata?.providerExecuted) || (state.status === "error" && state.metadata?.interrupted === true)
+
+/** True for a call after which the host asks the model again, whatever finish reason its provider gave. */
+export const asksAgain = (part: Part): boolean => part.type === "tool" && !isFinal(part)
+
+/** The files that a call edited or wrote. */
+function writtenBy({ tool, state }: ToolPart): readonly string[] {
+  if (state.status !== "completed") return []
+  const { files } = (state.metadata ?? {}) as { files?: unknown }
+  const found = WRITING_TOOLS.has(tool) ? [state.input?.filePath] : []
+  if (tool === PATCHING_TOOL && Array.isArray(files))
+    found.push(...files.flatMap((each) => [each?.filePath, each?.movePath]))
+  return found.filter((file) => typeof file === "string")
+}
+
+/** The host's shell. Its output's beginning or end is missing where it is long; what it reports stands at the end. */
+const SHELL = "bash"
+
+/** The command of an ended call of the shell; none where it was refused, or never began. */
+function commandOf({ tool, state }: ToolPart): readonly MessagePart[] {
+  if (tool !== SHELL || (state.status !== "completed" && state.status !== "error")) return []
+  const command = state.input?.command
+  if (typeof command !== "string") return []
+  if (state.status === "error") return isCutOff(state.error) ? [{ type: "command", command }] : []
+  const exit = state.metadata?.exit
+  return [{ type: "command", ...ranOf(command, typeof exit === "number" ? exit : undefined, state.output ?? "") }]
+}
+
+const isCutOff = (error: string): boolean => /aborted/i.test(error)
+
+/** A file's name holds what its maker likes, line breaks too. */
+function below(directory: string, given: string): string {
+  const file = normalize(given)
+  const inside = directory !== "" && file.startsWith(`${directory}/`)
+  return oneLine(inside ? file.slice(directory.length + 1) : file, MOST_PATH_CHARS)
+}
+
+const MOST_PATH_CHARS = 400
+
+/** What the host writes into a call that was refused without a word: with one, the agent goes on. */
+const isRefusal = (error: string): boolean =>
+  /rejected permission(?!.*with the following feedback)|dismissed this question/i.test(head(error, MOST_ERROR_CHARS))
+
+/** Whether a rule is of OpenCode's own tool for tasks and of single agents. */
+export const picksAgent = ({
+  permission,
+  pattern,
+}: {
+  readonly permission: string
+  readonly pattern: string
+}): boolean => permission === LAUNCHING_TOOL && pattern !== "*"
+
+export function toAgent(agent: Agent): AgentInfo {
+  return {
+    name: agent.name,
+    description: agent.description ?? "",
+    mode: agent.mode,
+    // The host says `null` for no variant, and takes none back.
+    model: agent.model && {
+      provider: agent.model.providerID,
+      id: agent.model.modelID,
+      variant: agent.variant ?? undefined,
+    },
+  }
+}

@@ -1,0 +1,167 @@
+import type { EndedCall, HostEvent } from "../core/ports.ts"
+import { addBounded } from "../lib/bounded-set.ts"
+import { decodeRequest } from "../runtime/record/codec.ts"
+import { permissionAsk, questionAsk } from "./asks.ts"
+import { errorLine, refusalIn, toError, toUsage } from "./convert.ts"
+import { errorOf, finishOf } from "./message-fields.ts"
+
+/** An event as OpenCode's `event` hook hands it over: trusted for nothing but its type's name. */
+export type RawEvent = { readonly type: string; readonly properties: unknown }
+
+/** Parts of thinking that are open, remembered at most: one for each session that works. */
+const MOST_THOUGHTS = 256
+
+/**
+ * Reads events of OpenCode 1.x into the core's words; undefined for those that tell us nothing. Runs for every event of
+ * the host, so it looks at the type first and builds nothing for the many that do not concern us.
+ */
+export class EventReader {
+  /** Ids of parts that hold thinking: the host tells their deltas as it does those of a text. */
+  readonly #thoughts = new Map<string, true>()
+
+  read(event: RawEvent, now: number): HostEvent | undefined {
+    const convert = CONVERTERS[event.type]
+    if (!convert) return undefined
+    try {
+      return convert((event.properties ?? {}) as Properties, now, this.#thoughts)
+    } catch {
+      // A payload of another shape than we know: a hint that cannot be read is no hint.
+      return undefined
+    }
+  }
+}
+
+/** OpenCode's event payloads, as far as we read them; every field may be absent. */
+type Properties = {
+  sessionID?: string
+  id?: string
+  requestID?: string
+  messageID?: string
+  partID?: string
+  field?: string
+  delta?: string
+  info?: Info
+  part?: Part
+  status?: { type?: string; attempt?: number; message?: string; next?: number }
+  error?: unknown
+  permission?: string
+  patterns?: readonly string[]
+  questions?: readonly { question?: string }[]
+}
+type Info = {
+  id?: string
+  parentID?: string
+  sessionID?: string
+  role?: string
+  finish?: string
+  providerID?: string
+  modelID?: string
+  summary?: unknown
+  error?: unknown
+  tokens?: unknown
+  cost?: number
+  metadata?: unknown
+}
+type Part = {
+  id?: string
+  type?: string
+  sessionID?: string
+  messageID?: string
+  callID?: string
+  tool?: string
+  text?: string
+  time?: unknown
+  state?: State
+}
+
+type State = {
+  status?: string
+  input?: unknown
+  output?: unknown
+  error?: unknown
+  time?: { start?: number; end?: number }
+}
+
+type Convert = (properties: Properties, now: number, thoughts: Map<string, true>) => HostEvent | undefined
+
+const CONVERTERS: Readonly<Record<string, Convert>> = {
+  __proto__: null as never,
+  "session.created": ({ info }) =>
+    info?.id ? { type: "created", sessionID: info.id, parentID: info.parentID } : undefined,
+  "session.deleted": ({ info }) => (info?.id ? { type: "deleted", sessionID: info.id } : undefined),
+  "session.updated": ({ info }) =>
+    info?.id
+      ? {
+          type: "updated",
+          sessionID: info.id,
+          request: decodeRequest(info.metadata),
+        }
+      : undefined,
+  "session.idle": ({ sessionID }) => (sessionID ? { type: "idle", sessionID } : undefined),
+  "session.status": ({ sessionID, status }) => {
+    if (!sessionID || !status) return undefined
+    if (status.type === "busy") return { type: "active", sessionID, activity: { type: "busy" } }
+    if (status.type !== "retry") return undefined
+    const { attempt = 0, message = "", next } = status
+    return { type: "active", sessionID, activity: { type: "retry", attempt, message: errorLine(message), next } }
+  },
+  "session.error": ({ sessionID, error }) =>
+    sessionID ? { type: "error", sessionID, error: errorOf(toError(error)), ...refusalIn(error) } : undefined,
+  "message.updated": ({ info }) => {
+    if (info?.role !== "assistant" || !isWord(info.finish) || !info.id || !info.sessionID) return undefined
+    return {
+      type: "answered",
+      sessionID: info.sessionID,
+      messageID: info.id,
+      usage: toUsage(info.tokens, info.cost),
+      finish: finishOf(info.finish),
+      ...(info.providerID && info.modelID && { model: { provider: info.providerID, id: info.modelID } }),
+      ...(info.summary === true && { summary: true }),
+    }
+  },
+  "message.part.updated": ({ part }, _now, thoughts) => {
+    if (!part?.sessionID || !part.messageID) return undefined
+    const { sessionID, messageID } = part
+    if (part.type === "tool" && part.callID && part.tool) {
+      const ended = part.state?.status === "completed" || part.state?.status === "error"
+      const call = ended ? endedCall(part.state ?? {}) : undefined
+      return { type: "tool", sessionID, messageID, callID: part.callID, tool: part.tool, ended, ...(call && { call }) }
+    }
+    if (part.type === "step-start") return { type: "began", sessionID }
+    if (part.type === "reasoning" && part.id) {
+      addBounded(thoughts, part.id, true, MOST_THOUGHTS)
+      return { type: "thinking", sessionID }
+    }
+    // The parts of a user's message have no time.
+    if (part.type !== "text" || !part.id || !part.time) return undefined
+    return { type: "text", sessionID, messageID, partID: part.id, text: part.text ?? "" }
+  },
+  "message.part.delta": ({ sessionID, messageID, partID, field, delta }, _now, thoughts) => {
+    if (!sessionID || !messageID || !partID || field !== "text" || !delta) return undefined
+    if (thoughts.has(partID)) return { type: "thinking", sessionID }
+    return { type: "text-delta", sessionID, messageID, partID, delta }
+  },
+  "permission.asked": ({ id, sessionID, permission, patterns }, now) => {
+    if (!id || !sessionID) return undefined
+    return { type: "asked", ask: permissionAsk({ id, sessionID, permission, patterns }, now) }
+  },
+  "question.asked": ({ id, sessionID, questions }, now) => {
+    if (!id || !sessionID) return undefined
+    return { type: "asked", ask: questionAsk({ id, sessionID, questions }, now) }
+  },
+  "permission.replied": replied,
+  "question.replied": replied,
+  "question.rejected": replied,
+}
+
+const isWord = (value: unknown): value is string => typeof value === "string" && value !== ""
+
+function replied({ sessionID, requestID }: Properties): HostEvent | undefined {
+  return sessionID && requestID ? { type: "replied", sessionID, askID: requestID } : undefined
+}
+
+function endedCall({ input, output, error, time }: State): EndedCall | undefined {
+  const result = output ?? error
+  if (typeof result !== "string" || time?.start === undefined || time.end === undefined) return undefined
+  return { input, result, ms: time.end - time.start }
+}

@@ -1,0 +1,119 @@
+import type { Hooks } from "@opencode-ai/plugin"
+import type { Part } from "@opencode-ai/sdk/v2/types"
+import type { App } from "../app.ts"
+import type { HostEvent } from "../core/ports.ts"
+import type { AgentConfig } from "../features/board/tool-access.ts"
+import { type Peer, peerOf } from "../features/worktrees/opencode/peers.ts"
+import { systemClock } from "../lib/clock.ts"
+import type { Options } from "../options/options.ts"
+import { TASK_TOOL } from "../tools/index.ts"
+import { withAgents } from "../tools/task.ts"
+import type { Tool } from "../tools/tool.ts"
+import type { OpencodeConnection } from "./connect.ts"
+import { shorten } from "./definition.ts"
+import { EventReader, type RawEvent } from "./events.ts"
+import { type Guard, guardOf } from "./guard.ts"
+import { NativeTask } from "./native-task.ts"
+import { requestHooks } from "./request-hooks.ts"
+import { Suitability } from "./suitability.ts"
+import { askForEach, toHostTool } from "./tool.ts"
+
+/** The plugin as OpenCode 1.x calls it. Nothing may leave a hook: a throw in one stops the host or the turn. */
+export function hooksOf(connection: OpencodeConnection, app: App, options: Options): Hooks {
+  const { host, directory } = connection
+  const { manager, board } = app
+  const guard = guardOf(host)
+  const native = options.nativeTask ? undefined : new NativeTask()
+  const hear = eventRouter(connection, app, native)
+  const peer: Peer = {
+    tools: app.tools,
+    keeper: manager,
+    hear: (event, folder) => void guard(() => hear(event, folder)),
+  }
+  connection.listen(peer)
+  const suitability = new Suitability(connection)
+  systemClock.after(0, () => void guard(() => suitability.examine()))
+  const { tools, ...toolHooks } = toolHooksOf(connection, app, suitability, guard)
+  return {
+    // Read by the host at the first request to a model, when it is known whether the tools can work.
+    get tool() {
+      return suitability.refusal === undefined ? tools : {}
+    },
+    ...toolHooks,
+    ...requestHooks(connection, app, { options, native }, guard),
+    config: async (config) =>
+      guard(() => {
+        if (options.each.ask > 0) askForEach(config as { permission?: unknown })
+        board?.configure(config as AgentConfig)
+      }),
+    "chat.message": async ({ sessionID }, { message, parts }) =>
+      guard(async () => {
+        if (host.isPersons(sessionID, message.id)) manager.wrote()
+        native?.written(message, parts as readonly Part[])
+        await board?.conversations.written(sessionID, message.id)
+      }),
+    event: async ({ event }) =>
+      guard(() => {
+        peerOf(directory)?.hear(event as RawEvent, directory)
+        hear(event as RawEvent, directory)
+      }),
+    dispose: async () => {
+      await guard(() => app.stop())
+      await guard(() => host.answers?.close())
+      await guard(() => connection.leave())
+      // From here on another instance may take the tasks over, whatever becomes of the rest.
+      connection.unregister()
+      await guard(() => app.closePage())
+    },
+  }
+}
+
+function eventRouter({ host }: OpencodeConnection, { manager }: App, native: NativeTask | undefined) {
+  const events = new EventReader()
+  return (event: RawEvent, folder: string): void => {
+    host.hear(event, folder)
+    const heard: HostEvent | undefined = events.read(event, Date.now())
+    if (heard?.type === "idle") native?.idle(heard.sessionID)
+    if (heard) manager.handle(heard)
+  }
+}
+
+/** The tools, what the model reads of them, and which of them it may call. */
+function toolHooksOf(connection: OpencodeConnection, app: App, suitability: Suitability, guard: Guard) {
+  const { host, directory } = connection
+  const own = toolsHere(app.tools, directory)
+  const tools = Object.fromEntries(
+    Object.entries({ ...own, ...app.board?.tools }).map(([name, tool]) => [
+      name,
+      toHostTool(tool, {
+        refusal: () => suitability.refusal,
+        picksAgents: (agent, sessionID) => host.picksAgents(agent, sessionID),
+      }),
+    ]),
+  )
+  return {
+    tools,
+    // The first request to a model: by now there is a screen that can show what is wrong.
+    "tool.definition": async ({ toolID }, output) =>
+      guard(async () => {
+        suitability.show()
+        if (Object.hasOwn(tools, toolID)) shorten(output)
+        const tool = toolID === TASK_TOOL ? own[toolID] : undefined
+        if (tool) output.description = withAgents(tool.description, await host.agents())
+      }),
+    // The one hook that may throw: that is how a call of a tool is refused.
+    "tool.execute.before": async ({ sessionID, tool }) => {
+      const refusal = connection.requestHandler(app.manager).refusesTools(sessionID, tool)
+      if (refusal) throw new Error(refusal)
+    },
+  } satisfies Hooks & { tools: unknown }
+}
+
+/** Where a task works, the instance that looks after the task answers calls of the tools. */
+const toolsHere = (own: Readonly<Record<string, Tool>>, directory: string): Record<string, Tool> =>
+  Object.fromEntries(
+    Object.entries(own).map(([name, tool]): [string, Tool] => [
+      name,
+      { ...tool, execute: (args, context) => (peerOf(directory)?.tools[name] ?? tool).execute(args, context) },
+    ]),
+  )

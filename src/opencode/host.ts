@@ -1,0 +1,457 @@
+import { statSync } from "node:fs"
+import { basename } from "node:path"
+import { pathToFileURL } from "node:url"
+import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
+import type { Agent, Session } from "@opencode-ai/sdk/v2/types"
+import type {
+  Activity,
+  AgentInfo,
+  Clock,
+  Host,
+  LogFields,
+  LogLevel,
+  Message,
+  NewSession,
+  Owner,
+  Persona,
+  Prompt,
+  SessionInfo,
+  TaskRecord,
+  Toast,
+  Unbelieved,
+} from "../core/ports.ts"
+import type { Answer } from "../core/refusal.ts"
+import type { Ask, Model, Task, TaskDraft } from "../core/task.ts"
+import type { Answers } from "../features/rate-limits/opencode/answers.ts"
+import { Elsewhere } from "../features/worktrees/opencode/other-folders.ts"
+import { ownershipOf } from "../runtime/record/owner.ts"
+import type { Signer } from "../runtime/record/signature.ts"
+import type { UiMetadata } from "../runtime/record/ui-metadata.ts"
+import { permissionAsk, questionAsk } from "./asks.ts"
+import { Cached } from "./cached.ts"
+import { call, find } from "./client.ts"
+import { errorLine, picksAgent, toAgent, toMessage } from "./convert.ts"
+import { EventCache } from "./event-cache.ts"
+import type { RawEvent } from "./events.ts"
+import { messageID, partID, taskOfMessage } from "./ids.ts"
+import { OpencodeLog } from "./log.ts"
+import { storedMessages } from "./messages.ts"
+import { OpencodeRecords } from "./records.ts"
+import { Transcripts } from "./transcripts.ts"
+
+/** Agents and models change with the configuration alone, and the host reads that when it loads the plugin. */
+const KEEP_MS = 300_000
+/** How long a message may be on its way to be heard of that was stored a moment ago. */
+const HEARD_MS = 50
+/** The most sessions that one look-up takes in. */
+const MOST_SESSIONS = 5000
+
+/** What OpenCode calls the project of all folders that are in no repository: they have nothing in common. */
+const NO_PROJECT = "global"
+
+/** The folders that sessions work in. */
+export type Surroundings = {
+  /** The folder that this plugin's instance serves. */
+  readonly folder: string
+  /** Called when a session begins to work in another folder, and when the last one has left it. */
+  readonly entered: (folder: string) => void
+  readonly left: (folder: string) => void
+  /** Whether tasks may have been left in other folders by an earlier process. */
+  readonly mayBeElsewhere: () => boolean
+}
+
+const HERE_ALONE: Surroundings = { folder: "", entered: () => {}, left: () => {}, mayBeElsewhere: () => false }
+
+/** What a message is known again by when it is stored. */
+type Stored = { readonly messageID: string; readonly parts: readonly unknown[] }
+
+/** OpenCode 1.x, over the routes of its server. */
+export class OpencodeHost implements Host {
+  readonly #client: OpencodeClient
+  readonly #instance: string
+  readonly #surroundings: Surroundings
+  readonly #elsewhere: Elsewhere
+  readonly #records: OpencodeRecords
+  readonly #log: OpencodeLog
+  readonly #clock: Clock
+  readonly #heard = new EventCache()
+  readonly #transcripts = new Transcripts()
+  readonly #agents = new Cached<readonly Agent[]>(KEEP_MS, () => this.#readAgents())
+  readonly #models = new Cached<readonly string[]>(KEEP_MS, () => this.#readModels())
+  #toasted: Promise<unknown> = Promise.resolve()
+  /** Providers' refusals, as they go by; undefined where nobody reads them. */
+  answers: Answers | undefined
+
+  /** `instance` names the plugin instance that owns what is written here; `signer` is the installation's. */
+  constructor(
+    client: OpencodeClient,
+    instance: string,
+    signer: Signer,
+    clock: Clock,
+    surroundings: Surroundings = HERE_ALONE,
+  ) {
+    this.#surroundings = surroundings
+    this.#elsewhere = new Elsewhere(surroundings.folder)
+    this.#client = client
+    this.#instance = instance
+    this.#records = new OpencodeRecords({
+      client,
+      clock,
+      instance,
+      folder: surroundings.folder || undefined,
+      signer,
+      heard: (sessionID) => this.#heard.row(sessionID)?.metadata,
+    })
+    this.#log = new OpencodeLog(client, clock)
+    this.#clock = clock
+  }
+
+  /** Takes in an event of the host: what it tells need not be asked for. `folder`: where it was heard. */
+  hear(event: RawEvent, folder = this.#surroundings.folder): void {
+    this.#heard.hear(event)
+    this.#transcripts.hear(event)
+    if (event.type === "permission.asked" || event.type === "question.asked")
+      this.#elsewhere.asked(String((event.properties as { id?: unknown } | undefined)?.id), folder)
+  }
+
+  folderOf(sessionID: string): string {
+    return this.#elsewhere.folderOf(sessionID)
+  }
+
+  async move(sessionID: string, folder: string): Promise<void> {
+    const destination = { directory: folder }
+    try {
+      await call("move a session", this.#client.experimental.controlPlane.moveSession({ sessionID, destination }))
+    } catch (error) {
+      // One that was deleted works nowhere any more.
+      if (folder !== this.#surroundings.folder || (await this.session(sessionID))) throw error
+    }
+    this.#heard.forget(sessionID)
+    const left = this.#elsewhere.moved(sessionID, folder)
+    if (folder !== this.#surroundings.folder) this.#surroundings.entered(folder)
+    if (left === undefined) return
+    this.#surroundings.left(left)
+    await this.#endInstance(left)
+  }
+
+  /** Ends what sessions do in other folders: they are not to go on when nobody looks after them any more. */
+  async leaveAll(): Promise<void> {
+    await Promise.all(this.#elsewhere.folders().map((folder) => this.#endInstance(folder)))
+  }
+
+  async #endInstance(folder: string): Promise<void> {
+    await call("end an instance", this.#client.instance.dispose({ directory: folder }))
+  }
+
+  async createSession(input: NewSession, draft: TaskDraft): Promise<string> {
+    const { parentID, title, agent, model, rules } = input
+    const folder = this.folderOf(parentID)
+    const session = await call(
+      "create a session",
+      this.#client.session.create({
+        ...(folder !== this.#surroundings.folder && { directory: folder }),
+        parentID,
+        title,
+        agent,
+        model: model && { providerID: model.provider, id: model.id, variant: model.variant },
+        permission: [...rules],
+        metadata: this.#records.metadataOf(draft),
+      }),
+    )
+    this.#records.renewed(session.id)
+    this.#elsewhere.moved(session.id, folder)
+    return session.id
+  }
+
+  /** A session that works is aborted first: deleted while its request hangs, it would stay busy for ever. */
+  async deleteSession(sessionID: string): Promise<void> {
+    await this.abort(sessionID)
+    await call("delete a session", this.#client.session.delete({ sessionID }))
+    this.#elsewhere.moved(sessionID, this.#surroundings.folder)
+  }
+
+  async deleteMessage(sessionID: string, messageID: string): Promise<void> {
+    await find("delete a message", this.#client.session.deleteMessage({ sessionID, messageID }))
+  }
+
+  async session(sessionID: string): Promise<SessionInfo | undefined> {
+    const session = await find("read a session", this.#client.session.get({ sessionID }))
+    return session && this.#toSession(session)
+  }
+
+  async parent(sessionID: string): Promise<SessionInfo | undefined> {
+    const known = this.#heard.row(sessionID)
+    // For the end of what was undone others wait, and an event may have been missed.
+    return known && !known.revert ? this.#toSession(known) : this.session(sessionID)
+  }
+
+  /** Without a reply the host answers when the message is stored; else it answers at once, whatever happens. */
+  readonly messageID = messageID
+  readonly taskOf = taskOfMessage
+
+  /** Whether a user's message seems to be a person's: it is none of ours, and in no session that an agent has opened. */
+  isPersons(sessionID: string, messageID: string): boolean {
+    return taskOfMessage(messageID) === undefined && this.#heard.row(sessionID)?.parentID === undefined
+  }
+
+  async prompt(prompt: Prompt): Promise<void> {
+    const { sessionID, messageID, agent, model, noReply, lookedFor, again, parts, files = [] } = prompt
+    const texts = parts.map((part, index) => ({ type: "text" as const, id: partID(messageID, index), ...part }))
+    // The host reads them, and puts what they hold beside the text, as with its own prompts.
+    const attachments = files.map((file, index) => ({
+      type: "file" as const,
+      id: partID(messageID, parts.length + index),
+      url: pathToFileURL(file).href,
+      filename: basename(file),
+      mime: statSync(file, { throwIfNoEntry: false })?.isDirectory() ? "application/x-directory" : "text/plain",
+    }))
+    const message = { sessionID, messageID, agent, ...modelFields(model), noReply, parts: [...texts, ...attachments] }
+    if (noReply && lookedFor) await this.#storeUnseen(message)
+    else if (noReply) {
+      const stored = await call("store a message", this.#client.session.prompt(message))
+      this.#heard.stored(stored)
+    } else {
+      // What was said before a turn was stopped is not heard again.
+      if (again) this.#transcripts.forget(sessionID)
+      else this.#transcripts.follow(sessionID, messageID)
+      await call("send a prompt", this.#client.session.promptAsync(message))
+    }
+  }
+
+  /** Has a message stored, which is heard of: to say what it has stored costs the host a fifth of the whole call. */
+  async #storeUnseen(message: Parameters<OpencodeClient["session"]["promptAsync"]>[0] & Stored): Promise<void> {
+    const ends: (() => void)[] = []
+    const heard = new Promise<void>((resolve) => {
+      ends.push(this.#heard.awaits(message.messageID, message.parts.length, resolve))
+    })
+    try {
+      await call("store a message", this.#client.session.promptAsync(message))
+      const late = new Promise<void>((resolve) => void ends.push(this.#clock.after(HEARD_MS, resolve)))
+      await Promise.race([heard, late])
+    } finally {
+      for (const end of ends) end()
+    }
+  }
+
+  async abort(sessionID: string): Promise<void> {
+    await find("abort a session", this.#client.session.abort({ sessionID }))
+  }
+
+  async activity(): Promise<ReadonlyMap<string, Activity>> {
+    const working = new Map<string, Activity>()
+    const statuses = await this.#everywhere((where) =>
+      call("read the sessions' status", this.#client.session.status(where)),
+    )
+    for (const [sessionID, status] of statuses.flatMap(({ found }) => Object.entries(found))) {
+      if (status.type === "busy") working.set(sessionID, { type: "busy" })
+      if (status.type === "retry")
+        working.set(sessionID, {
+          type: "retry",
+          attempt: status.attempt,
+          message: errorLine(status.message),
+          next: status.next,
+        })
+    }
+    return working
+  }
+
+  refusal(sessionID: string): Answer | undefined {
+    return this.answers?.refusal(sessionID)
+  }
+
+  async messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]> {
+    const heard = this.#transcripts.take(sessionID, messageID)
+    if (heard) return heard
+    let isStored: Promise<boolean> | undefined
+    const stored = await storedMessages(this.#client, sessionID, async (page) => {
+      if (page.some(({ info }) => info.id === messageID)) return true
+      isStored ??= this.hasMessage(sessionID, messageID, 0)
+      return !(await isStored)
+    })
+    const start = stored.findIndex(({ info }) => info.id === messageID)
+    return start < 0 ? [] : stored.slice(start).map(toMessage)
+  }
+
+  async lastMessage(sessionID: string): Promise<Message | undefined> {
+    const page = await find("read messages", this.#client.session.messages({ sessionID, limit: 1 }))
+    return page?.[0] && toMessage(page[0])
+  }
+
+  async hasMessage(sessionID: string, messageID: string, parts: number): Promise<boolean> {
+    if (this.#heard.partsOf(messageID) >= parts) return true
+    const message = await this.#message(sessionID, messageID)
+    return message !== undefined && message.parts.length >= parts
+  }
+
+  async persona(sessionID: string): Promise<Persona | undefined> {
+    const known = this.#heard.persona(sessionID)
+    if (known) return known
+    const [last] = await call("read messages", this.#client.session.messages({ sessionID, limit: 1 }))
+    if (!last) return undefined
+    const asked = last.info.role === "user" ? last : await this.#message(sessionID, last.info.parentID)
+    if (asked?.info.role !== "user") return undefined
+    const { agent, model } = asked.info
+    return { agent, model: { provider: model.providerID, id: model.modelID, variant: model.variant } }
+  }
+
+  async caller(sessionID: string, messageID: string): Promise<Persona | undefined> {
+    // A person has no message there.
+    if (messageID === "") return this.persona(sessionID)
+    const known = this.#heard.persona(sessionID)
+    if (known) return known
+    const message = await this.#message(sessionID, messageID)
+    if (message?.info.role !== "assistant") return undefined
+    const { agent, providerID, modelID, variant } = message.info
+    return { agent, model: { provider: providerID, id: modelID, variant } }
+  }
+
+  async openTodos(sessionID: string): Promise<number> {
+    const todos = (await find("read todos", this.#client.session.todo({ sessionID }))) ?? []
+    return todos.filter(({ status }) => status !== "completed" && status !== "cancelled").length
+  }
+
+  async agents(): Promise<readonly AgentInfo[]> {
+    return (await this.#agents.get()).filter(({ hidden }) => !hidden).map(toAgent)
+  }
+
+  /**
+   * Whether the rules of an agent, or of its session, say of single agents that work may or may not go to them. True
+   * where nobody knows.
+   */
+  async picksAgents(agent: string, sessionID: string): Promise<boolean> {
+    const [agents, session] = await Promise.all([this.#agents.get(), this.parent(sessionID)])
+    const rules = agents.find(({ name }) => name === agent)?.permission
+    return rules === undefined || [...rules, ...(session?.rules ?? [])].some(picksAgent)
+  }
+
+  models(): Promise<readonly string[]> {
+    return this.#models.get()
+  }
+
+  async refuse(ask: Ask, message: string): Promise<void> {
+    const folder = this.#elsewhere.askedIn(ask.id, ask.sessionID)
+    const where = folder === undefined ? {} : { directory: folder }
+    const refusal =
+      ask.kind === "permission"
+        ? this.#client.permission.reply({
+            ...where,
+            requestID: ask.id,
+            reply: "reject",
+            message: message || undefined,
+          })
+        : this.#client.question.reject({ ...where, requestID: ask.id })
+    await find("refuse a question", refusal as Promise<{ data?: unknown; error?: unknown }>)
+  }
+
+  async openAsks(): Promise<readonly Ask[]> {
+    const askedAt = Date.now()
+    const [permissions, questions] = await Promise.all([
+      this.#asks((where) => call("read open permission questions", this.#client.permission.list(where))),
+      this.#asks((where) => call("read open questions", this.#client.question.list(where))),
+    ])
+    return [
+      ...permissions.map((asked) => permissionAsk(asked, askedAt)),
+      ...questions.map((asked) => questionAsk(asked, askedAt)),
+    ]
+  }
+
+  saveRecord(sessionID: string, task: Task | undefined): Promise<void> {
+    // The host is awake, and no model waits for this: what waits for the log goes along.
+    this.#log.flush()
+    return this.#records.save(sessionID, task)
+  }
+
+  sign(sessionID: string, uiMetadata: UiMetadata | undefined): Promise<void> {
+    return this.#records.sign(sessionID, uiMetadata)
+  }
+
+  clearRequest(sessionID: string, requestID: string): Promise<void> {
+    return this.#records.clearRequest(sessionID, requestID)
+  }
+
+  async recordsSince(since: number, whose?: "project"): Promise<readonly TaskRecord[]> {
+    const { folder, mayBeElsewhere } = this.#surroundings
+    const scope = whose ?? (mayBeElsewhere() ? "project" : undefined)
+    const sessions = await call(
+      "list sessions",
+      this.#client.session.list({ scope, start: since, limit: MOST_SESSIONS }),
+    )
+    // What another folder's instance looks after, or looked after, is for that folder.
+    const isAsked = (row: Session, keptIn = row.directory) =>
+      scope === undefined || keptIn === folder || (whose === "project" && row.projectID !== NO_PROJECT)
+    this.#records.notice(sessions.filter((row) => isAsked(row)))
+    return (await this.#records.amongSome(sessions)).flatMap(({ row, record }) =>
+      isAsked(row, record.owner.folder) ? [{ ...record, cost: row.cost }] : [],
+    )
+  }
+
+  unbelieved(): readonly Unbelieved[] {
+    return this.#records.unbelieved()
+  }
+
+  /** The same question in every folder that sessions work in; one whose instance does not answer is left out. */
+  async #everywhere<Found>(ask: (where?: { directory: string }) => Promise<Found>) {
+    const others = this.#elsewhere.folders().map(async (folder) => {
+      const found = await ask({ directory: folder }).catch(() => undefined)
+      return found === undefined ? [] : [{ folder, found }]
+    })
+    const here = { folder: this.#surroundings.folder, found: await ask() }
+    return [here, ...(await Promise.all(others)).flat()]
+  }
+
+  async #asks<Asked extends { id: string }>(ask: (where?: { directory: string }) => Promise<Asked[]>) {
+    const answers = await this.#everywhere(ask)
+    for (const { folder, found } of answers) for (const { id } of found) this.#elsewhere.asked(id, folder)
+    return answers.flatMap(({ found }) => found)
+  }
+
+  recordsOf(parentID: string): Promise<readonly TaskRecord[]> {
+    return this.#records.of(parentID)
+  }
+
+  ownership(owner: Owner): "ours" | "alive" | "dead" {
+    return ownershipOf(owner, this.#instance)
+  }
+
+  /** One after the other: the screen shows the last. */
+  toast({ title, message, variant }: Toast): void {
+    const show = () => call("show a toast", this.#client.tui.showToast({ title, message, variant })).catch(() => {})
+    this.#toasted = this.#toasted.then(show)
+  }
+
+  log(level: LogLevel, message: string, fields: LogFields = {}): void {
+    this.#log.add(level, message, fields)
+  }
+
+  #message(sessionID: string, messageID: string) {
+    return find("read a message", this.#client.session.message({ sessionID, messageID }))
+  }
+
+  #toSession(session: Session): SessionInfo {
+    return {
+      id: session.id,
+      parentID: session.parentID,
+      rules: session.permission ?? [],
+      reverted: Boolean(session.revert),
+      record: this.#records.in(session),
+    }
+  }
+
+  #readAgents(): Promise<readonly Agent[]> {
+    return call("read the agents", this.#client.app.agents())
+  }
+
+  async #readModels(): Promise<readonly string[]> {
+    const { providers } = await call("read the models", this.#client.config.providers())
+    return providers.flatMap(({ id, models }) =>
+      Object.entries(models).flatMap(([model, { variants = {} }]) => {
+        const name = `${id}/${model}`
+        return [name, ...Object.keys(variants).map((variant) => `${name}#${variant}`)]
+      }),
+    )
+  }
+}
+
+function modelFields(model: Model | undefined) {
+  return model && { model: { providerID: model.provider, modelID: model.id }, variant: model.variant }
+}

@@ -1,0 +1,40 @@
+import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
+import type { Clock, LogFields, LogLevel } from "../core/ports.ts"
+import { Collector } from "../lib/collector.ts"
+
+/**
+ * How long what is no trouble may wait to be written to the log. Waking the host's one thread costs it 25 ms, another
+ * call in the same moment 1 to 3.
+ */
+const LOG_WAIT_MS = 10_000
+/** How long it waits at least: then it goes with the next record. What comes together goes together. */
+const GATHER_MS = 1000
+
+/** Lines for OpenCode's log. Never throws; a line that cannot be written is lost. */
+export class OpencodeLog {
+  readonly #client: OpencodeClient
+  readonly #infos: Collector<{ readonly message: string; readonly fields: LogFields }>
+
+  constructor(client: OpencodeClient, clock: Clock) {
+    this.#client = client
+    this.#infos = new Collector(clock, LOG_WAIT_MS, (lines) => {
+      const [first] = lines
+      if (first && lines.length === 1) this.#write("info", first.message, first.fields)
+      else this.#write("info", `${lines.length} lines`, { lines })
+    })
+  }
+
+  add(level: LogLevel, message: string, fields: LogFields): void {
+    if (level !== "info") return this.#write(level, message, fields)
+    this.#infos.add({ message, fields })
+  }
+
+  /** The host is awake now, and nobody waits: what has waited for long enough is written. */
+  flush(): void {
+    this.#infos.flush(GATHER_MS)
+  }
+
+  #write(level: LogLevel, message: string, fields: Readonly<Record<string, unknown>>): void {
+    void this.#client.app.log({ service: "superagents", level, message, extra: { ...fields } }).catch(() => {})
+  }
+}

@@ -1,0 +1,29 @@
+import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
+import type { Stored } from "../features/forks/opencode/history.ts"
+import { find } from "./client.ts"
+import { CALL_MS, Pace } from "./pace.ts"
+
+/** Messages read in one call. */
+const PAGE = { first: 20, most: 200, targetMs: CALL_MS }
+
+/**
+ * The messages of a session, oldest first, read in pages from the newest on: all of them, or as far as `isEnough` of the
+ * page that was read last. None where the session is gone.
+ */
+export async function storedMessages(
+  client: OpencodeClient,
+  sessionID: string,
+  isEnough: (page: readonly Stored[]) => Promise<boolean> = async () => false,
+): Promise<readonly Stored[]> {
+  const pages: Stored[][] = []
+  const pace = new Pace(PAGE)
+  for (let before: string | undefined; ; ) {
+    const begin = performance.now()
+    const request = client.session.messages({ sessionID, limit: pace.size, before })
+    const page = (await find("read messages", request)) ?? []
+    pace.took(performance.now() - begin)
+    pages.push(page)
+    before = (await request).response?.headers.get("x-next-cursor") ?? undefined
+    if (before === undefined || (await isEnough(page))) return pages.reverse().flat()
+  }
+}

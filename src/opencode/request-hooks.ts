@@ -1,0 +1,94 @@
+import type { Hooks } from "@opencode-ai/plugin"
+import type { App } from "../app.ts"
+import { cacheKeyInHeaders, cacheKeyInOptions } from "../features/shared-cache/opencode/cache-key.ts"
+import type { Options } from "../options/options.ts"
+import type { RequestHandler } from "../runtime/connection.ts"
+import { briefingOf } from "../tools/briefing.ts"
+import { renderForCompaction } from "../tools/render-list.ts"
+import type { Beginnings } from "./beginnings.ts"
+import type { OpencodeConnection } from "./connect.ts"
+import type { Guard } from "./guard.ts"
+import type { NativeTask } from "./native-task.ts"
+import { leaveOutStale, modelIn, type Request, sessionOf, tellWith, turnOf } from "./request.ts"
+
+/** The agent that sums up a session; its model is known when its request is about to be sent. */
+const COMPACTION = "compaction"
+
+/**
+ * Holds a request until its turn is stopped where it stands; it goes on by the same prompt when the provider opens. One
+ * promise for each: a shared one would keep the histories of all requests that it ever held.
+ */
+const held = (): Promise<never> => new Promise(() => {})
+
+/** What a request to a model says beside the conversation, and whether it is sent at all. */
+export function requestHooks(
+  connection: OpencodeConnection,
+  { manager, board }: App,
+  { options, native }: { readonly options: Options; readonly native: NativeTask | undefined },
+  guard: Guard,
+) {
+  const { beginnings } = connection
+  const keeperHere = () => connection.requestHandler(manager)
+  const isBriefed = briefingOf(options) !== undefined
+  const briefingFor = briefingsBy(keeperHere, options, beginnings)
+  /** Sessions whose next request is one that compacts them. */
+  const compacting = new Set<string>()
+  return {
+    "experimental.chat.messages.transform": async (_input, output) =>
+      guard(async () => {
+        const request = output as unknown as Request
+        const sessionID = sessionOf(request)
+        leaveOutStale(request)
+        // What is said for one request alone is no part of what a compaction sums up.
+        if (!sessionID) return compacting.clear()
+        if (compacting.delete(sessionID)) return
+        if (keeperHere().holdsRequest(sessionID, modelIn(request))) await held()
+        native?.asked(request)
+        const changed = await board?.conversations.changed(sessionID, turnOf(request))
+        const word = keeperHere().inRequest(sessionID)
+        tellWith(request, [changed, word?.text].filter(isText), word?.withoutTools)
+      }),
+    // What a provider goes by to find a request's beginning in its cache.
+    "chat.params": async ({ sessionID, agent, model }, output) =>
+      guard(async () => {
+        const asked = { provider: model.providerID, id: model.id }
+        if (agent === COMPACTION && keeperHere().holdsRequest(sessionID, asked, true)) await held()
+        const ridden = keeperHere().rides(sessionID)
+        if (ridden) cacheKeyInOptions(output.options, sessionID, ridden)
+        await beginnings?.sending(sessionID, agent)
+      }),
+    "chat.headers": async ({ sessionID, model }, output) =>
+      guard(() => {
+        const ridden = keeperHere().rides(sessionID)
+        if (ridden) cacheKeyInHeaders(output.headers, model.providerID, ridden)
+      }),
+    ...((isBriefed || board || beginnings) && {
+      "experimental.chat.system.transform": async ({ sessionID = "" }, output) =>
+        guard(async () => {
+          const texts = [briefingFor(sessionID), await board?.conversations.system(sessionID)]
+          output.system.push(...texts.filter(isText))
+          beginnings?.making(sessionID, output)
+        }),
+    }),
+    "experimental.session.compacting": async ({ sessionID }, output) =>
+      guard(async () => {
+        // The host hands the conversation over right after this, to be summed up.
+        compacting.add(sessionID)
+        const keeper = keeperHere()
+        await keeper.ready(sessionID)
+        const text = renderForCompaction(keeper.list(sessionID))
+        if (text !== "") output.context.push(text)
+      }),
+  } satisfies Hooks
+}
+
+/** What a fresh agent is told, for those of its sessions and for a probe that is told the same. */
+const briefingsBy =
+  (keeperHere: () => RequestHandler, options: Options, beginnings: Beginnings | undefined) =>
+  (sessionID: string): string | undefined => {
+    const keeper = keeperHere()
+    const isTold = keeper.isFresh(sessionID) || beginnings?.isBriefed(sessionID) === true
+    return isTold ? briefingOf(options, keeper.answersInJSON(sessionID)) : undefined
+  }
+
+const isText = (text: string | undefined): text is string => text !== undefined && text !== ""

@@ -1,0 +1,100 @@
+import { readFileSync, realpathSync } from "node:fs"
+import { homedir } from "node:os"
+import { dirname, isAbsolute, join, resolve, sep } from "node:path"
+import { fileURLToPath } from "node:url"
+import { isDeepStrictEqual } from "node:util"
+import { messageOf } from "../core/errors.ts"
+import { parseJsonc } from "../lib/jsonc.ts"
+import { type Met, meet } from "../options/sources.ts"
+import type { HostFolder } from "../runtime/places/place.ts"
+
+const NAME = "opencode-superagents"
+/** The package's folder: this file is in its dist once built. */
+const PACKAGE = fileURLToPath(new URL(import.meta.url.endsWith(".ts") ? "../../.." : "..", import.meta.url))
+const FILES = ["opencode.json", "opencode.jsonc"]
+
+/** The options of this plugin in the user's own configuration; `problems`: files of it that cannot be read. */
+export type UsersOptions = { readonly options?: unknown; readonly problems: readonly string[] }
+
+/**
+ * The options that hold: those of the entry that OpenCode gives, and the user's own where it is a project's that took
+ * their place.
+ */
+export function optionsFrom(given: unknown, own: UsersOptions = usersOptions()): Met {
+  const isOwn = own.options !== undefined && isDeepStrictEqual(given ?? {}, own.options)
+  const met = isOwn ? meet(given, undefined) : meet(own.options, given)
+  return { ...met, problems: [...own.problems, ...met.problems] }
+}
+
+/**
+ * Reads them as OpenCode does: the last entry counts. It shows a plugin the options of one entry, the project's where it
+ * has one, so the user's have to be looked for. The user's own are the files of the global folders and what variables
+ * of the environment name; not those of the project.
+ */
+export function usersOptions(env: NodeJS.ProcessEnv = process.env): UsersOptions {
+  const found: { options?: unknown; problems: string[] } = { problems: [] }
+  const take = (text: string, folder: string) => {
+    for (const entry of entriesIn(text, env)) {
+      const [spec, options] = Array.isArray(entry) ? entry : [entry]
+      if (typeof spec === "string" && isThisPackage(spec, folder)) found.options = options ?? {}
+    }
+  }
+  for (const file of filesOf(env)) {
+    try {
+      take(readFileSync(file, "utf8"), dirname(file))
+    } catch (error) {
+      if (isMissing(error)) continue
+      found.problems.push(`Your configuration ${file} cannot be read, so none of its limits hold: ${messageOf(error)}`)
+    }
+  }
+  try {
+    if (env.OPENCODE_CONFIG_CONTENT) take(env.OPENCODE_CONFIG_CONTENT, process.cwd())
+  } catch (error) {
+    found.problems.push(`OPENCODE_CONFIG_CONTENT cannot be read, so none of its limits hold: ${messageOf(error)}`)
+  }
+  return found
+}
+
+const homeOf = (env: NodeJS.ProcessEnv): string => env.HOME || homedir()
+const globalOf = (env: NodeJS.ProcessEnv): string =>
+  join(env.XDG_CONFIG_HOME || join(homeOf(env), ".config"), "opencode")
+
+/** OpenCode's folder in a project, and what it installs into it and into the global one: its plugin package. */
+export const ownFolder = (env: NodeJS.ProcessEnv = process.env): HostFolder => ({
+  name: ".opencode",
+  installs: [".gitignore", "package.json", "package-lock.json", "bun.lock", "node_modules"],
+  own: globalOf(env),
+})
+
+/** In the order in which OpenCode reads them. */
+function filesOf(env: NodeJS.ProcessEnv): string[] {
+  const [home, global] = [homeOf(env), globalOf(env)]
+  const { OPENCODE_CONFIG: named, OPENCODE_CONFIG_DIR: folder } = env
+  return [
+    ...["config.json", ...FILES].map((name) => join(global, name)),
+    ...(named ? [resolve(named)] : []),
+    ...FILES.map((name) => join(home, ".opencode", name)),
+    ...(folder ? FILES.map((name) => join(resolve(folder), name)) : []),
+  ]
+}
+
+function entriesIn(text: string, env: NodeJS.ProcessEnv): readonly unknown[] {
+  const filled = text.replaceAll(/\{env:([^}]+)\}/g, (_found, name: string) => env[name] ?? "")
+  const { plugin } = (parseJsonc(filled) ?? {}) as { plugin?: unknown }
+  return Array.isArray(plugin) ? plugin : []
+}
+
+/** By name, in any version, or by the path of the folder or of a file in it. */
+function isThisPackage(spec: string, folder: string): boolean {
+  const isPath = spec.startsWith("file://") || spec.startsWith(".") || isAbsolute(spec)
+  if (!isPath) return spec === NAME || spec.startsWith(`${NAME}@`)
+  try {
+    const path = realpathSync(spec.startsWith("file://") ? fileURLToPath(spec) : resolve(folder, spec))
+    const own = realpathSync(PACKAGE)
+    return path === own || path.startsWith(own + sep)
+  } catch {
+    return false
+  }
+}
+
+const isMissing = (error: unknown): boolean => ["ENOENT", "ENOTDIR"].includes((error as { code?: string }).code ?? "")

@@ -1,0 +1,45 @@
+import { appendFile, mkdir, readFile } from "node:fs/promises"
+import { dirname, join } from "node:path"
+import { dataFolder } from "../runtime/record/signature.ts"
+
+/** The versions of OpenCode that the end-to-end tests were run on (`npm run test:hosts`). */
+const TRIED = { from: "1.18.28", to: "1.18.34" }
+/** Before this one, what is stored while a session works starts no further step: the host ends its loop by message id. */
+const WAKES_BUSY_FROM = "1.18.15"
+
+/** What is said of a version that was not tried; undefined where it was, or where it is no release. */
+export function versionNote(version: string): string | undefined {
+  if (!isRelease(version) || (!isBefore(version, TRIED.from) && !isBefore(TRIED.to, version))) return undefined
+  const note = `superagents was tried on OpenCode ${TRIED.from} to ${TRIED.to}; this is ${version}.`
+  if (!isBefore(version, WAKES_BUSY_FROM)) return note
+  return `${note} Before ${WAKES_BUSY_FROM} a notification may not wake an agent that is at work.`
+}
+
+const isRelease = (version: string): boolean => /^\d+\.\d+\.\d+/.test(version)
+
+function isBefore(one: string, other: string): boolean {
+  const [ones, others] = [one, other].map((version) => version.split(/[.-]/).slice(0, 3).map(Number))
+  const differs = ones?.findIndex((number, index) => number !== others?.[index]) ?? -1
+  return differs >= 0 && (ones?.[differs] ?? 0) < (others?.[differs] ?? 0)
+}
+
+/** Where it is noted which versions the user was told of. */
+const toldFile = (): string => join(dataFolder(), "told-versions")
+
+/** True the first time that a version is asked for on this machine. Where nothing can be noted, it is told again. */
+export async function isFirstOf(version: string, file = toldFile()): Promise<boolean> {
+  try {
+    const told = await readFile(file, "utf8").catch(() => "")
+    if (told.split("\n").includes(version)) return false
+    await mkdir(dirname(file), { recursive: true })
+    await appendFile(file, `${version}\n`)
+  } catch {}
+  return true
+}
+
+/** A plugin for OpenCode 2 has this in place of `server`. A host of 1.x calls it too, with less of a context. */
+export function setup(context?: { readonly app?: { readonly version?: unknown } }): void {
+  const version = context?.app?.version
+  if (typeof version !== "string" || !isRelease(version) || isBefore(version, "2.0.0")) return
+  throw new Error("superagents runs on OpenCode 1.18 and 1.19. On 2.x use the built-in `subagent` with `background`.")
+}

@@ -1,0 +1,35 @@
+import { mainCheckout } from "../features/board/project.ts"
+import type { Connection } from "../runtime/connection.ts"
+import { isNews } from "../runtime/record/delivered.ts"
+import type { Met } from "./sources.ts"
+
+const CHECK_OPTIONS = "superagents: check your options"
+const TURNED_ON = "superagents: what this project changes"
+
+/** Says what is wrong with the options, and what a project changes in those of its user. */
+export function sayOptions(connection: Connection, met: Met): void {
+  const { problems, turnedOn, widened, refused, held } = met
+  const { host, worktree, directory } = connection
+  for (const message of problems) connection.warn({ title: CHECK_OPTIONS, message })
+  for (const each of held) host.log("info", `option ${each}`)
+  // A folder that a task works in has the project's configuration, of which the project's own instance has told.
+  const messages = connection.hasOtherOwner() ? [] : changesIn(met)
+  if (messages.length === 0) return
+  const isNew = isNews(mainCheckout(worktree, directory), [...turnedOn, ...widened, ...refused].join(" "))
+  for (const message of messages) {
+    if (isNew) connection.warn({ title: TURNED_ON, message })
+    else host.log("warn", message)
+  }
+}
+
+function changesIn({ turnedOn, widened, refused }: Met): string[] {
+  const on = `This project's configuration turns on ${listed(turnedOn)}, which your own does not. Take ${turnedOn.length > 1 ? "them" : "it"} out of its opencode.json if you do not want that.`
+  const wide = `This project's configuration widens limits: ${widened.join(", ")} (0: none). What you set in your own configuration holds against them.`
+  return [...(turnedOn.length > 0 ? [on] : []), ...(widened.length > 0 ? [wide] : []), ...refused]
+}
+
+const listed = (names: readonly string[]): string =>
+  names
+    .map((name) => `"${name}"`)
+    .join(", ")
+    .replace(/, ([^,]*)$/, " and $1")

@@ -1,0 +1,24 @@
+import type { Plugin } from "@opencode-ai/plugin"
+import { openApp } from "./app.ts"
+import { connect } from "./opencode/connect.ts"
+import { hooksOf } from "./opencode/hooks.ts"
+import { optionsFrom } from "./opencode/user-config.ts"
+import { setup } from "./opencode/version.ts"
+import { sayOptions } from "./options/notices.ts"
+
+/** The plugin's entry for OpenCode's server: which host, which options, and no more. */
+const server: Plugin = async (input, given) => {
+  const met = optionsFrom(given)
+  const { options } = met
+  const connection = connect(input, options)
+  sayOptions(connection, met)
+  if (!options.enabled) return {}
+  const app = await openApp(connection, options)
+  if (options.gate === "exact") {
+    const { readAnswers } = await import("./features/rate-limits/opencode/answers.ts")
+    connection.host.answers = readAnswers((named, parentID) => app.manager.asking(named, parentID))
+  }
+  return hooksOf(connection, app, options)
+}
+
+export default { id: "superagents", server, setup }

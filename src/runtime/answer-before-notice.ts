@@ -1,0 +1,22 @@
+import { classify } from "../core/outcome.ts"
+import type { Host, Message } from "../core/ports.ts"
+import type { Task } from "../core/task.ts"
+import { notificationID } from "./mailbox/message.ts"
+
+/**
+ * What came after its parent was told of the end is its user's, and changes nothing of what the run came to. So is what
+ * its user wrote after the end, while that was being told.
+ */
+export async function answerBeforeNotice(
+  host: Host,
+  task: Task,
+  messages: readonly Message[],
+): Promise<readonly Message[]> {
+  if (!messages.some(({ role, id }) => role === "user" && id !== task.run.promptID)) return messages
+  const [told] = await host.messagesSince(task.parentID, notificationID(host.messageID, task))
+  if (!told) return messages
+  const before = messages.filter(({ createdAt }) => createdAt < told.createdAt)
+  // An end that its messages do not prove was written down before it was told.
+  const end = before.findLastIndex((_message, index) => classify(before.slice(0, index + 1), "idle").proven)
+  return end < 0 ? before : before.slice(0, end + 1)
+}

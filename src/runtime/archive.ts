@@ -1,0 +1,257 @@
+import { DAY_MS } from "../core/bill.ts"
+import { CallError, messageOf } from "../core/errors.ts"
+import type { TriesResult } from "../core/group.ts"
+import { isActive, isUnmerged, type Merge, type Outcome, type Task } from "../core/task.ts"
+import type { GroupArchive, KeptTries } from "./groups/group-archive.ts"
+import { membersOf } from "./groups/members-of.ts"
+import { cutOffOf } from "./mailbox/notes.ts"
+import { tellOnceIdle } from "./mailbox/notify-idle.ts"
+import { goHome, homeOf } from "./merge-target.ts"
+import type { Parts } from "./parts.ts"
+import { kindOf } from "./places/kinds.ts"
+import { PlaceError, type PlaceKind, type Shown } from "./places/place.ts"
+import type { Places } from "./places/places.ts"
+import { mergeOf, workOf } from "./tasks/changes.ts"
+
+/** Lines of a diff that are shown. */
+const MOST_DIFF_LINES = 300
+/** The beginnings of sentences that stop being true once the work is home. */
+const OWED = /What it changed was not kept at its end|It is stopped on |What it changed is still on /
+
+/** How often a place is waited for that was reached and then cut off. */
+const MOST_TRIES = 3
+
+/** Somebody waits for it: as long as the place allows, and `signal` does not fire. */
+export type Waiting = { readonly signal?: AbortSignal }
+
+/** It has ended, and what it changed is still in its place. */
+const isLeft = (task: Task): task is Task & { readonly outcome: Outcome } =>
+  task.place !== undefined && !isActive(task) && task.outcome !== undefined && task.outcome.work === undefined
+
+const isCut = (error: unknown): error is PlaceError => error instanceof PlaceError && error.code === "host"
+
+/** What is done with the work of ended tasks: put away where that failed, shown, merged, forgotten, swept up. */
+export class Archive {
+  readonly #parts: Parts
+  readonly #places: Places
+  readonly #home: GroupArchive
+  /** Resolves when a task's last end has been closed. */
+  readonly #closed: (taskID: string) => Promise<void>
+
+  constructor(parts: Parts, places: Places, home: GroupArchive, closed: (taskID: string) => Promise<void>) {
+    this.#parts = parts
+    this.#places = places
+    this.#home = home
+    this.#closed = closed
+  }
+
+  /** A place can be reached again: brings home what ended tasks left there. Never rejects. */
+  async settleOwed(name: string): Promise<void> {
+    const { store, host } = this.#parts
+    const owed = [...store.entries()]
+      .map(({ task }) => task)
+      .filter((task) => task.place?.kind === name && !task.outcome?.work)
+    const teams = new Set(owed.flatMap(({ part }) => (part && store.get(part.of)?.outcome?.work ? [part.of] : [])))
+    for (const { id } of owed) {
+      await this.#closed(id)
+      const task = store.get(id)
+      if (!task || isActive(task) || store.isForeign(id)) continue
+      await this.settle(task).catch((error) =>
+        host.log("warn", "work could not be brought home", { task: id, error: messageOf(error) }),
+      )
+    }
+    for (const id of teams) await this.#putAside(id)
+  }
+
+  /** What tries that did not win had left is put aside by now, though the winner's work had come home before. */
+  async #putAside(groupID: string): Promise<void> {
+    const { store, host } = this.#parts
+    await this.#closed(groupID)
+    const task = store.get(groupID)
+    const { team, work } = task?.outcome ?? {}
+    if (!task?.outcome || !work || team?.kind !== "tries" || isActive(task) || store.isForeign(groupID)) return
+    try {
+      const { refs } = await this.#home.keep(task)
+      await this.#record(task, { ...task.outcome, team: withRefs(team, refs) })
+    } catch (error) {
+      host.log("warn", "the work of tries could not be put aside", { task: groupID, error: messageOf(error) })
+    }
+  }
+
+  /**
+   * Puts away the place of an ended task where that failed at its end; the task as it is then. `waiting`: a place that
+   * cannot be reached now is waited for.
+   */
+  async settle(task: Task, waiting?: Waiting): Promise<Task> {
+    const { store } = this.#parts
+    if (!isLeft(task)) return task
+    if (store.isForeign(task.id))
+      throw new CallError(
+        `Task ${task.id} ended in another OpenCode process, which still puts its work away. Merge it there, or once its message is here.`,
+      )
+    await goHome(this.#parts, task)
+    const keep = () => this.#putAway(task)
+    const kept = await (waiting ? this.#onceReached(task, keep, waiting) : keep())
+    // It may have come home by itself meanwhile, or gone on.
+    const now = store.get(task.id) ?? task
+    if (!kept || !isLeft(now)) return now
+    const note = now.outcome.note?.split(OWED)[0]?.trim() || undefined
+    return this.#record(now, { ...now.outcome, note, ...kept })
+  }
+
+  async #putAway(task: Task): Promise<Partial<Outcome>> {
+    if (task.team?.kind !== "tries") {
+      const place = await this.#places.placeOf(task)
+      return { work: workOf(await place.putAway(task.id, homeOf(this.#parts, task))) }
+    }
+    const { work, refs } = await this.#home.keep(task)
+    const { team } = task.outcome ?? {}
+    return { work, ...(team?.kind === "tries" && { team: withRefs(team, refs) }) }
+  }
+
+  /** A dead connection is found out by using it. Undefined where the task is settled otherwise before it is reached. */
+  async #onceReached<Archive>(
+    task: Task,
+    keep: () => Promise<Archive>,
+    { signal }: Waiting,
+  ): Promise<Archive | undefined> {
+    const { store } = this.#parts
+    const place = await this.#places.placeOf(task)
+    const ids = [task, ...membersOf(store, task).map((member) => member.task)].map(({ id }) => id)
+    try {
+      for (let tries = 1; ; tries++) {
+        for (const id of ids) await place.reach?.(id, signal)
+        if (!isLeft(store.get(task.id) ?? task)) return undefined
+        const kept = await keep().catch((error) => {
+          if (tries === MOST_TRIES || !isCut(error)) throw error
+        })
+        if (kept) return kept
+      }
+    } catch (error) {
+      if (!isCut(error)) throw error
+      const { id } = task
+      throw new CallError(`Task ${id} was not merged: ${error.message} superagents_task(merge="${id}") merges it then.`)
+    }
+  }
+
+  /** Brings the kept work of an ended task home. */
+  async merge(task: Task): Promise<Task> {
+    const { outcome } = task
+    if (!task.place)
+      throw new CallError(
+        `Task ${task.id} works in your own folder: there is nothing to merge. Only tasks with a \`place\` of their own are merged.`,
+      )
+    if (isActive(task)) throw new CallError(`Task ${task.id} is still running. Merge it when it has ended.`)
+    const merge = await this.#places.bringHome(task, await this.#places.placeOf(task))
+    if (merge.kind === "refused") throw new CallError(`Task ${task.id} was not merged: ${merge.text}`)
+    if (!outcome?.work) return task
+    return this.#record(task, { ...outcome, work: { ...outcome.work, merge } })
+  }
+
+  /** Writes down what became of an ended task's work since; the task as it is then. */
+  async #record(task: Task, outcome: Outcome): Promise<Task> {
+    const { store, journal, clock } = this.#parts
+    const event = { type: "closed", generation: task.run.generation, outcome } as const
+    const change = store.apply(task.id, event, clock.now())
+    if (change) await journal.save(change.after)
+    return change?.after ?? task
+  }
+
+  /** What an ended task changed, with the diff. One that cannot be had is no reason to keep an answer back. */
+  async shown(task: Task): Promise<Shown | undefined> {
+    try {
+      return await this.#show(task, MOST_DIFF_LINES)
+    } catch (error) {
+      this.#parts.host.log("warn", "a task's changes could not be read", { task: task.id, error: String(error) })
+      return undefined
+    }
+  }
+
+  async #show(task: Task, mostLines: number): Promise<Shown | undefined> {
+    if (!task.outcome?.work?.files.length) return undefined
+    const place = await this.#places.placeOf(task)
+    return place.show(task.id, homeOf(this.#parts, task), mostLines)
+  }
+
+  /** Every file that an ended task changed. Its record names only the first of many. */
+  async filesOf(task: Task): Promise<readonly string[]> {
+    const { files = [], moreFiles = 0 } = task.outcome?.work ?? {}
+    return moreFiles > 0 ? ((await this.#show(task, 0))?.files ?? files) : files
+  }
+
+  /** Forgets what is kept of these tasks, where it is merged or empty. Returns those whose work stays. */
+  async clear(tasks: readonly Task[]): Promise<readonly string[]> {
+    const kept: string[] = []
+    for (const { name, folder, group } of this.#groups(tasks)) {
+      try {
+        const place = await kindOf(this.#places.kinds, name).open(name)
+        const ids = group.map(({ id }) => id)
+        kept.push(...(await place.clear(folder, ids)))
+      } catch (error) {
+        this.#parts.host.log("warn", "what is kept of tasks could not be cleared", { folder, error: messageOf(error) })
+        kept.push(...group.filter(isUnmerged).map(({ id }) => id))
+      }
+    }
+    return kept
+  }
+
+  /** Tasks with places of one name that belong to one folder. */
+  #groups(tasks: readonly Task[]) {
+    const groups = new Map<string, { name: string; folder: string; group: Task[] }>()
+    for (const task of tasks) {
+      if (!task.place) continue
+      const [name, folder] = [task.place.kind, homeOf(this.#parts, task)]
+      const { group = [] } = groups.get(`${name} ${folder}`) ?? {}
+      groups.set(`${name} ${folder}`, { name, folder, group: [...group, task] })
+    }
+    return groups.values()
+  }
+
+  /** Finishes what an earlier process left of places around a folder. Never rejects. */
+  async sweep(folder: string): Promise<void> {
+    for (const kind of this.#places.kinds.filter((each) => each.mayHaveLeft()))
+      for (const name of kind.names) await this.#sweepOne(kind, name, folder)
+  }
+
+  async #sweepOne(kind: PlaceKind, name: string, folder: string): Promise<void> {
+    const { host, store, clock } = this.#parts
+    try {
+      const place = await kind.open(name)
+      const isBusy = (taskID: string) => {
+        const task = store.get(taskID)
+        return task !== undefined && isActive(task)
+      }
+      for (const { taskID, what, merge } of await place.sweep(folder, isBusy)) {
+        host.log("warn", `after a restart: ${what}`, { task: taskID })
+        if (merge) await this.#cutOff(taskID, mergeOf(merge))
+      }
+      const { keepDays = 0, dropUnmerged = false } = kind.keeps ?? {}
+      if (keepDays === 0) return
+      const isKnown = (taskID: string) => store.get(taskID) !== undefined
+      const dropped = await place.expire(folder, clock.now() - keepDays * DAY_MS, dropUnmerged, isKnown)
+      if (dropped.length > 0) host.log("info", "old work was dropped", { tasks: dropped.join(", ") })
+    } catch (error) {
+      host.log("warn", "places could not be looked after", { folder, error: messageOf(error) })
+    }
+  }
+
+  /** Records how a merge of an earlier process ended. The parent and the user hear of one that no longer fits. */
+  async #cutOff(taskID: string, merge: Merge): Promise<void> {
+    const { store, toaster, background } = this.#parts
+    const task = store.get(taskID)
+    // One that is not closed yet is merged by that, and told.
+    if (!task || isActive(task) || !task.outcome?.work || store.isForeign(taskID)) return
+    const now = await this.#record(task, { ...task.outcome, work: { ...task.outcome.work, merge } })
+    if (merge.kind !== "conflict") return
+    toaster.cutOff(now, merge.files)
+    background.run("tell of a merge", () => tellOnceIdle(this.#parts, cutOffOf(now, merge.files)))
+  }
+}
+
+const withRefs = (team: TriesResult, refs: KeptTries["refs"]): TriesResult => {
+  const rows = team.rows.map((row) => {
+    const ref = refs.get(row.task ?? "")
+    return ref ? { ...row, ref } : row
+  })
+  return { ...team, rows }
+}

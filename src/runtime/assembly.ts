@@ -1,0 +1,212 @@
+import { CallError } from "../core/errors.ts"
+import type { Clock, Host, Reply } from "../core/ports.ts"
+import { type Ask, isActive, type Task } from "../core/task.ts"
+import type { ForkHost } from "../features/forks/ports.ts"
+import type { Ledgers } from "../features/maps/ledger.ts"
+import { Breakers } from "../features/rate-limits/breakers.ts"
+import { Pausers } from "../features/rate-limits/pausers.ts"
+import { type Validate, Values } from "../features/schemas/values.ts"
+import { Background } from "../lib/background.ts"
+import type { Options } from "../options/options.ts"
+import { Answers } from "./answers.ts"
+import { Archive } from "./archive.ts"
+import { Attendance } from "./attendance.ts"
+import { Allowance } from "./budgets/allowance.ts"
+import { Ledger } from "./budgets/ledger.ts"
+import { Elsewhere } from "./budgets/other-processes.ts"
+import { Cancelling } from "./cancel.ts"
+import { Forgetting } from "./clear.ts"
+import { Dispatcher } from "./dispatcher.ts"
+import { Effects } from "./effects.ts"
+import { EventRouter } from "./event-router.ts"
+import { GroupArchive } from "./groups/group-archive.ts"
+import { Groups } from "./groups/groups.ts"
+import { GroupMembers } from "./groups/members.ts"
+import { Journal } from "./journal.ts"
+import { type Launching, launchingOf } from "./launch/create-launcher.ts"
+import { Unattended } from "./launch/unattended.ts"
+import { outboxOf } from "./mailbox/create-outbox.ts"
+import type { Outbox } from "./mailbox/outbox.ts"
+import { Toaster } from "./mailbox/toaster.ts"
+import { tellTask } from "./message-task.ts"
+import { Opening } from "./opening.ts"
+import { Overview } from "./overview.ts"
+import type { Parts } from "./parts.ts"
+import type { CommandMarks } from "./places/command-marks.ts"
+import type { PlaceKind } from "./places/place.ts"
+import { Places } from "./places/places.ts"
+import { Poller } from "./poller.ts"
+import { Recovery } from "./recovery/recovery.ts"
+import { Reporting } from "./reports.ts"
+import { Requests } from "./requests.ts"
+import { stopSession } from "./stop-session.ts"
+import { Retention } from "./tasks/retention.ts"
+import { TaskStore } from "./tasks/store.ts"
+
+export type ManagerPorts = {
+  readonly host: Host
+  readonly forks: ForkHost
+  /** True where a session's system prompt has what is of this session alone. Default: none has. */
+  readonly isThread?: (sessionID: string) => Promise<boolean>
+  readonly clock: Clock
+  readonly options: Options
+  /** Eight random lower-case letters or digits. */
+  readonly randomID: () => string
+  /** Marks notifications that carry a hidden hint. */
+  readonly development: boolean
+  /** Where tasks may work. */
+  readonly kinds: readonly PlaceKind[]
+  /** Where the rows of maps and the values of tasks lie; not called where there are none. */
+  readonly ledgers?: () => Promise<Ledgers>
+  /** Validates the answers of tasks with a schema; not called where none has one. */
+  readonly validate?: Validate
+  /** Answers a question for whoever is at the screen; false where it is not open any more. */
+  readonly answer?: (ask: Ask, reply: Reply) => Promise<boolean>
+  /** Whether this OpenCode has a screen of its own; by default it has none. */
+  readonly isTerminal?: () => Promise<boolean>
+  /** Where the commands that run for tasks are written down, so that none outlives OpenCode; nowhere by default. */
+  readonly commands?: CommandMarks
+}
+
+const noValidation: Validate = () => Promise.reject(new CallError("Nothing is validated here."))
+
+export type Assembly = ReturnType<typeof assemble>
+
+/** Makes all that works on tasks, and shows each part the others that it needs. */
+export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
+  const inside = insideOf(ports, stopped)
+  return { ...inside, ...sidesOf(inside, ports) }
+}
+
+/** The parts that need one another. What calls back, calls later: a part may be named in a function before it is made. */
+function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
+  const { kinds, randomID } = ports
+  const parts = partsOf(ports, stopped, {
+    isTelling: (parentID) => outbox.isTelling(parentID),
+    tookOver: ({ parentID }) => lost(parentID, dispatcher, recovery),
+  })
+  const ledgers = ports.ledgers ?? (() => Promise.reject(new CallError("There are no ledgers here.")))
+  const answers = new Answers(parts, ledgers)
+  const ledger = new Ledger(parts)
+  const allowance = new Allowance(parts, ledger)
+  const elsewhere = new Elsewhere(parts, ledger)
+  const closed = (taskID: string): Promise<void> => dispatcher.closed(taskID)
+  const places = new Places(parts, kinds, closed)
+  const home = new GroupArchive(parts, places)
+  const kept = new Archive(parts, places, home, closed)
+  const values = new Values(parts, ports.validate ?? noValidation, ledgers)
+  const outbox: Outbox = outboxOf(parts, ports.development, answers, () => ({ dispatcher, breakers }))
+  const field: GroupMembers = new GroupMembers(parts, {
+    home,
+    randomID,
+    began: (part) => teams.note(part),
+    over: (task) => dispatcher.over(task),
+    queue: () => launching.queue,
+  })
+  const teams: Groups = new Groups(parts, { home, field, answers, ledgers, values, closed })
+  // A slot may have become free, and some may wait for the task that has ended.
+  const freed = () => {
+    launching.waiting.endStranded()
+    // What stood still goes before what has not begun.
+    pausers.letContinue()
+    launching.queue.pump()
+    poller.rest()
+  }
+  const at = (time: number) => poller.at(time)
+  const watch = () => poller.wake()
+  const dispatcher: Dispatcher = new Dispatcher(parts, {
+    outbox,
+    owes: (sessionID) => outbox.owes(sessionID) || breakers.owes(sessionID),
+    answers,
+    ledger,
+    effects: new Effects(parts, { teams, field, home, places, answers, values }),
+    roomFor: (task) => launching.queue.roomFor(task),
+    settled: (part) => teams.note(part),
+    freed,
+    at,
+  })
+  const breakers: Breakers = new Breakers(parts, {
+    dispatcher,
+    pump: () => launching.queue.pump(),
+    hasSlot: (id) => launching.queue.hasSlot(id),
+    at,
+    wakeAgain: (task) => outbox.wakeAgain(task),
+  })
+  const pausers = new Pausers({ parked: breakers })
+  const begins = { dispatcher, breakers, places, allowance, elsewhere, ledgers, watch }
+  const launching: Launching = launchingOf(parts, { ...ports, ...begins })
+  const recovery = new Recovery(parts, { pausers, places, dispatcher, outbox, ledger, values, changed: freed, watch })
+  const poller: Poller = new Poller(parts, { ...begins, recovery, ledger, pausers })
+  return { ...begins, ...launching, parts, answers, values, ledger, kept, outbox, pausers, recovery, poller }
+}
+
+/** What only uses the others: the sides that tools, hooks, terminal, page and board see. */
+function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async () => false }: ManagerPorts) {
+  const { parts, answers, ledger, kept, places, outbox, dispatcher, breakers, pausers, recovery, poller } = inside
+  const { resuming, holding, waiting, queue, allowance, elsewhere, ledgers } = inside
+  const { store } = parts
+  const tell = (task: Task, text: string) => tellTask(parts, dispatcher, task, text)
+  const forgetting = new Forgetting(parts, { dispatcher, ledger, waiting })
+  const forget = (task: Task) => forgetting.forget(task)
+  const holdsBack = (task: Task) => breakers.holdsBack(task)
+  const isAway = (task: Task) => places.outlives(task) && task.outcome?.work === undefined
+  const retention = new Retention(parts, { waiting, forget, isAway })
+  const overview = new Overview(parts, { dispatcher, answers, recovery, kept, holdsBack })
+  const cancelling = new Cancelling(parts, { dispatcher, kept, retention, forget, isAway })
+  const requests = new Requests(parts, {
+    dispatcher,
+    forget: (task) => cancelling.forget([task]),
+    resume: (task, prompt) => resuming.resume(task, { prompt }),
+    unpark: (task) => void pausers.retryNow(store.get(task.id) ?? task),
+    // As it is by now: to take a request up may have taken its time.
+    tell: (task, text) => tell(store.get(task.id) ?? task, text),
+    answer,
+  })
+  const reporting = new Reporting(parts, { dispatcher, answers, kept, holdsBack, opening: new Opening(parts, ledgers) })
+  const heard = { dispatcher, outbox, holding, requests, poller, breakers, places }
+  const eventRouter = new EventRouter(parts, { ...heard, forget: (task) => cancelling.forgetLost(task) })
+  const begins = { dispatcher, randomID, queue, allowance, elsewhere }
+  const unattended = new Unattended(parts, { ...begins, ledger, poller, recovery })
+  return { cancelling, reporting, eventRouter, unattended, tell, retention, overview, requests, forget }
+}
+
+/** A task of this parent is another process's now: what ended after it here does not wait for it any more. */
+function lost(parentID: string, { announcing }: Dispatcher, recovery: Recovery): void {
+  announcing.inOrder(parentID)
+  void recovery.refreshForeign(parentID)
+}
+
+/** `tookOver` hears of a task that another process has taken over. */
+function partsOf(
+  { host, clock, options, commands, isTerminal }: ManagerPorts,
+  stopped: AbortSignal,
+  { isTelling, tookOver }: { isTelling: (parentID: string) => boolean; tookOver: (task: Task) => void },
+): Parts {
+  const logged: ConstructorParameters<typeof TaskStore>[0] = (before, after, { type }) =>
+    host.log("info", "transition", {
+      task: after.id,
+      event: type,
+      generation: after.run.generation,
+      from: before.status,
+      to: after.status,
+    })
+  const store = new TaskStore(options.verbose ? logged : undefined)
+  const background = new Background((what, error) => {
+    if (!stopped.aborted) host.log("error", `${what} failed`, { error: String(error) })
+  })
+  const journal = new Journal({ host, clock, stopped, store, isTelling, takenOver })
+  const toaster = new Toaster({ host, clock, options })
+  const attendance = new Attendance(clock, options.permissionTimeout, isTerminal)
+  const parts = { host, clock, options, store, journal, toaster, background, attendance, commands, stopped }
+  return parts
+
+  function takenOver(id: string): void {
+    const task = store.get(id)
+    const run = task && isActive(task) ? store.run(id) : undefined
+    store.disown(id)
+    // What it has come to there is shown at once.
+    if (task) tookOver(task)
+    // Its parent is told that it was interrupted: what went on with it here does so no more.
+    if (task && run) background.run("stop what was taken over", () => stopSession(parts, task.sessionID, run.asks).done)
+  }
+}

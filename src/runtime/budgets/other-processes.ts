@@ -1,0 +1,40 @@
+import { DAY_MS } from "../../core/bill.ts"
+import type { Parts } from "../parts.ts"
+import type { Ledger } from "./ledger.ts"
+
+/** How long what other processes' tasks have cost is taken for known, in ms: to read it, the host lists a day's sessions. */
+const KNOWN_MS = 30_000
+
+/** Reads what other processes' tasks have cost, for the ledger, where the day's budget asks for it. */
+export class Elsewhere {
+  readonly #parts: Parts
+  readonly #ledger: Ledger
+  #lookedAt = Number.NEGATIVE_INFINITY
+  #looking: Promise<void> = Promise.resolve()
+
+  constructor(parts: Parts, ledger: Ledger) {
+    this.#parts = parts
+    this.#ledger = ledger
+  }
+
+  /** Resolves when what is known is not older than that. Never rejects. */
+  look(): Promise<void> {
+    const { options, clock } = this.#parts
+    if (options.maxCostPerDay === 0) return Promise.resolve()
+    const now = clock.now()
+    if (Math.abs(now - this.#lookedAt) >= KNOWN_MS) {
+      this.#lookedAt = now
+      this.#looking = this.#read(now)
+    }
+    return this.#looking
+  }
+
+  async #read(now: number): Promise<void> {
+    const { host } = this.#parts
+    try {
+      this.#ledger.readElsewhere(await host.recordsSince(now - DAY_MS, "project"))
+    } catch (error) {
+      host.log("warn", "could not read what other tasks have cost", { error: String(error) })
+    }
+  }
+}

@@ -1,0 +1,49 @@
+import type { Ending, Task } from "../core/task.ts"
+import type { Ledger } from "./budgets/ledger.ts"
+import type { Dispatcher } from "./dispatcher.ts"
+import type { Waiting } from "./launch/dependencies.ts"
+import type { Parts } from "./parts.ts"
+
+const CLEARED: Ending = { type: "cancelled", reason: { code: "cancelled", text: "It was cleared." } }
+
+type ForgettingPorts = {
+  readonly dispatcher: Dispatcher
+  readonly ledger: Ledger
+  readonly waiting: Waiting
+}
+
+/** Takes tasks out of the list, and their records out of their sessions. */
+export class Forgetting {
+  readonly #parts: Parts
+  readonly #ports: ForgettingPorts
+
+  constructor(parts: Parts, ports: ForgettingPorts) {
+    this.#parts = parts
+    this.#ports = ports
+  }
+
+  /** Forgets a task, with those that it launched: nobody else could ever look at them. */
+  async forget(task: Task): Promise<void> {
+    const { store } = this.#parts
+    const own = store.ofParent(task.sessionID).filter(({ id }) => !store.isForeign(id))
+    await Promise.all([...own.map((each) => this.forget(each)), this.#forgetOne(task)])
+  }
+
+  async #forgetOne(task: Task): Promise<void> {
+    const { store, journal } = this.#parts
+    const { dispatcher, ledger, waiting } = this.#ports
+    // Somebody may have asked it again while its end was closed.
+    dispatcher.end(task.id, store.get(task.id)?.run.generation ?? 0, CLEARED, { silent: true })
+    const remains = ledger.keep(store.get(task.id) ?? task)
+    const entry = store.clear(task.id)
+    // Who told it something hears of that now: what comes back of it finds no run.
+    for (const { reply, taken } of entry?.run?.sentMessages ?? []) if (!taken) reply?.("ended")
+    if (entry) entry.run = undefined
+    entry?.releaseWaiters()
+    entry?.notifyWatchers()
+    dispatcher.announcing.inOrder(task.parentID)
+    dispatcher.announcing.wakeAgainBeside(task)
+    waiting.endStranded()
+    if (entry) await journal.erase(entry, remains)
+  }
+}

@@ -1,0 +1,301 @@
+import { modelKey } from "../core/limits.ts"
+import { answerText } from "../core/outcome.ts"
+import { allPausedSince } from "../core/paused-children.ts"
+import type { HostEvent } from "../core/ports.ts"
+import { type ActiveRun, type EndOptions, isFinished } from "../core/run/active-run.ts"
+import { nextDue } from "../core/run/deadlines.ts"
+import { reopened } from "../core/run/ending.ts"
+import type { Command, Input, Step, World } from "../core/run/inputs.ts"
+import { step } from "../core/run/step.ts"
+import { billedTokens, type Ending, elapsed, isActive, isMember, isUnattended, type Task } from "../core/task.ts"
+import { stopsTime } from "../core/transition.ts"
+import type { Answers } from "./answers.ts"
+import type { Ledger } from "./budgets/ledger.ts"
+import type { Effects } from "./effects.ts"
+import { Announcing } from "./end-order.ts"
+import { membersOf } from "./groups/members-of.ts"
+import type { Outbox } from "./mailbox/outbox.ts"
+import type { Parts } from "./parts.ts"
+import type { TaskHandle } from "./tasks/task-handle.ts"
+
+export type DispatcherPorts = {
+  readonly outbox: Outbox
+  /** Something is still to be told to this session, or it is to be woken when its model opens. */
+  readonly owes: (sessionID: string) => boolean
+  readonly answers: Answers
+  readonly ledger: Ledger
+  readonly effects: Effects
+  /** How many more parts of a team may begin. */
+  readonly roomFor: (task: Task) => number
+  /** An item of a map is closed. */
+  readonly settled: (part: Task) => void
+  /** A slot may have become free, and some may wait for a task that has ended. */
+  readonly freed: () => void
+  /** Something is due at this time. */
+  readonly at: (time: number) => void
+}
+
+/** Whose result it is: of this generation, and of this turn where another stage makes it late. */
+type Token = { readonly generation: number; readonly turn?: number }
+
+export const PARENT_ENDED: Ending = {
+  type: "cancelled",
+  reason: { code: "parent-ended", text: "The agent that launched it has ended." },
+}
+
+/** Of a part that still works when its team ends. */
+const notNeeded = ({ outcome }: Task): Ending => {
+  const { reason } = outcome ?? {}
+  const text = reason ? `Stopped with all of its task: ${reason.text}` : "Another try has passed."
+  return { type: "cancelled", reason: { code: "parent-ended", text } }
+}
+
+/**
+ * Performs what the machine commands, and feeds what comes of it back: serial for each run, while no run waits for
+ * another. What takes time is in `deeds`; all else is done at once, so that who ends a run sees it ended.
+ */
+export class Dispatcher {
+  readonly #parts: Parts
+  readonly #ports: DispatcherPorts
+  readonly announcing: Announcing
+  #ends = 0
+
+  constructor(parts: Parts, ports: DispatcherPorts) {
+    this.#parts = parts
+    this.#ports = ports
+    this.announcing = new Announcing(parts, ports.outbox, (task) =>
+      this.deliver(task.id, { type: "told" }, { generation: task.run.generation }),
+    )
+  }
+
+  /** What befalls a task's run. Costs nothing where it has none. */
+  deliver(taskID: string, input: Input, token?: Token): void {
+    const entry = this.#parts.store.handle(taskID)
+    if (entry && !this.#parts.stopped.aborted) this.#take(entry, () => this.#advance(entry, input, token))
+  }
+
+  /**
+   * Ends the run `generation` of a task; of one that has completed, what is still done to merge its work. False where
+   * there was nothing to end, or it is not ours to end.
+   */
+  end(taskID: string, generation: number, ending: Ending, how: EndOptions = {}): boolean {
+    const { store } = this.#parts
+    const before = store.handle(taskID)
+    if (!before || before.task.run.generation !== generation) return false
+    const wasMerging = store.isMerging(taskID)
+    if (!isActive(before.task) && !wasMerging) return false
+    this.deliver(taskID, { type: "end", ending, how })
+    const after = store.handle(taskID)
+    return wasMerging || (after !== undefined && !isActive(after.task))
+  }
+
+  /** Closes an end that a dead process had written and perhaps not closed, and has it told. `task`: as it is told. */
+  closeAgain(task: Task): void {
+    const entry = this.#parts.store.handle(task.id)
+    if (!entry) return
+    entry.endIndex = ++this.#ends
+    this.#take(entry, () => this.#commit(entry, reopened(task, this.#parts.clock.now())))
+  }
+
+  /** Resolves when the task's last end has been closed: its session is stopped, and its outcome final. */
+  closed(taskID: string): Promise<void> {
+    return this.#until(taskID, (run) => run?.stage !== "leaving" && run?.stage !== "merging")
+  }
+
+  /** The same, but for what is still done to bring its work home. */
+  quiet(taskID: string): Promise<void> {
+    return this.#until(taskID, (run) => run?.stage !== "leaving")
+  }
+
+  /** Resolves when another run may begin: nothing of the last one is to come into its session any more. */
+  over({ id }: Task): Promise<void> {
+    return this.#until(id, (run) => run?.closing === undefined || isFinished(run))
+  }
+
+  isClosing(taskID: string): boolean {
+    const { stage } = this.#parts.store.run(taskID) ?? {}
+    return stage === "leaving" || stage === "merging"
+  }
+
+  /** Lets every waiting call go, at the plugin's own end. */
+  releaseAll(): void {
+    for (const entry of this.#parts.store.entries()) entry.releaseWaiters()
+  }
+
+  /** Has all that is due of the runs come in time. */
+  wake(): void {
+    for (const task of this.#parts.store.active()) this.#rearm(task.id)
+  }
+
+  /** What the machine may know of the world now. */
+  #worldOf({ task }: TaskHandle): World {
+    const { clock, options, store, host, attendance } = this.#parts
+    return {
+      now: clock.now(),
+      presence: attendance.now,
+      options,
+      task,
+      messageID: host.messageID,
+      purse: this.#ports.ledger.purseOf(task),
+      ownTasks: store.hasOpen(task.sessionID),
+      childrenPausedSince: () => allPausedSince(store.ofParent(task.sessionID)),
+      owed: this.#ports.owes(task.sessionID),
+      spent: () => this.#ports.ledger.spentBy(task),
+      members: () => membersOf(this.#parts.store, task),
+      room: () => this.#ports.roomFor(task),
+      delivery: (how) => this.announcing.deliveryOf(task, how),
+    }
+  }
+
+  /** One input after the other: what comes while one is dealt with waits for its end. */
+  #take(entry: TaskHandle, take: () => void): void {
+    entry.inputs.push(take)
+    if (entry.isBusy) return
+    entry.isBusy = true
+    for (let next = entry.inputs.shift(); next; next = entry.inputs.shift()) this.#safely(next)
+    entry.isBusy = false
+    entry.notifyWatchers()
+  }
+
+  #safely(work: () => void): void {
+    try {
+      work()
+    } catch (error) {
+      this.#parts.host.log("error", "a step of a run failed", { error: String(error) })
+    }
+  }
+
+  #advance(entry: TaskHandle, input: Input, token: Token | undefined): void {
+    const { run } = entry
+    const isLate = token && (run?.generation !== token.generation || (token.turn ?? run.stageCount) !== run.stageCount)
+    if (!run || isLate) return
+    this.#commit(entry, step(run, input, this.#worldOf(entry)))
+    if (!isFleeting(input)) this.#rearm(entry.task.id)
+  }
+
+  #commit(entry: TaskHandle, { run, commands }: Step): void {
+    entry.run = run
+    for (const command of commands) this.#perform(entry, command)
+    if (run?.closing) this.announcing.inOrder(entry.task.parentID)
+  }
+
+  #rearm(taskID: string): void {
+    const entry = this.#parts.store.handle(taskID)
+    if (entry?.run) this.#ports.at(nextDue(entry.run, this.#worldOf(entry)))
+  }
+
+  #perform(entry: TaskHandle, command: Command): void {
+    const { store, clock, journal, host, toaster, background, attendance } = this.#parts
+    const { task } = entry
+    switch (command.do) {
+      case "record": {
+        const change = store.apply(task.id, command.event, clock.now())
+        if (change && command.write) void journal.save(change.after)
+        if (change && stopsTime(command.event))
+          for (const { id } of this.#above(task)) this.deliver(id, { type: "spent" })
+        return
+      }
+      case "log":
+        return host.log("info", command.what, { task: task.id, session: task.sessionID, ...command.fields })
+      case "answer":
+        return command.reply(command.with)
+      case "halt":
+        return entry.stop?.abort()
+      case "announce":
+        toaster.asked(task, command.ask)
+        background.run("see who is there", () => attendance.look())
+        return host.log("info", "a task waits for an answer", {
+          task: task.id,
+          session: command.ask.sessionID,
+          what: command.ask.what,
+        })
+      case "share":
+        return this.#share(task)
+      case "end":
+        return this.#end(entry, command)
+      case "ended":
+        return this.#ended(entry, command.silent)
+      case "freed":
+        return this.#ports.freed()
+      case "post":
+        this.announcing.note(entry, command)
+        this.#ports.settled(task)
+        this.#tellTeam(task)
+        return entry.releaseWaiters()
+      case "write":
+        if (command.later) return journal.saveSoon(task)
+    }
+    this.#begin(entry, command)
+  }
+
+  /** What takes time comes back as an input; of a run that has gone on meanwhile it changes nothing. */
+  #begin(entry: TaskHandle, command: Command): void {
+    const { run, task } = entry
+    if (!run) return
+    const { effects } = this.#ports
+    const token = effects.isOfTurn(command)
+      ? { generation: run.generation, turn: run.stageCount }
+      : { generation: run.generation }
+    const back = (input: Input) => this.deliver(task.id, input, token)
+    effects.perform(entry, command, back)
+  }
+
+  #end(entry: TaskHandle, { event, ending, how }: Extract<Command, { do: "end" }>): void {
+    entry.endIndex = ++this.#ends
+    const change = this.#parts.store.apply(entry.task.id, event, this.#parts.clock.now())
+    if (change && how.messages && ending.proven && !how.silent)
+      this.#ports.answers.keep(change.after, { text: answerText(how.messages), gone: false })
+  }
+
+  #ended({ task, run }: TaskHandle, silent: boolean): void {
+    const { toaster, host, clock, store } = this.#parts
+    if (!silent && !isUnattended(task) && !isMember(task)) toaster.ended(task)
+    host.log("info", "task ended", {
+      task: task.id,
+      session: task.sessionID,
+      description: task.description,
+      model: task.model && modelKey(task.model),
+      status: task.status,
+      reason: task.outcome?.reason?.code,
+      duration: elapsed(task, clock.now()),
+      tokens: task.outcome && billedTokens(task.outcome.usage),
+    })
+    // Whatever ends a task but completion stops the tasks that it launched; of a team, the others are not needed.
+    if (task.status !== "completed" || task.team)
+      for (const { id } of store.ofParent(task.sessionID))
+        this.deliver(id, { type: "end", ending: task.team ? notNeeded(task) : PARENT_ENDED, how: { wake: false } })
+    this.#tellTeam(task)
+    if (!silent) this.announcing.wakeAgainBeside(task, run?.closing?.how.maybeDelivered)
+    this.#ports.freed()
+  }
+
+  /** What becomes of a part decides what its team does next. */
+  #tellTeam({ part }: Task): void {
+    if (part) this.deliver(part.of, { type: "parts" })
+  }
+
+  /** What one run spends counts for the limits that others share with it, and for the budgets of those above it. */
+  #share(task: Task): void {
+    const { ledger } = this.#ports
+    ledger.once(() => {
+      // Far from every limit, what one spends changes nothing for those beside it.
+      const others = ledger.isNear(task) ? this.#parts.store.active() : this.#above(task)
+      for (const { id } of others) if (id !== task.id) this.deliver(id, { type: "spent" })
+    })
+  }
+
+  /** The tasks that launched this one, and that one in turn. */
+  #above({ parentID }: Task): readonly Task[] {
+    const parent = this.#parts.store.bySession(parentID)
+    return parent && !this.#parts.store.isForeign(parent.id) ? [parent, ...this.#above(parent)] : []
+  }
+
+  #until(taskID: string, until: (run: ActiveRun | undefined) => boolean): Promise<void> {
+    return this.#parts.store.handle(taskID)?.until(until) ?? Promise.resolve()
+  }
+}
+
+/** Changes nothing, or only puts a run's deadlines off: to ask when it is due is not worth it. */
+const FLEETING: readonly HostEvent["type"][] = ["text-delta", "thinking", "text", "updated"]
+
+const isFleeting = (input: Input): boolean => input.type === "heard" && FLEETING.includes(input.event.type)

@@ -1,0 +1,293 @@
+import { CallError, messageOf } from "../core/errors.ts"
+import { classify, keptTodos } from "../core/outcome.ts"
+import type { Prompt } from "../core/ports.ts"
+import type { CheckResult } from "../core/receipt.ts"
+import type { Command, Found, Input, Verified } from "../core/run/inputs.ts"
+import type { Ask, Outcome, Task } from "../core/task.ts"
+import { Checking, type CheckingPorts } from "../features/checks/checks.ts"
+import type { Values } from "../features/schemas/values.ts"
+import { retry } from "../lib/retry.ts"
+import type { Answers } from "./answers.ts"
+import { attachedIn } from "./launch/mentions.ts"
+import { hintOf } from "./mailbox/notes.ts"
+import { notifyIdle } from "./mailbox/notify-idle.ts"
+import { homeOf } from "./merge-target.ts"
+import type { Parts } from "./parts.ts"
+import { PlaceError } from "./places/place.ts"
+import type { Merging } from "./places/places.ts"
+import { messageOf as messageFor, promptOf } from "./prompt-run.ts"
+import { stopSession, takeBack } from "./stop-session.ts"
+import type { TaskHandle } from "./tasks/task-handle.ts"
+
+export type EffectPorts = CheckingPorts & {
+  readonly answers: Answers
+  readonly values: Values
+  readonly teams: GroupEffects
+  readonly field: MemberEffects
+}
+
+/** What is done for teams. */
+type GroupEffects = {
+  open(task: Task): Promise<readonly number[]>
+  leave(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }>
+}
+type MemberEffects = { make(task: Task, nth: number, text: string): Promise<void> }
+
+type Of<Do extends Command["do"]> = Extract<Command, { do: Do }>
+type Back = (input: Input) => void
+
+/** Commands whose result means nothing any more at another stage. */
+const OF_TURN: readonly Command["do"][] = ["enter", "look", "verify", "validate", "check"]
+
+/** What the machine commands and what takes time: each comes back as an input, whatever comes of it. */
+export class Effects {
+  readonly #parts: Parts
+  readonly #ports: EffectPorts
+  readonly #checking: Checking
+
+  constructor(parts: Parts, ports: EffectPorts) {
+    this.#parts = parts
+    this.#ports = ports
+    this.#checking = new Checking(parts, ports)
+  }
+
+  isOfTurn(command: Command): boolean {
+    return OF_TURN.includes(command.do)
+  }
+
+  perform(entry: TaskHandle, command: Command, back: Back): void {
+    const { task } = entry
+    const work = () => this.#work(entry, task, command, back)
+    // Begun at once: who ends a run has its session stopped before anything else comes.
+    const effect = work().catch((error) => {
+      // What somebody can do something about is no fault of ours.
+      const level = error instanceof CallError ? "warn" : "error"
+      this.#parts.host.log(level, `${command.do} failed`, { task: task.id, error: String(error) })
+      const failed = failureOf(command, error)
+      if (failed) back(failed)
+    })
+    this.#parts.background.run(command.do, () => effect)
+  }
+
+  async #work(entry: TaskHandle, task: Task, command: Command, back: Back): Promise<void> {
+    switch (command.do) {
+      case "enter":
+        return back(await this.#enter(entry, task, command))
+      case "field":
+        await this.#ports.field.make(task, command.nth, command.text)
+        return back({ type: "fielded", nth: command.nth })
+      case "prompt":
+        return back(await this.#prompt(task, command))
+      case "lay down":
+        await this.#parts.host.prompt({
+          ...(await this.#withFiles(task, promptOf(task, command.text, ""))),
+          noReply: true,
+        })
+        await this.#parts.journal.save(task)
+        return back({ type: "stopped" })
+      case "say":
+        return back(await this.#say(task, command))
+      case "store":
+        await this.#parts.host.prompt({ ...messageFor(task, command.word), noReply: true })
+        return back({ type: "said", word: command.word })
+      case "park":
+        await stopSession(this.#parts, task.sessionID, command.asks).done
+        await takeBack(this.#parts, task)
+        return back({ type: "stopped" })
+      case "refuse":
+        return this.#refuse(command.ask, command.text)
+      case "hint":
+        return back({ type: "hinted", done: await this.#hint(task, command.ask) })
+      case "rest?":
+        if (!(await this.#parts.host.activity()).has(task.sessionID)) back({ type: "resting" })
+        return
+      case "count":
+        return back({ type: "counted", messages: await this.#messages(task) })
+      case "look":
+        return back({ type: "looked", waited: command.waited, found: await this.#look(task) })
+      case "verify":
+        return back({ type: "verified", reason: command.reason, found: await this.#verify(task, command) })
+      case "validate":
+        return back({ type: "validated", found: await this.#ports.values.in(task, command.text) })
+      case "check":
+        return back({ type: "checked", ...(await this.#checking.atEnd(entry, task, command.runs)) })
+      case "close":
+        return this.#close(entry, task, command, back)
+      case "leave":
+        return back(await this.#leave(entry, command))
+      case "write":
+        await this.#parts.journal.save(task)
+        return back({ type: "written" })
+    }
+  }
+
+  /** Its record is written, what it waited for is read, its place made ready. */
+  async #enter(entry: TaskHandle, task: Task, { save, again }: Of<"enter">): Promise<Input> {
+    if (save) await this.#parts.journal.save(task)
+    // Read before its place is made: what it waited for may be dropped meanwhile.
+    const others = (task.run.after ?? []).flatMap((id) => this.#parts.store.get(id) ?? [])
+    const answers = await Promise.all(
+      others.map(async (other) => ({ task: other, text: (await this.#ports.answers.of(other)).text })),
+    )
+    // Its parts enter places of their own; one that waited for others is to see what they have done.
+    if (task.team && task.place && task.run.after) await this.#ports.places.capture(task, homeOf(this.#parts, task))
+    if (task.team) return { type: "entered", answers, preface: "", done: await this.#ports.teams.open(task) }
+    if (!this.#parts.store.runs(task) || !(task.place || task.depth > 1))
+      return { type: "entered", answers, preface: "" }
+    const stop = new AbortController()
+    entry.stop = stop
+    // The plugin's end stops a set-up command, too.
+    const entering = this.#ports.places.enter(task, AbortSignal.any([stop.signal, this.#parts.stopped]), again)
+    entry.preparation = entering.catch(() => {})
+    try {
+      return { type: "entered", answers, preface: await entering }
+    } catch (error) {
+      const code = error instanceof PlaceError ? error.code : "place"
+      return { type: "shut out", code, problem: messageOf(error) }
+    }
+  }
+
+  async #prompt(task: Task, { text, preface }: Of<"prompt">): Promise<Input> {
+    const asked = promptOf(task, text, preface)
+    // What is stored by now has its files: attached once more they would be read twice. Sent at once where there are
+    // none: what comes in the same moment may end the run.
+    const prompt = asked.again || !task.run.files ? asked : await this.#withFiles(task, asked)
+    await sayTo(this.#parts, task, () => this.#parts.host.prompt(prompt))
+    return { type: "prompted" }
+  }
+
+  async #withFiles(task: Task, prompt: Prompt): Promise<Prompt> {
+    const { files = [] } = task.run
+    const attached = files.length > 0 ? await attachedIn(files, this.#parts.host.folderOf(task.sessionID)) : []
+    return attached.length > 0 ? { ...prompt, files: attached } : prompt
+  }
+
+  async #say(task: Task, { word, interrupts }: Of<"say">): Promise<Input> {
+    const { clock, stopped, store, host } = this.#parts
+    const stopping = interrupts && stopSession(this.#parts, task.sessionID, interrupts)
+    await stopping?.soon
+    const message = messageFor(task, word)
+    // A word is not given up lightly: sent again under the same id it is the same message.
+    const send = async () => {
+      if (store.runs(task)) await host.prompt(message)
+    }
+    const work = word.kind === "word" ? () => retry(clock, stopped, send) : send
+    await sayTo(this.#parts, task, work)
+    await stopping?.done
+    return { type: "said", word }
+  }
+
+  async #refuse(ask: Ask, text: string): Promise<void> {
+    const { clock, stopped, host } = this.#parts
+    await retry(clock, stopped, () => host.refuse(ask, text))
+  }
+
+  #hint(task: Task, ask: Ask): Promise<boolean> {
+    const { host, store, attendance, clock } = this.#parts
+    const team = task.part && store.get(task.part.of)
+    return notifyIdle(host, hintOf(task, ask, team, attendance.refusedAt(ask), clock.now()))
+  }
+
+  #messages({ sessionID, run }: Task) {
+    return this.#parts.host.messagesSince(sessionID, run.promptID)
+  }
+
+  async #look(task: Task): Promise<Found> {
+    const { host } = this.#parts
+    let messages = await this.#messages(task)
+    if (!classify(messages, "working")) {
+      const nothing = { messages, gone: false, busy: false, openTodos: 0 }
+      if (messages.length === 0 && !(await host.session(task.sessionID))) return { ...nothing, gone: true }
+      if ((await host.activity()).has(task.sessionID)) return { ...nothing, busy: true }
+      // What was said between the two looks is not in the messages yet.
+      messages = await this.#messages(task)
+    }
+    const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
+    return { messages, gone: false, busy: false, openTodos }
+  }
+
+  async #verify(task: Task, { by, since = task.run.promptID }: Of<"verify">): Promise<Verified> {
+    const { host, store } = this.#parts
+    if (by === "messages") return { messages: await host.messagesSince(task.sessionID, since), asks: [] }
+    const [last, asks] = await Promise.all([host.lastMessage(task.sessionID), host.openAsks()])
+    return { messages: [], last, asks: asks.filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === task.id) }
+  }
+
+  /** Never rejects: an end is told even where its session could not be read. */
+  async #close(entry: TaskHandle, task: Task, { asks, read }: Of<"close">, back: Back): Promise<void> {
+    if (asks) {
+      const { soon, done } = stopSession(this.#parts, task.sessionID, asks)
+      void done.then(() => back({ type: "stopped" }))
+      await soon
+    }
+    const known = entry.run?.closing?.how.messages ?? []
+    const messages = read ? await this.#attempt(task, () => this.#messages(task), []) : known
+    back({ type: "quiet", messages })
+  }
+
+  async #leave(entry: TaskHandle, { task, merge }: Of<"leave">): Promise<Input> {
+    const merging = merge ? this.#checking.merging(entry) : undefined
+    // What still runs there would write into what is kept, and be in the way of its removal.
+    await entry.preparation
+    if (task.team) return { type: "left", ...(await this.#ports.teams.leave(task, merging)) }
+    return { type: "left", ...(await this.#ports.places.leave(task, merging)) }
+  }
+
+  async #attempt<Result>(task: Task, work: () => Promise<Result>, otherwise: Result): Promise<Result> {
+    try {
+      return await work()
+    } catch (error) {
+      this.#parts.host.log("warn", "an end could not be closed in full", { task: task.id, error: String(error) })
+      return otherwise
+    }
+  }
+}
+
+/**
+ * The one way anything is said to a run's session. Where the run has ended meanwhile its session is stopped once more,
+ * whether the message is known to have come or not: it may have started the model again, with nobody to watch it.
+ * Rejects as the sending does.
+ */
+async function sayTo(parts: Parts, task: Task, send: () => Promise<void>): Promise<void> {
+  try {
+    await send()
+  } finally {
+    if (!parts.store.runs(task)) await stopSession(parts, task.sessionID).done
+  }
+}
+
+const notEntered = (error: unknown): string =>
+  error instanceof CallError ? error.message : `OpenCode did not take the prompt: ${messageOf(error)}`
+
+/** What is made of a command that failed. */
+function failureOf(command: Command, error: unknown): Input | undefined {
+  switch (command.do) {
+    case "enter":
+      return { type: "shut out", code: "host", problem: notEntered(error) }
+    case "field":
+      return { type: "fielded", nth: command.nth, problem: messageOf(error) }
+    case "prompt":
+      return { type: "prompted", problem: messageOf(error) }
+    case "say":
+    case "store":
+      return { type: "said", word: command.word, problem: messageOf(error) }
+    case "refuse":
+      return { type: "unrefused", ask: command.ask }
+    case "hint":
+      return { type: "hinted", done: false }
+    case "look":
+      return { type: "looked", waited: command.waited }
+    case "verify":
+      return { type: "verified", reason: command.reason }
+    case "park":
+    case "lay down":
+      return { type: "stopped" }
+    case "validate":
+      return { type: "validated", found: { valid: false, problems: [`it could not be checked: ${messageOf(error)}`] } }
+    case "check":
+      return { type: "checked" }
+    case "leave":
+      return { type: "left" }
+  }
+  return undefined
+}

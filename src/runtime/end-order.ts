@@ -1,0 +1,95 @@
+import { batchProgress } from "../core/batch.ts"
+import type { EndOptions } from "../core/run/active-run.ts"
+import { type Delivery, isMember, isUnattended, owesNotification, type Task } from "../core/task.ts"
+import { notificationID } from "./mailbox/message.ts"
+import { deferredWakeOf, isToldLast } from "./mailbox/notification-items.ts"
+import type { Outbox } from "./mailbox/outbox.ts"
+import type { Parts } from "./parts.ts"
+import type { PendingNotification, TaskHandle } from "./tasks/task-handle.ts"
+
+/**
+ * Has parents told of the ends of runs, in the order in which these ended while that is a matter of moments. None waits
+ * for what is done to bring another's work home.
+ */
+export class Announcing {
+  readonly #parts: Parts
+  readonly #outbox: Outbox
+  readonly #over: (task: Task) => void
+
+  /** `over`: nothing is to be told of this run any more. */
+  constructor(parts: Parts, outbox: Outbox, over: (task: Task) => void) {
+    this.#parts = parts
+    this.#outbox = outbox
+    this.#over = over
+  }
+
+  /** How the end of a task's run is to be told: decided when it ends. */
+  deliveryOf(task: Task, { silent, wake }: EndOptions): Delivery {
+    const { store, options } = this.#parts
+    if (silent || isUnattended(task) || isMember(task)) return { state: "none" }
+    const before = batchProgress(task.batch, store.ofParent(task.parentID))
+    const running = before.running - 1
+    const handedOver = (store.handle(task.id)?.waiters.size ?? 0) > 0
+    const wakes = options.wake === "each" || (options.wake === "last" && running === 0)
+    const progress = { done: before.done + 1, total: before.total, running }
+    return { state: "pending", wake: wakes && !handedOver && wake !== false, ...progress }
+  }
+
+  /** An end is to be told when its turn has come. */
+  note({ endIndex: endedAs }: TaskHandle, { task, maybeDelivered }: Omit<PendingNotification, "endIndex">): void {
+    const household = this.#parts.store.parentState(task.parentID)
+    household.pendingNotifications = [...household.pendingNotifications, { task, maybeDelivered, endIndex: endedAs }]
+  }
+
+  /** Hands to the outbox what no earlier end of this parent's tasks holds back any more. */
+  inOrder(parentID: string): void {
+    const { store, options } = this.#parts
+    const household = store.parentState(parentID)
+    if (household.pendingNotifications.length === 0) return
+    const entries = store.ofParent(parentID).flatMap(({ id }) => store.handle(id) ?? [])
+    const awaited = entries.filter(({ run }) => run?.closing && !run.closing.posted && run.stage !== "merging")
+    const first = Math.min(...awaited.map(({ endIndex: endedAs }) => endedAs))
+    const due = household.pendingNotifications.filter(({ endIndex: endedAs }) => endedAs < first)
+    household.pendingNotifications = household.pendingNotifications.filter((news) => !due.includes(news))
+    for (const { task, maybeDelivered } of due.toSorted((a, b) => a.endIndex - b.endIndex)) {
+      if (isToldLast(task, store, options.wake, (other) => this.#outbox.holds(other)))
+        this.#wakeAgain(task, maybeDelivered)
+      if (owesNotification(task)) this.#outbox.post(task, maybeDelivered)
+      else this.#over(task)
+    }
+  }
+
+  /** The task has ended or is forgotten: what wakes its parent in its place does so now. */
+  wakeAgainBeside(task: Task, maybeDelivered = false): void {
+    const deferredWakes = deferredWakeOf(task, this.#parts.store, this.#parts.options.wake)
+    if (deferredWakes) this.#wakeAgain(deferredWakes, maybeDelivered)
+  }
+
+  /** `maybeTold`: it ended in an earlier process. After a restart, whether its parent may be woken was decided there. */
+  #wakeAgain(task: Task, maybeDelivered: boolean): void {
+    if (!maybeDelivered) this.#outbox.wakeAgain(task)
+  }
+
+  /** Records how far the notification of a run has come. `handedOver`: the parent has the whole answer with it. */
+  told(task: Task, state: "confirmed" | "abandoned", handedOver: boolean): Promise<void> {
+    const { store, clock, journal, host } = this.#parts
+    const { generation } = task.run
+    const now = clock.now()
+    if (handedOver && state === "confirmed" && store.get(task.id)?.run.generation === generation)
+      store.apply(task.id, { type: "retrieved", at: now }, now)
+    const change = store.apply(task.id, { type: "notified", generation, state }, now)
+    this.#over(task)
+    if (!change) return Promise.resolve()
+    host.log("info", "task notified", {
+      task: task.id,
+      session: task.parentID,
+      message: notificationID(host.messageID, task),
+      state,
+      handedOver,
+    })
+    // After a crash the parent's own messages tell what it was told: this write may wait.
+    if (state !== "confirmed") return journal.save(change.after)
+    journal.told(change.after)
+    return Promise.resolve()
+  }
+}

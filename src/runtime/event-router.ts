@@ -1,0 +1,79 @@
+import type { HostEvent } from "../core/ports.ts"
+import { DELETED } from "../core/run/messages.ts"
+import { isActive, isQueued, type Task } from "../core/task.ts"
+import type { Breakers } from "../features/rate-limits/breakers.ts"
+import type { Holding } from "../features/shared-cache/warm-up.ts"
+import { type Dispatcher, PARENT_ENDED } from "./dispatcher.ts"
+import type { Outbox } from "./mailbox/outbox.ts"
+import type { Parts } from "./parts.ts"
+import type { Places } from "./places/places.ts"
+import type { Poller } from "./poller.ts"
+import type { Requests } from "./requests.ts"
+
+type EventRouterPorts = {
+  readonly dispatcher: Dispatcher
+  readonly outbox: Outbox
+  readonly holding: Holding
+  readonly requests: Requests
+  readonly poller: Poller
+  readonly breakers: Breakers
+  readonly places: Places
+  readonly forget: (task: Task) => Promise<void>
+}
+
+/** Hands what happens in the host to whom it concerns. */
+export class EventRouter {
+  readonly #parts: Parts
+  readonly #ports: EventRouterPorts
+
+  constructor(parts: Parts, ports: EventRouterPorts) {
+    this.#parts = parts
+    this.#ports = ports
+  }
+
+  /** Takes in what happened in the host. Never throws; costs a look-up or two where the session is not ours. */
+  take(event: HostEvent): void {
+    const { store, stopped } = this.#parts
+    if (stopped.aborted) return
+    const sessionID = event.type === "asked" ? event.ask.sessionID : event.sessionID
+    if (event.type === "created") {
+      if (event.parentID) store.adopt(sessionID, event.parentID)
+      return
+    }
+    if (event.type === "error" && event.error.aborted) store.stopped(sessionID, true)
+    if (event.type === "active" && !this.#ports.outbox.isWaking(sessionID)) store.stopped(sessionID, false)
+    if (event.type === "idle") this.#ports.outbox.parentIdle(sessionID)
+    if (event.type === "updated") this.#ports.outbox.parentChanged(sessionID)
+    if (event.type === "deleted") return this.#sessionDeleted(sessionID)
+    if (event.type === "answered" && event.model) this.#ports.holding.told(event.model, event.usage)
+    const task = store.responsibleFor(sessionID)
+    if (!task || store.isForeign(task.id)) return
+    if (event.type === "began" && task.sessionID === sessionID) this.#ports.holding.began(task)
+    if (event.type === "updated" && event.request && task.sessionID === sessionID)
+      this.#ports.requests.take(task, event.request)
+    if (isQueued(task) || (!isActive(task) && event.type !== "asked")) return
+    // Its session here only stands for the one that works.
+    if (this.#ports.places.outlives(task)) return
+    this.#ports.poller.noticeSleep()
+    this.#ports.dispatcher.deliver(task.id, { type: "heard", event })
+    if (event.type === "began" && task.part) this.#ports.dispatcher.deliver(task.part.of, { type: "parts" })
+    if (task.sessionID === sessionID) this.#ports.breakers.hear(task, event)
+    store.noticed(task.id)
+  }
+
+  #sessionDeleted(sessionID: string): void {
+    const { store, background } = this.#parts
+    const task = store.bySession(sessionID)
+    // Stopped as well: what a deleted session was doing goes on until somebody aborts it.
+    if (task) this.#ports.dispatcher.end(task.id, task.run.generation, DELETED)
+    this.#ports.outbox.parentDeleted(sessionID)
+    store.forgetSession(sessionID)
+    for (const own of store.ofParent(sessionID).reverse()) {
+      this.#ports.dispatcher.end(own.id, own.run.generation, PARENT_ENDED, { silent: true })
+      background.run("parent deleted", async () => {
+        await this.#ports.dispatcher.closed(own.id)
+        await this.#ports.forget(own)
+      })
+    }
+  }
+}

@@ -1,0 +1,146 @@
+import { CallError, listed } from "../../core/errors.ts"
+import { chosenIn } from "../../core/group.ts"
+import type { CheckResult } from "../../core/receipt.ts"
+import { standsOn } from "../../core/receipts/stands-on.ts"
+import type { Merge, Task, Work } from "../../core/task.ts"
+import { goHome, homeAsAsked, homeOf, refuseUnpassed } from "../merge-target.ts"
+import type { Parts } from "../parts.ts"
+import type { Place, SharedPlaces } from "../places/place.ts"
+import type { Left, Merging, Places } from "../places/places.ts"
+import { MOST_FILES, mergeOf, refusedBy, workOf } from "../tasks/changes.ts"
+import { membersOf } from "./members-of.ts"
+
+/** Where tries work: each begins with what their team began with, and the work of one comes home. */
+export class GroupArchive {
+  readonly #parts: Parts
+  readonly #places: Places
+
+  constructor(parts: Parts, places: Places) {
+    this.#parts = parts
+    this.#places = places
+  }
+
+  /** Has a part begin with the very state that its team began with. */
+  async share(part: Pick<Task, "id" | "place">, groupID: string): Promise<void> {
+    const { shared } = await this.#sharedIn(part)
+    await shared.beginAs(part.id, groupID, part.place?.folder ?? "")
+  }
+
+  /** Has the part that had won go on with what has become of its work, which is its team's by now. */
+  async giveBack(part: Task, groupID: string): Promise<void> {
+    const { shared } = await this.#sharedIn(part)
+    await shared.goOnAs(part.id, groupID, homeOf(this.#parts, part))
+  }
+
+  /** Keeps what an item begins with. */
+  capture(part: Pick<Task, "id" | "place">, folder: string): Promise<string | undefined> {
+    return this.#places.capture(part, folder)
+  }
+
+  /** A check's result with what is known of the files that it stands on; it has not passed where a guarded one changed. */
+  async inspected(task: Task, result: CheckResult): Promise<CheckResult> {
+    if (!task.place) return result
+    const { guard = [] } = task.run
+    const { shared } = await this.#places.placeOf(task)
+    if (!shared)
+      return guard.length === 0 ? result : { ...result, passed: false, how: "`guard` cannot be held in its place" }
+    const changed = shared.changedIn(task.id, homeOf(this.#parts, task), guard)
+    // Where nothing is guarded it is only to be told; a place on another machine may be out of reach.
+    const { files, named } = await (guard.length > 0 ? changed : changed.catch(() => ({ files: [], named: [] })))
+    if (named.length > 0) {
+      const guarded = named.slice(0, MOST_FILES)
+      return { ...result, passed: false, how: `it changed what it may not: ${listed(guarded)}`, guarded }
+    }
+    const touched = result.passed ? standsOn(result.command, files).slice(0, MOST_FILES) : []
+    return { ...result, ...(touched.length > 0 && { touched }) }
+  }
+
+  /**
+   * What follows from the end of tries: their work is kept, and the winner's merged where `merging` is there. `refs`: where
+   * that of the others lies, by task. Where it cannot be kept, that is told with the rest of what they came to.
+   */
+  async leave(task: Task, merging: Merging | undefined): Promise<Left & Pick<KeptTries, "refs">> {
+    try {
+      return await this.#leave(task, merging)
+    } catch (error) {
+      return { ...this.#places.notKept(task, error), refs: new Map() }
+    }
+  }
+
+  /** The winner's work becomes the team's, that of the others is put aside. What was done so already stays as it is. */
+  async keep(task: Task): Promise<KeptTries> {
+    const { place, shared } = await this.#sharedIn(task)
+    const folder = homeOf(this.#parts, task)
+    const winner = chosenIn(task.team)
+    const tries = membersOf(this.#parts.store, task).map(({ task: each }) => each)
+    const works = new Map<string, Work>()
+    let left: unknown
+    for (const each of tries) {
+      try {
+        if (!each.outcome?.work) await goHome(this.#parts, each)
+        works.set(each.id, each.outcome?.work ?? workOf(await place.putAway(each.id, folder)))
+      } catch (error) {
+        // What cannot be kept of another is put aside when it can.
+        if (each.id === winner || !this.#places.outlives(each)) throw error
+        left ??= error
+        this.#parts.host.log("warn", "a try's place could not be put away", { task: each.id, error: String(error) })
+      }
+    }
+    // Where none has won nothing else tells of what is still there.
+    if (left !== undefined && winner === undefined) throw left
+    const isAside = ({ id }: Task) => id !== winner && works.has(id)
+    const aside = tries.filter(isAside).map((each) => ({ taskID: each.id, name: asideName(each) }))
+    const refs = await shared.settle(folder, task.id, winner, aside)
+    if (winner === undefined) return { work: NO_WORK, refs }
+    const { notes, held } = works.get(winner) ?? {}
+    const work = workOf(await place.putAway(task.id, folder))
+    return { work: { ...work, ...(notes && { notes }), ...(held && { held }) }, refs }
+  }
+
+  async #leave(task: Task, merging: Merging | undefined): Promise<Left & Pick<KeptTries, "refs">> {
+    const { work, refs } = await this.keep(task)
+    if (!merging || work.files.length === 0) return { found: { work }, refs }
+    const { place, shared } = await this.#sharedIn(task)
+    return this.#places.inTurn(merging.signal, async () => {
+      let result: CheckResult | undefined
+      const check = async (of: Task, where?: string) => {
+        result = await merging.check(of, where)
+        return result
+      }
+      const unfit = await this.#unfit(task, place, shared, { ...merging, check }).catch(refusedBy)
+      const merge = unfit ?? (await this.#places.bringHome(task, place))
+      return { found: { work: { ...work, merge } }, refs, ...(result && { check: result }) }
+    })
+  }
+
+  /** Why it is not merged by itself: what was changed meanwhile is brought into a place with its work, and checked there. */
+  async #unfit(task: Task, place: Place, shared: SharedPlaces, { signal, check }: Merging): Promise<Merge | undefined> {
+    const folder = homeAsAsked(this.#parts, task, signal)
+    if (await shared.isCurrent(task.id, folder)) return undefined
+    const timeLimit = task.team?.timeout ?? 0
+    const { directory } = await place.enter({ taskID: task.id, folder, timeLimit, again: true, signal })
+    try {
+      const brought = await place.bringIn(task.id, folder)
+      if (brought.kind === "conflict") return mergeOf(brought)
+      if (brought.kind === "nothing") return undefined
+      refuseUnpassed(await check(task, place.run ? undefined : directory))
+      return undefined
+    } finally {
+      await place.putAway(task.id, folder)
+    }
+  }
+
+  async #sharedIn(task: Pick<Task, "place">): Promise<{ place: Place; shared: SharedPlaces }> {
+    const place = await this.#places.placeOf(task)
+    if (place.shared) return { place, shared: place.shared }
+    throw new CallError(`Tries cannot work in a place "${task.place?.kind}": leave \`place\` out.`)
+  }
+}
+
+/** Where the work of a team's tries lies: the winner's is the team's own, the others' under `refs`, by task. */
+export type KeptTries = { readonly work: Work; readonly refs: ReadonlyMap<string, string> }
+
+const NO_WORK: Work = { files: [], moreFiles: 0, added: 0, removed: 0, submodules: [] }
+
+/** The try's number, from 1; of a later run of its team with that. */
+const asideName = ({ part }: Task): string => `${(part?.nth ?? 0) + 1}${part?.run ? `-${part.run}` : ""}`

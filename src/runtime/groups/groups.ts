@@ -1,0 +1,192 @@
+import { createHash } from "node:crypto"
+import { CallError, messageOf } from "../../core/errors.ts"
+import { chosenIn, type ItemsPlan, type ItemsResult, type TriesPlan } from "../../core/group.ts"
+import { type ItemRow, itemsResult, whyOf } from "../../core/items.ts"
+import { type CheckResult, NO_RECEIPT, type Receipt } from "../../core/receipt.ts"
+import { elapsed, isActive, NO_FIGURES, type Outcome, type Task, type Value } from "../../core/task.ts"
+import { triesResult } from "../../core/tries.ts"
+import type { Ledgers } from "../../features/maps/ledger.ts"
+import type { Values } from "../../features/schemas/values.ts"
+import type { Answers } from "../answers.ts"
+import type { Parts } from "../parts.ts"
+import type { Merging } from "../places/places.ts"
+import type { GroupArchive } from "./group-archive.ts"
+import type { GroupMembers } from "./members.ts"
+import { membersOf } from "./members-of.ts"
+
+export type GroupPorts = {
+  readonly home: GroupArchive
+  readonly field: GroupMembers
+  readonly answers: Answers
+  readonly ledgers: () => Promise<Ledgers>
+  readonly values: Values
+  /** Resolves when a task's last end has been closed. */
+  readonly closed: (taskID: string) => Promise<void>
+}
+
+/** What follows from the end of a team's run, once all of its parts are closed. */
+export class Groups {
+  readonly #parts: Parts
+  readonly #ports: GroupPorts
+
+  constructor(parts: Parts, ports: GroupPorts) {
+    this.#parts = parts
+    this.#ports = ports
+  }
+
+  /** What it has come to. `merging`: its work is merged. */
+  async leave(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }> {
+    const { field, closed } = this.#ports
+    await field.made(task.id)
+    for (const { task: part } of membersOf(this.#parts.store, task)) await closed(part.id)
+    const { found, check } = await this.#leave(task, merging)
+    const unanswered = membersOf(this.#parts.store, task).flatMap(({ task: part }) => part.outcome?.unanswered ?? [])
+    return { found: { ...found, ...(unanswered.length > 0 && { unanswered }) }, ...(check && { check }) }
+  }
+
+  async #leave(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }> {
+    const { team } = task
+    if (team?.kind === "tries") return this.#leaveTries(task, team, merging)
+    return { found: team ? { team: await this.#leaveItems(task, team) } : {} }
+  }
+
+  /** What a map's run begins with: its items are known, and what earlier runs have settled of them. */
+  async open(task: Task): Promise<readonly number[]> {
+    const { team } = task
+    const entry = this.#parts.store.handle(task.id)
+    if (team?.kind !== "each" || !entry) return []
+    const ledgers = await this.#ports.ledgers()
+    if (task.run.generation > 0) {
+      const rows = await ledgers.read(team.file)
+      if (!isWhole(rows, team))
+        throw new CallError(
+          `The rows of its items in ${team.file} are gone, or not whole: nobody knows what is missing. Launch a new task.`,
+        )
+      entry.items = rows.map(({ item }) => item)
+      entry.noted = new Map(rows.flatMap((row) => (row.state === "valid" ? [[row.index, hashOf(row)]] : [])))
+      return rows.flatMap(({ state, index }) => (state === "valid" ? [index] : []))
+    }
+    entry.noted = new Map()
+    const rows = (entry.items ?? []).map((item, index): ItemRow => ({ index, item, state: "not begun" }))
+    await ledgers.write(team.file, rows)
+    return []
+  }
+
+  /** A part is at work, or is closed: what it has come to stands in the ledger, while its map is at work. */
+  note(part: Task): void {
+    const { store, background } = this.#parts
+    const { of = "", nth = 0 } = part.part ?? {}
+    const entry = store.handle(of)
+    const { team } = entry?.task ?? {}
+    if (team?.kind !== "each" || entry?.run?.stage !== "leading") return
+    const noting = (async () => {
+      const ledgers = await this.#ports.ledgers()
+      const row = await this.#rowOf(part, nth, entry.items?.[nth])
+      entry.noted?.set(nth, hashOf(row))
+      await ledgers.append(team.file, row).catch((error) => {
+        // At the end it is written whole.
+        this.#parts.host.log("warn", "a row could not be written", { task: of, error: messageOf(error) })
+      })
+    })()
+    entry.creatingMembers = Promise.allSettled([entry.creatingMembers, noting])
+    background.run("write a row", () => noting)
+  }
+
+  async #rowOf(given: Task, index: number, item: unknown): Promise<ItemRow> {
+    const task = this.#parts.store.get(given.id) ?? given
+    const of = { task: task.id, session: task.sessionID }
+    if (isActive(task)) return { index, item, state: "running", ...of }
+    const { usage, value } = task.outcome ?? (NO_FIGURES as Outcome)
+    const figures = { ...of, cost: usage.cost, ms: elapsed(task, 0) }
+    if (task.status !== "completed") return { index, item, state: "failed", reason: whyOf(task), ...figures }
+    const { text } = await this.#ports.answers.of(task)
+    const asked = value && value.asked > 1 ? { asked: value.asked } : {}
+    return { index, item, state: "valid", value: value?.valid ? JSON.parse(text) : text, ...asked, ...figures }
+  }
+
+  /** Each item has its row, in order, before anything of it is told. */
+  async #leaveItems(task: Task, plan: ItemsPlan): Promise<ItemsResult> {
+    const members = membersOf(this.#parts.store, task)
+    const cost = members.reduce(
+      (sum, { task: part }) => sum + part.earlier.usage.cost + (part.outcome?.usage.cost ?? 0),
+      0,
+    )
+    const ledgers = await this.#ports.ledgers()
+    const entry = this.#parts.store.handle(task.id)
+    const known = new Map((await ledgers.read(plan.file)).map((row) => [row.index, row]))
+    const latest = new Map(members.map(({ task: part }) => [part.part?.nth, part]))
+    // Whatever has become of the file: each item has a row, and a part that is known says itself what it came to.
+    const rows = await Promise.all(
+      Array.from({ length: plan.total }, async (_none, index): Promise<ItemRow> => {
+        const row = known.get(index)
+        const part = latest.get(index)
+        const item = entry?.items ? entry.items[index] : (row?.item ?? null)
+        const isOver = row?.state === "valid" || row?.state === "failed"
+        // Without a note of them a process that has died wrote these rows.
+        const isOurs = row && (!entry?.noted || entry.noted.get(index) === hashOf(row))
+        if (isOver && isOurs && (part === undefined || row.task === part.id)) return row
+        if (part) return this.#rowOf(part, index, item)
+        if (entry?.noted?.has(index))
+          return { index, item, state: "failed", reason: "Its row was changed by another hand." }
+        const wasRunning = row?.state === "running" && isOurs
+        return wasRunning
+          ? { ...row, state: "failed", reason: "It was interrupted." }
+          : { index, item, state: "not begun" }
+      }),
+    )
+    await ledgers.write(plan.file, rows)
+    if (entry) entry.items = entry.noted = undefined
+    return itemsResult(plan, rows, cost)
+  }
+
+  /** What the winner answered, kept under the team's name: nothing lies in the project of a try that did not win. */
+  async #valueOf(task: Task, winner: Task): Promise<Value | undefined> {
+    const { value } = winner.outcome ?? {}
+    if (!value?.valid) return value
+    const file = await this.#fileOf(task, winner)
+    return { ...value, ...(file && { file }) }
+  }
+
+  async #fileOf(task: Task, winner: Task): Promise<string | undefined> {
+    try {
+      const { text } = await this.#ports.answers.of(winner)
+      return await this.#ports.values.keep(task.id, text)
+    } catch (error) {
+      // It is valid all the same, and read from its session.
+      const about = { task: task.id, error: messageOf(error) }
+      this.#parts.host.log("warn", "a value could not be read to be kept in a file", about)
+      return undefined
+    }
+  }
+
+  async #leaveTries(task: Task, plan: TriesPlan, merging: Merging | undefined) {
+    const members = membersOf(this.#parts.store, task)
+    const chosen = members.find(({ task: { id } }) => id === chosenIn(plan))?.task
+    const { refs, found, check: checked } = await this.#ports.home.leave(task, merging)
+    const { filesChanged = [], moreFiles = 0 } = chosen?.outcome ?? {}
+    const receipt = receiptOf(plan, chosen)
+    const value = chosen && (await this.#valueOf(task, chosen))
+    return {
+      found: {
+        ...found,
+        ...(receipt && { receipt }),
+        ...(value && { value }),
+        filesChanged,
+        moreFiles,
+        team: triesResult(plan, members, ({ id }) => refs.get(id)),
+      },
+      ...(checked && { check: checked }),
+    }
+  }
+}
+
+/** With the check that made it the winner: a crash may have come before that stood in its own record. */
+function receiptOf({ passed }: TriesPlan, chosen: Task | undefined): Receipt | undefined {
+  const { receipt } = chosen?.outcome ?? {}
+  return passed && !receipt?.check ? { ...(receipt ?? NO_RECEIPT), check: passed } : receipt
+}
+
+const hashOf = (row: ItemRow): string => createHash("sha256").update(JSON.stringify(row)).digest("hex")
+
+const isWhole = (rows: readonly ItemRow[], { total }: ItemsPlan): boolean =>
+  rows.length === total && rows.every(({ index, item }, at) => index === at && item !== undefined)

@@ -1,0 +1,20 @@
+import { hasBegun } from "../../core/run/progress.ts"
+import type { Task } from "../../core/task.ts"
+import type { Member } from "../../core/tries.ts"
+import type { TaskStore } from "../tasks/store.ts"
+
+/** The parts of a team as they are now, oldest first. */
+export const membersOf = (store: TaskStore, team: Task): readonly Member[] =>
+  store
+    .ofParent(team.sessionID)
+    .filter(({ part }) => part?.of === team.id)
+    .map((task) => {
+      const run = store.run(task.id)
+      const check = run?.check
+      return {
+        task,
+        closed: !run || run.stage === "telling",
+        began: !run || hasBegun(run.observed),
+        ...(check && { check }),
+      }
+    })

@@ -1,0 +1,190 @@
+import { recentRuns } from "../../core/bill.ts"
+import { CallError } from "../../core/errors.ts"
+import type { Group } from "../../core/group.ts"
+import { taskID } from "../../core/ids.ts"
+import { MOST_NEAR } from "../../core/items.ts"
+import { modelKey } from "../../core/limits.ts"
+import { type Model, NO_FIGURES, type Run, type Task, type TaskDraft } from "../../core/task.ts"
+import { withDigest } from "../../core/tries.ts"
+import { withSchema } from "../../core/value.ts"
+import { deniedAt, rulesFor } from "../launch/checks.ts"
+import { sweepUp } from "../launch/discard-session.ts"
+import type { Queue } from "../launch/queue.ts"
+import type { Parts } from "../parts.ts"
+import type { GroupArchive } from "./group-archive.ts"
+import { membersOf } from "./members-of.ts"
+
+export type MemberPorts = {
+  readonly home: Pick<GroupArchive, "share" | "capture" | "giveBack">
+  /** Made later. */
+  readonly queue: () => Queue
+  readonly randomID: () => string
+  /** A part is at work, or waits for its slot. */
+  readonly began: (part: Task) => void
+  /** Resolves when another run of a task may begin. */
+  readonly over: (task: Task) => Promise<void>
+}
+
+/** Makes the parts of teams: runs like any other, of which nobody but the team is told. */
+export class GroupMembers {
+  readonly #parts: Parts
+  readonly #ports: MemberPorts
+
+  constructor(parts: Parts, ports: MemberPorts) {
+    this.#parts = parts
+    this.#ports = ports
+  }
+
+  /** Makes a part and has it begin, or wait for a slot. Rejects where that cannot be; what it left is swept up. */
+  make(task: Task, nth: number, text: string): Promise<void> {
+    const winner = task.team?.kind === "tries" ? this.#parts.store.get(task.team.again ?? "") : undefined
+    const making = winner ? this.#again(task, winner, text) : this.#make(task, nth, text)
+    const entry = this.#parts.store.handle(task.id)
+    if (entry) entry.creatingMembers = Promise.allSettled([entry.creatingMembers, making])
+    return making
+  }
+
+  /** Resolves when no part of this team is being made any more. */
+  async made(taskID: string): Promise<void> {
+    await this.#parts.store.handle(taskID)?.creatingMembers
+  }
+
+  async #make(task: Task, nth: number, text: string): Promise<void> {
+    const { team } = task
+    if (!team) return
+    const { home, began } = this.#ports
+    const queue = this.#ports.queue()
+    const { host, store, background } = this.#parts
+    const draft = this.#draft(task, team, nth)
+    const { caller = "", under = "" } = draft.part ?? {}
+    if (draft.place)
+      await (team.kind === "tries" ? home.share(draft, task.id) : home.capture(draft, draft.place.folder))
+    const reserved = queue.reserve({ ...draft, sessionID: "" })
+    try {
+      const { sessionID: _none, ...made } = reserved
+      const { agent, model, depth } = made
+      const rules = rulesFor(await host.parent(caller), deniedAt(depth, this.#parts.options))
+      const title = `${draft.description} (@${agent} background agent)`
+      const { isModelNamed } = store.handle(task.id) ?? {}
+      const isNamed = isModelNamed || (team.kind === "tries" && team.ladder !== undefined)
+      const session = { parentID: under, title, agent, model, isModelNamed: isNamed, rules }
+      const sessionID = await host.createSession(session, made)
+      if (!store.runs(task)) {
+        await host.deleteSession(sessionID)
+        throw new CallError("it was stopped")
+      }
+      const part = { ...made, sessionID }
+      await queue.begin(part, await this.#promptOf(task, nth, text))
+      began(part)
+    } catch (error) {
+      queue.release(reserved)
+      if (!store.get(draft.id)) background.run("sweep up after a part", () => sweepUp(this.#parts, draft.id, under))
+      throw error
+    }
+  }
+
+  /** Asks the try that had won once more, where it left off. */
+  async #again(task: Task, winner: Task, text: string): Promise<void> {
+    const { host, store, clock } = this.#parts
+    await this.#ports.over(winner)
+    if (!(await host.session(winner.sessionID)))
+      throw new CallError(`the session of the try that had won, ${winner.sessionID}, no longer exists`)
+    await this.#ports.home.giveBack(winner, task.id)
+    if (!store.runs(task)) throw new CallError("it was stopped")
+    const now = clock.now()
+    const current = store.get(winner.id) ?? winner
+    const generation = current.run.generation + 1
+    const run: Run = {
+      generation,
+      promptID: host.messageID("prompt", winner.id, generation, now),
+      createdAt: now,
+      timeout: task.team?.timeout ?? 0,
+      ...askedOf(task),
+      recent: recentRuns(current, now),
+    }
+    const by = winner.part && { part: { ...winner.part, run: task.run.generation } }
+    const change = store.apply(winner.id, { type: "resumed", run, by }, now)
+    if (!change) throw new CallError("the try that had won is at work already")
+    await this.#ports.queue().enqueue(change.after, withSchema(text, run.schema))
+  }
+
+  async #promptOf(task: Task, nth: number, text: string): Promise<string> {
+    const { team, run } = task
+    if (team?.kind === "each") {
+      const { filled } = await import("../../features/maps/items.ts")
+      return withSchema(filled(text, this.#parts.store.handle(task.id)?.items?.[nth]), run.schema)
+    }
+    const earlier = membersOf(this.#parts.store, task).flatMap(({ task: part }) =>
+      (part.part?.nth ?? nth) < nth ? [part] : [],
+    )
+    const isLadder = team?.kind === "tries" && team.ladder !== undefined
+    return withSchema(isLadder ? withDigest(text, task.id, earlier) : text, run.schema)
+  }
+
+  #draft(task: Task, team: Group, nth: number): TaskDraft {
+    const { clock } = this.#parts
+    const now = clock.now()
+    const id = taskID(this.#ports.randomID)
+    const { parentID, parentMessageID, description, agent, depth, place } = task
+    const { generation } = task.run
+    const model = modelOf(task, team, nth)
+    return {
+      id,
+      parentID: task.sessionID,
+      parentMessageID,
+      description:
+        team.kind === "tries"
+          ? `${description} (try ${nth + 1} of ${team.count}${model ? `, ${modelKey(model)}` : ""})`
+          : `${description} (item ${nth + 1} of ${team.total})`,
+      agent,
+      ...(model && { model }),
+      batch: `auto:${id}`,
+      depth,
+      ...placeOf(place, team),
+      part: {
+        kind: team.kind,
+        of: task.id,
+        nth,
+        run: generation,
+        caller: parentID,
+        under: hasFew(team) ? parentID : task.sessionID,
+      },
+      createdAt: now,
+      earlier: NO_FIGURES,
+      fingerprint: "",
+      status: "running",
+      run: {
+        generation: 0,
+        promptID: this.#parts.host.messageID("prompt", id, 0, now),
+        createdAt: now,
+        timeout: team.timeout,
+        ...askedOf(task),
+      },
+      delivery: { state: "none" },
+    }
+  }
+}
+
+/** What a part has to stand up to: what its team has. */
+const askedOf = ({ run: { check, guard, schema } }: Task): Pick<Run, "check" | "guard" | "schema"> => ({
+  ...(check !== undefined && { check }),
+  ...(guard && { guard }),
+  ...(schema && { schema }),
+})
+
+/** Of tries, a place of the same kind as the team's; of an item, the one that the plan says. */
+function placeOf(place: Task["place"], team: Group): Pick<Task, "place"> {
+  if (team.kind === "each") return team.place ? { place: team.place } : {}
+  return place ? { place: { ...place, merge: false } } : {}
+}
+
+/** A few are the caller's own children, so that their questions are shown to its user. */
+const hasFew = (team: Group): boolean => team.kind === "tries" || team.total <= MOST_NEAR
+
+/** The rung's model; else the team's. */
+function modelOf({ model }: Task, team: Group, nth: number): Model | undefined {
+  const rung = team.kind === "tries" ? team.ladder?.[nth] : undefined
+  if (rung === undefined) return model
+  const slash = rung.indexOf("/")
+  return { provider: rung.slice(0, slash), id: rung.slice(slash + 1) }
+}

@@ -1,0 +1,291 @@
+import { createHash } from "node:crypto"
+import { CallError, listed, messageOf, nearest, thereAre } from "../../core/errors.ts"
+import { modelKey } from "../../core/limits.ts"
+import type { AgentInfo, Host, Persona, Rule, SessionInfo } from "../../core/ports.ts"
+import { hasEnded } from "../../core/run/active-run.ts"
+import type { Model, Task } from "../../core/task.ts"
+import type { Options } from "../../options/options.ts"
+import type { TaskStore } from "../tasks/store.ts"
+
+/**
+ * What a launch or a resume is checked for before anything is made, and what follows from its parent. Each check throws
+ * a `CallError` that says what was expected.
+ */
+type CheckPorts = { readonly host: Host; readonly options: Options; readonly store: TaskStore }
+
+/** Who calls a tool. */
+export type Caller = {
+  readonly sessionID: string
+  readonly messageID: string
+  /** Fires when the user stops the calling turn. */
+  readonly abort?: AbortSignal
+  /** Rejects where the user, or the calling agent's rules, do not allow to launch this agent. */
+  readonly authorize?: (agent: string, description: string) => Promise<void>
+  /** Rejects where they do not allow the caller to do this. */
+  readonly permit?: (what: Permit) => Promise<void>
+}
+
+/** `files`: those that will be changed, as far as that is known. */
+export type Permit =
+  | { readonly kind: "run"; readonly command: string }
+  | { readonly kind: "edit"; readonly files: readonly string[] }
+  | { readonly kind: "read"; readonly file: string }
+  /** `what`: so many items, for whom, at what cost. */
+  | { readonly kind: "each"; readonly what: string }
+
+/** Tools that a child at the depth limit is not offered: it has no tasks and can launch none, by OpenCode's own either. */
+const USELESS_AT_LIMIT = [
+  "superagents_task",
+  "superagents_output",
+  "superagents_list",
+  "superagents_cancel",
+  "superagents_clear",
+  "task",
+] as const
+
+/** The tools of the board: they are for conversations and threads, and no child is offered them. */
+export const BOARD_TOOLS = "tasks_*"
+
+/**
+ * True where nobody would look after what a call begins: its turn was stopped, or its agent has ended and what stops that
+ * is still on its way.
+ */
+export function isStopped({ store }: Pick<CheckPorts, "store">, { sessionID, abort }: Caller): boolean {
+  const task = store.bySession(sessionID)
+  const run = task && store.run(task.id)
+  return abort?.aborted === true || (run !== undefined && hasEnded(run) && run.calls > 0)
+}
+
+/** The model that a call names. */
+export async function chooseModel(ports: CheckPorts, wanted: string): Promise<Model> {
+  refuseOverride(ports)
+  return modelOf(ports, wanted, "argument `model`")
+}
+
+function refuseOverride({ options }: Pick<CheckPorts, "options">): void {
+  if (!options.allowModelOverride)
+    throw new CallError(
+      "Argument `model` is not allowed here (option allowModelOverride is false). Leave it out to use the agent's or your own model.",
+    )
+}
+
+/** The model of this name, as `provider/model` or `provider/model#variant`. `where` it was named: for an error. */
+export async function modelOf({ host }: Pick<CheckPorts, "host">, wanted: string, where: string): Promise<Model> {
+  const models = await host.models()
+  if (!models.includes(wanted)) {
+    const close = nearest(wanted, models)
+    const hint = close.length > 0 ? `Did you mean: ${listed(close)}?` : thereAre(models)
+    throw new CallError(`No model "${wanted}" (${where}, as provider/model or provider/model#variant). ${hint}`)
+  }
+  return inParts(wanted, (name) => models.includes(name))
+}
+
+/** The model of this name, there or not: that is another machine's to know. */
+export function modelNamed(ports: Pick<CheckPorts, "options">, wanted: string): Model {
+  refuseOverride(ports)
+  return inParts(wanted, () => true)
+}
+
+/** Of a name with a `#` the end is a variant only where there is a model without it. */
+function inParts(wanted: string, isModel: (name: string) => boolean): Model {
+  const slash = wanted.indexOf("/")
+  const provider = wanted.slice(0, slash)
+  const hash = wanted.lastIndexOf("#")
+  if (hash < 0 || !isModel(wanted.slice(0, hash))) return { provider, id: wanted.slice(slash + 1) }
+  return { provider, id: wanted.slice(slash + 1, hash), variant: wanted.slice(hash + 1) }
+}
+
+/** What the user has set for an agent where a call does not say. A time is never longer than any run may take. */
+export function defaultsOf({ agents, taskTimeout }: Options, agent = ""): Options["agents"][string] {
+  const { timeout, ...set } = Object.hasOwn(agents, agent) ? (agents[agent] ?? {}) : {}
+  if (!timeout) return set
+  return { ...set, timeout: taskTimeout === 0 ? timeout : Math.min(timeout, taskTimeout) }
+}
+
+/** Depth of a task launched in `sessionID`, counted through the parent chain. Throws above the limit. */
+export async function depthBelow(
+  ports: CheckPorts,
+  sessionID: string,
+  session: SessionInfo | undefined,
+): Promise<number> {
+  const depth = (await depthOf(ports, sessionID, session)) + 1
+  const { maxDepth } = ports.options
+  if (maxDepth === 0 || depth <= maxDepth) return depth
+  throw new CallError(
+    `No task can be launched here: this session is ${depth - 1} deep already, and the option maxDepth allows ${maxDepth}. Do the work yourself.`,
+  )
+}
+
+async function depthOf(ports: CheckPorts, sessionID: string, session?: SessionInfo): Promise<number> {
+  const known = ports.store.bySession(sessionID)
+  if (known) return known.depth
+  const info = session ?? (await ports.host.parent(sessionID))
+  if (info?.record) return info.record.task.depth
+  return info?.parentID ? (await depthOf(ports, info.parentID)) + 1 : 0
+}
+
+export function refuseUnlessResumable(task: Task, resumable: Options["resumable"]): void {
+  if (task.status === "resumed") throw alreadyResumed(task.id)
+  const allowed: readonly string[] = resumable
+  if (allowed.includes(task.status)) return
+  const which = allowed.length > 0 ? `Only ${allowed.join(" or ")} tasks can be resumed` : NOTHING_RESUMABLE
+  throw new CallError(
+    `${which}; task ${task.id} is ${task.status}. ${
+      task.status === "running"
+        ? `Say it now with superagents_task(tell="${task.id}", prompt)${allowed.length > 0 ? ", or wait until it has finished" : ""}.`
+        : "Start a new superagents_task instead."
+    }`,
+  )
+}
+
+/** A resume changes nothing of what the launch said of its place. */
+export function refuseUnlessMerging({ id, place }: Task): void {
+  if (place?.merge) return
+  throw new CallError(
+    place
+      ? `Task ${id} was launched without \`merge: true\`: resume it without \`merge\`, and when it has ended call superagents_task(merge="${id}").`
+      : `Task ${id} works in your own folder, where its work is already: resume it without \`merge\`.`,
+  )
+}
+
+const NOTHING_RESUMABLE = "No task can be resumed (option resumable)"
+
+export const alreadyResumed = (id: string): CallError =>
+  new CallError(`Task ${id} is currently being resumed. Wait until that has finished, then resume it again.`)
+
+export async function authorize(caller: Caller, agent: string, description: string): Promise<void> {
+  try {
+    await caller.authorize?.(agent, description)
+  } catch (error) {
+    throw new CallError(`Launching agent "${agent}" was not allowed: ${messageOf(error)} Nothing was launched.`)
+  }
+}
+
+/** Who may not launch an agent may not send one that is at work elsewhere either. */
+export async function authorizeTell(ports: Pick<CheckPorts, "store">, caller: Caller, task: Task): Promise<void> {
+  const { id, agent, description } = task
+  try {
+    await caller.authorize?.(agent, description)
+  } catch (error) {
+    throw new CallError(`Telling agent "${agent}" was not allowed: ${messageOf(error)} Task ${id} was told nothing.`)
+  }
+  if (isStopped(ports, caller)) throw new CallError(`The call was stopped: task ${id} was told nothing.`)
+}
+
+/** What a launch or a resume will do in the caller's own name, now or at its end. */
+export async function permit(
+  caller: Caller,
+  { check, merge }: { readonly check?: string; readonly merge?: boolean },
+): Promise<void> {
+  try {
+    if (check !== undefined) await caller.permit?.({ kind: "run", command: check })
+  } catch (error) {
+    throw new CallError(`Running the check \`${check}\` was not allowed: ${messageOf(error)} Nothing was launched.`)
+  }
+  try {
+    if (merge) await caller.permit?.({ kind: "edit", files: [] })
+  } catch (error) {
+    throw new CallError(`Merging what it changes was not allowed: ${messageOf(error)} Nothing was launched.`)
+  }
+}
+
+/** Rejects where the caller may not read a file that an argument of its call names. */
+export const mayRead =
+  (permitted: Caller["permit"]) =>
+  async (file: string): Promise<void> => {
+    try {
+      await permitted?.({ kind: "read", file })
+    } catch (error) {
+      throw new CallError(`Reading ${file} was not allowed: ${messageOf(error)} Nothing was launched.`)
+    }
+  }
+
+/** These files of a task's work are changed in the caller's name. */
+export async function permitEdit(caller: Caller, id: string, files: readonly string[]): Promise<void> {
+  try {
+    await caller.permit?.({ kind: "edit", files })
+  } catch (error) {
+    throw new CallError(`Merging task ${id} was not allowed: ${messageOf(error)} Nothing was changed.`)
+  }
+}
+
+export function findAgent(name: string, agents: readonly AgentInfo[]): AgentInfo {
+  const agent = agents.find((candidate) => candidate.name === name)
+  if (agent) return agent
+  const names = agents.map((candidate) => candidate.name)
+  throw new CallError(`No agent "${name}" (argument \`agent\`). ${thereAre(names, 20)}`)
+}
+
+/**
+ * The parent session's deny rules hold in every child, and what it says of directories outside the project, as with
+ * OpenCode's own tasks. At the depth limit a child is offered neither our tools nor OpenCode's own for tasks.
+ */
+export function rulesFor(parent: SessionInfo | undefined, denied: readonly string[]): readonly Rule[] {
+  const inherited = parent?.rules.filter(isInherited) ?? []
+  return [...inherited, ...denied.map((permission) => ({ permission, pattern: "*", action: "deny" as const }))]
+}
+
+/** The tools that a task at this depth may not use; a `*` at the end of a name stands for any. */
+export const deniedAt = (
+  depth: number,
+  { maxDepth, board }: Pick<Options, "maxDepth" | "board">,
+): readonly string[] => [
+  ...(maxDepth > 0 && depth >= maxDepth ? USELESS_AT_LIMIT : []),
+  ...(board ? [BOARD_TOOLS] : []),
+]
+
+const RIDER_REFUSAL =
+  "Refused: you are a background agent; these tools are here only because your parent has them. Do the work yourself."
+
+/** Why a task may not call a tool that is on offer only because its parent has it; undefined where it may. */
+export function refusalTo({ fork, depth }: Task, tool: string, options: Options): string | undefined {
+  if (!fork?.whole) return undefined
+  const isDenied = deniedAt(depth, options).some((name) =>
+    name.endsWith("*") ? tool.startsWith(name.slice(0, -1)) : name === tool,
+  )
+  return isDenied ? RIDER_REFUSAL : undefined
+}
+
+/** Whose agent and model a fork that rides on its parent's cache has: the caller's, and no other's. */
+export function sharerOf(
+  { agent, model, place }: { readonly agent?: string; readonly model?: string; readonly place?: string },
+  persona: Persona | undefined,
+  { fork }: Pick<Options, "fork">,
+): Persona {
+  if (fork.whole === "never")
+    throw new CallError(
+      'Argument `fork`: "whole" is turned off (option fork.whole is "never"). Use `fork: true`. Nothing was launched.',
+    )
+  if (!persona) throw new CallError("Your own agent and model could not be read. Try again. Nothing was launched.")
+  const own = persona.model && modelKey(persona.model)
+  const isOwn = model === undefined || model === own || model === `${own}#${persona.model?.variant}`
+  if (agent !== undefined && agent !== persona.agent)
+    throw notCached("agent", persona.agent, "another one's prompt and tools are not in the cache")
+  if (!isOwn) throw notCached("model", own, "another one has nothing of this conversation in its cache")
+  if (place !== undefined)
+    throw new CallError(
+      '`fork: "whole"` goes with your own folder alone: any other stands in the system prompt, which is then not in the cache. Leave `place` out or give "here", or use `fork: true`. Nothing was launched.',
+    )
+  return persona
+}
+
+const notCached = (argument: string, own = "", why = ""): CallError =>
+  new CallError(
+    `\`fork: "whole"\` goes with your own ${argument} alone: ${why}. Leave \`${argument}\` out or give "${own}", or use \`fork: true\`. Nothing was launched.`,
+  )
+
+const isInherited = (rule: Rule): boolean => rule.action === "deny" || rule.permission === "external_directory"
+
+/** What two launches have in common that ask the same of the same agent. */
+export function fingerprint(agent: string, model: Model | undefined, prompt: string): string {
+  const key = JSON.stringify([agent, model ? modelKey(model) : "", model?.variant ?? "", prompt])
+  return createHash("sha256").update(key).digest("base64url").slice(0, 22)
+}
+
+/** Nobody pays for what is asked of a model; `why` says so. */
+export function refuseUnpaid(why: string | undefined): void {
+  if (why !== undefined)
+    throw new CallError(
+      `Nothing was launched: ${why}. This does not pass by waiting: use another model, or tell the user.`,
+    )
+}

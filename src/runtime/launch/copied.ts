@@ -1,0 +1,40 @@
+import { listed } from "../../core/errors.ts"
+import { nameOf } from "../../core/summary.ts"
+import type { Task } from "../../core/task.ts"
+import type { ForkHost, HistoryPart, ToolHistoryPart } from "../../features/forks/ports.ts"
+import { count } from "../../lib/text.ts"
+import type { Parts } from "../parts.ts"
+import type { Caller } from "./checks.ts"
+
+const TASK_ID = /\bbg_[a-z0-9]{8}\b/g
+
+/**
+ * The tasks whose launches a conversation has in its past although another one made them: its user has forked that one,
+ * and the host has copied the calls. A task's own session has none: its preamble speaks of that.
+ */
+export async function copiedTasks(
+  { store }: Pick<Parts, "store">,
+  forks: Pick<ForkHost, "history">,
+  { sessionID, messageID }: Caller,
+): Promise<readonly Task[]> {
+  if (store.bySession(sessionID)) return []
+  // Where the past cannot be read, nothing is said of it.
+  const past = await forks.history(sessionID, messageID).catch(() => [])
+  const results = past.flatMap(({ parts }) => parts.flatMap((part) => (isLaunch(part) ? [part.result] : [])))
+  const ids = new Set(results.flatMap((result) => result.match(TASK_ID) ?? []))
+  return [...ids].flatMap((id) => {
+    const task = store.get(id)
+    return task && task.parentID !== sessionID && !task.part ? [task] : []
+  })
+}
+
+/** A call that failed names tasks that it did not launch. */
+const isLaunch = (part: HistoryPart): part is ToolHistoryPart =>
+  part.type === "tool" && part.tool === "superagents_task" && part.state === "completed"
+
+/** What the model of such a conversation has to know. */
+export function copiedText(tasks: readonly Task[]): string {
+  const parents = [...new Set(tasks.map(({ parentID }) => parentID))]
+  const [those, their] = tasks.length === 1 ? ["It belongs", "its answer goes"] : ["They belong", "their answers go"]
+  return `This conversation is a fork, and what it was forked from launched ${count(tasks.length, "task")}: ${listed(tasks.map(nameOf))}. ${those} to that conversation, and ${their} there: do not wait here. To look there, the user opens it (${parents.map((id) => `opencode --session ${id}`).join(", ")}). Launch a new task for what you need here.`
+}

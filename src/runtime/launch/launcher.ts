@@ -1,0 +1,276 @@
+import { batchFor } from "../../core/batch.ts"
+import { CallError, messageOf } from "../../core/errors.ts"
+import { taskID } from "../../core/ids.ts"
+import type { Rule } from "../../core/ports.ts"
+import { isActive, NO_FIGURES, type Task, type TaskDraft } from "../../core/task.ts"
+import { withSchema } from "../../core/value.ts"
+import { type ForkRequest, forkContext, type WholeRequest } from "../../features/forks/fork.ts"
+import type { ForkHost } from "../../features/forks/ports.ts"
+import type { Ledgers } from "../../features/maps/ledger.ts"
+import type { Breakers } from "../../features/rate-limits/breakers.ts"
+import type { Options } from "../../options/options.ts"
+import type { Allowance } from "../budgets/allowance.ts"
+import type { Elsewhere } from "../budgets/other-processes.ts"
+import { groupOf, itemsOf, permitItems } from "../groups/plans.ts"
+import type { Parts } from "../parts.ts"
+import { CaptureError, type PlaceKind } from "../places/place.ts"
+import type { Places } from "../places/places.ts"
+import {
+  authorize,
+  type Caller,
+  deniedAt,
+  depthBelow,
+  fingerprint,
+  isStopped,
+  permit,
+  refuseUnpaid,
+  rulesFor,
+  sharerOf,
+} from "./checks.ts"
+import { chosenBy, placeIn, refuseUnknownRungs, wholeOf } from "./choices.ts"
+import { resolveAfter } from "./dependencies.ts"
+import { sweepUp } from "./discard-session.ts"
+import { filesOf } from "./mentions.ts"
+import type { Queue } from "./queue.ts"
+import { checkOf, isPlain, type LaunchRequest, schemaOf, withDefaults } from "./request.ts"
+import { Siblings } from "./siblings.ts"
+
+type Rules = readonly Rule[]
+
+/** What a task's session may do; `whole`: how it is made where it begins with its parent's own bytes. */
+type SessionRules = { readonly rules: Rules; readonly whole?: WholeRequest }
+
+export type LauncherPorts = {
+  readonly places: Places
+  readonly kinds: readonly PlaceKind[]
+  readonly forks: ForkHost
+  /** True where a session's system prompt has what is of this session alone. */
+  readonly isThread?: (sessionID: string) => Promise<boolean>
+  readonly randomID: () => string
+  readonly breakers: Breakers
+  readonly ledgers: () => Promise<Ledgers>
+  readonly queue: Queue
+  readonly allowance: Allowance
+  readonly elsewhere: Elsewhere
+}
+
+/** Makes tasks. */
+export class Launcher {
+  readonly #parts: Parts
+  readonly #ports: LauncherPorts
+  readonly #siblings = new Siblings()
+
+  constructor(parts: Parts, ports: LauncherPorts) {
+    this.#parts = parts
+    this.#ports = ports
+  }
+
+  /** Makes a task. Throws a `CallError`, with nothing left behind, where that cannot be done. */
+  launch(request: LaunchRequest, caller: Caller): Promise<{ task: Task; reused: boolean }> {
+    return this.#siblings.launch(caller.sessionID, request, (batch) => this.#launch(request, caller, batch))
+  }
+
+  /** `batch` resolves when all of the batch that it waits for are there, as far as they came before it. */
+  async #launch(
+    called: LaunchRequest,
+    caller: Caller,
+    batch: () => Promise<void>,
+  ): Promise<{ task: Task; reused: boolean }> {
+    const { host, options } = this.#parts
+    const [agents, parent, persona] = await Promise.all([
+      host.agents(),
+      host.parent(caller.sessionID),
+      host.caller(caller.sessionID, caller.messageID),
+    ])
+    const given = withDefaults(called, options, persona)
+    const schema = await schemaOf(given.schema, host.folderOf(caller.sessionID), caller.permit)
+    // Each part of a team is told for itself, and has a place of its own.
+    const isGroup = given.tries !== undefined || given.each !== undefined
+    const place = placeIn(this.#ports.kinds, given)
+    const items = await itemsOf(given, caller, this.#parts)
+    const request = {
+      ...given,
+      place,
+      schema,
+      items,
+      prompt: isGroup ? given.prompt : withSchema(given.prompt, schema),
+    }
+    const { agent, model } =
+      request.fork === "whole"
+        ? sharerOf(request, persona, options)
+        : await chosenBy(this.#parts, this.#ports.kinds, request, agents, persona)
+    refuseUnpaid(this.#ports.breakers.unpaid(model))
+    await refuseUnknownRungs(this.#parts, this.#ports.kinds, request)
+    const depth = await depthBelow(this.#parts, caller.sessionID, parent)
+    const mark = isPlain(request) ? fingerprint(agent, model, request.prompt) : ""
+    const draft = { agent, model, depth, fingerprint: mark }
+    const denied = deniedAt(depth, options)
+    const rules = rulesFor(parent, denied)
+    const whole = wholeOf(this.#parts, request, caller, { agent, model, persona, denied, rules: parent?.rules ?? [] })
+    const make = () => this.#authorized(request, caller, draft, { rules, whole }, batch)
+    if (!options.reuseIdentical || mark === "") return { task: await make(), reused: false }
+    return this.#once(caller.sessionID, mark, () => this.#identical(caller.sessionID, mark), make)
+  }
+
+  /** What is found, or what a launch under way brings, or what `make` makes. */
+  async #once(
+    sessionID: string,
+    mark: string,
+    find: () => Task | undefined,
+    make: () => Promise<Task>,
+  ): Promise<{ task: Task; reused: boolean }> {
+    const { launching } = this.#parts.store.parentState(sessionID)
+    for (let other = launching.get(mark); other; other = launching.get(mark)) await other.catch(() => {})
+    const earlier = find()
+    if (earlier) return { task: earlier, reused: true }
+    const making = make().finally(() => launching.delete(mark))
+    launching.set(mark, making)
+    return { task: await making, reused: false }
+  }
+
+  async #authorized(
+    request: LaunchRequest,
+    caller: Caller,
+    found: Pick<Task, "agent" | "model" | "depth" | "fingerprint">,
+    session: SessionRules,
+    batch: () => Promise<void>,
+  ): Promise<Task> {
+    await this.#ports.elsewhere.look()
+    this.#ports.allowance.refuseSpent(caller.sessionID)
+    await batch()
+    const waitsFor = () =>
+      request.after === undefined
+        ? undefined
+        : resolveAfter(request.after, this.#parts.store.ofParent(caller.sessionID))
+    waitsFor()
+    await authorize(caller, found.agent, request.description)
+    await permit(caller, request)
+    const { kinds } = this.#ports
+    const files = await filesOf(request, kinds, this.#parts.host.folderOf(caller.sessionID), caller.permit)
+    const { items, prompt } = request
+    if (items) await permitItems(this.#parts, this.#ports.forks, caller, { items, prompt }, found)
+    // While the user was asked, others may have spent what there was, or failed.
+    this.#ports.allowance.refuseSpent(caller.sessionID)
+    const after = waitsFor()
+    this.#ports.allowance.countLaunch(caller.sessionID)
+    const ledgers = request.items && (await this.#ports.ledgers())
+    const draft = this.#draft({ ...request, files }, caller, found, after, ledgers)
+    // From here on those of the same message know it, and its batch.
+    const reserved = this.#ports.queue.reserve({ ...draft, sessionID: "" })
+    const entry = this.#parts.store.handle(draft.id)
+    if (entry) entry.isModelNamed = request.model !== undefined
+    if (entry && request.items) entry.items = request.items
+    try {
+      const lacks = draft.place && (await this.#ports.places.capture(draft, draft.place.folder))
+      if (entry) entry.lacks = lacks
+    } catch (error) {
+      this.#ports.queue.release(reserved)
+      throw error instanceof CaptureError ? error.advised(request.tries !== undefined) : error
+    }
+    return this.#make(reserved, request, session, caller)
+  }
+
+  async #make(reserved: Task, request: LaunchRequest, session: SessionRules, caller: Caller): Promise<Task> {
+    const { store, host, background } = this.#parts
+    const { queue } = this.#ports
+    try {
+      this.#refuseIfStopped(caller)
+      const task = await (request.fork ? this.#fork(reserved, session) : this.#fresh(reserved, session))
+      if (isStopped(this.#parts, caller)) await host.deleteSession(task.sessionID)
+      this.#refuseIfStopped(caller)
+      if (await queue.begin(task, request.prompt)) return task
+      throw new CallError(`Task ${task.id} was stopped before it began.`)
+    } catch (error) {
+      queue.release(reserved)
+      if (!store.get(reserved.id))
+        background.run("sweep up after a launch", () => sweepUp(this.#parts, reserved.id, reserved.parentID))
+      throw error instanceof CallError ? error : new CallError(`The task could not be launched: ${messageOf(error)}`)
+    }
+  }
+
+  #refuseIfStopped(caller: Caller): void {
+    if (isStopped(this.#parts, caller))
+      throw new CallError("The call was stopped while the task was being made. Nothing was launched.")
+  }
+
+  async #fresh({ sessionID: _none, ...draft }: Task, { rules }: SessionRules): Promise<Task> {
+    const { parentID, agent, model } = draft
+    const title = `${draft.description} (@${agent} background agent)`
+    const { host, store } = this.#parts
+    const { isModelNamed } = store.handle(draft.id) ?? {}
+    const sessionID = await host.createSession({ parentID, title, agent, model, isModelNamed, rules }, draft)
+    return { ...draft, sessionID }
+  }
+
+  /** A session with the parent's history. Its prompt gets an id of now: it comes after what was copied. */
+  async #fork({ sessionID: _none, ...draft }: Task, session: SessionRules): Promise<Task> {
+    const { options, clock, host } = this.#parts
+    const { forks, isThread } = this.#ports
+    const title = `${draft.description} (@${draft.agent} background fork)`
+    const { sessionID, info } = await forkContext(
+      { forks, host, isThread },
+      { draft, title, ...session, limits: limitsOf(options.fork) },
+    )
+    const promptID = this.#parts.host.messageID("prompt", draft.id, 0, clock.now())
+    return { ...draft, sessionID, fork: info, run: { ...draft.run, promptID } }
+  }
+
+  #draft(
+    request: LaunchRequest,
+    caller: Caller,
+    found: Pick<Task, "agent" | "model" | "depth" | "fingerprint">,
+    after: readonly string[] | undefined,
+    ledgers: Ledgers | undefined,
+  ): TaskDraft {
+    const { clock, store, options } = this.#parts
+    const now = clock.now()
+    const id = taskID(this.#ports.randomID)
+    const siblings = [...store.ofParent(caller.sessionID), ...this.#ports.queue.making(caller.sessionID)]
+    return {
+      id,
+      parentID: caller.sessionID,
+      parentMessageID: caller.messageID,
+      description: request.description,
+      ...found,
+      batch: batchFor(request.batch, id, siblings),
+      ...groupOf(request, this.#placeOf(request, caller), ledgers?.fileOf(id), options),
+      createdAt: now,
+      earlier: NO_FIGURES,
+      status: "running",
+      run: {
+        generation: 0,
+        promptID: this.#parts.host.messageID("prompt", id, 0, now),
+        createdAt: now,
+        timeout: (request.tries ?? request.items) ? 0 : (request.timeout ?? options.taskTimeout),
+        budget: this.#ports.allowance.budget(request.maxCost, id),
+        after,
+        ...checkOf(request),
+        ...(request.guard && { guard: request.guard }),
+        ...(request.files?.length && { files: request.files }),
+        ...(typeof request.schema === "object" && { schema: request.schema }),
+      },
+      delivery: { state: "none" },
+    }
+  }
+
+  #placeOf({ place, merge = false }: LaunchRequest, { sessionID }: Caller): Pick<TaskDraft, "place"> {
+    if (place === undefined) return {}
+    return { place: { kind: place, folder: this.#parts.host.folderOf(sessionID), merge } }
+  }
+
+  /** A task that was asked the same and nothing since: it runs, or completed a short while ago. */
+  #identical(parentID: string, fingerprint: string): Task | undefined {
+    const { options, store, clock } = this.#parts
+    return store.ofParent(parentID).findLast((task) => {
+      if (task.fingerprint !== fingerprint || task.run.generation > 0) return false
+      if (isActive(task)) return true
+      return task.status === "completed" && (task.run.endedAt ?? 0) + options.resultCacheTTL > clock.now()
+    })
+  }
+}
+
+/** 0 turns a limit off. */
+const limitsOf = ({ maxTokens, maxToolResultChars }: Options["fork"]): ForkRequest["limits"] => ({
+  maxTokens: maxTokens || Number.MAX_SAFE_INTEGER,
+  maxToolResultChars: maxToolResultChars || Number.MAX_SAFE_INTEGER,
+})

@@ -1,0 +1,62 @@
+import { realpath } from "node:fs/promises"
+import { join, relative, sep } from "node:path"
+import { CallError, messageOf } from "../../core/errors.ts"
+import { HERE } from "../places/here.ts"
+import { kindOf } from "../places/kinds.ts"
+import type { PlaceKind } from "../places/place.ts"
+import type { Caller } from "./checks.ts"
+import type { LaunchRequest } from "./request.ts"
+
+/** As OpenCode finds them in its own prompts. */
+const MENTION = /(?<![\w`])@(\.?[^\s`,.]*(?:\.[^\s`,.]+)*)/g
+/** The most that are attached: a prompt may quote whatever there is. */
+const MOST_FILES = 20
+/** The most that are looked for: most are no files. */
+const MOST_NAMES = 500
+
+type Naming = Pick<LaunchRequest, "prompt" | "place" | "tries" | "each">
+
+/** The same for a call: another machine has files of its own, and each part of a team a prompt of its own. */
+export function filesOf(
+  { prompt, place = HERE, tries, each }: Naming,
+  kinds: readonly PlaceKind[],
+  folder: string,
+  permit: Caller["permit"],
+): Promise<readonly string[]> | readonly string[] {
+  const isGroup = tries !== undefined || each !== undefined
+  if (isGroup || !prompt.includes("@") || kindOf(kinds, place).outlives) return []
+  return filesNamed(prompt, folder, permit)
+}
+
+/** The names behind an `@`, each once, as far as they are looked for. */
+export const namesIn = (prompt: string): readonly string[] =>
+  [...new Set([...prompt.matchAll(MENTION)].flatMap(([, name]) => (name ? [name] : [])))].slice(0, MOST_NAMES)
+
+/**
+ * The files and folders of the caller's own folder that a prompt names as `@path`: they are attached to it. Throws a
+ * `CallError` where the caller may not read one of them.
+ */
+async function filesNamed(prompt: string, folder: string, permit: Caller["permit"]): Promise<readonly string[]> {
+  const names = namesIn(prompt)
+  if (names.length === 0) return []
+  const root = await realpath(folder).catch(() => folder)
+  const found: string[] = []
+  for (const name of names) {
+    const file = await realpath(join(folder, name)).catch(() => undefined)
+    if (file === undefined || !file.startsWith(root + sep) || found.length === MOST_FILES) continue
+    try {
+      await permit?.({ kind: "read", file: relative(root, file) })
+    } catch (error) {
+      throw new CallError(`Attaching @${name} was not allowed: ${messageOf(error)} Nothing was launched.`)
+    }
+    found.push(relative(root, file))
+  }
+  return found
+}
+
+/** Those that are there, in the folder that the task works in. A link that leads out of it is left out. */
+export async function attachedIn(files: readonly string[], folder: string): Promise<readonly string[]> {
+  const root = await realpath(folder).catch(() => folder)
+  const there = await Promise.all(files.map((file) => realpath(join(folder, file)).catch(() => "")))
+  return files.map((file) => join(folder, file)).filter((_file, nth) => there[nth]?.startsWith(root + sep))
+}

@@ -1,0 +1,133 @@
+import { recentRuns } from "../../core/bill.ts"
+import { CallError } from "../../core/errors.ts"
+import { winnerIn } from "../../core/group.ts"
+import { isActive, type Run, type Task } from "../../core/task.ts"
+import { withSchema } from "../../core/value.ts"
+import type { Breakers } from "../../features/rate-limits/breakers.ts"
+import type { Allowance } from "../budgets/allowance.ts"
+import type { Elsewhere } from "../budgets/other-processes.ts"
+import type { Dispatcher } from "../dispatcher.ts"
+import { askedAgain, refuseUnlessRemaining } from "../groups/plans.ts"
+import type { Parts } from "../parts.ts"
+import { HERE } from "../places/here.ts"
+import { kindOf } from "../places/kinds.ts"
+import type { PlaceKind } from "../places/place.ts"
+import {
+  alreadyResumed,
+  authorize,
+  type Caller,
+  defaultsOf,
+  isStopped,
+  permit,
+  refuseUnlessMerging,
+  refuseUnlessResumable,
+  refuseUnpaid,
+} from "./checks.ts"
+import { filesOf } from "./mentions.ts"
+import type { Queue } from "./queue.ts"
+import { checkOf, type ResumeRequest, schemaOf } from "./request.ts"
+
+export type ResumingPorts = {
+  readonly dispatcher: Dispatcher
+  readonly kinds: readonly PlaceKind[]
+  readonly breakers: Breakers
+  readonly queue: Queue
+  readonly allowance: Allowance
+  readonly elsewhere: Elsewhere
+}
+
+/** Asks ended tasks again. */
+export class Resuming {
+  readonly #parts: Parts
+  readonly #ports: ResumingPorts
+
+  constructor(parts: Parts, ports: ResumingPorts) {
+    this.#parts = parts
+    this.#ports = ports
+  }
+
+  /**
+   * Asks an ended task again. Throws a `CallError` where its state or its session does not allow it. Without a caller
+   * it is somebody at the screen who asks: that needs no permission.
+   */
+  async resume(task: Task, request: ResumeRequest, caller?: Caller): Promise<Task> {
+    const { host, store, clock, options, toaster } = this.#parts
+    this.#refuseToResume(task)
+    refuseUnpaid(this.#ports.breakers.unpaid(task.model))
+    if (request.merge) refuseUnlessMerging(task)
+    kindOf(this.#ports.kinds, task.place?.kind ?? HERE)
+    await this.#ports.dispatcher.over(task)
+    await this.#readAgain(task)
+    const check = request.check ?? keptCheck(store.get(task.id) ?? task)
+    const schema =
+      (await schemaOf(request.schema, host.folderOf(task.parentID), caller?.permit)) ?? (task.team && task.run.schema)
+    if (caller) await authorize(caller, task.agent, task.description)
+    if (caller) await permit(caller, { check })
+    const named = { prompt: task.team ? "" : request.prompt, place: task.place?.kind }
+    const files = await filesOf(named, this.#ports.kinds, host.folderOf(task.parentID), caller?.permit)
+    await this.#ports.elsewhere.look()
+    this.#ports.allowance.refuseSpent(task.parentID, task.id)
+    // While the user was asked, another may have resumed it, and that run have ended.
+    await this.#ports.dispatcher.over(task)
+    const current = store.get(task.id)
+    if (!current) throw new CallError(`Task ${task.id} was cleared meanwhile. Start a new superagents_task instead.`)
+    this.#refuseToResume(current)
+    if (caller && isStopped(this.#parts, caller))
+      throw new CallError(`The call was stopped before task ${task.id} was resumed. The task is as it was.`)
+    if (caller) this.#ports.allowance.countLaunch(caller.sessionID)
+    const now = clock.now()
+    const generation = current.run.generation + 1
+    const set = defaultsOf(options, task.agent)
+    const promptID = this.#parts.host.messageID("prompt", task.id, generation, now)
+    const next: Run = {
+      generation,
+      promptID,
+      createdAt: now,
+      timeout: task.team ? 0 : (request.timeout ?? set.timeout ?? options.taskTimeout),
+      budget: this.#ports.allowance.budget(request.maxCost ?? set.maxCost, task.id),
+      ...checkOf({ check }),
+      ...(task.run.guard && task.team && { guard: task.run.guard }),
+      ...(schema && { schema }),
+      ...(files.length > 0 && { files }),
+      recent: recentRuns(current, now),
+    }
+    const change = store.apply(task.id, { type: "resumed", run: next }, now)
+    if (!change) throw alreadyResumed(task.id)
+    toaster.launched(change.after)
+    const prompt = task.team ? askedAgain(task.team, request.prompt) : withSchema(request.prompt, schema)
+    await this.#ports.queue.enqueue(change.after, prompt)
+    return store.get(task.id) ?? change.after
+  }
+
+  /** Takes in what its session says of it by now. Throws where it is gone, or another process has resumed it. */
+  async #readAgain(task: Task): Promise<void> {
+    const { host, store } = this.#parts
+    const session = await host.session(task.sessionID)
+    if (!session)
+      throw new CallError(
+        `The session of task ${task.id} no longer exists, so it cannot be resumed. Start a new superagents_task instead.`,
+      )
+    const { record } = session
+    if (record && isActive(record.task) && host.ownership(record.owner) === "alive") throw alreadyResumed(task.id)
+    // Another process has resumed it since it ended here.
+    const { run } = store.get(task.id) ?? task
+    if (record && record.task.run.generation > run.generation) store.addForeign(record.task)
+  }
+
+  /** What another process has ended and not told of yet is still its own: nobody here would look after the run. */
+  #refuseToResume(task: Task): void {
+    const { store, options } = this.#parts
+    if (mayGoOn(task)) refuseUnlessRemaining(task)
+    else refuseUnlessResumable(task, options.resumable)
+    if (store.isForeign(task.id))
+      throw new CallError(
+        `Task ${task.id} ended in another OpenCode process, which has not told of that yet. Resume it there, or once its message is here.`,
+      )
+  }
+}
+
+/** What a team was launched for is not there yet: it goes on, whatever the user has set for what has ended. */
+const mayGoOn = (task: Task): boolean => !isActive(task) && task.team !== undefined && winnerIn(task.team) === undefined
+
+/** Nothing comes home unchecked by itself because a follow-up did not name the check again. */
+const keptCheck = ({ place, run, team }: Task): string | undefined => (team || place?.merge ? run.check : undefined)

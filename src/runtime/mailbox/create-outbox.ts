@@ -1,0 +1,65 @@
+import type { Task } from "../../core/task.ts"
+import type { Breakers } from "../../features/rate-limits/breakers.ts"
+import { type Answer, compose, wantsAnswer } from "../../present/notification.ts"
+import type { Answers } from "../answers.ts"
+import type { Dispatcher } from "../dispatcher.ts"
+import type { Parts } from "../parts.ts"
+import { stopSession } from "../stop-session.ts"
+import { asItIs, gatherMs, isLastNews, mayWake, newsOf } from "./notification-items.ts"
+import { Outbox } from "./outbox.ts"
+
+/** How long a parent that was woken is given to ask its model, before what may wait is written. */
+const WOKEN_MS = 300
+
+/** The outbox, and what it needs to know of tasks. `development`: notifications carry a hidden hint. */
+export function outboxOf(
+  parts: Parts,
+  development: boolean,
+  answers: Answers,
+  others: () => { readonly dispatcher: Dispatcher; readonly breakers: Breakers },
+): Outbox {
+  const { host, clock, options, store, journal, toaster, background, stopped } = parts
+  return new Outbox({
+    host,
+    clock,
+    stopped,
+    isKnown: (id) => store.get(id) !== undefined,
+    isLast: (task) => isLastNews(task, store),
+    gatherMs: (task) => gatherMs(task, store),
+    mayWake: (task) => mayWake(task, store),
+    isClosed: (task, persona) => others().breakers.keepsFromWaking(task, persona?.model),
+    silence: (parentID) => stopSession(parts, parentID).soon,
+    compose: async (task) => {
+      const wanted = options.notifyAnswerChars > 0 && wantsAnswer(asItIs(task, store))
+      const answer = wanted ? await answerTo(task, parts, answers) : undefined
+      return compose({ ...newsOf(task, store), answer }, { ...options, development })
+    },
+    told: (task, state, handedOver) => others().dispatcher.announcing.told(task, state, handedOver),
+    drained: (parentID, woken) => {
+      const flush = () => {
+        if (stopped.aborted) return
+        toaster.flush()
+        journal.flush(parentID)
+      }
+      // Not in the moment in which the host begins the turn of a parent that was woken.
+      if (woken) clock.after(WOKEN_MS, flush)
+      else flush()
+      // A task that was told of its own without being woken may have ended long before.
+      const parent = store.bySession(parentID)
+      if (!woken && parent) others().dispatcher.deliver(parent.id, { type: "look" })
+    },
+    run: (what, work) => background.run(what, work),
+  })
+}
+
+/** What a run has to tell its parent; undefined where that cannot be read now. */
+async function answerTo(task: Task, { store, host }: Parts, answers: Answers): Promise<Answer | undefined> {
+  const current = store.get(task.id)
+  const next = current && current.run.generation > task.run.generation ? current.run.promptID : undefined
+  try {
+    return await answers.ofClosed(task, next)
+  } catch (error) {
+    host.log("warn", "an answer could not be read for its notification", { task: task.id, error: String(error) })
+    return undefined
+  }
+}

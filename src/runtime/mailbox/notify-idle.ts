@@ -1,0 +1,42 @@
+import type { Host } from "../../core/ports.ts"
+import { AUTOMATIC } from "../../core/summary.ts"
+import { slotsOf } from "../../core/task.ts"
+import { pause } from "../../lib/clock.ts"
+import { retry } from "../../lib/retry.ts"
+import type { Parts } from "../parts.ts"
+import type { Note } from "./notes.ts"
+
+/** Waits before a parent that could not be told is looked at again, in ms: doubled each time, up to the longest. */
+const FIRST_WAIT_MS = 5000
+const LONGEST_WAIT_MS = 60_000
+
+/**
+ * Tells a parent's model something of a task without starting it. False where that cannot be now: a message that is
+ * stored in mid-turn makes the host take another step, and one in a session whose user has undone something deletes that
+ * for good.
+ */
+export async function notifyIdle(host: Host, { task, kind, at, visible, text }: Note): Promise<boolean> {
+  const { id, run } = task
+  const parentID = slotsOf(task)
+  const persona = await host.persona(parentID)
+  const [parent, activity] = await Promise.all([host.parent(parentID), host.activity()])
+  if (parent?.reverted || activity.has(parentID)) return false
+  const hidden = { text: `${AUTOMATIC} ${text}`, synthetic: true }
+  await host.prompt({
+    sessionID: parentID,
+    messageID: host.messageID(kind, id, run.generation, at),
+    agent: persona?.agent,
+    model: persona?.model,
+    noReply: true,
+    parts: visible === undefined ? [hidden] : [{ text: visible }, hidden],
+  })
+  return true
+}
+
+/** Tells a parent's model as soon as it may be told. Rejects where the parent is gone, or does not answer. */
+export async function tellOnceIdle({ host, clock, stopped }: Parts, note: Note): Promise<void> {
+  for (let wait = FIRST_WAIT_MS; !stopped.aborted; wait = Math.min(2 * wait, LONGEST_WAIT_MS)) {
+    if (await retry(clock, stopped, () => notifyIdle(host, note))) return
+    await pause(clock, wait)
+  }
+}

@@ -1,0 +1,63 @@
+import type { Clock, Host, Toast } from "../../core/ports.ts"
+import type { Ask, Task } from "../../core/task.ts"
+import { addBounded } from "../../lib/bounded-set.ts"
+import { Collector } from "../../lib/collector.ts"
+import type { Options } from "../../options/options.ts"
+import { askToast, copiedToast, cutOffToast, endToast, launchToast, summarize } from "../../present/toasts.ts"
+
+/**
+ * What comes within this time is told together, or before with another call: the screen shows one toast for it. A person
+ * does not feel the second; an agent that ends soon after its launch would wait for a toast that was shown sooner.
+ */
+const GATHER_MS = 1000
+const MOST_FORKS = 256
+
+/** Tells the user on the screen, unless the option `toasts` is off. */
+export class Toaster {
+  readonly #host: Host
+  readonly #enabled: boolean
+  readonly #clock: Clock
+  readonly #news: Collector<Toast>
+  readonly #toldForks = new Map<string, true>()
+  #shownAt = 0
+
+  constructor({ host, clock, options }: { host: Host; clock: Clock; options: Options }) {
+    this.#host = host
+    this.#clock = clock
+    this.#enabled = options.toasts
+    this.#news = new Collector(clock, GATHER_MS, (toasts) => {
+      this.#shownAt = clock.now()
+      for (const toast of summarize(toasts)) host.toast(toast)
+    })
+  }
+
+  launched(task: Task): void {
+    if (this.#enabled) this.#news.add(launchToast(task))
+  }
+
+  ended(task: Task): void {
+    if (this.#enabled) this.#news.add(endToast(task))
+  }
+
+  cutOff(task: Task, files: readonly string[]): void {
+    if (this.#enabled) this.#news.add(cutOffToast(task, files))
+  }
+
+  /** Once for a session. */
+  copied(sessionID: string, tasks: number): void {
+    if (this.#enabled && !this.#toldForks.has(sessionID)) this.#news.add(copiedToast(tasks))
+    addBounded(this.#toldForks, sessionID, true, MOST_FORKS)
+  }
+
+  /** The host is awake now: what was to be told together is told, unless there was something a moment ago. */
+  flush(): void {
+    if (this.#clock.now() - this.#shownAt >= GATHER_MS) this.#news.flush()
+  }
+
+  /** At once, and after what came before it: somebody is waited for. */
+  asked(task: Task, ask: Ask): void {
+    if (!this.#enabled) return
+    this.#news.flush()
+    this.#host.toast(askToast(task, ask))
+  }
+}

@@ -1,0 +1,77 @@
+import { CallError } from "../core/errors.ts"
+import { memberName, memberNames } from "../core/group.ts"
+import type { Task } from "../core/task.ts"
+import type { Ledgers } from "../features/maps/ledger.ts"
+import { membersOf } from "./groups/members-of.ts"
+import type { Parts } from "./parts.ts"
+import { findTask } from "./tasks/lookup.ts"
+
+/** A member of a group, by what the group has noted of it. */
+type Noted = { readonly nth: number; readonly id: string; readonly sessionID: string }
+
+/** Finds a task of a session, or a member of one of its groups for as long as that one's session is there. */
+export class Opening {
+  readonly #parts: Parts
+  readonly #ledgers: () => Promise<Ledgers>
+
+  constructor(parts: Parts, ledgers: () => Promise<Ledgers>) {
+    this.#parts = parts
+    this.#ledgers = ledgers
+  }
+
+  /** By an id, a session, a beginning of either, or a member's name. Throws a `CallError` with the names there are. */
+  async find(reference: string, own: readonly Task[]): Promise<Task> {
+    const wanted = reference.trim()
+    const [, group, number] = /^(.+)\/(\d{1,6})$/.exec(wanted) ?? []
+    if (group !== undefined) return this.#member(findTask(group, own), Number(number) - 1)
+    const isOwn = own.some(({ id, sessionID }) => id.startsWith(wanted) || sessionID.startsWith(wanted))
+    return (isOwn ? undefined : await this.#byID(wanted, own)) ?? findTask(wanted, own)
+  }
+
+  async #member(group: Task, nth: number): Promise<Task> {
+    const { id, team } = group
+    if (!team) throw new CallError(`Task ${id} is not a group of several: leave out what follows its id.`)
+    const stored = this.#stored(group).findLast(({ part }) => part?.nth === nth)
+    const noted = stored ? undefined : (await this.#noted(group)).find((each) => each.nth === nth)
+    const found = stored ?? (noted && (await this.#read(noted)))
+    if (found) return found
+    const why = noted ? "is gone with its session" : "is not there, or has not begun"
+    throw new CallError(`${memberName(id, nth)} ${why}. There are: ${memberNames(id, team)}.`)
+  }
+
+  async #byID(wanted: string, own: readonly Task[]): Promise<Task | undefined> {
+    const is = ({ id, sessionID }: { readonly id: string; readonly sessionID: string }) =>
+      id === wanted || sessionID === wanted
+    const groups = own.filter(({ team }) => team)
+    for (const group of groups) {
+      const stored = this.#stored(group).find(is)
+      if (stored) return stored
+    }
+    for (const group of groups) {
+      const noted = (await this.#noted(group)).find(is)
+      if (noted) return this.#read(noted)
+    }
+    return undefined
+  }
+
+  #stored(group: Task): readonly Task[] {
+    return membersOf(this.#parts.store, group).map(({ task }) => task)
+  }
+
+  /** What an ended group has noted: its members' records are not read at a start. */
+  async #noted({ team, outcome }: Task): Promise<readonly Noted[]> {
+    const rows =
+      team?.kind === "each"
+        ? (await (await this.#ledgers()).read(team.file)).map((row) => ({ ...row, nth: row.index }))
+        : outcome?.team?.kind === "tries"
+          ? outcome.team.rows.map((row, nth) => ({ ...row, nth }))
+          : []
+    return rows.flatMap(({ nth, task, session }) => (task && session ? [{ nth, id: task, sessionID: session }] : []))
+  }
+
+  /** By its own record, as far as that is to be believed. */
+  async #read({ id, sessionID }: Noted): Promise<Task | undefined> {
+    const session = await this.#parts.host.session(sessionID)
+    return session?.record?.task.id === id ? session.record.task : undefined
+  }
+}

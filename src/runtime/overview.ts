@@ -1,0 +1,96 @@
+import { isActive, isMember, type Task } from "../core/task.ts"
+import type { Answers } from "./answers.ts"
+import type { Archive } from "./archive.ts"
+import type { Dispatcher } from "./dispatcher.ts"
+import type { Parts } from "./parts.ts"
+import type { Recovery } from "./recovery/recovery.ts"
+import { STOPPED_BY_USER } from "./requests.ts"
+import { type TaskView, viewOf } from "./tasks/view.ts"
+
+/** Clocks of two processes, and a write that was under way, in ms. */
+const SLACK_MS = 5000
+
+type OverviewPorts = {
+  readonly dispatcher: Dispatcher
+  readonly answers: Answers
+  readonly recovery: Recovery
+  readonly kept: Archive
+  readonly holdsBack: (task: Task) => string | undefined
+}
+
+/**
+ * The tasks of all sessions, for a person who looks at the project as a whole. A look from here is not the parent's:
+ * it stamps nothing as retrieved.
+ */
+export class Overview {
+  readonly #parts: Parts
+  readonly #ports: OverviewPorts
+  #refreshedAt: number
+
+  constructor(parts: Parts, ports: OverviewPorts) {
+    this.#parts = parts
+    this.#ports = ports
+    this.#refreshedAt = parts.clock.now()
+  }
+
+  /** Takes in what other processes have launched since the last time. Never rejects. */
+  async refresh(): Promise<void> {
+    const since = this.#refreshedAt - SLACK_MS
+    this.#refreshedAt = this.#parts.clock.now()
+    await this.#ports.recovery.discover(since)
+    await this.#ports.recovery.look()
+  }
+
+  /** Oldest first, those of other processes included. */
+  list(): readonly TaskView[] {
+    const { store } = this.#parts
+    const tasks = store
+      .all()
+      .filter((task) => !isMember(task))
+      .sort((a, b) => a.createdAt - b.createdAt)
+    return tasks.map((task) => this.#view(task))
+  }
+
+  get(id: string): TaskView | undefined {
+    const task = this.#parts.store.get(id)
+    return task && this.#view(task)
+  }
+
+  isForeign(id: string): boolean {
+    return this.#parts.store.isForeign(id)
+  }
+
+  /** The text of the last run, or what a running one wrote last. Rejects with a `HostError`. */
+  async answer(id: string): Promise<string> {
+    const view = this.get(id)
+    if (!view) return ""
+    return isActive(view.task) ? view.lastText : (await this.#ports.answers.of(view.task)).text
+  }
+
+  /** The diff of what an ended task changed in a place of its own. Undefined where it had none, or it cannot be had. */
+  async patch(id: string): Promise<string | undefined> {
+    const task = this.#parts.store.get(id)
+    return task && (await this.#ports.kept.shown(task))?.diff
+  }
+
+  /** Stops a running task for the person; its parent is told as of any end. False where there was nothing to stop. */
+  async cancel(id: string): Promise<boolean> {
+    const task = this.#parts.store.get(id)
+    if (!task || this.isForeign(id)) return false
+    const ended = this.#ports.dispatcher.end(id, task.run.generation, STOPPED_BY_USER)
+    if (ended) await this.#ports.dispatcher.closed(id)
+    return ended
+  }
+
+  /** `listener` is called with the id of a task that may look different now; it must not throw. Returns the end of it. */
+  subscribe(listener: (id: string) => void): () => void {
+    const { store } = this.#parts
+    // What a part comes to is seen of its team.
+    return store.subscribe((id) => listener(store.get(id)?.part?.of ?? id))
+  }
+
+  #view(task: Task): TaskView {
+    const { store, clock, attendance } = this.#parts
+    return viewOf(task, store, clock.now(), this.#ports.holdsBack, (ask) => attendance.refusedAt(ask))
+  }
+}

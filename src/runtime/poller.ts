@@ -1,0 +1,237 @@
+import { pausedTime } from "../core/pause.ts"
+import { type Activity, LEASE_MS } from "../core/ports.ts"
+import { type ActiveRun, isHeldUp } from "../core/run/active-run.ts"
+import { isPaused, isQueued, type Task } from "../core/task.ts"
+import type { Breakers } from "../features/rate-limits/breakers.ts"
+import type { Pausers } from "../features/rate-limits/pausers.ts"
+import { Ticker } from "../lib/ticker.ts"
+import type { Ledger } from "./budgets/ledger.ts"
+import type { Elsewhere } from "./budgets/other-processes.ts"
+import type { Dispatcher } from "./dispatcher.ts"
+import type { Parts } from "./parts.ts"
+import type { Stirred } from "./places/place.ts"
+import type { Places } from "./places/places.ts"
+import type { Recovery } from "./recovery/recovery.ts"
+
+/**
+ * How often the host is looked at where the user does not say, in ms: seldom while events come, which tell what there
+ * is to know, since every wake-up costs the host's thread some 25 ms.
+ */
+const HEARD_POLL_MS = 12_000
+const UNHEARD_POLL_MS = 2000
+/** However much another machine tells of its tasks, so long is between two looks at them, in ms. */
+const LEAST_POLL_MS = 200
+/** How often the tasks that another process looks after are looked at, in ms. */
+const FOREIGN_LOOK_MS = 10_000
+/** How often the lease of what runs here is renewed. */
+const RENEW_MS = LEASE_MS / 3
+/** A tick that is so late, in ms, was not kept by work: the process slept. */
+const SLEPT_MS = 5000
+
+/** So long an agent that works is seldom silent, in ms; one that waits for an answer is. */
+const QUIET_MS = 10_000
+
+/** Its questions are looked for: always where nothing tells of them, else once in each silence, or while one is open. */
+const isUnheard = (run: ActiveRun | undefined, now: number): boolean =>
+  !run?.observed.heard ||
+  (now - run.lastSignAt >= QUIET_MS && (run.asks.length > 0 || run.askedOfSilence !== run.lastSignAt))
+
+export type PollerPorts = {
+  readonly dispatcher: Dispatcher
+  readonly recovery: Recovery
+  readonly ledger: Ledger
+  readonly elsewhere: Elsewhere
+  readonly breakers: Breakers
+  readonly pausers: Pausers
+  readonly places: Places
+}
+
+/**
+ * What happens by the clock, and only while tasks run: the look at the host, what is due of the runs, the lease of what
+ * runs here. The one timer of the engine for what a run waits for.
+ */
+export class Poller {
+  readonly #parts: Parts
+  readonly #ports: PollerPorts
+  readonly #ticker: Ticker
+  #leasesRenewedAt: number
+  #foreignLookedAt = 0
+  #wokenAt = 0
+  #seenAt = 0
+  #lookedAt = 0
+  /** Something has happened since that look of which the host tells nothing. */
+  #isStirred = false
+  /** It slept past its leases: another machine may have taken over what ran here. */
+  #lapsed = false
+
+  constructor(parts: Parts, ports: PollerPorts) {
+    this.#parts = parts
+    this.#ports = ports
+    this.#leasesRenewedAt = parts.clock.now()
+    this.#ticker = new Ticker(parts.clock, (late) => this.tick(late))
+  }
+
+  /** There may be something to look after: a tick comes when the host is to be looked at, or a limit is reached. */
+  wake(): void {
+    for (const time of this.#deadlines()) this.at(time)
+    this.#ports.dispatcher.wake()
+  }
+
+  /** Something is due at `time`: a tick comes then at the latest. */
+  at(time: number): void {
+    if (!this.#parts.stopped.aborted && time < Number.POSITIVE_INFINITY) this.#ticker.at(time)
+  }
+
+  /** Something happened where a task works of which the host tells nothing: the next look at it is hastened. */
+  stirred({ urgent }: Stirred): void {
+    this.#isStirred = true
+    this.at(this.#lookedAt + (urgent ? LEAST_POLL_MS : UNHEARD_POLL_MS))
+  }
+
+  /** Stops the clock where there is nothing left to look after. */
+  rest(): void {
+    if (this.#isIdle()) this.#ticker.stop()
+  }
+
+  stop(): void {
+    this.#ticker.stop()
+  }
+
+  /** The process may have slept since the last tick, or the clock been set back: then no limit counts that. */
+  noticeSleep(): void {
+    this.#woke(this.#ticker.late)
+  }
+
+  /** One look at the host and at the limits: one call, however many tasks there are. Never rejects. */
+  async tick(late = 0): Promise<void> {
+    const { host, options, store, journal, stopped } = this.#parts
+    this.#woke(late)
+    try {
+      if (this.#lapsed) await this.#takeUpLeases()
+      const running = store.active().filter((task) => !isQueued(task) && !isPaused(task))
+      const looks = running.length > 0 && (options.pollInterval !== 0 || this.#isStirred)
+      const activity = looks ? await this.#look(running) : undefined
+      if (stopped.aborted) return
+      // It may have slept while the host was asked.
+      if (looks) this.noticeSleep()
+      this.#ports.ledger.once(() => {
+        for (const { id, sessionID } of running)
+          this.#ports.dispatcher.deliver(id, {
+            type: "tick",
+            doing: activity && (activity.get(sessionID) ?? "nothing"),
+          })
+        for (const task of running) {
+          const doing = activity?.get(task.sessionID)
+          if (doing?.type === "retry") this.#refused(task, doing)
+        }
+      })
+      this.#ports.pausers.letContinue()
+      if (running.length > 0)
+        this.#parts.background.run("look at what others spend", () => this.#ports.elsewhere.look())
+      // The host is awake now: what could wait goes along.
+      if (looks) journal.flush()
+    } catch (error) {
+      host.log("error", "a tick failed", { error: String(error) })
+    }
+    if (this.#isIdle() || stopped.aborted) return
+    this.#lookAtForeign()
+    this.#renewLeases()
+    this.wake()
+  }
+
+  /** Its host asks its model again: a refusal of which perhaps no event told. */
+  #refused(task: Task, activity: Activity): void {
+    const { store } = this.#parts
+    // What came to stand still while the host was asked is known by now, and is not to be stopped once more.
+    if (isPaused(store.get(task.id) ?? task)) return
+    // What its user asked before its own turn came closes no gate.
+    const run = store.run(task.id)
+    if (run && isHeldUp(run)) return
+    this.#ports.breakers.hear(task, { type: "active", sessionID: task.sessionID, activity })
+  }
+
+  /** What sessions do; undefined where the host does not say: limits hold all the same. Never rejects. */
+  async #look(running: readonly Task[]): Promise<ReadonlyMap<string, Activity> | undefined> {
+    const { host, store, clock } = this.#parts
+    this.#lookedAt = clock.now()
+    this.#isStirred = false
+    try {
+      const activity = await host.activity()
+      // Where no plugin is loaded, nobody tells of a question; and of one whose event was lost nothing more is heard.
+      const unheard = running.filter(({ id, team }) => !team && isUnheard(store.run(id), this.#lookedAt))
+      if (unheard.length > 0) await this.#lookForAsks(unheard)
+      return activity
+    } catch (error) {
+      host.log("warn", "could not look at the host", { error: String(error) })
+      return undefined
+    }
+  }
+
+  async #lookForAsks(tasks: readonly Task[]): Promise<void> {
+    const { host, store, clock } = this.#parts
+    const at = clock.now()
+    const asks = await host.openAsks()
+    for (const { id } of tasks) {
+      const open = asks.filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === id)
+      this.#ports.dispatcher.deliver(id, { type: "questions", open, at })
+    }
+  }
+
+  #lookAtForeign(): void {
+    const { clock, store, background } = this.#parts
+    if (store.foreignCount === 0 || Math.abs(clock.now() - this.#foreignLookedAt) < FOREIGN_LOOK_MS) return
+    this.#foreignLookedAt = clock.now()
+    background.run("look at other processes' tasks", () => this.#ports.recovery.refreshForeign())
+  }
+
+  /** Tells other processes, by a write now and then, that what runs here is still looked after. */
+  #renewLeases(): void {
+    const { clock, store, background, journal } = this.#parts
+    if (clock.now() - this.#leasesRenewedAt < RENEW_MS) return
+    this.#leasesRenewedAt = clock.now()
+    for (const task of store.active()) background.run("renew a lease", () => journal.save(task))
+  }
+
+  /** What another machine has taken over meanwhile is found out before a limit ends it here, too. Never rejects. */
+  async #takeUpLeases(): Promise<void> {
+    const { clock, store, journal } = this.#parts
+    this.#lapsed = false
+    this.#leasesRenewedAt = clock.now()
+    await Promise.all(store.active().map((task) => journal.save(task)))
+  }
+
+  #woke(late: number): void {
+    const { clock, store } = this.#parts
+    const now = clock.now()
+    const setBack = now - this.#seenAt
+    this.#seenAt = now
+    const slept = Math.min(late, now - this.#wokenAt)
+    const ms = setBack < 0 ? setBack : slept
+    if (ms >= 0 && ms < SLEPT_MS) return
+    this.#wokenAt = now
+    this.#lapsed ||= now - this.#leasesRenewedAt >= LEASE_MS
+    for (const { id, run } of store.active()) {
+      // One that has begun since it woke has slept through nothing; what stood still until then is not counted twice.
+      const age = now - (run.startedAt ?? run.createdAt) - pausedTime(run)
+      this.#ports.dispatcher.deliver(id, { type: "slept", ms: Math.min(ms, Math.max(0, age)) })
+    }
+  }
+
+  *#deadlines(): Iterable<number> {
+    const { store, options, clock } = this.#parts
+    const now = clock.now()
+    const running = store.active().filter((task) => !isQueued(task) && !isPaused(task))
+    const isHeard = running.every(
+      (task) => task.team || store.run(task.id)?.observed.heard || this.#ports.places.hears(task),
+    )
+    const interval = options.pollInterval ?? (isHeard ? HEARD_POLL_MS : UNHEARD_POLL_MS)
+    if (running.length > 0 && interval > 0) yield now + interval
+    if (store.foreignCount > 0) yield now + FOREIGN_LOOK_MS
+    if (store.activeCount > 0) yield now + RENEW_MS
+  }
+
+  #isIdle(): boolean {
+    const { store } = this.#parts
+    return store.activeCount + store.foreignCount === 0 && !this.#ports.breakers.owesWaking
+  }
+}

@@ -1,0 +1,23 @@
+import { constraintsOf } from "../core/constraints.ts"
+import { pausesOf } from "../core/pause.ts"
+import type { Prompt } from "../core/ports.ts"
+import type { SentMessage } from "../core/run/active-run.ts"
+import { modelOf, type Task } from "../core/task.ts"
+
+/** A run's prompt, and what its agent is told of its place and its terms. Sent again it is the same message. */
+export function promptOf(task: Task, text: string, preface: string): Prompt {
+  const { sessionID, agent, run } = task
+  const told = [preface, constraintsOf(task)].filter((each) => each !== "").join("\n\n")
+  const parts = told === "" ? [{ text }] : [{ text }, { text: told, synthetic: true }]
+  const again = pausesOf(run).length > 0
+  return { sessionID, messageID: run.promptID, agent, model: modelOf(task), parts, ...(again && { again }) }
+}
+
+/** Anything else that is said to it. */
+export const messageOf = (task: Task, { id, text }: SentMessage): Prompt => ({
+  sessionID: task.sessionID,
+  messageID: id,
+  agent: task.agent,
+  model: modelOf(task),
+  parts: [{ text }],
+})

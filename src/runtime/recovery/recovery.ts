@@ -1,0 +1,168 @@
+import type { TaskRecord } from "../../core/ports.ts"
+import { isActive, parentSessionOf, type Task } from "../../core/task.ts"
+import { retry } from "../../lib/retry.ts"
+import type { Ledger } from "../budgets/ledger.ts"
+import type { Parts } from "../parts.ts"
+import { isUnclosed } from "./orphan.ts"
+import { rank, remove, takeIn } from "./records.ts"
+import { Settling, type SettlingPorts } from "./takeover.ts"
+
+/** How far back the start looks. Older tasks are found when their parent's session is used. */
+const LOOK_BACK_MS = 7 * 24 * 3_600_000
+
+export type RecoveryPorts = SettlingPorts & {
+  readonly ledger: Ledger
+  /** Called when there may be something new to look after. */
+  readonly watch: () => void
+}
+
+/**
+ * Brings tasks back after a crash or a restart from the records in their sessions:
+ *
+ * - ended and told: known again;
+ * - ended and not told: told, unless the parent has the message;
+ * - active when its process died: judged by its messages, a finished one told as finished, any other as interrupted;
+ * - looked after by another process that lives: shown and left alone, taken over when that process dies.
+ *
+ * Nothing is started: what a queued task was to do is told as interrupted before it began.
+ */
+export class Recovery {
+  readonly #parts: Parts
+  readonly #ports: RecoveryPorts
+  readonly #settling: Settling
+
+  constructor(parts: Parts, ports: RecoveryPorts) {
+    this.#parts = parts
+    this.#ports = ports
+    this.#settling = new Settling(parts, ports, (records) => this.#takeIn(records))
+  }
+
+  /** Takes in the tasks of all sessions that changed lately. Never rejects. */
+  async recover(): Promise<void> {
+    const { host, clock, stopped } = this.#parts
+    try {
+      this.#takeIn(await retry(clock, stopped, () => host.recordsSince(clock.now() - LOOK_BACK_MS)))
+    } catch (error) {
+      host.log("warn", "could not look for earlier tasks", { error: String(error) })
+    }
+    this.#ports.watch()
+  }
+
+  /** Takes in what other processes have launched or ended since then. Never rejects. */
+  async discover(since: number): Promise<void> {
+    const { host } = this.#parts
+    try {
+      this.#takeIn(await host.recordsSince(since))
+    } catch (error) {
+      host.log("warn", "could not look for other processes' tasks", { error: String(error) })
+    }
+    this.#ports.watch()
+  }
+
+  /** Takes in the tasks of a session at its first use; reads again what another process runs. Never rejects. */
+  async ready(parentID: string): Promise<void> {
+    const household = this.#parts.store.parentState(parentID)
+    household.loaded ??= this.#load(parentID)
+    await household.loaded
+    await this.look(parentID)
+  }
+
+  /** Somebody looks at the tasks that other processes look after: they are looked at, and what they say is read. Never rejects. */
+  async look(parentID?: string): Promise<void> {
+    await this.refreshForeign(parentID)
+    const { store, host, stopped } = this.#parts
+    for (const task of store.foreign()) {
+      if (stopped.aborted) return
+      if ((parentID !== undefined && task.parentID !== parentID) || !isActive(task) || task.place) continue
+      try {
+        await this.#readForeign(task)
+      } catch (error) {
+        host.log("warn", "could not read another process's task", { task: task.id, error: String(error) })
+      }
+    }
+  }
+
+  /** Its last message tells whether there is anything new to read. */
+  async #readForeign({ id, sessionID, run }: Task): Promise<void> {
+    const { store, host } = this.#parts
+    const last = JSON.stringify([run.promptID, await host.lastMessage(sessionID)])
+    const entry = store.handle(id)
+    if (!entry || entry.seen === last) return
+    store.readForeign(id, await host.messagesSince(sessionID, run.promptID))
+    entry.seen = last
+  }
+
+  /**
+   * Looks at the tasks that other processes look after, of one parent or of all: did they end, were they told, did their
+   * process die? What cannot be read is looked at again. Never rejects.
+   */
+  async refreshForeign(parentID?: string): Promise<void> {
+    const { store, host, stopped } = this.#parts
+    for (const task of store.foreign()) {
+      if (stopped.aborted) return
+      if (parentID !== undefined && task.parentID !== parentID) continue
+      try {
+        const record = await this.#recordOf(task)
+        if (record) this.#takeIn([record])
+        // Deleted, or cleared by its own process.
+        else if (store.isForeign(task.id)) this.#remove(task.id)
+      } catch (error) {
+        host.log("warn", "could not look at another process's task", { task: task.id, error: String(error) })
+      }
+    }
+    this.#ports.watch()
+  }
+
+  #remove(taskID: string): void {
+    remove(this.#parts, taskID)
+    this.#ports.changed()
+  }
+
+  /** One that works in a folder of its own is looked for below its parent: to ask for it starts an instance there. */
+  async #recordOf(task: Task): Promise<TaskRecord | undefined> {
+    const { host } = this.#parts
+    if (!task.place) return (await host.session(task.sessionID))?.record
+    return (await host.recordsOf(parentSessionOf(task))).find((record) => record.task.id === task.id)
+  }
+
+  async #load(parentID: string): Promise<void> {
+    const { host } = this.#parts
+    try {
+      this.#takeIn(await host.recordsOf(parentID))
+    } catch (error) {
+      this.#parts.store.parentState(parentID).loaded = undefined
+      host.log("warn", "could not read a session's tasks", { session: parentID, error: String(error) })
+    }
+  }
+
+  #takeIn(records: readonly TaskRecord[]): void {
+    this.#adopt(takeIn(this.#parts, this.#ports.ledger, records))
+    for (const { task } of records) if (this.#isLeftBehind(task)) this.#ports.places.rejoin(task)
+    if (records.length > 0) this.#ports.changed()
+  }
+
+  /** Only now are the parents known of those that tasks have launched. */
+  #adopt(orphans: readonly TaskRecord[]): void {
+    const { background } = this.#parts
+    const adopted = new Map<string, Promise<void>[]>()
+    const adopt = async (orphan: TaskRecord) => {
+      // What a team has come to is told by its parts.
+      await Promise.all(orphan.task.team ? (adopted.get(orphan.task.id) ?? []) : [])
+      await this.#settling.adopt(orphan)
+    }
+    for (const orphan of orphans.toSorted((a, b) => rank(a) - rank(b)))
+      background.run("recover a task", () => {
+        const done = adopt(orphan)
+        const { part } = orphan.task
+        if (part) adopted.set(part.of, [...(adopted.get(part.of) ?? []), done])
+        return done
+      })
+  }
+
+  /** It has ended, and what it changed is still on another machine. */
+  #isLeftBehind(task: Task): boolean {
+    const { store } = this.#parts
+    if (!store.get(task.id) || store.isForeign(task.id) || isActive(task)) return false
+    return isUnclosed(task) && this.#ports.places.outlives(task)
+  }
+}

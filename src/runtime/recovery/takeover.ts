@@ -1,0 +1,192 @@
+import { answerText, keptTodos } from "../../core/outcome.ts"
+import type { Message, TaskRecord } from "../../core/ports.ts"
+import { newRun } from "../../core/run/active-run.ts"
+import { type Ending, isActive, isPaused, type Task } from "../../core/task.ts"
+import { invalidReason } from "../../core/value.ts"
+import type { Pausers } from "../../features/rate-limits/pausers.ts"
+import type { Values } from "../../features/schemas/values.ts"
+import { pause } from "../../lib/clock.ts"
+import { answerBeforeNotice } from "../answer-before-notice.ts"
+import type { Dispatcher } from "../dispatcher.ts"
+import { membersOf } from "../groups/members-of.ts"
+import type { Outbox } from "../mailbox/outbox.ts"
+import { homeOf } from "../merge-target.ts"
+import type { Parts } from "../parts.ts"
+import type { Places } from "../places/places.ts"
+import { leftIn, takeBack } from "../stop-session.ts"
+import {
+  askedOf,
+  endOf,
+  groupEndOf,
+  hasWon,
+  isUnclosed,
+  lastLaunchBy,
+  mayBeElsewhere,
+  mayLaunch,
+  triesGoOn,
+} from "./orphan.ts"
+import { remove } from "./records.ts"
+
+/** Between writing itself down as a task's owner and looking whether another process wrote last, in ms. */
+const CLAIM_MS = 300
+/** A parent that waited this recently is woken by what is told after a restart; an older one finds it when it is used. */
+const WAKE_WINDOW_MS = 900_000
+
+export type SettlingPorts = {
+  readonly dispatcher: Dispatcher
+  readonly pausers: Pausers
+  readonly places: Places
+  readonly outbox: Outbox
+  readonly values: Values
+  /** Called when other processes' tasks have ended or gone: some here may have waited for them. */
+  readonly changed: () => void
+}
+
+/** Settles what a dead process left of its tasks: each is taken over, and then told, ended or gone on with. */
+export class Settling {
+  readonly #parts: Parts
+  readonly #ports: SettlingPorts
+  readonly #takeIn: (records: readonly TaskRecord[]) => void
+
+  constructor(parts: Parts, ports: SettlingPorts, takeIn: (records: readonly TaskRecord[]) => void) {
+    this.#parts = parts
+    this.#ports = ports
+    this.#takeIn = takeIn
+  }
+
+  /** Settles what a dead process left of a task. Never rejects: what fails is tried again. */
+  async adopt({ task, owner }: TaskRecord): Promise<void> {
+    const { host } = this.#parts
+    const entry = this.#parts.store.handle(task.id)
+    // It may have been settled since it was seen.
+    if (!entry?.run || !this.#parts.store.isForeign(task.id) || entry.run.orphaned?.settling) return
+    const { seenAt = owner.seenAt } = entry.run.orphaned ?? {}
+    entry.run = { ...entry.run, heldBy: "orphan", orphaned: { seenAt, settling: true } }
+    try {
+      // Read where its folder was, a session would start the host's instance of that folder again.
+      if (mayBeElsewhere(task) && !this.#ports.places.outlives(task))
+        await host.move(task.sessionID, homeOf(this.#parts, task))
+      const isMine = await this.#claim(task)
+      // What it launched is settled with it.
+      if (isMine && mayLaunch(task, this.#parts.options)) this.#takeIn(await host.recordsOf(task.sessionID))
+      if (isMine && isActive(task)) await this.#settle(task, seenAt)
+      else if (isMine) this.#tell(task, seenAt)
+      // Some here may have waited for it.
+      this.#ports.changed()
+      if (entry.run?.heldBy === "orphan") entry.run = { ...entry.run, heldBy: "foreign", orphaned: undefined }
+    } catch (error) {
+      host.log("warn", "could not recover a task", { task: task.id, session: task.sessionID, error: String(error) })
+    } finally {
+      if (entry.run?.orphaned) entry.run = { ...entry.run, orphaned: { seenAt, settling: false } }
+    }
+  }
+
+  /**
+   * Records this process as the task's owner. Another process may do so in the same moment. The last writer owns the
+   * task; both read the record again a moment later to see who that is.
+   */
+  async #claim(task: Task): Promise<boolean> {
+    const { host, clock } = this.#parts
+    await host.saveRecord(task.sessionID, task)
+    await pause(clock, CLAIM_MS)
+    const record = (await host.session(task.sessionID))?.record
+    return record !== undefined && host.ownership(record.owner) === "ours"
+  }
+
+  #tell(task: Task, seenAt: number): void {
+    const { delivery } = task
+    this.#own(task)
+    const mayWake = this.#wakes(task, seenAt) || delivery.state === "none"
+    const cleanup = mayWake ? task : { ...task, delivery: { ...delivery, wake: false } }
+    if (isUnclosed(task)) this.#ports.dispatcher.closeAgain(cleanup)
+    else this.#ports.outbox.post(cleanup, true)
+  }
+
+  async #settle(task: Task, seenAt: number): Promise<void> {
+    if (task.team) return this.#settleTeam(task, seenAt)
+    const { host } = this.#parts
+    if (this.#goesOn(task)) return
+    const stored = await host.messagesSince(task.sessionID, task.run.promptID)
+    // Deleted meanwhile: what it came to stood there alone, and its parent may have been told of it.
+    if (stored.length === 0 && !(await host.session(task.sessionID))) return remove(this.#parts, task.id)
+    const messages = await answerBeforeNotice(host, task, stored)
+    if (await this.#standsOn(task, messages)) return
+    const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
+    const lastSeen = Math.max(seenAt, lastLaunchBy(task, this.#parts.store))
+    const found = endOf(task, messages, lastSeen, hasWon(task, this.#parts.store))
+    if (!found || !this.#own(task)) return
+    const ending = await this.#validated(task, found, messages)
+    const endOptions = { messages, openTodos, wake: this.#wakes(task, seenAt), maybeDelivered: true }
+    this.#ports.dispatcher.end(task.id, task.run.generation, ending, endOptions)
+  }
+
+  /** It goes on where its tries do; else it ends. */
+  #settleTeam(task: Task, seenAt: number): void {
+    if (!this.#own(task)) return
+    const { store, clock } = this.#parts
+    const entry = store.handle(task.id)
+    const prompt = this.#ports.places.outlives(task) ? triesGoOn(task, membersOf(store, task)) : undefined
+    if (entry && prompt !== undefined) {
+      entry.run = { ...newRun(task, "leading", clock.now()), prompt }
+      return this.#ports.dispatcher.deliver(task.id, { type: "parts" })
+    }
+    const endOptions = { messages: [], wake: this.#wakes(task, seenAt), maybeDelivered: true }
+    this.#ports.dispatcher.end(task.id, task.run.generation, { at: seenAt, ...groupEndOf(task) }, endOptions)
+  }
+
+  /** Whether an answer that nobody had looked at is valid is found out now. */
+  async #validated(task: Task, ending: Ending, messages: readonly Message[]): Promise<Ending> {
+    if (ending.type !== "completed") return ending
+    const found = await this.#ports.values.in(task, answerText(messages))
+    if (!found) return ending
+    const entry = this.#parts.store.handle(task.id)
+    const value = found.valid ? { ...found, asked: 1 } : ({ valid: false, asked: 1 } as const)
+    if (entry?.run) entry.run = { ...entry.run, value }
+    return found.valid ? ending : { type: "failed", reason: invalidReason(1, found.problems), at: ending.at }
+  }
+
+  /** What works on another machine was not interrupted: the same run goes on, and nobody is told of it. */
+  #goesOn(task: Task): boolean {
+    const { store, clock } = this.#parts
+    const mayGoOn = this.#ports.places.outlives(task) && task.run.startedAt !== undefined && !isPaused(task)
+    if (!mayGoOn || hasWon(task, this.#parts.store) || !this.#own(task)) return false
+    const entry = store.handle(task.id)
+    const now = clock.now()
+    if (entry) entry.run = newRun(task, "working", now)
+    this.#ports.places.rejoin(task)
+    this.#ports.dispatcher.deliver(task.id, { type: "contact", lost: now })
+    return true
+  }
+
+  /** The one exception to "nothing is sent after a restart": what stood still goes on at its time, where it was. */
+  async #standsOn(task: Task, messages: readonly Message[]): Promise<boolean> {
+    const { store, clock } = this.#parts
+    const goOn = this.#ports.pausers.afterRestart(task)
+    const asked = askedOf(task, messages)
+    if (!goOn || task.part || !asked) return false
+    // Its process may have died before that was done.
+    if (leftIn(messages)) await takeBack(this.#parts, task)
+    if (!this.#own(task)) return false
+    const entry = store.handle(task.id)
+    if (entry)
+      entry.run = { ...newRun(task, "parked", clock.now()), ...asked, ...(task.place && { preparesAgain: true }) }
+    goOn()
+    return true
+  }
+
+  /** Takes a task over. False where it has changed since the dead process left it. */
+  #own(task: Task): boolean {
+    const { store, clock, stopped } = this.#parts
+    if (stopped.aborted || !store.isForeign(task.id)) return false
+    store.add(task, clock.now())
+    return true
+  }
+
+  /** Whether what is told of a task sets its parent to work. `seenAt`: when their process was last known to live. */
+  #wakes({ parentID }: Task, seenAt: number): boolean {
+    const { store, clock } = this.#parts
+    // A task that launched it has ended with that process: nobody would look after it.
+    if (store.bySession(parentID)) return false
+    return clock.now() - seenAt < WAKE_WINDOW_MS
+  }
+}

@@ -1,0 +1,30 @@
+import { messageOf } from "../../core/errors.ts"
+import type { Merge, Work } from "../../core/task.ts"
+import type { MergeResult, PutAway } from "../places/place.ts"
+
+/** Paths that are kept of a run's work: its record is written into the host's database, again and again. */
+export const MOST_FILES = 100
+
+export function mergeOf(result: MergeResult): Merge {
+  const files = result.kind === "nothing" ? [] : result.files.slice(0, MOST_FILES)
+  if (result.kind === "conflict") return { kind: "conflict", files, ...(result.advice && { text: result.advice }) }
+  const { kind, submodules = [] } = result
+  return { kind, files, ...(submodules.length > 0 && { leftOut: submodules }) }
+}
+
+export const refused = (text: string): Merge => ({ kind: "refused", files: [], text })
+
+export const refusedBy = (error: unknown): Merge => refused(messageOf(error))
+
+export function workOf({ files, added, removed, submodules, held, unsaved, notes = [] }: PutAway, merge?: Merge): Work {
+  return {
+    files: files.slice(0, MOST_FILES),
+    moreFiles: Math.max(0, files.length - MOST_FILES),
+    added,
+    removed,
+    submodules,
+    ...(held !== undefined && { held: { folder: held, because: unsaved } }),
+    ...(notes.length > 0 && { notes }),
+    ...(merge && { merge }),
+  }
+}

@@ -1,0 +1,105 @@
+import { batchName, namedBatch } from "../../core/batch.ts"
+import { CallError, listed, thereAre, UnknownTaskError } from "../../core/errors.ts"
+import { memberNames } from "../../core/group.ts"
+import { nameOf } from "../../core/summary.ts"
+import { isActive, type Task } from "../../core/task.ts"
+import { oneLine } from "../../lib/text.ts"
+
+/**
+ * The one task among `own` that `reference` names: a task id, a child session's id, or a prefix of either that fits
+ * only one. Throws a `CallError` that names the candidates.
+ */
+export function findTask(reference: string, own: readonly Task[]): Task {
+  const wanted = reference.trim()
+  const exact = own.find((task) => task.id === wanted || task.sessionID === wanted)
+  if (exact) return exact
+  const fitting =
+    wanted === "" ? [] : own.filter(({ id, sessionID }) => id.startsWith(wanted) || sessionID.startsWith(wanted))
+  if (fitting.length === 1 && fitting[0]) return fitting[0]
+  if (fitting.length > 1) throw new CallError(`"${wanted}" fits several tasks: ${named(fitting)}. Give more of the id.`)
+  throw new UnknownTaskError(
+    own.length === 0
+      ? `No task "${wanted}": this session has no background tasks. Launch one with superagents_task.`
+      : `No task "${wanted}" in this session. ${thereAre(own.map(namesOf))}`,
+  )
+}
+
+/** A task, and of a group its members. */
+const namesOf = (task: Task): string =>
+  task.team ? `${nameOf(task)}, of ${memberNames(task.id, task.team)}` : nameOf(task)
+
+/**
+ * The tasks among `own` that `reference` names: one, as `findTask` has it, or all of a batch by its name. Throws a
+ * `CallError` where it is neither.
+ */
+export function findTasks(reference: string, own: readonly Task[]): readonly Task[] {
+  const named = findNamedBatch(reference, own)
+  return named.length > 0 ? named : [findTask(reference, own)]
+}
+
+/** The tasks among `own` of the batch of this name; none where it is no batch's, or a task's id. */
+export function findNamedBatch(reference: string, own: readonly Task[]): readonly Task[] {
+  const wanted = reference.trim()
+  const isTask = own.some(({ id, sessionID }) => id === wanted || sessionID === wanted)
+  return isTask ? [] : own.filter((task) => task.batch === namedBatch(oneLine(wanted)))
+}
+
+/**
+ * The key of the batch among `own` that `reference` names: by its name, or by the id of any of its tasks or a
+ * beginning of it that fits one batch alone. Undefined where there is none.
+ */
+export function findBatch(reference: string, own: readonly Task[]): string | undefined {
+  const wanted = reference.trim()
+  const named = namedBatch(wanted)
+  if (own.some((task) => task.batch === named)) return named
+  const exact = own.find((task) => task.id === wanted)
+  if (exact) return exact.batch
+  const keys = new Set(wanted === "" ? [] : own.filter(({ id }) => id.startsWith(wanted)).map(({ batch }) => batch))
+  return keys.size === 1 ? [...keys][0] : undefined
+}
+
+/** What one call of `cancel` is about. */
+export type CancelSelector =
+  | { readonly type: "task"; readonly reference: string }
+  | { readonly type: "batch"; readonly name: string }
+  | { readonly type: "all" }
+
+/**
+ * The tasks among `own` that a cancel is to end. Throws a `CallError` where it names one that cannot be ended, or a
+ * batch that there is not.
+ */
+export function selectRunning(selector: CancelSelector, own: readonly Task[], runs: Runs): readonly Task[] {
+  if (selector.type === "task") return [endable(findTask(selector.reference, own), runs)]
+  const key = selector.type === "batch" ? findBatch(selector.name, own) : undefined
+  if (selector.type === "batch" && key === undefined) throw noBatch(selector.name, own)
+  const isRunning = (task: Task) => isActive(task) || runs.isMerging(task.id)
+  const running = own.filter((task) => isRunning(task) && (key === undefined || task.batch === key))
+  const endables = running.filter(({ id }) => !runs.isForeign(id))
+  return endables.length > 0 ? endables : running.map((task) => endable(task, runs))
+}
+
+/** What is done with tasks: by another process, which alone can end it; to merge what a completed one has done. */
+type Runs = { isForeign(id: string): boolean; isMerging(id: string): boolean }
+
+function noBatch(name: string, own: readonly Task[]): CallError {
+  if (own.length === 0) return new UnknownTaskError(`No batch "${name}": this session has no background tasks.`)
+  return new UnknownTaskError(
+    `No batch "${name}" in this session. ${knownBatches(own)} The id of a task names its batch as well.`,
+  )
+}
+
+/** What batches there are, for who named one that there is not. */
+export function knownBatches(own: readonly Task[]): string {
+  const names = [...new Set(own.flatMap((task) => batchName(task.batch) ?? []))].map((each) => oneLine(each))
+  return names.length > 0 ? thereAre(names) : "No task has a batch name."
+}
+
+function endable(task: Task, runs: Runs): Task {
+  if (!isActive(task) && !runs.isMerging(task.id))
+    throw new CallError(`Task ${task.id} is not running: it is ${task.status}. Nothing was cancelled.`)
+  if (runs.isForeign(task.id))
+    throw new CallError(`Task ${task.id} is run by another OpenCode process. Cancel it there.`)
+  return task
+}
+
+const named = (tasks: readonly Task[]): string => listed(tasks.map(nameOf))

@@ -1,0 +1,59 @@
+import { isActive, owesNotification, type Task } from "../../core/task.ts"
+import type { Waiting } from "../launch/dependencies.ts"
+import type { Parts } from "../parts.ts"
+
+type RetentionPorts = {
+  readonly waiting: Waiting
+  readonly forget: (task: Task) => Promise<void>
+  /** Its work is still on another machine. */
+  readonly isAway: (task: Task) => boolean
+}
+
+/**
+ * Keeps a session's ended tasks to `maxHistory`. Those that were read go first, the oldest before the others; one that
+ * nobody has read goes only when unread ones alone are too many, and is counted. One whose work is still on another machine
+ * stays: it is brought home by its record.
+ */
+export class Retention {
+  readonly #parts: Parts
+  readonly #waiting: Waiting
+  readonly #forget: (task: Task) => Promise<void>
+  readonly #isAway: (task: Task) => boolean
+
+  constructor(parts: Parts, { waiting, forget, isAway }: RetentionPorts) {
+    this.#parts = parts
+    this.#waiting = waiting
+    this.#forget = forget
+    this.#isAway = isAway
+  }
+
+  prune(parentID: string): void {
+    const { store, options, host, background } = this.#parts
+    if (options.maxHistory === 0) return
+    const ended = store
+      .ofParent(parentID)
+      .filter((task) => !isActive(task) && !owesNotification(task) && !this.#waiting.isWaitedFor(task.id))
+      .filter((task) => !this.#isAway(task))
+    const surplus = ended.length - options.maxHistory
+    if (surplus <= 0) return
+    const oldestFirst = ended.toSorted((a, b) => (a.run.endedAt ?? 0) - (b.run.endedAt ?? 0))
+    const read = oldestFirst.filter((task) => task.retrievedAt !== undefined)
+    const unread = oldestFirst.filter((task) => task.retrievedAt === undefined)
+    for (const task of [...read, ...unread].slice(0, surplus)) {
+      if (task.retrievedAt === undefined) {
+        store.parentState(parentID).droppedUnread++
+        host.log("warn", "an ended task was dropped unread (option maxHistory)", { task: task.id, session: parentID })
+      }
+      const forgotten = this.#forget(task)
+      background.run("drop an ended task", () => forgotten)
+    }
+  }
+
+  droppedUnread(parentID: string): number {
+    return this.#parts.store.parentState(parentID).droppedUnread
+  }
+
+  forgetSession(parentID: string): void {
+    this.#parts.store.parentState(parentID).droppedUnread = 0
+  }
+}

@@ -1,0 +1,161 @@
+import { waitsFor } from "../../core/dependencies.ts"
+import { type Group, sizeOf } from "../../core/group.ts"
+import { countItems, type ItemCounts } from "../../core/items.ts"
+import { placeInQueue } from "../../core/limits.ts"
+import { type Pause, pauseText } from "../../core/pause.ts"
+import { pauseAmong } from "../../core/paused-children.ts"
+import { progressOf as seenOf } from "../../core/run/active-run.ts"
+import {
+  type Ask,
+  addFigures,
+  elapsed,
+  type Failing,
+  type Figures,
+  isActive,
+  isQueued,
+  machineOf,
+  NO_FIGURES,
+  type Phase,
+  type Progress,
+  phaseOf,
+  type Task,
+  waited,
+} from "../../core/task.ts"
+import { membersOf } from "../groups/members-of.ts"
+import type { TaskStore } from "./store.ts"
+
+/** What the outside sees of a task: a frozen copy with the figures of this moment. */
+export type TaskView = {
+  readonly task: Task
+  readonly phase?: Phase
+  /** It has completed, and its work is checked once more and brought home. */
+  readonly merging?: true
+  /** It has ended on another machine, and what it changed is fetched. */
+  readonly fetching?: true
+  /** Since admission, in ms. */
+  readonly elapsed: number
+  /** In the queue, in ms. */
+  readonly waited: number
+  /** From 1; only while queued. */
+  readonly place?: number
+  /** Of the task, of all its runs, and of the tasks that it launched. */
+  readonly whole: Figures
+  /** Of the last run alone, without the tasks that it launched. */
+  readonly thisRun: Figures
+  /** The last tools that the run called, oldest first. */
+  readonly recentTools: readonly string[]
+  readonly lastText: string
+  /** How long ago the last sign of life was, in ms. */
+  readonly signAge?: number
+  /** Those of its parts, too; `refusedAt`: when, if nobody answers. */
+  readonly asks: readonly (Ask & { readonly refusedAt?: number })[]
+  /** Of a team: what its parts have come to. */
+  readonly counts?: ItemCounts
+  /** How it stands still, where it does, by the newest that is known. */
+  readonly stand?: Pause
+  /** When it was looked at. */
+  readonly at: number
+  readonly retry?: { readonly attempt: number; readonly message: string }
+  /** Every request to its model has failed for a while. */
+  readonly failing?: Failing
+}
+
+/** What a clear did: `unmerged` names tasks whose work is kept, `left` counts those that another process looks after. */
+export type Cleared = {
+  readonly cleared: number
+  readonly stopped: number
+  readonly unmerged?: readonly string[]
+  readonly left?: number
+}
+
+/**
+ * `holdsBack`: the model's limit for which a task waits that has not begun, in words. `until`: when a question is refused
+ * that nobody answers.
+ */
+export function viewOf(
+  task: Task,
+  store: TaskStore,
+  now: number,
+  holdsBack: (task: Task) => string | undefined = () => undefined,
+  until: (ask: Ask) => number = forEver,
+): TaskView {
+  const seen = progressOf(task, store)
+  const asks = asksOf(task, seen, store)
+  const progress = seen && { ...seen, asks }
+  const stand = pauseAmong(task, store.active())
+  return Object.freeze({
+    task: Object.freeze({ ...task }),
+    phase:
+      progress &&
+      phaseOf(
+        task,
+        progress,
+        store.hasOpen(task.sessionID),
+        waitedFor(task, store, holdsBack),
+        stand && pauseText(stand, now),
+      ),
+    ...(store.isMerging(task.id) && { merging: true }),
+    ...(machineOf(task) !== undefined && store.run(task.id)?.stage === "leaving" && { fetching: true }),
+    elapsed: elapsed(task, now),
+    waited: waited(task, now),
+    place: isQueued(task)
+      ? placeInQueue(task, store.active(), (each) => waitsForIn(each, store).length > 0)
+      : undefined,
+    ...figuresOf(task, store),
+    recentTools: progress?.recentTools ?? task.outcome?.recentTools ?? [],
+    lastText: progress?.lastText ?? "",
+    signAge: progress && Math.max(0, now - progress.lastSignAt),
+    asks: asks.map((ask) => (Number.isFinite(until(ask)) ? { ...ask, refusedAt: until(ask) } : ask)),
+    ...(task.team && { counts: countsOf(task, task.team, store) }),
+    ...(stand && { stand }),
+    at: now,
+    retry: progress?.retry,
+    ...(progress?.failing && { failing: progress.failing }),
+  })
+}
+
+const forEver = (): number => Number.POSITIVE_INFINITY
+
+function asksOf(task: Task, seen: Progress | undefined, store: TaskStore): readonly Ask[] {
+  if (!task.team || !seen) return seen?.asks ?? []
+  return membersOf(store, task).flatMap(({ task: part }) => progressOf(part, store)?.asks ?? [])
+}
+
+function countsOf(task: Task, team: Group, store: TaskStore): ItemCounts {
+  const { team: result } = task.outcome ?? {}
+  if (!isActive(task) && result?.kind === "each") return { ...result, running: 0 }
+  const own = membersOf(store, task).filter(({ task: part }) => part.part?.run === task.run.generation)
+  return countItems(sizeOf(team), own, store.run(task.id)?.done ?? [])
+}
+
+function waitedFor(task: Task, store: TaskStore, holdsBack: (task: Task) => string | undefined): readonly string[] {
+  const others = waitsForIn(task, store)
+  const limit = others.length === 0 ? holdsBack(task) : undefined
+  return limit === undefined ? others : [limit]
+}
+
+const waitsForIn = (task: Task, store: TaskStore): readonly string[] => waitsFor(task, (id) => store.get(id))
+
+/** None of a run that has ended, though the task may have been resumed since. */
+const progressOf = (task: Task, store: TaskStore): Progress | undefined => {
+  const run = isActive(task) ? store.run(task.id) : undefined
+  return run && seenOf(run)
+}
+
+/** What a task took: in all, with those that it launched, and in its last run alone. */
+export const figuresOf = (task: Task, store: TaskStore): Pick<TaskView, "whole" | "thisRun"> => ({
+  whole: wholeOf(task, store),
+  thisRun: thisRunOf(task, progressOf(task, store)),
+})
+
+const thisRunOf = (task: Task, progress: Progress | undefined): Figures => {
+  const { toolCalls, usage } = progress ?? task.outcome ?? NO_FIGURES
+  return { toolCalls, usage }
+}
+
+/** What a task took itself, all its runs together, and what the tasks took that it launched. */
+function wholeOf(task: Task, store: TaskStore): Figures {
+  const run = thisRunOf(task, progressOf(task, store))
+  const own = addFigures(addFigures(task.earlier, run), store.left(task.sessionID))
+  return store.ofParent(task.sessionID).reduce((sum, child) => addFigures(sum, wholeOf(child, store)), own)
+}

@@ -1,9 +1,0 @@
-import { parentPort } from "node:worker_threads"
-import type { CountAnswer, CountOrder } from "./fork/counter.ts"
-import { countO200k } from "./fork/o200k.ts"
-
-/** The thread that counts tokens: a file of its own, loaded when a fork needs it. `fork/counter.ts` talks to it. */
-parentPort?.on("message", ({ id, texts }: CountOrder) => {
-  const answer: CountAnswer = { id, counts: texts.map(countO200k) }
-  parentPort?.postMessage(answer)
-})
