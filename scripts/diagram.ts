@@ -3,7 +3,7 @@ import { GONE, TABLE, type Target } from "../src/core/run/table.ts"
 
 /** Draws the machine from its table, between two marks in a page. Run by `npm run diagram`. */
 
-const PAGE = "docs/architecture.md"
+const PAGE = "docs/machine.md"
 const BEGIN = "<!-- the machine: drawn by npm run diagram -->"
 const END = "<!-- the machine ends -->"
 

@@ -93,7 +93,7 @@ test("no folder but those named opencode knows OpenCode's words", () => {
   expect(others.filter((file) => words.test(readFileSync(file, "utf8")))).toEqual([])
 })
 
-test("docs/architecture.md has the machine as its table is", () => {
-  const page = readFileSync("docs/architecture.md", "utf8")
+test("docs/machine.md draws the machine as its table has it", () => {
+  const page = readFileSync("docs/machine.md", "utf8")
   expect(page === drawn(page), "npm run diagram").toBe(true)
 })
