@@ -76,7 +76,7 @@ export type GroupResult = TriesResult | ItemsResult
 
 export type TriesResult = {
   readonly kind: "tries"
-  /** The model of the one that won, or its number. */
+  /** The model of the one that won, or its number where several had that model. */
   readonly won?: string
   readonly cost: number
   /** Each that there was to be. */

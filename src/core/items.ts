@@ -1,6 +1,6 @@
 import { dollars } from "../lib/money.ts"
 import { count, grouped, oneLine } from "../lib/text.ts"
-import { type ItemsPlan, type ItemsResult, sizeOf } from "./group.ts"
+import { type Group, type ItemsPlan, type ItemsResult, sizeOf } from "./group.ts"
 import { type Ending, isActive, type Task } from "./task.ts"
 import type { Member, Move } from "./tries.ts"
 
@@ -92,10 +92,14 @@ function itemsLine({ valid, failed, running, notBegun, total }: ItemCounts): str
 }
 
 /** The same in a few words, without what there is none of: `4 valid, 1 running of 6`. */
-export function countsText({ valid, failed, running, notBegun, total }: ItemCounts): string {
+export function countsText(
+  { valid, failed, running, notBegun, total }: ItemCounts,
+  kind: Group["kind"] = "each",
+): string {
+  const isTries = kind === "tries"
   const all = [
-    [valid, "valid"],
-    [failed, "failed"],
+    [valid, isTries ? "passed" : "valid"],
+    [failed, isTries ? "did not pass" : "failed"],
     [running, "running"],
     [notBegun, "not begun"],
   ] as const
@@ -114,7 +118,7 @@ export function groupText({ id, team, outcome, run }: Task, members: readonly Me
   // What an earlier run has settled of a map is not begun again.
   const settled = parts.filter(({ task: { status } }) => team.kind === "each" && status === "completed")
   const done = new Set(settled.filter((part) => !own.includes(part)).map(({ task: { part } }) => part?.nth))
-  return countsText(countItems(sizeOf(team), own, { length: done.size }))
+  return countsText(countItems(sizeOf(team), own, { length: done.size }), team.kind)
 }
 
 /** A row of the ledger: `value` of a valid one, `reason` of one that failed. */

@@ -117,7 +117,14 @@ export function triesResult(
   })
   const at = rows.findIndex(({ how }) => how === "won")
   const cost = members.reduce((sum, { task }) => sum + costOf(task), 0)
-  return { kind: "tries", ...(at >= 0 && { won: rows[at]?.model ?? `try ${at + 1}` }), cost, rows }
+  return { kind: "tries", ...(at >= 0 && { won: nameIn(rows, at) }), cost, rows }
+}
+
+/** Its model names a try where no other had that model; else its number does. */
+function nameIn(rows: readonly TryRow[], at: number): string {
+  const model = rows[at]?.model
+  const isAlone = rows.filter((row) => row.model === model).length === 1
+  return model !== undefined && isAlone ? model : `try ${at + 1}`
 }
 
 /** What a check that was run has found of the files that it guards. */

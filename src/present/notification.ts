@@ -141,9 +141,7 @@ function guidance({ task, running, notFetched, together }: News, whole: boolean)
     ]
   const unfetched = whole ? notFetched : [...notFetched, task]
   return [
-    unfetched.length > 0
-      ? `Not fetched yet: ${listed(unfetched.map(nameOf))}`
-      : "You have every answer; nothing is left to fetch.",
+    ...(unfetched.length > 0 ? [`Not fetched yet: ${listed(unfetched.map(nameOf))}`] : []),
     `All ${together} tasks finished.`,
     "Use superagents_output tools to see agent responses.",
   ]

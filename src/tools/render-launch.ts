@@ -1,3 +1,5 @@
+import { listed } from "../core/errors.ts"
+import type { Group } from "../core/group.ts"
 import { type PauseView, whenOf } from "../core/pause.ts"
 import { MOST_COMMAND_CHARS, quoted } from "../core/receipt.ts"
 import { conditionOf } from "../core/refusal.ts"
@@ -88,15 +90,18 @@ export function renderResume({ view, allowance, place, closed, results }: Begun)
 
 /** Where a run works, what it has to pass, how its work comes home, and what it may spend. */
 function termLines(
-  { place, run, team }: Task,
+  { id, place, run, team }: Task,
   { allowance, place: where, lacks, results }: Pick<Begun, "allowance" | "place" | "lacks" | "results">,
 ): string[] {
   const { check } = run
   const what = team?.kind === "each" ? "Rows: one an item" : "Schema: its valid value"
   const merge = place?.merge && (check === undefined ? "when completed, unchecked" : "once its check has passed")
   return [
+    ...(team ? [severalLine(team, run)] : []),
     ...(where
-      ? [`Place: ${where}; ${merge ? `merged by itself ${merge}` : "not merged by itself"}.${lacks ? ` ${lacks}` : ""}`]
+      ? [
+          `Place: ${where}; ${merge ? `merged by itself ${merge}` : `not merged by itself: superagents_task(merge="${id}") brings it into your files`}.${lacks ? ` ${lacks}` : ""}`,
+        ]
       : []),
     ...(check === undefined
       ? []
@@ -104,6 +109,14 @@ function termLines(
     ...(results ? [`${what}, in ${oneLine(results, MOST_PATH_CHARS)}`] : []),
     ...(allowance.length > 0 ? [`Limits: ${allowance.join(", ")}.`] : []),
   ]
+}
+
+/** `2 tries with mock/large; guarded: test/**.` */
+function severalLine(team: Group, { guard = [] }: Task["run"]): string {
+  const guarded = guard.length > 0 ? `; guarded: ${listed(guard.map((glob) => oneLine(glob)))}` : ""
+  if (team.kind === "each") return `Several: ${count(team.total, "item")}, one run each${guarded}.`
+  const how = team.ladder ? `in turn with ${listed(team.ladder.map((model) => oneLine(model)))}` : "side by side"
+  return `Several: ${count(team.count, "try", "tries")}, ${how}, each in its own worktree; the first to pass is the task's result${guarded}.`
 }
 
 /** `waits`: the run has not begun, and the words stand behind its prompt. */

@@ -1,4 +1,5 @@
 import { batchLabel } from "../core/batch.ts"
+import { listed } from "../core/errors.ts"
 import { usageText } from "../core/figures.ts"
 import { memberName } from "../core/group.ts"
 import { countsText } from "../core/items.ts"
@@ -46,7 +47,7 @@ export function renderOutput(report: Report, offset: number): ToolResult {
     `Batch: ${oneLine(batchLabel(task.batch))}`,
     `Status: ${statusOf(view)}`,
     ...(task.run.generation > 0 ? [`Resumed: ${count(task.run.generation, "time")}`] : []),
-    `Time: ${duration(view.elapsed)}${view.waited >= 1000 ? ` (after ${duration(view.waited)} in the queue)` : ""}`,
+    `Time: ${duration(view.elapsed)}${waitedText(view)}`,
     ...figureLines(view),
     ...(isActive(task) ? modelLine(task) : []),
     ...pauseLines(view),
@@ -64,9 +65,16 @@ export function renderOutput(report: Report, offset: number): ToolResult {
 export const marked = (task: Task): string =>
   `${task.id}${task.fork ? " (forked)" : ""}${task.run.generation > 0 ? " (resumed)" : ""}${isUnmerged(task) ? " (unmerged)" : ""}`
 
+/** How long it waited before it began, and for which tasks, if it was to begin with their answers. */
+function waitedText({ waited, task: { after = [] } }: TaskView): string {
+  if (waited < 1000) return ""
+  const wait = duration(waited)
+  return after.length > 0 ? ` (after waiting ${wait} for ${listed(after)})` : ` (after ${wait} in the queue)`
+}
+
 /** The status, and what a task that has not ended is doing. */
 export const statusOf = (view: TaskView): string =>
-  view.counts ? `${stateOf(view)}, ${countsText(view.counts)}` : stateOf(view)
+  view.counts ? `${stateOf(view)}, ${countsText(view.counts, view.task.team?.kind)}` : stateOf(view)
 
 function stateOf(view: TaskView): string {
   const { task, phase, failing } = view
@@ -91,10 +99,13 @@ function pauseLines({ task, stand, at }: TaskView): string[] {
 
 function figureLines({ task, whole, thisRun, recentTools }: TaskView): string[] {
   const last = recentTools.length > 0 ? ` (last: ${recentTools.map(nameLike).join(", ")})` : ""
-  if (task.run.generation === 0) return [`Tool calls: ${grouped(whole.toolCalls)}${last}`, `Usage: ${usageText(whole)}`]
+  const used = usageText(whole)
+  if (task.run.generation === 0)
+    return [`Tool calls: ${grouped(whole.toolCalls)}${last}`, ...(used ? [`Usage: ${used}`] : [])]
+  const [now, all] = [usageText(thisRun), used].map((text) => text || "not known")
   return [
     `Tool calls: this run ${grouped(thisRun.toolCalls)}${last}, in all ${grouped(whole.toolCalls)}`,
-    `Usage: this run ${usageText(thisRun)}; in all ${usageText(whole)}`,
+    `Usage: this run ${now}; in all ${all}`,
   ]
 }
 

@@ -47,7 +47,7 @@ const WHOLE_MODE =
   ' `"whole"`: uncut, for your own agent and model (leave both out); read from the cache, so cheaper for a few steps.'
 
 const resumeMode = (resumable: Options["resumable"]): string =>
-  `\n- \`resume\`, a task id, with \`prompt\`: ask a ${resumable.join(" or ")} task again; it remembers its work.`
+  `\n- \`resume\`, a task id, with \`prompt\`: ask a ${resumable.join(" or ")} task again; it remembers its work and goes on. Tries and items: runs what is not valid yet.`
 
 /** Sessions of which it is remembered what limits they were told of last. */
 const MOST_SESSIONS = 256
@@ -152,7 +152,7 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds
     fork: z.union([z.boolean(), z.enum(["whole"])], 'true, false or "whole"').optional(),
     resume: id.optional(),
     tell: id.optional(),
-    unpark: id.optional().describe(`Id of a ${ANY_PAUSE} task: try it now.`),
+    unpark: id.optional().describe(`Id of a ${ANY_PAUSE} task (its provider is at its limit or down): try it now.`),
     model: text(200).optional().describe("provider/model[#variant]."),
     ...workArguments(kinds),
     batch: text(MOST_BATCH_CHARS).optional().describe("Name that groups tasks."),
@@ -205,7 +205,7 @@ const workArguments = (kinds: readonly PlaceKind[]) => ({
     )
     .optional()
     .describe(
-      "How many at once, in worktrees, or models to try in turn, cheap first: the first to pass `check` comes home.",
+      "How many at once, in worktrees, or models to try in turn, cheap first: the first to pass `check` is the result; `merge: true` brings it home.",
     ),
   each: z
     .union([z.array(z.union([z.string(), z.number(), z.looseObject({})])), text(1000)])

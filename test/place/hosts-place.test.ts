@@ -283,7 +283,7 @@ test("a later run begins with what its parent sees by then, as in a worktree her
   // Nobody looks at it before its prompt is sent: its folder was not there.
   expect(remote.asked).toBe(false)
   expect(told).toContain(
-    "It has your work so far, and with it what the agent that asks you sees now, uncommitted work included, but not what git ignores.",
+    "It has your work so far, and with it what the agent that asks you sees now, uncommitted work included, but of what git ignores only what the options copy.",
   )
   expect([there().read("a"), there().read("b")]).toEqual(["ONE\ntwo\nthree\n", "changed since\n"])
   there().write("c", "c")

@@ -75,7 +75,7 @@ describe("side by side", () => {
     expect(rig.notices()).toHaveLength(1)
     const { hidden = "" } = rig.notices()[0] ?? {}
     expect(hidden).toContain("answer 2")
-    expect(hidden).toMatch(/Tries: 3 of 3, won by scripted\/alpha; \$/)
+    expect(hidden).toMatch(/Tries: 3 of 3, won by try 2; \$/)
     const text = await output(id)
     expect(text).toMatch(
       /^1 scripted\/alpha: (?:check did not pass \(exit code 1\)|stopped), .*ses_.*refs\/superagents-cleared\/bg_\w+\/1$/m,

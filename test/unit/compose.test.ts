@@ -99,9 +99,9 @@ describe("what only the model reads", () => {
     ])
   })
 
-  test("when all have ended and every answer is there: that nothing is left to fetch", () => {
+  test("when all have ended and every answer is there: the hint alone, which nothing of ours contradicts", () => {
     expect(hiddenLines(newsOf(ended("completed"), { answer: "found" })).slice(-3)).toEqual([
-      "You have every answer; nothing is left to fetch.",
+      "</task_output>",
       ...DONE_HINT,
     ])
   })
@@ -179,7 +179,6 @@ describe("what only the model reads", () => {
     expect(notice.handsOver).toBe(false)
     expect(hiddenLines(newsOf(task(1)))).toEqual([
       `${AUTOMATIC} Resume #1 of task bg_aaaaaaaa (find it): cancelled, by your own call.`,
-      "You have every answer; nothing is left to fetch.",
       ...DONE_HINT,
     ])
   })
@@ -271,7 +270,7 @@ describe("the answer in a notification", () => {
 
   test("that is none is told as such, and nothing is left to fetch", () => {
     const notice = delivered("")
-    expect(notice.hidden).toContain("\nThe agent ended without any text.\nYou have every answer;")
+    expect(notice.hidden).toContain("\nThe agent ended without any text.\nAll ")
     expect(notice.handsOver).toBe(true)
     expect(composed(newsOf(ended("error"), { answer: "" })).hidden).toContain("\nIt had written no text.\n")
   })
@@ -279,14 +278,12 @@ describe("the answer in a notification", () => {
   test("that was deleted with its session is told as such", () => {
     const task = ended("completed")
     const notice = composed({ ...newsOf(task), answer: { text: "", gone: true } })
-    expect(notice.hidden).toContain(
-      "\nIts session was deleted, and what it had written with it.\nYou have every answer;",
-    )
+    expect(notice.hidden).toContain("\nIts session was deleted, and what it had written with it.\nAll ")
   })
 
   test("does not come a second time where it was fetched before the message went out", () => {
     const notice = delivered("found", 4000, { retrievedAt: 1 })
-    expect(notice.hidden).toContain("\nYou have fetched its answer already.\nYou have every answer;")
+    expect(notice.hidden).toContain("\nYou have fetched its answer already.\nAll ")
     expect(notice.hidden).not.toContain("found")
     expect(notice.handsOver).toBe(false)
   })

@@ -22,6 +22,9 @@ test("figures add up, and a sum of which one is the least it was is the least it
 test("figures read as calls, tokens and dollars", () => {
   expect(usageText(NO_FIGURES)).toBe("0 tokens, $0.0000")
   expect(usageText({ usage: { ...NO_USAGE, output: 1, atLeast: true } })).toBe("at least 1 token, $0.0000")
+  const unknown = { ...NO_FIGURES, usage: { ...NO_USAGE, atLeast: true as const } }
+  expect(usageText(unknown)).toBe("")
+  expect(figuresText(unknown)).toBe("0 tool calls")
   expect(figuresText(figures)).toBe("2 tool calls, 12,345 tokens, $0.0123")
 })
 

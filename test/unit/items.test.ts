@@ -100,6 +100,8 @@ describe("counts", () => {
     const plan = { kind: "tries", prompt: "DO", count: 2, timeout: 0 } as const
     const tries = taskOf({ id: "bg_map", team: plan })
     expect(groupText(tries, [item(0)])).toBe("1 running, 1 not begun of 2")
+    const closed = [item(0, { status: "completed" }), item(1, { status: "error" })]
+    expect(groupText(tries, closed)).toBe("1 passed, 1 did not pass of 2")
     const none = { kind: "tries", cost: 0, rows: [] } as const
     expect(groupText({ ...tries, outcome: outcomeOf({ team: none }) }, [])).toBe("none passed")
     expect(groupText({ ...tries, outcome: outcomeOf({ team: { ...none, won: "a/b" } }) }, [])).toBe("won by a/b")

@@ -40,7 +40,7 @@ describe("an answer that comes with the news", () => {
     for (const id of ids) expect(hidden.filter((text) => text.includes(` Task ${id}: `))).toHaveLength(1)
     expect(hidden.filter((text) => text.includes(wrapped("found it")))).toHaveLength(5)
     expect(hidden.filter((text) => text.includes("\nStill running: "))).toHaveLength(4)
-    expect(hidden.at(-1)).toContain("\nYou have every answer; nothing is left to fetch.\nAll 5 tasks finished.\n")
+    expect(hidden.at(-1)).toContain("\nAll 5 tasks finished.\n")
     expect(ids.every((id) => rig.task(id).retrievedAt !== undefined)).toBe(true)
   })
 

@@ -649,3 +649,10 @@ test("a place that is not ready at the time limit: the run is stopped, and its m
   expect((task.run.endedAt ?? 0) - (task.run.startedAt ?? 0)).toBe(9000)
   expect(rig.host.stored(sessionID).messages).toEqual([])
 })
+
+test("an agent in a worktree reads of its place under a heading, and by its path where it must not write", () => {
+  const request = { taskID: "bg_aaaaaaaa", folder: "/project", timeLimit: 0 }
+  const told = welcome(request, { directory: "/trees/a", conflicts: [] })
+  expect(told).toMatch(/^# Where you work\n\nYou work in a git worktree of your own, \/trees\/a\. /)
+  expect(told).toContain("the files you were sent from are in /project: do not write there.")
+})

@@ -44,9 +44,37 @@ describe("a launch reads", () => {
     ])
     expect(told({ place })).toEqual(["Place: a git worktree of its own; merged by itself when completed, unchecked."])
     expect(told({ place: { ...place, merge: false } })).toEqual([
-      "Place: a git worktree of its own; not merged by itself.",
+      'Place: a git worktree of its own; not merged by itself: superagents_task(merge="bg_aaaaaaaa") brings it into your files.',
     ])
     expect(told({})).toEqual([])
+    const tries = { kind: "tries", prompt: "", count: 2, timeout: 0 } as const
+    expect(told({ team: tries, run: { guard: ["test/**"] } })).toEqual([
+      "Several: 2 tries, side by side, each in its own worktree; the first to pass is the task's result; guarded: test/**.",
+    ])
+    expect(told({ team: { ...tries, ladder: ["mock/one", "mock/two"] } })).toEqual([
+      "Several: 2 tries, in turn with mock/one, mock/two, each in its own worktree; the first to pass is the task's result.",
+    ])
+    expect(told({ team: { kind: "each", prompt: "", total: 6, timeout: 0 } })).toEqual([
+      "Several: 6 items, one run each.",
+    ])
+  })
+
+  test("of one that waited for others with their ids, and without figures that nobody knows", () => {
+    const usage = { ...figuresOf({}).usage, input: 0, output: 0, reasoning: 0, cacheRead: 0, cacheWrite: 0, cost: 0 }
+    const whole = figuresOf({ usage: { ...usage, atLeast: true } })
+    const told = (run: object) =>
+      renderOutput(
+        {
+          view: viewOf({ task: taskOf({ after: ["bg_bbbbbbbb"], ...run }), waited: 313_000, whole, thisRun: whole }),
+          answer: undefined,
+          firstLook: false,
+        },
+        0,
+        0,
+      ).output
+    expect(told({})).toContain(" (after waiting 5m 13s for bg_bbbbbbbb)")
+    expect(told({})).not.toContain("Usage:")
+    expect(told({ run: { generation: 1 } })).toContain("Usage: this run not known; in all not known")
   })
 
   test("with the file of the value, or of the rows, that comes of it", () => {

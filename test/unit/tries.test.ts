@@ -175,6 +175,9 @@ describe("what is told of them", () => {
     expect(tryLines(won)[1]).toBe("2 mock/two: won, 1s, $0.0720, ses_1")
     const plain = triesResult({ ...PLAN, winner: "bg_part0001" }, [passed(1)], () => undefined)
     expect(triesLine(plain)).toContain("Tries: 1 of 3, won by try 2")
+    const same = [failed(0, { model }), passed(1, { model })]
+    const ofOneModel = triesResult({ ...PLAN, winner: "bg_part0001" }, same, () => undefined)
+    expect(triesLine(ofOneModel)).toContain("won by try 2;")
     expect(tryLines(plain)[0]).toBe("1: not begun")
     const gone = triesResult(PLAN, [member(0, { outcome: undefined, status: "cancelled" })], () => undefined)
     expect(gone).toMatchObject({ cost: 0, rows: [{ how: "cancelled", cost: 0 }, {}, {}] })

@@ -37,5 +37,5 @@ export function welcome(host: string, folder: string, again: boolean, begun?: Be
   const has = again
     ? `your work so far${isPresent ? ", and with it what the agent that asks you sees now, uncommitted work included" : ""}`
     : "what the agent that asks you sees, uncommitted work included"
-  return `You work on another machine, ${host}, in a git worktree of your own, ${folder}. It has ${has}, but not what git ignores. What you change is brought back when you are done, committed or not. Do not use git stash: what is in it is not brought back.${marksTold(begun?.conflicts ?? [], begun?.unsolved)}`
+  return `# Where you work\n\nYou work on another machine, ${host}, in a git worktree of your own, ${folder}. It has ${has}, but of what git ignores only what the options copy. What you change is brought back when you are done: you need not commit it. Do not use git stash: what is in it is not brought back.${marksTold(begun?.conflicts ?? [], begun?.unsolved)}`
 }

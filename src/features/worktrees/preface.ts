@@ -23,7 +23,7 @@ export type Entered = {
 
 /** What an agent is told of its worktree. */
 export function welcome(
-  { again = false, bringIn = false }: EnterRequest,
+  { folder, again = false, bringIn = false }: EnterRequest,
   { directory, conflicts, unsolved, unreadable = [], stashed = [], lacksProgram, brought = [], lacks }: Entered,
 ): string {
   const present = bringIn && !unsolved
@@ -41,7 +41,7 @@ export function welcome(
     brought.length > 0
       ? `and copies of ${few(brought)}, but maybe nothing else that git ignores`
       : "but maybe not what git ignores"
-  const place = `You work in a git worktree of your own, ${directory}. ${has} ${ignored}.${without}${missing}${stored} Work in it alone, and leave the original folder as it is. What you change is kept when you are done, committed or not. Do not use git stash: all checkouts share it, and what is in it is the user's.${left}`
+  const place = `# Where you work\n\nYou work in a git worktree of your own, ${directory}. ${has} ${ignored}.${without}${missing}${stored} Work in it alone; the files you were sent from are in ${folder}: do not write there. What you change is kept when you are done: you need not commit it. Do not use git stash: all checkouts share it, and what is in it is the user's.${left}`
   return `${place}${marksTold(conflicts, unsolved)}`
 }
 
