@@ -66,8 +66,9 @@ export const marked = (task: Task): string =>
   `${task.id}${task.fork ? " (forked)" : ""}${task.run.generation > 0 ? " (resumed)" : ""}${isUnmerged(task) ? " (unmerged)" : ""}`
 
 /** How long it waited before it began, and for which tasks, if it was to begin with their answers. */
-function waitedText({ waited, task: { after = [] } }: TaskView): string {
+function waitedText({ waited, task: { run } }: TaskView): string {
   if (waited < 1000) return ""
+  const { after = [] } = run
   const wait = duration(waited)
   return after.length > 0 ? ` (after waiting ${wait} for ${listed(after)})` : ` (after ${wait} in the queue)`
 }

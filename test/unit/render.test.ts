@@ -62,19 +62,24 @@ describe("a launch reads", () => {
   test("of one that waited for others with their ids, and without figures that nobody knows", () => {
     const usage = { ...figuresOf({}).usage, input: 0, output: 0, reasoning: 0, cacheRead: 0, cacheWrite: 0, cost: 0 }
     const whole = figuresOf({ usage: { ...usage, atLeast: true } })
-    const told = (run: object) =>
+    const told = (generation: number) =>
       renderOutput(
         {
-          view: viewOf({ task: taskOf({ after: ["bg_bbbbbbbb"], ...run }), waited: 313_000, whole, thisRun: whole }),
+          view: viewOf({
+            task: taskOf({ run: { after: ["bg_bbbbbbbb"], generation } }),
+            waited: 313_000,
+            whole,
+            thisRun: whole,
+          }),
           answer: undefined,
           firstLook: false,
         },
         0,
         0,
       ).output
-    expect(told({})).toContain(" (after waiting 5m 13s for bg_bbbbbbbb)")
-    expect(told({})).not.toContain("Usage:")
-    expect(told({ run: { generation: 1 } })).toContain("Usage: this run not known; in all not known")
+    expect(told(0)).toContain(" (after waiting 5m 13s for bg_bbbbbbbb)")
+    expect(told(0)).not.toContain("Usage:")
+    expect(told(1)).toContain("Usage: this run not known; in all not known")
   })
 
   test("with the file of the value, or of the rows, that comes of it", () => {
