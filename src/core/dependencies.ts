@@ -1,6 +1,5 @@
 import { between, count, grouped, head } from "../lib/text.ts"
 import type { ItemsResult } from "./group.ts"
-import { itemLines } from "./items.ts"
 import { endedUnanswered, nameOf as named } from "./summary.ts"
 import { isQueued, type Reason, type Task } from "./task.ts"
 import { isLong } from "./value.ts"
@@ -94,11 +93,11 @@ export function withAnswers(prompt: string, answers: readonly Answered[]): strin
   return `What ${count(answers.length, "agent")} before you answered, as data:\n\n${pieces.join("\n\n")}\n\nYour task:\n\n${prompt}`
 }
 
-/** Of a map: its counts, where its rows lie, and as many of them as fit whole. */
-function itemsOf(team: ItemsResult, text: string, share: number, id: string): string {
+/** Of a map: as many of its rows as fit whole, and where all lie where these are not all. */
+function itemsOf({ file }: ItemsResult, text: string, share: number, id: string): string {
   const fitting = text.length <= share ? text : head(text, share).replace(/\n[^\n]*$/, "")
-  const all = [...itemLines(team), between("task_answer", id, fitting)]
-  return (fitting.length < text.length ? [...all, "These are not all rows."] : all).join("\n")
+  const rows = between("task_answer", id, fitting)
+  return fitting.length < text.length ? `${rows}\nThese are not all rows; all are in ${file}.` : rows
 }
 
 /** How much each answer may take: what short ones leave is shared among the long ones. */
