@@ -149,15 +149,15 @@ describe("what is told of a map", () => {
     expect(previewOf(1, "explore", undefined, {})).toBe("1 item for explore, cost not known")
   })
 
-  test("those that wait for it read counts, path and whole rows alone", () => {
+  test("those that wait for it read its rows whole, and the path only where these are not all", () => {
     const team = itemsResult(PLAN, [row(0, "valid")], 0) as ItemsResult
     const map = taskOf({ id: "bg_map", outcome: outcomeOf({ team }) })
     const few = withAnswers("NEXT", [{ task: map, text: '{"index":0}' }])
-    expect(few).toContain("Items: 1 valid")
-    expect(few).not.toContain("These are not all rows.")
+    expect(few).not.toContain("Items: ")
+    expect(few).not.toContain("These are not all rows")
     const many = withAnswers("NEXT", [{ task: map, text: `${"x".repeat(7000)}\n${"y".repeat(7000)}` }])
     expect(many).toContain(`${"x".repeat(7000)}\n</task_answer>`)
-    expect(many).toContain("These are not all rows.")
+    expect(many).toContain(`These are not all rows; all are in ${PLAN.file}.`)
   })
 })
 

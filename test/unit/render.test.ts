@@ -54,7 +54,7 @@ describe("a launch reads", () => {
     expect(told({ team: { ...tries, ladder: ["mock/one", "mock/two"] } })).toEqual([
       "Several: 2 tries, in turn with mock/one, mock/two, each in its own worktree; the first to pass is the task's result.",
     ])
-    expect(told({ team: { kind: "each", prompt: "", total: 6, timeout: 0 } })).toEqual([
+    expect(told({ team: { kind: "each", prompt: "", total: 6, timeout: 0, file: "" } })).toEqual([
       "Several: 6 items, one run each.",
     ])
   })
@@ -74,7 +74,6 @@ describe("a launch reads", () => {
           answer: undefined,
           firstLook: false,
         },
-        0,
         0,
       ).output
     expect(told(0)).toContain(" (after waiting 5m 13s for bg_bbbbbbbb)")

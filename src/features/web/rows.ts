@@ -31,7 +31,8 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     status: task.status,
     phase: view.phase,
     stands: view.stand?.pauseKind,
-    counts: (isActive(task) ? undefined : groupText(task, [])) ?? (view.counts && countsText(view.counts, task.team?.kind)),
+    counts:
+      (isActive(task) ? undefined : groupText(task, [])) ?? (view.counts && countsText(view.counts, task.team?.kind)),
     left: hasRemaining(task) || undefined,
     merging: view.merging,
     fetching: view.fetching,
