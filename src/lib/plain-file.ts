@@ -1,5 +1,5 @@
 import { constants } from "node:fs"
-import { type FileHandle, open, rename, rm, writeFile } from "node:fs/promises"
+import { type FileHandle, open } from "node:fs/promises"
 
 /**
  * Files that lie where others may write, too. A link there leads anywhere, and whoever opens a pipe may wait for ever:
@@ -49,12 +49,4 @@ export async function appendPlain(path: string, text: string): Promise<void> {
   } finally {
     await file.close()
   }
-}
-
-/** Writes a file whole, for its user alone; whatever stood there is replaced. */
-export async function writePlain(path: string, text: string): Promise<void> {
-  const fresh = `${path}.new`
-  await rm(fresh, { force: true })
-  await writeFile(fresh, text, { mode: 0o600, flag: "wx" })
-  await rename(fresh, path)
 }

@@ -1,6 +1,6 @@
 import { access, mkdir, readdir, readFile, rm } from "node:fs/promises"
 import { join } from "node:path"
-import { writePlain } from "../../lib/plain-file.ts"
+import { replace } from "../../lib/atomic-file.ts"
 import { succeeds } from "../../lib/succeeds.ts"
 import type { RemoteSession } from "./remote-session.ts"
 
@@ -24,7 +24,7 @@ export const cleanupQueueIn = (folder: string, parentFolder: string): CleanupQue
     async write({ taskID, sessionID, host, title, agent, bare, home }) {
       await mkdir(folder, { recursive: true, mode: 0o700 })
       const text = JSON.stringify({ taskID, sessionID, host, title, agent, bare, home, parentFolder })
-      await writePlain(fileOf({ taskID }), text)
+      await replace(fileOf({ taskID }), text)
     },
     has: (remote) => succeeds(access(fileOf(remote))),
     drop: (remote) => rm(fileOf(remote), { force: true }),

@@ -1,6 +1,7 @@
 import { join } from "node:path"
 import type { ItemRow } from "../../core/items.ts"
-import { appendPlain, NoFile, readPlain, writePlain } from "../../lib/plain-file.ts"
+import { replace } from "../../lib/atomic-file.ts"
+import { appendPlain, NoFile, readPlain } from "../../lib/plain-file.ts"
 import { makeResultsFolder, resultsFolder } from "../schemas/keep.ts"
 
 /** The values of tasks, and the ledgers of maps: a row an item. In the project's main checkout; git ignores them. */
@@ -24,14 +25,14 @@ export class Ledgers {
   async keep(taskID: string, json: string): Promise<string> {
     await makeResultsFolder(this.#project)
     const file = this.valueOf(taskID)
-    await writePlain(file, json)
+    await replace(file, json)
     return file
   }
 
   /** Writes it whole, in order. */
   async write(file: string, rows: readonly ItemRow[]): Promise<void> {
     await makeResultsFolder(this.#project)
-    await writePlain(file, rows.map((row) => `${JSON.stringify(row)}\n`).join(""))
+    await replace(file, rows.map((row) => `${JSON.stringify(row)}\n`).join(""))
   }
 
   /** Behind a line that a crash has torn, a row begins its own. */

@@ -1,9 +1,9 @@
 import { createHash, randomBytes } from "node:crypto"
-import { linkSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync } from "node:fs"
+import { mkdirSync, readdirSync, readFileSync, statSync } from "node:fs"
 import { homedir } from "node:os"
 import { basename, dirname, join } from "node:path"
+import { createOnce, replaceSync } from "../../lib/atomic-file.ts"
 import { newCode } from "./codes.ts"
-import { writeAside } from "./files.ts"
 
 /** Where the page is and how to get in. Kept in a file that only the user can read, one a project. */
 export type Address = {
@@ -57,21 +57,8 @@ export function ensureKeys(file: string): Pick<Address, "token" | "key"> {
   if (known) return known
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
   const [token, key] = [newKey(), newKey()]
-  const aside = writeAside(file, JSON.stringify({ url: "", token, key, boot: "" }))
-  try {
-    linkSync(aside, file)
-  } catch {
-    // Somebody was quicker, or what is there is of no use.
-    const theirs = keysIn(file)
-    if (theirs) {
-      rmSync(aside, { force: true })
-      return theirs
-    }
-    renameSync(aside, file)
-    return { token, key }
-  }
-  rmSync(aside, { force: true })
-  return { token, key }
+  createOnce(file, JSON.stringify({ url: "", token, key, boot: "" }), () => keysIn(file) !== undefined)
+  return keysIn(file) ?? { token, key }
 }
 
 function keysIn(file: string): Pick<Address, "token" | "key"> | undefined {
@@ -81,10 +68,7 @@ function keysIn(file: string): Pick<Address, "token" | "key"> | undefined {
 
 /** With a link that nobody has opened yet, for whoever reads the file. */
 export const writeAddress = (file: string, address: Address): void =>
-  renameSync(
-    writeAside(file, JSON.stringify({ ...address, ...(address.url !== "" && { link: lastingLink(address) }) })),
-    file,
-  )
+  replaceSync(file, JSON.stringify({ ...address, ...(address.url !== "" && { link: lastingLink(address) }) }))
 
 /** The ports that other projects had last: each is to find its page where it was. */
 export function portsOfOthers(file: string): ReadonlySet<number> {

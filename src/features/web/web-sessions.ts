@@ -1,8 +1,8 @@
-import { readFileSync, renameSync } from "node:fs"
+import { readFileSync } from "node:fs"
 import { DAY_MS } from "../../core/bill.ts"
 import type { Clock } from "../../core/ports.ts"
+import { replaceSync } from "../../lib/atomic-file.ts"
 import { randomPart } from "./codes.ts"
-import { writeAside } from "./files.ts"
 import type { Log } from "./ports.ts"
 
 /** Without use for so long, a session of the page ends, in ms. */
@@ -97,7 +97,7 @@ export class WebSessions {
       this.#saved.set(id, used)
     }
     try {
-      renameSync(writeAside(file, JSON.stringify(Object.fromEntries(kept))), file)
+      replaceSync(file, JSON.stringify(Object.fromEntries(kept)))
     } catch (error) {
       log("warn", "the page's sessions could not be written down", { error: String(error) })
     }

@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs"
-import { readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises"
+import { readdir, readFile, rm, stat } from "node:fs/promises"
 import { z } from "zod"
+import { replace } from "../../lib/atomic-file.ts"
 
 /** Who looks after a worktree; the same that stands in a task's record. */
 export type OwnerMark = z.infer<typeof OwnerMark>
@@ -37,11 +38,8 @@ export const markedAt = async (folder: string): Promise<number> => (await stat(f
 /** Whether a folder has a marker, as that of a task's worktree has. */
 export const hasMarker = (folder: string): boolean => existsSync(fileOf(folder))
 
-export async function writeMarker(folder: string, marker: Marker): Promise<void> {
-  const file = fileOf(folder)
-  await writeFile(`${file}.new`, JSON.stringify(marker))
-  await rename(`${file}.new`, file)
-}
+export const writeMarker = (folder: string, marker: Marker): Promise<void> =>
+  replace(fileOf(folder), JSON.stringify(marker))
 
 /** The marker of a folder; undefined where it has none that can be read. */
 export async function readMarker(folder: string): Promise<Marker | undefined> {

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto"
-import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs"
+import { mkdirSync, readFileSync } from "node:fs"
 import { dirname, join } from "node:path"
+import { replaceSync } from "../../lib/atomic-file.ts"
 import { dataFolder } from "./signature.ts"
 
 const MOST_PROJECTS = 500
@@ -20,9 +21,7 @@ export function isNews(project: string, what: string, file: string = toldFile())
   const kept = [...known].slice(-MOST_PROJECTS)
   try {
     mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
-    const aside = `${file}.${process.pid}`
-    writeFileSync(aside, JSON.stringify(Object.fromEntries(kept)), { mode: 0o600 })
-    renameSync(aside, file)
+    replaceSync(file, JSON.stringify(Object.fromEntries(kept)))
   } catch {
     // Told again the next time.
   }

@@ -1,8 +1,9 @@
 import { createHmac, randomBytes, timingSafeEqual } from "node:crypto"
-import { linkSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs"
+import { mkdirSync, readFileSync, statSync } from "node:fs"
 import { homedir } from "node:os"
 import { join } from "node:path"
 import { messageOf } from "../../core/errors.ts"
+import { createOnce } from "../../lib/atomic-file.ts"
 
 /** Signs what this installation writes, so that what others wrote is not believed. */
 export type Signer = {
@@ -43,13 +44,7 @@ export function installationKey(folder: string = dataFolder()): Uint8Array {
   const existing = readKey(file)
   if (existing) return existing
   mkdirSync(folder, { recursive: true, mode: 0o700 })
-  const draft = `${file}.${process.pid}.${randomBytes(4).toString("hex")}`
-  writeFileSync(draft, randomBytes(KEY_BYTES).toString("hex"), { mode: 0o600, flag: "wx", flush: true })
-  try {
-    publish(draft, file)
-  } finally {
-    rmSync(draft, { force: true })
-  }
+  createOnce(file, randomBytes(KEY_BYTES).toString("hex"), () => readKey(file) !== undefined)
   const made = readKey(file)
   if (!made) throw new Error(`The key in ${file} cannot be read back.`)
   return made
@@ -67,15 +62,6 @@ export function installationSigner(folder: string = dataFolder()): Signer {
 /** Beside OpenCode's own data; the host finds its folder in the same way. */
 export const dataFolder = (): string =>
   join(process.env.XDG_DATA_HOME || join(homedir(), ".local", "share"), "opencode", "superagents")
-
-/** The first one stays. */
-function publish(draft: string, file: string): void {
-  try {
-    linkSync(draft, file)
-  } catch {
-    if (!readKey(file)) renameSync(draft, file)
-  }
-}
 
 function readKey(file: string): Uint8Array | undefined {
   try {

@@ -1,6 +1,6 @@
-import { mkdir, rename } from "node:fs/promises"
+import { mkdir } from "node:fs/promises"
 import { join } from "node:path"
-import { writeAside } from "../store/disk.ts"
+import { replace } from "../../../lib/atomic-file.ts"
 import { REPORTS_FOLDER } from "../store/store.ts"
 import { type KeptReport, reportText } from "./report.ts"
 
@@ -12,7 +12,6 @@ export async function writeReport(board: string, { name, ...report }: KeptReport
     ["md", `${reportText(report)}\n`],
     ["json", `${JSON.stringify(report, null, 2)}\n`],
   ] as const) {
-    const file = join(folder, `${name}.${ending}`)
-    await rename(await writeAside(file, content), file)
+    await replace(join(folder, `${name}.${ending}`), content, { mode: 0o666, flush: true })
   }
 }

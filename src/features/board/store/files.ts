@@ -1,15 +1,14 @@
 import { renameSync, statSync } from "node:fs"
-import { mkdir, readdir, realpath, stat, unlink, writeFile } from "node:fs/promises"
+import { mkdir, readdir, readFile, realpath, stat, unlink, writeFile } from "node:fs/promises"
 import { dirname, join } from "node:path"
+import { draft, isDraftOf } from "../../../lib/atomic-file.ts"
 import { ifMissing } from "../../../lib/lock.ts"
 import type { Signer } from "../../../runtime/record/signature.ts"
 import { believe } from "../rules/verify.ts"
 import { BoardError } from "../service.ts"
 import { type BoardState, EMPTY } from "../state.ts"
-import { flushFolder, MISSING, signatureOf, writeAside } from "./disk.ts"
-import { BOARD_FILE, formatBoard, parseBoard } from "./format.ts"
-import { type Archive, digestOf, Keep, NO_TEXT } from "./keep.ts"
-import { boardText, MOST_GROWN_BYTES, MOST_READ_BYTES, megabytes } from "./text.ts"
+import { BOARD_FILE, formatBoard, parseBoard, type Unreadable } from "./format.ts"
+import { type Archive, digestOf, flushFolder, Keep, MISSING, NO_TEXT, signatureOf } from "./keep.ts"
 
 const IGNORE_ALL = "# The board of this project. Remove this file to keep the board in git.\n*\n"
 
@@ -109,8 +108,7 @@ export class BoardFiles {
     if (!(await this.exists()))
       await writeFile(join(this.#folder, ".gitignore"), IGNORE_ALL, { flag: "wx" }).catch(() => {})
     for (const name of await readdir(this.#folder))
-      if (name.startsWith(`${BOARD_FILE}.`) && name.endsWith(".tmp"))
-        await unlink(join(this.#folder, name)).catch(() => {})
+      if (isDraftOf(BOARD_FILE, name)) await unlink(join(this.#folder, name)).catch(() => {})
   }
 
   async #read(signature: string): Promise<Pick<Loaded, "state" | "others" | "text" | "cut">> {
@@ -131,7 +129,8 @@ export class BoardFiles {
   }
 
   async #aside(target: string, text: string): Promise<string> {
-    return writeAside(target, text, (await stat(target).catch(ifMissing(undefined)))?.mode)
+    const { mode = 0o666 } = (await stat(target).catch(ifMissing(undefined))) ?? {}
+    return draft(target, text, { mode, flush: true })
   }
 }
 
@@ -152,3 +151,20 @@ function refuseIfFull({ state, others }: Loaded, text: string): void {
     `The board is full: with this change its file would have ${megabytes(bytes)} MB, and at most ${megabytes(MOST_GROWN_BYTES)} are allowed. Complete or cancel tasks that are not needed any more, or shorten what stands in them.`,
   )
 }
+
+/** To read a file takes the host's one thread: a longer one is left alone. */
+const MOST_READ_BYTES = 16 * 1024 * 1024
+/** A board grows no further by itself: what has to be remembered of its tasks has room until it cannot be read. */
+const MOST_GROWN_BYTES = MOST_READ_BYTES / 2
+
+/** The text of `tasks.json`. Rejects where there is none. */
+async function boardText(path: string): Promise<string | Unreadable> {
+  const found = await stat(path)
+  // A device or a pipe may have no end.
+  if (!found.isFile()) return { problem: "it is no file" }
+  if (found.size > MOST_READ_BYTES)
+    return { problem: `it has ${megabytes(found.size)} MB; at most ${megabytes(MOST_READ_BYTES)} are read` }
+  return readFile(path, "utf8")
+}
+
+const megabytes = (bytes: number): number => Math.ceil(bytes / 1024 / 1024)

@@ -1,5 +1,6 @@
-import { type FileHandle, mkdir, open, realpath, rename, stat } from "node:fs/promises"
+import { type FileHandle, mkdir, open, realpath, stat } from "node:fs/promises"
 import { dirname } from "node:path"
+import { replace } from "../../../lib/atomic-file.ts"
 import { ifMissing } from "../../../lib/lock.ts"
 import type { ArchivedTask } from "../rules/archive.ts"
 import { IS_ID } from "../task.ts"
@@ -157,16 +158,8 @@ export class History {
     const { size, mode } = await file.stat()
     if (size <= this.#most) return
     const target = await realpath(this.#path)
-    const aside = `${target}.${process.pid}.tmp`
-    const to = await open(aside, "w", mode)
-    try {
-      const start = await lineAfter(file, size - Math.floor(this.#most / 2))
-      for (let at = start; at < size; at += CHUNK_BYTES) await to.write(await readAt(file, at, CHUNK_BYTES))
-      await to.sync()
-    } finally {
-      await to.close()
-    }
-    await rename(aside, target)
+    const start = await lineAfter(file, size - Math.floor(this.#most / 2))
+    await replace(target, chunksOf(file, start, size), { mode, flush: true })
   }
 
   /** Indexes the whole lines from `start` on; returns where they end. */
@@ -255,6 +248,10 @@ async function lineAt(file: FileHandle, offset: number): Promise<string> {
     pieces.push(end < 0 ? chunk : chunk.subarray(0, end))
     if (end >= 0 || chunk.length < CHUNK_BYTES) return joined(pieces).toString()
   }
+}
+
+async function* chunksOf(file: FileHandle, start: number, end: number): AsyncGenerator<Buffer> {
+  for (let at = start; at < end; at += CHUNK_BYTES) yield await readAt(file, at, CHUNK_BYTES)
 }
 
 /** What follows the last newline. */

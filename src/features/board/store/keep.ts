@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto"
-import { mkdir, readFile } from "node:fs/promises"
+import { mkdir, open, readFile, stat } from "node:fs/promises"
 import { join, resolve } from "node:path"
+import { draft } from "../../../lib/atomic-file.ts"
 import { ifMissing } from "../../../lib/lock.ts"
 import type { Signer } from "../../../runtime/record/signature.ts"
 import type { BoardState } from "../state.ts"
-import { signatureOf, writeAside } from "./disk.ts"
 import { parseJson } from "./format.ts"
 
 /** The digest of a `tasks.json` that is not there. */
@@ -64,6 +64,21 @@ export class Keep {
   async aside(kept: Archive): Promise<string> {
     await mkdir(this.folder, { recursive: true, mode: 0o700 })
     const body = JSON.stringify({ version: VERSION, board: this.#board, ...kept })
-    return writeAside(this.file, `${this.#signer.sign(body)}\n${body}`, 0o600)
+    return draft(this.file, `${this.#signer.sign(body)}\n${body}`, { flush: true })
   }
+}
+
+export const MISSING = "missing"
+
+/** Changes whenever the file does. */
+export async function signatureOf(path: string): Promise<string> {
+  const found = await stat(path, { bigint: true }).catch(ifMissing(undefined))
+  return found ? `${found.ino}:${found.size}:${found.mtimeNs}` : MISSING
+}
+
+/** So that a rename outlives a power cut; not all systems can. */
+export async function flushFolder(folder: string): Promise<void> {
+  const handle = await open(folder, "r").catch(() => undefined)
+  await handle?.sync().catch(() => {})
+  await handle?.close()
 }

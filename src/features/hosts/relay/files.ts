@@ -3,6 +3,7 @@ import { appendFile, lstat, mkdir, readdir, readFile, realpath, rename, rm, writ
 import { join } from "node:path"
 import { Readable } from "node:stream"
 import { pipeline } from "node:stream/promises"
+import { replace } from "../../../lib/atomic-file.ts"
 import type { Processes } from "../../../lib/lock.ts"
 import { runBounded } from "../../../runtime/places/process.ts"
 import { at, type Checkout, headOf, shared } from "../../worktrees/checkout.ts"
@@ -100,8 +101,7 @@ async function takeBundle({ rooms, taskID, shallow }: Receive, ref: string, call
     if (shallow.length > 0) {
       const known = await readFile(join(store, "shallow"), "utf8").catch(() => "")
       const lines = new Set([...known.split("\n"), ...shallow].filter((line) => line !== ""))
-      await writeFile(join(store, "shallow.new"), [...lines, ""].join("\n"))
-      await rename(join(store, "shallow.new"), join(store, "shallow"))
+      await replace(join(store, "shallow"), [...lines, ""].join("\n"))
     }
     const args = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--update-shallow", file]
     await git([...args, `+${ref}:${haveRef(taskID)}`], { ...shared(storeOf(rooms)), timeLimit: LONG_MS })

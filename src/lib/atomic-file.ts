@@ -1,0 +1,67 @@
+import { randomBytes } from "node:crypto"
+import { linkSync, renameSync, rmSync, writeFileSync } from "node:fs"
+import { rename, rm, writeFile } from "node:fs/promises"
+
+/**
+ * Files that are written whole: beside their path under a name that nobody can guess, then renamed. A link at either
+ * place is not followed, and no reader meets half a file.
+ */
+
+/** `mode` is the user's alone by default; `flush` has the text outlive a power cut. */
+type WriteOptions = { readonly mode?: number; readonly flush?: boolean }
+
+const ENDING = ".tmp"
+const asideOf = (path: string): string => `${path}.${randomBytes(6).toString("hex")}${ENDING}`
+const settings = ({ mode = 0o600, flush = false }: WriteOptions) => ({ mode, flush, flag: "wx" })
+
+/** Whether a name in its folder is a draft of this file: a killed process leaves it behind. */
+export const isDraftOf = (file: string, name: string): boolean => name.startsWith(`${file}.`) && name.endsWith(ENDING)
+
+/** Writes a file beside `path`, for the caller to rename; returns its name. */
+export async function draft(
+  path: string,
+  content: string | AsyncIterable<Uint8Array>,
+  options: WriteOptions = {},
+): Promise<string> {
+  const aside = asideOf(path)
+  try {
+    await writeFile(aside, content, settings(options))
+    return aside
+  } catch (error) {
+    await rm(aside, { force: true })
+    throw error
+  }
+}
+
+function draftSync(path: string, text: string, options: WriteOptions = {}): string {
+  const aside = asideOf(path)
+  try {
+    writeFileSync(aside, text, settings(options))
+    return aside
+  } catch (error) {
+    rmSync(aside, { force: true })
+    throw error
+  }
+}
+
+export async function replace(
+  path: string,
+  content: string | AsyncIterable<Uint8Array>,
+  options?: WriteOptions,
+): Promise<void> {
+  await rename(await draft(path, content, options), path)
+}
+
+export const replaceSync = (path: string, text: string): void => renameSync(draftSync(path, text), path)
+
+/** Of several processes that create a file at once, the first wins. A file that is not `isUsable` is replaced. */
+export function createOnce(path: string, text: string, isUsable: () => boolean): void {
+  const aside = draftSync(path, text, { flush: true })
+  try {
+    linkSync(aside, path)
+  } catch {
+    if (!isUsable()) renameSync(aside, path)
+  } finally {
+    rmSync(aside, { force: true })
+  }
+}

@@ -1,0 +1,45 @@
+import { lstatSync, mkdtempSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { describe, expect, it } from "vitest"
+import { createOnce, draft, replace, replaceSync } from "../../src/lib/atomic-file.ts"
+
+const newFile = () => join(mkdtempSync(join(tmpdir(), "atomic-")), "file.json")
+
+describe("a file that is written whole", () => {
+  it.each([
+    ["replace", replace],
+    ["replaceSync", replaceSync],
+  ])("by %s takes the place of a link, and what that led to stays as it was", async (_, write) => {
+    const file = newFile()
+    const elsewhere = newFile()
+    writeFileSync(elsewhere, "the user's own")
+    symlinkSync(elsewhere, file)
+    await write(file, "ours")
+    expect(lstatSync(file).isFile()).toBe(true)
+    expect(lstatSync(file).mode & 0o777).toBe(0o600)
+    expect(readFileSync(file, "utf8")).toBe("ours")
+    expect(readFileSync(elsewhere, "utf8")).toBe("the user's own")
+    expect(readdirSync(join(file, ".."))).toEqual(["file.json"])
+  })
+
+  it("leaves no draft behind where its content breaks off", async () => {
+    const file = newFile()
+    const content = (async function* () {
+      yield Buffer.from("half")
+      throw new Error("broken off")
+    })()
+    await expect(draft(file, content)).rejects.toThrow("broken off")
+    expect(readdirSync(join(file, ".."))).toEqual([])
+  })
+
+  it("once is replaced by a later writer only where it is of no use", () => {
+    const file = newFile()
+    createOnce(file, "first", () => true)
+    createOnce(file, "second", () => true)
+    expect(readFileSync(file, "utf8")).toBe("first")
+    createOnce(file, "third", () => false)
+    expect(readFileSync(file, "utf8")).toBe("third")
+    expect(readdirSync(join(file, ".."))).toEqual(["file.json"])
+  })
+})
