@@ -1,4 +1,4 @@
-import { type Clock, MAX_TIMER_MS } from "../core/ports.ts"
+import { type Clock, HostError, MAX_TIMER_MS } from "../core/ports.ts"
 
 /** Resolves when so much time has passed. */
 export const pause = (clock: Clock, ms: number): Promise<void> =>
@@ -17,4 +17,31 @@ export const systemClock: Clock = {
     wait(ms)
     return () => clearTimeout(timer)
   },
+}
+
+/** Waits, in ms, before a call that must not be given up lightly is made again. */
+const DELAYS_MS = [100, 500, 2000] as const
+/** The same where nobody waits for the call, and nobody else would ever make it. */
+export const PATIENT_MS = [...DELAYS_MS, 15_000, 60_000] as const
+
+/**
+ * Does the work, and a few times again when it fails, unless what it is about is gone or the plugin has ended. Rejects
+ * with the last error.
+ */
+export async function retry<Result>(
+  clock: Clock,
+  stopped: AbortSignal,
+  work: () => Promise<Result>,
+  delays: readonly number[] = DELAYS_MS,
+): Promise<Result> {
+  for (const delay of delays) {
+    try {
+      return await work()
+    } catch (error) {
+      if (stopped.aborted || (error instanceof HostError && (error.notFound || error.takenOver))) throw error
+      await pause(clock, delay)
+    }
+    stopped.throwIfAborted()
+  }
+  return work()
 }

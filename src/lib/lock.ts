@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto"
 import { mkdir, open, readdir, stat, unlink, utimes } from "node:fs/promises"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
+import { Turn } from "./turn.ts"
 
 /** What tells a process from every other: `place` is the machine (its present boot, its container) where it runs. */
 export type ProcessMark = { readonly place: string; readonly pid: number; readonly started: string }
@@ -18,7 +19,7 @@ const RENEW_MS = 10_000
 const PAUSES_MS = [1, 2, 5, 10, 20, 40]
 
 /** Those of this process that wait for a lock stand in line: only the first of them asks the file system. */
-const lines = new Map<string, Promise<unknown>>()
+const turn = new Turn()
 
 /**
  * A lock between processes, freed by its holder's death, without a helper process or signal handlers.
@@ -68,10 +69,7 @@ export class Lock {
    */
   hold<Value>(ms: number, late: () => Error, work: () => Promise<Value>): Promise<Value> {
     const line = JSON.stringify([this.#folder, this.#name, this.#processes.self])
-    const done = (lines.get(line) ?? Promise.resolve()).then(() => this.#hold(ms, late, work))
-    const settled: Promise<unknown> = done.catch(() => {}).then(() => lines.get(line) === settled && lines.delete(line))
-    lines.set(line, settled)
-    return done
+    return turn.take(() => this.#hold(ms, late, work), line)
   }
 
   async #hold<Value>(ms: number, late: () => Error, work: () => Promise<Value>): Promise<Value> {

@@ -24,6 +24,7 @@ import type { Answer } from "../core/refusal.ts"
 import type { Ask, Model, Task, TaskDraft } from "../core/task.ts"
 import type { Answers } from "../features/rate-limits/opencode/answers.ts"
 import { Elsewhere } from "../features/worktrees/opencode/other-folders.ts"
+import { Turn } from "../lib/turn.ts"
 import { ownershipOf } from "../runtime/record/owner.ts"
 import type { Signer } from "../runtime/record/signature.ts"
 import type { UiMetadata } from "../runtime/record/ui-metadata.ts"
@@ -78,7 +79,7 @@ export class OpencodeHost implements Host {
   readonly #transcripts = new Transcripts()
   readonly #agents = new Cached<readonly Agent[]>(KEEP_MS, () => this.#readAgents())
   readonly #models = new Cached<readonly string[]>(KEEP_MS, () => this.#readModels())
-  #toasted: Promise<unknown> = Promise.resolve()
+  readonly #toasts = new Turn()
   /** Providers' refusals, as they go by; undefined where nobody reads them. */
   answers: Answers | undefined
 
@@ -416,7 +417,7 @@ export class OpencodeHost implements Host {
   /** One after the other: the screen shows the last. */
   toast({ title, message, variant }: Toast): void {
     const show = () => call("show a toast", this.#client.tui.showToast({ title, message, variant })).catch(() => {})
-    this.#toasted = this.#toasted.then(show)
+    void this.#toasts.take(show)
   }
 
   log(level: LogLevel, message: string, fields: LogFields = {}): void {

@@ -3,6 +3,7 @@ import type { Session } from "@opencode-ai/sdk/v2/types"
 import { type Clock, HostError, LEASE_MS, type TaskRecord, type Unbelieved } from "../core/ports.ts"
 import { isActive, owesNotification, parentSessionOf, type Task, type TaskDraft } from "../core/task.ts"
 import { addBounded } from "../lib/bounded-set.ts"
+import { Turn } from "../lib/turn.ts"
 import {
   decodeRecord,
   decodeRequest,
@@ -43,8 +44,8 @@ export class OpencodeRecords {
   /** When each session's record was last written here. */
   readonly #renewals = new Map<string, number>()
   readonly #unbelieved = new Map<string, Unbelieved>()
-  /** The last write of each session's metadata: one at a time, since each reads, merges and writes. */
-  readonly #writes = new Map<string, Promise<void>>()
+  /** Each write of a session's metadata reads, merges and writes. */
+  readonly #writes = new Turn()
 
   constructor(ports: RecordPorts) {
     this.#ports = ports
@@ -117,7 +118,7 @@ export class OpencodeRecords {
   save(sessionID: string, task: Task | undefined): Promise<void> {
     const record = task ? this.metadataOf(task) : {}
     const at = this.#ports.clock.now()
-    return this.#inTurn(sessionID, async () => {
+    const write = async () => {
       const known = this.#holds(sessionID) ? this.#ports.heard(sessionID) : undefined
       // Nobody else has written here: nothing has to be merged, and the session not to be read first.
       if (known && Object.keys(known).every((key) => key === RECORD_KEY) && !isNewerVersion(known))
@@ -132,29 +133,30 @@ export class OpencodeRecords {
       // One that has ended and was told of is anybody's to resume.
       if (task && isLookedAfter(task)) this.renewed(sessionID, at)
       else this.#renewals.delete(sessionID)
-    })
+    }
+    return this.#writes.take(write, sessionID)
   }
 
   /** Removes the companion's request of this id. */
   clearRequest(sessionID: string, requestID: string): Promise<void> {
-    return this.#inTurn(sessionID, () =>
+    const edit = () =>
       this.#edit(sessionID, (metadata) => {
         if (decodeRequest(metadata)?.id !== requestID) return undefined
         const { [REQUEST_KEY]: _request, ...others } = metadata
         return others
-      }),
-    )
+      })
+    return this.#writes.take(edit, sessionID)
   }
 
   /** Writes what the screen is to know of a task that works elsewhere; nothing where that is undefined. */
   sign(sessionID: string, uiMetadata: UiMetadata | undefined): Promise<void> {
-    return this.#inTurn(sessionID, () =>
+    const edit = () =>
       this.#edit(sessionID, (metadata) => {
         const { [UI_METADATA_KEY]: before, ...others } = metadata
         if (before === undefined && uiMetadata === undefined) return undefined
         return uiMetadata === undefined ? others : { ...others, [UI_METADATA_KEY]: uiMetadata }
-      }),
-    )
+      })
+    return this.#writes.take(edit, sessionID)
   }
 
   /** The session's record of this time is written. */
@@ -191,17 +193,6 @@ export class OpencodeRecords {
 
   async #write(sessionID: string, metadata: Metadata): Promise<void> {
     await call("write a session", this.#ports.client.session.update({ sessionID, metadata }))
-  }
-
-  /** Does this after what is being done to the session's metadata. */
-  #inTurn(sessionID: string, work: () => Promise<void>): Promise<void> {
-    const done = (this.#writes.get(sessionID) ?? Promise.resolve()).then(work)
-    const settled = done.catch(() => {})
-    this.#writes.set(sessionID, settled)
-    void settled.then(() => {
-      if (this.#writes.get(sessionID) === settled) this.#writes.delete(sessionID)
-    })
-    return done
   }
 }
 

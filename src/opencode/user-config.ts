@@ -4,9 +4,21 @@ import { dirname, isAbsolute, join, resolve, sep } from "node:path"
 import { fileURLToPath } from "node:url"
 import { isDeepStrictEqual } from "node:util"
 import { messageOf } from "../core/errors.ts"
-import { parseJsonc } from "../lib/jsonc.ts"
 import { type Met, meet } from "../options/sources.ts"
 import type { HostFolder } from "../runtime/places/place.ts"
+
+/** A string, which stays as it is, or a comment. */
+const STRING_OR_COMMENT = /"(?:\\.|[^"\\])*"|\/\/[^\n]*|\/\*[\s\S]*?\*\//g
+const STRING_OR_COMMA = /"(?:\\.|[^"\\])*"|,(?=\s*[}\]])/g
+
+/** JSON with comments and trailing commas. Throws where it is neither. */
+export function parseJsonc(text: string): unknown {
+  const plain = text
+    .replace(/^\uFEFF/, "")
+    .replaceAll(STRING_OR_COMMENT, (found) => (found.startsWith('"') ? found : " "))
+    .replaceAll(STRING_OR_COMMA, (found) => (found.startsWith('"') ? found : ""))
+  return JSON.parse(plain)
+}
 
 const NAME = "opencode-superagents"
 /** The package's folder: this file is in its dist once built. */

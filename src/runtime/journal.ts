@@ -1,6 +1,6 @@
 import { type Clock, type Host, HostError } from "../core/ports.ts"
 import type { Task } from "../core/task.ts"
-import { retry } from "../lib/retry.ts"
+import { retry } from "../lib/clock.ts"
 import type { TaskStore } from "./tasks/store.ts"
 import type { TaskHandle } from "./tasks/task-handle.ts"
 

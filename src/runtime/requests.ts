@@ -1,7 +1,7 @@
 import { CallError, messageOf } from "../core/errors.ts"
 import type { Reply, TaskRequest } from "../core/ports.ts"
 import type { Ask, Ending, Task } from "../core/task.ts"
-import { retry } from "../lib/retry.ts"
+import { retry } from "../lib/clock.ts"
 import { succeeds } from "../lib/succeeds.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import type { Parts } from "./parts.ts"

@@ -1,6 +1,6 @@
 import type { Message } from "../core/ports.ts"
 import type { Ask, Task } from "../core/task.ts"
-import { retry } from "../lib/retry.ts"
+import { retry } from "../lib/clock.ts"
 import type { Parts } from "./parts.ts"
 
 /** How long an abort may take before the caller goes on; the host carries it out all the same. */

@@ -1,6 +1,6 @@
 import { CallError } from "../../src/core/errors.ts"
 import { type Activity, type Host, HostError, type Message } from "../../src/core/ports.ts"
-import { override } from "../../src/lib/override.ts"
+import { override } from "../../src/features/hosts/remote-host.ts"
 import { type EnterRequest, PlaceError, type PlaceKind, type RunLimits } from "../../src/runtime/places/place.ts"
 import type { TaskManager } from "../../src/runtime/task-manager.ts"
 import type { FakeClock } from "../support/fake-clock.ts"

@@ -1,5 +1,6 @@
 import { messageOf } from "../../core/errors.ts"
 import type { Clock, LogFields } from "../../core/ports.ts"
+import { Turn } from "../../lib/turn.ts"
 import type { CleanupQueue } from "./cleanup-queue.ts"
 import type { RemoteSession } from "./remote-session.ts"
 
@@ -33,8 +34,8 @@ export class Cleanup {
   readonly #owed = new Set<RemoteSession>()
   /** Of each host with something that failed with contact: how often, and what ends the wait for the next time. */
   readonly #failed = new Map<string, { times: number; cancel: (() => void) | undefined }>()
-  /** One after the other, for each host. */
-  readonly #paying = new Map<string, Promise<void>>()
+  /** By host. */
+  readonly #paying = new Turn()
 
   constructor(ports: CleanupPorts) {
     this.#ports = ports
@@ -73,19 +74,13 @@ export class Cleanup {
   settle(name: string): Promise<void> {
     this.#failed.get(name)?.cancel?.()
     this.#failed.delete(name)
-    return this.#inTurn(name)
+    return this.#paying.take(() => this.#payAll(name), name)
   }
 
   /** Nothing is tried any more. */
   close(): void {
     for (const { cancel } of this.#failed.values()) cancel?.()
     this.#failed.clear()
-  }
-
-  #inTurn(name: string): Promise<void> {
-    const done = (this.#paying.get(name) ?? Promise.resolve()).then(() => this.#payAll(name))
-    this.#paying.set(name, done)
-    return done
   }
 
   async #payAll(name: string): Promise<void> {
@@ -126,7 +121,7 @@ export class Cleanup {
     failed.times++
     failed.cancel = clock.after(pause, () => {
       failed.cancel = undefined
-      if (isReached(name)) void this.#inTurn(name)
+      if (isReached(name)) void this.#paying.take(() => this.#payAll(name), name)
     })
     this.#failed.set(name, failed)
   }

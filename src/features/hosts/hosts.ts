@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises"
 import { messageOf } from "../../core/errors.ts"
 import type { Clock, LogFields } from "../../core/ports.ts"
 import type { Ask, Task } from "../../core/task.ts"
+import { Turn } from "../../lib/turn.ts"
 import type { HostSettings } from "../../options/options.ts"
 import type { PlaceNews, Stirred } from "../../runtime/places/place.ts"
 import type { UiMetadata } from "../../runtime/record/ui-metadata.ts"
@@ -204,7 +205,7 @@ export class Hosts {
         heard: (hint) => this.#heard(name, hint),
       },
     )
-    let last: Promise<unknown> = Promise.resolve()
+    const turn = new Turn()
     return {
       name,
       settings,
@@ -212,11 +213,7 @@ export class Hosts {
       server: openRemote(fetchOver(link), BASE_URL),
       run: (line, options) => runOver(link, line, options),
       ask: (order, options) => askOver(link, order, options),
-      inTurn(work) {
-        const done = last.then(work)
-        last = done.catch(() => {})
-        return done
-      },
+      inTurn: (work) => turn.take(work),
     }
   }
 

@@ -1,5 +1,4 @@
 import type { Clock, Host } from "../../core/ports.ts"
-import { override } from "../../lib/override.ts"
 import type { Options } from "../../options/options.ts"
 import type { Connection } from "../../runtime/connection.ts"
 import type { Place, PlaceKind } from "../../runtime/places/place.ts"
@@ -9,7 +8,7 @@ import { cleanupQueueIn } from "./cleanup-queue.ts"
 import { Hosts } from "./hosts.ts"
 import { hostKind } from "./place-kind.ts"
 import type { OpenRemote } from "./remote.ts"
-import { RemoteHost } from "./remote-host.ts"
+import { override, RemoteHost } from "./remote-host.ts"
 
 export type HostsRequest = {
   readonly options: Options

@@ -10,7 +10,6 @@ import {
   type TaskRecord,
 } from "../../core/ports.ts"
 import { type Ask, isActive, type Task, type TaskDraft } from "../../core/task.ts"
-import { override } from "../../lib/override.ts"
 import { NoContact } from "./connection.ts"
 import type { Hosts, Machine } from "./hosts.ts"
 import type { RemoteFolder } from "./remote.ts"
@@ -300,3 +299,15 @@ const isUnsettled = (task: Task): boolean => isActive(task) || task.outcome?.wor
 /** Whether a call failed since its host cannot be reached, rather than by what the host said. */
 const isCut = (error: unknown, { link }: Machine): boolean =>
   error instanceof NoContact || (error instanceof HostError && !error.notFound && !link.contact)
+
+/** An object with some of its methods replaced; all else is its own, with its own private fields. */
+export function override<Target extends object>(target: Target, own: Partial<Target>): Target {
+  return new Proxy(target, {
+    get(_target, name) {
+      const mine = own[name as keyof Target]
+      if (mine !== undefined) return mine
+      const value = Reflect.get(target, name, target) as unknown
+      return typeof value === "function" ? value.bind(target) : value
+    },
+  })
+}

@@ -1,6 +1,7 @@
 import { messageOf } from "../../core/errors.ts"
 import type { Clock, LogFields } from "../../core/ports.ts"
 import type { Ask } from "../../core/task.ts"
+import { Turn } from "../../lib/turn.ts"
 import { encodeUiMetadata, type RemoteAsk, type UiMetadata } from "../../runtime/record/ui-metadata.ts"
 import type { Question } from "../../runtime/user-actions.ts"
 import type { RemoteSession } from "./remote-session.ts"
@@ -14,7 +15,7 @@ type Ports = {
   readonly log: (text: string, fields: LogFields) => void
 }
 type QuestionOf = (ask: Ask) => Promise<Question | undefined> | undefined
-type Shown = { text: string; cancel?: () => void; writing: Promise<void>; readonly offers: Map<string, Question> }
+type Shown = { text: string; cancel?: () => void; readonly offers: Map<string, Question> }
 
 /**
  * Tells the terminal of tasks on other machines, in the metadata of the sessions that stand for them: no event of this
@@ -24,6 +25,7 @@ export class UiMetadataWriter {
   readonly #ports: Ports
   readonly #questionOf: QuestionOf
   readonly #shown = new Map<string, Shown>()
+  readonly #writing = new Turn()
 
   constructor(ports: Ports, questionOf: QuestionOf) {
     this.#ports = ports
@@ -33,14 +35,13 @@ export class UiMetadataWriter {
   show(remote: RemoteSession): void {
     const shown: Shown = this.#shown.get(remote.sessionID) ?? {
       text: "",
-      writing: Promise.resolve(),
       offers: new Map(),
     }
     this.#shown.set(remote.sessionID, shown)
     if (shown.cancel) return
     shown.cancel = this.#ports.clock.after(SETTLED_MS, () => {
       shown.cancel = undefined
-      shown.writing = shown.writing.then(() => this.#write(remote, shown))
+      void this.#writing.take(() => this.#write(remote, shown), remote.sessionID)
     })
   }
 

@@ -1,7 +1,6 @@
 import { join } from "node:path"
 import type { ItemRow } from "../../core/items.ts"
-import { replace } from "../../lib/atomic-file.ts"
-import { appendPlain, NoFile, readPlain } from "../../lib/plain-file.ts"
+import { appendPlain, NoFile, readPlain, replace } from "../../lib/atomic-file.ts"
 import { makeResultsFolder, resultsFolder } from "../schemas/keep.ts"
 
 /** The values of tasks, and the ledgers of maps: a row an item. In the project's main checkout; git ignores them. */

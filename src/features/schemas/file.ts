@@ -1,7 +1,7 @@
 import { realpath } from "node:fs/promises"
 import { resolve, sep } from "node:path"
 import { CallError, messageOf } from "../../core/errors.ts"
-import { NoFile, readPlain } from "../../lib/plain-file.ts"
+import { NoFile, readPlain } from "../../lib/atomic-file.ts"
 import { grouped, oneLine } from "../../lib/text.ts"
 
 /** More than all that an argument may hold. */

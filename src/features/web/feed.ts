@@ -1,5 +1,6 @@
 import { messageOf } from "../../core/errors.ts"
 import type { Clock } from "../../core/ports.ts"
+import { Turn } from "../../lib/turn.ts"
 import type { Board } from "../board/service.ts"
 import type { Log, Source } from "./ports.ts"
 import { agentRow } from "./rows.ts"
@@ -46,7 +47,7 @@ export class Feed {
   #gathering: (() => void) | undefined
   #undo: (() => void)[] = []
   /** One look at the board at a time, in order. */
-  #turn: Promise<void> = Promise.resolve()
+  readonly #turn = new Turn()
 
   constructor(ports: FeedPorts) {
     this.#ports = ports
@@ -143,10 +144,9 @@ export class Feed {
   }
 
   #inTurn(work: () => Promise<void>): Promise<void> {
-    this.#turn = this.#turn.then(work).catch((error) => {
+    return this.#turn.take(work).catch((error) => {
       this.#ports.log("warn", "the page could not be told of a change", { error: String(error) })
     })
-    return this.#turn
   }
 
   /** Sends what differs from what the readers know. */

@@ -1,4 +1,4 @@
-import { PATIENT_MS, retry } from "../../lib/retry.ts"
+import { PATIENT_MS, retry } from "../../lib/clock.ts"
 import type { Parts } from "../parts.ts"
 
 /** Deletes what a task that could not be made may have left below a session: a call that failed can have done its work. */

@@ -1,8 +1,7 @@
 import type { Host } from "../../core/ports.ts"
 import { AUTOMATIC } from "../../core/summary.ts"
 import { slotsOf } from "../../core/task.ts"
-import { pause } from "../../lib/clock.ts"
-import { retry } from "../../lib/retry.ts"
+import { pause, retry } from "../../lib/clock.ts"
 import type { Parts } from "../parts.ts"
 import type { Note } from "./notes.ts"
 

@@ -1,6 +1,6 @@
 import { type Clock, HostError, type Persona } from "../../core/ports.ts"
 import { owesNotification, type Task } from "../../core/task.ts"
-import { retry } from "../../lib/retry.ts"
+import { retry } from "../../lib/clock.ts"
 import type { Notice } from "../../present/notification.ts"
 import { type Item, type Lane, newLane, type Waking } from "./lane.ts"
 import { promptOf } from "./message.ts"

@@ -1,6 +1,7 @@
 import { CallError, messageOf } from "../../core/errors.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import type { Merge, Outcome, Task } from "../../core/task.ts"
+import { Turn } from "../../lib/turn.ts"
 import { goHome, goThere, homeAsAsked, homeOf, refuseUnpassed } from "../merge-target.ts"
 import type { Parts } from "../parts.ts"
 import { mergeOf, refused, refusedBy, workOf } from "../tasks/changes.ts"
@@ -28,7 +29,7 @@ export class Places {
   readonly kinds: readonly PlaceKind[]
   /** Resolves when a task's last end has been closed. */
   readonly #closed: (taskID: string) => Promise<void>
-  #merging: Promise<unknown> = Promise.resolve()
+  readonly #merging = new Turn()
 
   constructor(parts: Parts, kinds: readonly PlaceKind[], closed: (taskID: string) => Promise<void>) {
     this.#parts = parts
@@ -164,10 +165,7 @@ export class Places {
 
   /** One after the other: what one has merged, the next is checked with. One that is stopped waits for none. */
   inTurn<Value>(signal: AbortSignal, work: () => Promise<Value>): Promise<Value> {
-    const before = this.#merging
-    const done = Promise.race([before, aborted(signal)]).then(work)
-    this.#merging = Promise.all([before, done.catch(() => {})])
-    return done
+    return this.#merging.take(work, "", (before) => Promise.race([before, aborted(signal)]))
   }
 
   /**

@@ -1,6 +1,6 @@
 import type { TaskRecord } from "../../core/ports.ts"
 import { isActive, parentSessionOf, type Task } from "../../core/task.ts"
-import { retry } from "../../lib/retry.ts"
+import { retry } from "../../lib/clock.ts"
 import type { Ledger } from "../budgets/ledger.ts"
 import type { Parts } from "../parts.ts"
 import { isUnclosed } from "./orphan.ts"

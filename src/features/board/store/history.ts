@@ -2,6 +2,7 @@ import { type FileHandle, mkdir, open, realpath, stat } from "node:fs/promises"
 import { dirname } from "node:path"
 import { replace } from "../../../lib/atomic-file.ts"
 import { ifMissing } from "../../../lib/lock.ts"
+import { Turn } from "../../../lib/turn.ts"
 import type { ArchivedTask } from "../rules/archive.ts"
 import { IS_ID } from "../task.ts"
 import { formatLine, parseLine } from "./format.ts"
@@ -40,7 +41,7 @@ export class History {
   readonly #badLines = new Set<number>()
   #scan?: Scan
   #highest = 0
-  #turn: Promise<unknown> = Promise.resolve()
+  readonly #turn = new Turn()
 
   /** `onBadLine` hears once of each line that cannot be read: it is skipped and left as it is. `most`: its size in bytes. */
   constructor(path: string, onBadLine: (offset: number) => void, most = MOST_BYTES) {
@@ -51,9 +52,7 @@ export class History {
 
   /** Reads what was added since, one look after the other. To be called before `has`, `find` and `highestId`. */
   refresh(): Promise<void> {
-    const done = this.#turn.then(() => this.#refresh())
-    this.#turn = done.catch(() => {})
-    return done
+    return this.#turn.take(() => this.#refresh())
   }
 
   async #refresh(): Promise<void> {

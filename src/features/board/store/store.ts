@@ -3,6 +3,7 @@ import { join } from "node:path"
 import { messageOf } from "../../../core/errors.ts"
 import { type Claim, Lock, type Processes } from "../../../lib/lock.ts"
 import { succeeds } from "../../../lib/succeeds.ts"
+import { Turn } from "../../../lib/turn.ts"
 import type { ArchivedTask } from "../rules/archive.ts"
 import type { Change, Command, Facts } from "../rules/command.ts"
 import { decideOrThrow } from "../rules/decide.ts"
@@ -54,7 +55,7 @@ export class Store {
   readonly #lease: Lock
   /** More than any id that was ever read here: the file may be deleted, or its `nextId` lowered. */
   #nextId = 1
-  #turn: Promise<unknown> = Promise.resolve()
+  readonly #turn = new Turn()
 
   constructor(ports: StorePorts) {
     this.#ports = ports
@@ -127,9 +128,7 @@ export class Store {
    * left of an earlier move.
    */
   change<Value>(work: Work<Value>): Promise<Value> {
-    const done = this.#turn.then(() => this.#guard(() => this.#locked(() => this.#change(work))))
-    this.#turn = done.catch(() => {})
-    return done
+    return this.#turn.take(() => this.#guard(() => this.#locked(() => this.#change(work))))
   }
 
   /** Brings the ended tasks back of a history that has gone with its board. */
