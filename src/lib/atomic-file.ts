@@ -1,6 +1,8 @@
 import { randomBytes } from "node:crypto"
-import { constants, linkSync, renameSync, rmSync, writeFileSync } from "node:fs"
-import { type FileHandle, open, rename, rm, writeFile } from "node:fs/promises"
+import { constants, linkSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs"
+import { type FileHandle, open, readdir, rename, rm, writeFile } from "node:fs/promises"
+import { join } from "node:path"
+import { ifMissing } from "./lock.ts"
 
 /**
  * Files that are written whole: beside their path under a name that nobody can guess, then renamed. A link at either
@@ -64,6 +66,26 @@ export function createOnce(path: string, text: string, isUsable: () => boolean):
   } finally {
     rmSync(aside, { force: true })
   }
+}
+
+const JSON_ENDING = ".json"
+
+/** A small file of JSON in a folder of such files. */
+export const jsonFile = (folder: string, name: string): string => join(folder, name + JSON_ENDING)
+
+/** The value in a JSON file; undefined where there is none that can be read. */
+export function readJson(path: string): unknown {
+  try {
+    return JSON.parse(readFileSync(path, "utf8"))
+  } catch {
+    return undefined
+  }
+}
+
+/** The names of a folder's JSON files, without their ending; none where the folder is missing. */
+export async function jsonNames(folder: string): Promise<readonly string[]> {
+  const files = await readdir(folder).catch(ifMissing<string[]>([]))
+  return files.filter((file) => file.endsWith(JSON_ENDING)).map((file) => file.slice(0, -JSON_ENDING.length))
 }
 
 /**

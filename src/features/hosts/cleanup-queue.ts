@@ -1,6 +1,5 @@
-import { access, mkdir, readdir, readFile, rm } from "node:fs/promises"
-import { join } from "node:path"
-import { replace } from "../../lib/atomic-file.ts"
+import { access, mkdir, rm } from "node:fs/promises"
+import { jsonFile, jsonNames, readJson, replace } from "../../lib/atomic-file.ts"
 import { succeeds } from "../../lib/succeeds.ts"
 import type { RemoteSession } from "./remote-session.ts"
 
@@ -19,7 +18,7 @@ export type CleanupQueue = {
 
 /** A file for each in a folder, which is not there where nothing is owed. */
 export const cleanupQueueIn = (folder: string, parentFolder: string): CleanupQueue => {
-  const fileOf = ({ taskID }: Pick<RemoteSession, "taskID">) => join(folder, `${taskID}.json`)
+  const fileOf = ({ taskID }: Pick<RemoteSession, "taskID">) => jsonFile(folder, taskID)
   return {
     async write({ taskID, sessionID, host, title, agent, bare, home }) {
       await mkdir(folder, { recursive: true, mode: 0o700 })
@@ -29,9 +28,8 @@ export const cleanupQueueIn = (folder: string, parentFolder: string): CleanupQue
     has: (remote) => succeeds(access(fileOf(remote))),
     drop: (remote) => rm(fileOf(remote), { force: true }),
     async read() {
-      const names = (await readdir(folder).catch(() => [])).filter((name) => name.endsWith(".json"))
-      const found = await Promise.all(names.map((name) => readFile(join(folder, name), "utf8").catch(() => "")))
-      return found.flatMap((text) => remoteSessionIn(text, parentFolder))
+      const found = (await jsonNames(folder).catch(() => [])).map((name) => readJson(jsonFile(folder, name)))
+      return found.flatMap((value) => remoteSessionIn(value as Written | undefined, parentFolder))
     },
   }
 }
@@ -41,14 +39,9 @@ type Written = Pick<
   "taskID" | "sessionID" | "host" | "title" | "agent" | "parentFolder" | "bare" | "home"
 >
 
-function remoteSessionIn(text: string, parentFolder: string): readonly RemoteSession[] {
-  try {
-    const known = JSON.parse(text) as Written
-    if (known.parentFolder !== parentFolder) return []
-    // Nothing is read there any more of one whose work is here.
-    const live = known.home === undefined
-    return [{ ...known, model: undefined, live, sent: true, asked: live, asks: [], owesAbort: live }]
-  } catch {
-    return []
-  }
+function remoteSessionIn(known: Written | undefined, parentFolder: string): readonly RemoteSession[] {
+  if (known?.parentFolder !== parentFolder) return []
+  // Nothing is read there any more of one whose work is here.
+  const live = known.home === undefined
+  return [{ ...known, model: undefined, live, sent: true, asked: live, asks: [], owesAbort: live }]
 }

@@ -1,8 +1,8 @@
 import { createHash, randomBytes } from "node:crypto"
-import { mkdirSync, readdirSync, readFileSync, statSync } from "node:fs"
+import { mkdirSync, readdirSync, statSync } from "node:fs"
 import { homedir } from "node:os"
 import { basename, dirname, join } from "node:path"
-import { createOnce, replaceSync } from "../../lib/atomic-file.ts"
+import { createOnce, readJson, replaceSync } from "../../lib/atomic-file.ts"
 import { newCode } from "./codes.ts"
 
 /** Where the page is and how to get in. Kept in a file that only the user can read, one a project. */
@@ -43,12 +43,12 @@ const lastingLink = ({ url, key, boot }: Address): string => `${url}/#code=${new
 export function readAddress(file: string): Address | undefined {
   try {
     if (process.platform !== "win32" && (statSync(file).mode & 0o077) !== 0) return undefined
-    const { url, token, key, boot } = JSON.parse(readFileSync(file, "utf8"))
-    if (![url, token, key, boot].every((each) => typeof each === "string")) return undefined
-    return KEY.test(token) && KEY.test(key) ? { url, token, key, boot } : undefined
   } catch {
     return undefined
   }
+  const { url, token, key, boot } = (readJson(file) ?? {}) as Address
+  if (![url, token, key, boot].every((each) => typeof each === "string")) return undefined
+  return KEY.test(token) && KEY.test(key) ? { url, token, key, boot } : undefined
 }
 
 /** The project's keys: those there are, or new ones. Of several processes that make them at once, one wins. */

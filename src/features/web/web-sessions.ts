@@ -1,7 +1,6 @@
-import { readFileSync } from "node:fs"
 import { DAY_MS } from "../../core/bill.ts"
 import type { Clock } from "../../core/ports.ts"
-import { replaceSync } from "../../lib/atomic-file.ts"
+import { readJson, replaceSync } from "../../lib/atomic-file.ts"
 import { randomPart } from "./codes.ts"
 import type { Log } from "./ports.ts"
 
@@ -107,10 +106,6 @@ export class WebSessions {
 const portIn = (id: string): number => Number(PASS.exec(id)?.[1])
 
 function read(file: string): Map<string, number> {
-  try {
-    const found = Object.entries(JSON.parse(readFileSync(file, "utf8")) as object)
-    return new Map(found.filter((entry): entry is [string, number] => PASS.test(entry[0]) && Number.isFinite(entry[1])))
-  } catch {
-    return new Map()
-  }
+  const found = Object.entries(readJson(file) ?? {})
+  return new Map(found.filter((entry): entry is [string, number] => PASS.test(entry[0]) && Number.isFinite(entry[1])))
 }

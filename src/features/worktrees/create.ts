@@ -61,7 +61,7 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
   const target = await targetOf(ports, from, taskID)
   const directory = join(target, from.prefix)
   if (existsSync(target)) {
-    const marker = await readMarker(target)
+    const marker = readMarker(target)
     if (marker?.state !== "held")
       throw new CallError(
         `The task's worktree cannot be made: its folder ${target} is there already, and nothing tells what is in it. Look at it, and move it elsewhere; then resume the task.`,

@@ -3,6 +3,7 @@ import { existsSync } from "node:fs"
 import { mkdir, readdir, realpath } from "node:fs/promises"
 import { join } from "node:path"
 import { messageOf } from "../../core/errors.ts"
+import { jsonNames } from "../../lib/atomic-file.ts"
 import type { Processes } from "../../lib/lock.ts"
 import { type CommandMarks, endLeftovers } from "../../runtime/places/command-marks.ts"
 import type { Fault } from "../../runtime/places/fault.ts"
@@ -11,7 +12,7 @@ import { type Checkout, headOf } from "./checkout.ts"
 import type { Bounds } from "./dependencies.ts"
 import { keepIgnored } from "./ignored.ts"
 import { betweenMerges, folderLock, holding } from "./locks.ts"
-import { dropMarker, type Marker, marked, markedAt, type OwnerMark, readMarker, writeMarker } from "./marker.ts"
+import { dropMarker, type Marker, markedAt, type OwnerMark, readMarker, writeMarker } from "./marker.ts"
 import { readRef, writeRefs } from "./refs.ts"
 import { commitOf, filesOf } from "./snapshot.ts"
 import { settleStash, type Working } from "./stash.ts"
@@ -62,7 +63,7 @@ export async function targetOf(ports: WorktreePorts, checkout: Checkout, taskID:
   const room = await roomOf(ports, checkout)
   for (let nth = 1; ; nth++) {
     const folder = join(room, nameOf(taskID, nth))
-    if ((await readMarker(folder))?.state !== "kept") return folder
+    if (readMarker(folder)?.state !== "kept") return folder
   }
 }
 
@@ -70,8 +71,8 @@ export async function targetOf(ports: WorktreePorts, checkout: Checkout, taskID:
 export async function heldBytes({ root }: WorktreePorts): Promise<number> {
   let sum = 0
   for (const room of await readdir(root).catch(() => []))
-    for (const name of await marked(join(root, room)).catch(() => []))
-      sum += (await readMarker(join(root, room, name)))?.bytes ?? 0
+    for (const name of await jsonNames(join(root, room)).catch(() => []))
+      sum += readMarker(join(root, room, name))?.bytes ?? 0
   return sum
 }
 
@@ -88,7 +89,7 @@ export async function cleanAll(ports: WorktreePorts, checkout: Checkout, taskID:
   // What still runs there of one who died would write into what is kept.
   if (ports.commands) await endLeftovers(ports.commands)
   const room = await roomOf(ports, checkout)
-  const names = (await marked(room)).filter((name) => taskOf(name) === taskID)
+  const names = (await jsonNames(room)).filter((name) => taskOf(name) === taskID)
   const cleaned: Cleaned[] = []
   for (const name of names.sort()) cleaned.push(await clean(ports, join(room, name), taskID))
   return { unsaved: cleaned.flatMap(({ unsaved }) => unsaved), notes: cleaned.flatMap(({ notes }) => notes) }
@@ -98,7 +99,7 @@ export async function cleanAll(ports: WorktreePorts, checkout: Checkout, taskID:
 export function clean(ports: WorktreePorts, target: string, taskID: string): Promise<Cleaned> {
   const { fault } = ports
   return holding(folderLock(ports, target), async () => {
-    const marker = await readMarker(target)
+    const marker = readMarker(target)
     if (!marker || marker.state === "held") return { unsaved: [], notes: [] }
     if (marker.state === "used") {
       // The agent may have been stopped while it brought its own tasks' work in.
@@ -124,8 +125,8 @@ export function clean(ports: WorktreePorts, target: string, taskID: string): Pro
 export async function atWork(ports: WorktreePorts, checkout: Checkout, but: string): Promise<readonly Working[]> {
   const room = await roomOf(ports, checkout)
   const found: Working[] = []
-  for (const name of await marked(room)) {
-    const marker = taskOf(name) === but ? undefined : await readMarker(join(room, name))
+  for (const name of await jsonNames(room)) {
+    const marker = taskOf(name) === but ? undefined : readMarker(join(room, name))
     if (marker?.state === "used" && marker.worktree && existsSync(marker.worktree.gitDir))
       found.push({ from: marker.from, worktree: marker.worktree, taskID: taskOf(name) })
   }

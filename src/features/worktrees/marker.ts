@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs"
-import { readdir, readFile, rm, stat } from "node:fs/promises"
+import { rm, stat } from "node:fs/promises"
 import { z } from "zod"
-import { replace } from "../../lib/atomic-file.ts"
+import { readJson, replace } from "../../lib/atomic-file.ts"
 
 /** Who looks after a worktree; the same that stands in a task's record. */
 export type OwnerMark = z.infer<typeof OwnerMark>
@@ -29,8 +29,7 @@ const Marker = z.object({
 })
 export type Marker = z.infer<typeof Marker>
 
-const ENDING = ".json"
-const fileOf = (folder: string): string => `${folder}${ENDING}`
+const fileOf = (folder: string): string => `${folder}.json`
 
 /** When a folder's marker was written, in ms. */
 export const markedAt = async (folder: string): Promise<number> => (await stat(fileOf(folder))).mtimeMs
@@ -42,23 +41,6 @@ export const writeMarker = (folder: string, marker: Marker): Promise<void> =>
   replace(fileOf(folder), JSON.stringify(marker))
 
 /** The marker of a folder; undefined where it has none that can be read. */
-export async function readMarker(folder: string): Promise<Marker | undefined> {
-  try {
-    return Marker.safeParse(JSON.parse(await readFile(fileOf(folder), "utf8"))).data
-  } catch {
-    return undefined
-  }
-}
+export const readMarker = (folder: string): Marker | undefined => Marker.safeParse(readJson(fileOf(folder))).data
 
 export const dropMarker = (folder: string): Promise<void> => rm(fileOf(folder), { force: true })
-
-/** The folders in `room` that have a marker, by their names. */
-export async function marked(room: string): Promise<readonly string[]> {
-  try {
-    const files = await readdir(room)
-    return files.filter((file) => file.endsWith(ENDING)).map((file) => file.slice(0, -ENDING.length))
-  } catch (error) {
-    if ((error as { code?: string }).code === "ENOENT") return []
-    throw error
-  }
-}

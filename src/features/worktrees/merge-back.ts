@@ -55,7 +55,7 @@ function resultOf({ changes, leftOut }: Brought & { kind: "merged" }): MergeResu
  */
 export async function bringIn(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {
   const home = await checkoutOf(folder)
-  const worktree = (await readMarker(await targetOf(ports, home, taskID)))?.worktree
+  const worktree = readMarker(await targetOf(ports, home, taskID))?.worktree
   const base = await readRef(home, "base", taskID)
   if (!worktree || !base) throw new CallError(`Task ${taskID} has no worktree.`)
   const { commit: parents, unreadable } = await stateToMerge(ports, home, base)

@@ -96,7 +96,7 @@ async function changedIn(
   globs: readonly string[],
 ): Promise<{ readonly files: readonly string[]; readonly named: readonly string[] }> {
   const home = await checkoutOf(folder)
-  const worktree = (await readMarker(await targetOf(ports, home, taskID)))?.worktree
+  const worktree = readMarker(await targetOf(ports, home, taskID))?.worktree
   const start = await readRef(home, "start", taskID)
   if (!worktree || !start) return { files: [], named: [] }
   const { tree, nested } = await filesOf(worktree, start, "whole")

@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs"
 import { join } from "node:path"
+import { jsonNames } from "../../lib/atomic-file.ts"
 import { endLeftovers } from "../../runtime/places/command-marks.ts"
 import type {
   Changed,
@@ -20,7 +21,7 @@ import { diffText, hiddenNotes, workBetween } from "./diff.ts"
 import { clean, cleanAll, roomOf, targetOf, taskOf, type WorktreePorts } from "./folders.ts"
 import { ignoredNotes } from "./ignored.ts"
 import { betweenMerges } from "./locks.ts"
-import { marked, readMarker } from "./marker.ts"
+import { readMarker } from "./marker.ts"
 import { bringHome, bringIn, finishMerges } from "./merge-back.ts"
 import { type Entered, welcome } from "./preface.ts"
 import { dropRefs, isUnmerged, readRef, refOf, remembered, writeRefs } from "./refs.ts"
@@ -71,7 +72,7 @@ export class Worktrees implements Place {
   /** What a task's worktree lacks of its project's dependencies, and which option brings it. */
   async lacks(taskID: string, folder: string): Promise<string | undefined> {
     const home = await checkoutOf(folder)
-    return (await readMarker(await targetOf(this.#ports, home, taskID)))?.lacks
+    return readMarker(await targetOf(this.#ports, home, taskID))?.lacks
   }
 
   /** Makes a worktree for a run, at the state that was captured or that the last run left. */
@@ -143,7 +144,7 @@ export class Worktrees implements Place {
     const known = (await remembered(home)).filter(({ taskID }) => taskIDs.includes(taskID))
     const kept: string[] = []
     for (const task of known) {
-      const { state } = (await readMarker(await targetOf(this.#ports, home, task.taskID))) ?? {}
+      const { state } = readMarker(await targetOf(this.#ports, home, task.taskID)) ?? {}
       if (isUnmerged(task) || state === "held" || state === "used") kept.push(task.taskID)
       else await dropRefs(home, task.taskID)
     }
@@ -184,10 +185,10 @@ export class Worktrees implements Place {
     if (!home) return []
     const swept: Swept[] = []
     const room = await roomOf(this.#ports, home)
-    for (const name of await marked(room)) {
+    for (const name of await jsonNames(room)) {
       const taskID = taskOf(name)
       const target = join(room, name)
-      const marker = await readMarker(target)
+      const marker = readMarker(target)
       if (!marker || marker.state === "held" || isBusy(taskID) || this.#ports.isOthers(marker.keeper)) continue
       try {
         const { notes } = await clean(this.#ports, target, taskID)

@@ -1,6 +1,6 @@
-import { mkdirSync, writeFileSync } from "node:fs"
+import { mkdirSync } from "node:fs"
 import { readdir, readFile, rm } from "node:fs/promises"
-import { join } from "node:path"
+import { jsonFile, jsonNames, readJson, replaceSync } from "../../lib/atomic-file.ts"
 import { kill } from "./process.ts"
 
 /**
@@ -22,7 +22,6 @@ type Keeper = { readonly instance: string }
 const PROCESSES = "/proc"
 /** In the environment of all that a command starts. */
 export const MARK = "SUPERAGENTS_COMMAND"
-const ENDING = ".json"
 /** A process may start another while it is looked for. */
 const MOST_ROUNDS = 5
 
@@ -30,23 +29,21 @@ const MOST_ROUNDS = 5
 export function putMark({ folder, keeper }: CommandMarks, mark: string, command: string): void {
   try {
     mkdirSync(folder, { recursive: true, mode: 0o700 })
-    writeFileSync(join(folder, mark + ENDING), JSON.stringify({ keeper: keeper(), command }), { mode: 0o600 })
+    replaceSync(jsonFile(folder, mark), JSON.stringify({ keeper: keeper(), command }))
   } catch {
     // A full disk is no reason to check nothing.
   }
 }
 
 export const takeMark = ({ folder }: CommandMarks, mark: string): Promise<void> =>
-  rm(join(folder, mark + ENDING), { force: true }).catch(() => {})
+  rm(jsonFile(folder, mark), { force: true }).catch(() => {})
 
 /** Ends what has outlived those who ran it; returns the commands of which something still ran. Never rejects. */
 export async function endLeftovers(marks: CommandMarks): Promise<readonly string[]> {
   const { folder, keeper, isOthers } = marks
   const ended: string[] = []
-  const files = (await readdir(folder).catch(() => [])).filter((file) => file.endsWith(ENDING))
-  for (const file of files) {
-    const mark = file.slice(0, -ENDING.length)
-    const left = await readMark(join(folder, file))
+  for (const mark of await jsonNames(folder).catch(() => [])) {
+    const left = readMark(jsonFile(folder, mark))
     if (left && (left.keeper.instance === keeper().instance || isOthers(left.keeper))) continue
     if ((await killMarked(mark)) && left) ended.push(left.command)
     await takeMark(marks, mark)
@@ -54,13 +51,9 @@ export async function endLeftovers(marks: CommandMarks): Promise<readonly string
   return ended
 }
 
-async function readMark(file: string): Promise<{ keeper: Keeper; command: string } | undefined> {
-  try {
-    const { keeper, command } = JSON.parse(await readFile(file, "utf8"))
-    return typeof keeper?.instance === "string" ? { keeper, command: String(command) } : undefined
-  } catch {
-    return undefined
-  }
+function readMark(file: string): { keeper: Keeper; command: string } | undefined {
+  const { keeper, command } = (readJson(file) ?? {}) as { keeper?: Keeper; command?: unknown }
+  return typeof keeper?.instance === "string" ? { keeper, command: String(command) } : undefined
 }
 
 /** Kills all that carries a mark, where the system tells of it (Linux); true where there was something. */

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto"
-import { mkdirSync, readFileSync } from "node:fs"
+import { mkdirSync } from "node:fs"
 import { dirname, join } from "node:path"
-import { replaceSync } from "../../lib/atomic-file.ts"
+import { readJson, replaceSync } from "../../lib/atomic-file.ts"
 import { dataFolder } from "./signature.ts"
 
 const MOST_PROJECTS = 500
@@ -14,7 +14,7 @@ const toldFile = (): string => join(dataFolder(), "told.json")
  */
 export function isNews(project: string, what: string, file: string = toldFile()): boolean {
   const key = createHash("sha256").update(project).digest("hex").slice(0, 16)
-  const known = read(file)
+  const known = new Map(Object.entries(readJson(file) ?? {}))
   if (known.get(key) === what) return false
   known.delete(key)
   known.set(key, what)
@@ -26,12 +26,4 @@ export function isNews(project: string, what: string, file: string = toldFile())
     // Told again the next time.
   }
   return true
-}
-
-function read(file: string): Map<string, unknown> {
-  try {
-    return new Map(Object.entries(JSON.parse(readFileSync(file, "utf8"))))
-  } catch {
-    return new Map()
-  }
 }
