@@ -156,8 +156,13 @@ export type AgentInfo = {
   readonly name: string
   readonly description: string
   readonly mode: "primary" | "subagent" | "all"
+  /** Left out of the user's menus; launched like any other. */
+  readonly hidden?: boolean
   readonly model?: Model
 }
+
+/** Whether models are told of an agent. Hidden primary ones are OpenCode's own, for titles and summaries. */
+export const isListed = ({ mode, hidden }: Pick<AgentInfo, "mode" | "hidden">): boolean => !hidden || mode !== "primary"
 
 /** Who speaks in a session: what a message must carry so as not to change what the user chose. */
 export type Persona = { readonly agent: string; readonly model?: Model }

@@ -166,6 +166,7 @@ export function toAgent(agent: Agent): AgentInfo {
     name: agent.name,
     description: agent.description ?? "",
     mode: agent.mode,
+    hidden: agent.hidden,
     // The host says `null` for no variant, and takes none back.
     model: agent.model && {
       provider: agent.model.providerID,

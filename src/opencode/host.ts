@@ -312,7 +312,7 @@ export class OpencodeHost implements Host {
   }
 
   async agents(): Promise<readonly AgentInfo[]> {
-    return (await this.#agents.get()).filter(({ hidden }) => !hidden).map(toAgent)
+    return (await this.#agents.get()).map(toAgent)
   }
 
   /**

@@ -1,7 +1,7 @@
 import { z } from "zod"
 import { CallError } from "../core/errors.ts"
 import { ANY_PAUSE } from "../core/pause.ts"
-import { type AgentInfo, MAX_TIMER_MS } from "../core/ports.ts"
+import { type AgentInfo, isListed, MAX_TIMER_MS } from "../core/ports.ts"
 import { addBounded } from "../lib/bounded-set.ts"
 import { cut, oneLine } from "../lib/text.ts"
 import type { Options } from "../options/options.ts"
@@ -127,7 +127,7 @@ async function mergeAll(manager: TaskManager, reference: string, caller: CallCon
 
 /** The tool's text with the agents there are, in an order that does not change, for the host to show to the model. */
 export function withAgents(description: string, agents: readonly AgentInfo[]): string {
-  const sorted = agents.toSorted((one, other) => (one.name < other.name ? -1 : 1))
+  const sorted = agents.filter(isListed).sort((one, other) => (one.name < other.name ? -1 : 1))
   const lines = sorted.map(
     ({ name, description: purpose }) => `- ${name}: ${firstSentence(purpose) || "(no description)"}`,
   )

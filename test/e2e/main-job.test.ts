@@ -19,6 +19,7 @@ beforeAll(async () => {
       agent: {
         librarian: { mode: "subagent", description: "Finds books on any shelf.", prompt: "You are the librarian." },
         ghost: { mode: "subagent", description: "Unseen.", hidden: true, prompt: "Boo." },
+        phantom: { mode: "primary", description: "Unseen too.", hidden: true, prompt: "Boo, too." },
       },
     },
   })
@@ -66,7 +67,8 @@ describe("a launch", () => {
     const description = offered.find((tool) => tool.function.name === "superagents_task")?.function.description
     expect(description).toContain("- librarian: Finds books on any shelf.")
     expect(description).toMatch(/- general: \w+/)
-    expect(description).not.toContain("ghost")
+    expect(description, "hidden from the user's menu alone").toContain("- ghost: Unseen.")
+    expect(description).not.toContain("- title:")
     expect(model.requests[0]?.tools.filter((name) => name.startsWith("superagents")).toSorted()).toEqual([
       "superagents_cancel",
       "superagents_clear",
@@ -74,6 +76,22 @@ describe("a launch", () => {
       "superagents_output",
       "superagents_task",
     ])
+  })
+
+  test("goes to a hidden agent by name, and a hidden caller forks itself", async () => {
+    const session = await openSession(host)
+    const named = await launch(host, model, session, { prompt: "P-GHOST", agent: "ghost" })
+    const forked = await launch(
+      host,
+      model,
+      session,
+      { prompt: "P-PHANTOM", agent: "phantom", fork: true },
+      { agent: "phantom" },
+    )
+    const sent = (child: string) => model.waitFor((each) => each.sessionID === child)
+    expect((await sent(named.child)).system).toContain("Boo.")
+    expect((await sent(forked.child)).system).toContain("Boo, too.")
+    await notified(host, session, 2)
   })
 
   test("has the parent's own model when the agent has none", async () => {

@@ -223,7 +223,12 @@ class FakeSurroundings {
 
   async agents() {
     if (this.fails) throw new Error("no answer")
-    return this.names.map((name) => ({ name, description: `the ${name}`, mode: "all" as const }))
+    return this.names.map((name) => ({
+      name,
+      description: `the ${name}`,
+      mode: "all" as const,
+      hidden: name === "unseen",
+    }))
   }
 
   toast({ title, message }: { title: string; message: string }) {

@@ -57,7 +57,8 @@ export class FakePerson implements Person {
 
   discard = async (id: string) => void this.sessions.delete(id)
   write = async (word: Word) => void this.written.push(word)
-  agents = async () => ["build", "explore"].map((name) => ({ name, description: "", mode: "all" as const }))
+  agents: Person["agents"] = async () =>
+    ["build", "explore"].map((name) => ({ name, description: "", mode: "all" as const }))
   models = async () => ["mock/one", "mock/two"]
   spent: Usage | undefined
   spentToday = () => this.spent

@@ -172,7 +172,9 @@ describe("calls", () => {
     vi.restoreAllMocks()
   })
 
-  test("know only the agents that the option names", async () => {
+  test("know only the agents that the option names, and without one all that are not hidden", async () => {
+    rig.surroundings.names.push("unseen")
+    expect((await rig.board.agents()).map(({ name }) => name)).not.toContain("unseen")
     const other = await another({ options: { agents: ["tester", "ghost"] } })
     expect((await other.board.agents()).map(({ name }) => name)).toEqual(["tester"])
     expect(await code(other.board.create({ title: "x", owner: "build" }, USER))).toBe("invalid")

@@ -52,11 +52,12 @@ describe("the host's words become ours:", () => {
   })
 
   test("agents", () => {
-    const agent = { name: "a", mode: "all", model: { providerID: "p", modelID: "m" }, variant: "high" }
+    const agent = { name: "a", mode: "all", hidden: true, model: { providerID: "p", modelID: "m" }, variant: "high" }
     expect(toAgent(agent as never)).toEqual({
       name: "a",
       description: "",
       mode: "all",
+      hidden: true,
       model: { provider: "p", id: "m", variant: "high" },
     })
     expect(toAgent({ name: "a", mode: "all", description: "d" } as never).model).toBeUndefined()

@@ -9,7 +9,11 @@ const OWN = { provider: "far", id: "own" }
 const MISSING = { provider: "mock", id: "one" }
 const BIG: Offered = {
   name: "big",
-  agents: [{ name: "general" }, { name: "writer", model: OWN }],
+  agents: [
+    { name: "general", mode: "subagent" },
+    { name: "writer", mode: "subagent", model: OWN },
+    { name: "title", mode: "primary", hidden: true },
+  ],
   models: ["far/own", "far/spare/2"],
   spare: "",
 }

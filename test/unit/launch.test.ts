@@ -169,12 +169,16 @@ describe("a launch is refused, and leaves no session,", () => {
     expect(rig.timers.pending).toBe(0)
   }
 
-  test("for an unknown agent, with the names there are", () =>
-    refused(
-      new Rig(),
+  test("for an unknown agent, with the names there are, but for those that OpenCode keeps for itself", () => {
+    const rig = new Rig()
+    const title = { name: "title", description: "", mode: "primary", hidden: true } as const
+    rig.host.agentList = [...rig.host.agentList, title, { ...title, name: "ghost", mode: "subagent" }]
+    return refused(
+      rig,
       { agent: "nobody" },
-      /^No agent "nobody" \(argument `agent`\)\. There are: build, general, plan\.$/,
-    ))
+      /^No agent "nobody" \(argument `agent`\)\. There are: build, general, plan, ghost\.$/,
+    )
+  })
 
   test("for a variant that there is not, with those that there are", async () => {
     const rig = new Rig()

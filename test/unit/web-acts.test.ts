@@ -112,7 +112,9 @@ describe("a launch", () => {
     expect(person.calls).toEqual([])
   })
 
-  test("can choose from what there is", async () => {
+  test("can choose from what there is, hidden agents left out", async () => {
+    const seen = await person.agents()
+    person.agents = async () => [...seen, { name: "ghost", description: "", mode: "all", hidden: true }]
     person.sessions.set("ses_1", { title: "Beans", folder: "" })
     expect((await ask("GET", "/api/sessions/choices")).json).toEqual({
       agents: [

@@ -37,7 +37,7 @@ export class World {
   async agents(): Promise<readonly BoardAgent[]> {
     const { agents: allowed } = this.#ports.options
     try {
-      const all = await this.#ports.host.agents()
+      const all = (await this.#ports.host.agents()).filter(({ hidden }) => !hidden)
       this.#sayMissing(all.map(({ name }) => name))
       this.#agents = all
         .filter(({ name }) => allowed?.includes(name) ?? true)

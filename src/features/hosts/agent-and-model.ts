@@ -1,5 +1,6 @@
 import { thereAre } from "../../core/errors.ts"
 import { modelKey } from "../../core/limits.ts"
+import { type AgentInfo, isListed } from "../../core/ports.ts"
 import type { Model } from "../../core/task.ts"
 import { PlaceError } from "../../runtime/places/place.ts"
 
@@ -13,7 +14,7 @@ export type Wanted = {
 /** What a host has; `spare`: the model of the options for where it lacks the one that is wanted, or "". */
 export type Offered = {
   readonly name: string
-  readonly agents: readonly { readonly name: string; readonly model?: Model }[]
+  readonly agents: readonly Pick<AgentInfo, "name" | "model" | "mode" | "hidden">[]
   readonly models: readonly string[]
   readonly spare: string
 }
@@ -25,7 +26,7 @@ export type Offered = {
 export function fitting({ agent, model, isModelNamed }: Wanted, { name, agents, models, spare }: Offered) {
   const found = agents.find((each) => each.name === agent)
   if (!found) {
-    const names = agents.map((each) => each.name)
+    const names = agents.filter(isListed).map((each) => each.name)
     throw new PlaceError(`${name} has no agent "${agent}". ${thereAre(names, 10)}`, "place")
   }
   if (!model || models.includes(modelKey(model))) return model

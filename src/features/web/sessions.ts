@@ -12,7 +12,7 @@ export function sessionsRoutes(source: () => Source): Hono {
   routes.get("/choices", async (context) => {
     const person = presentPerson(source())
     const [agents, models, sessions] = await Promise.all([person.agents(), person.models(), person.conversations()])
-    const named = agents.map(({ name, description }) => ({ name, description }))
+    const named = agents.filter(({ hidden }) => !hidden).map(({ name, description }) => ({ name, description }))
     return context.json({ agents: named, models, sessions } satisfies Choices)
   })
   routes.get("/:id", async (context) => {

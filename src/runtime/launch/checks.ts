@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto"
 import { CallError, listed, messageOf, nearest, thereAre } from "../../core/errors.ts"
 import { modelKey } from "../../core/limits.ts"
-import type { AgentInfo, Host, Persona, Rule, SessionInfo } from "../../core/ports.ts"
+import { type AgentInfo, type Host, isListed, type Persona, type Rule, type SessionInfo } from "../../core/ports.ts"
 import { hasEnded } from "../../core/run/active-run.ts"
 import type { Model, Task } from "../../core/task.ts"
 import type { Options } from "../../options/options.ts"
@@ -212,7 +212,7 @@ export async function permitEdit(caller: Caller, id: string, files: readonly str
 export function findAgent(name: string, agents: readonly AgentInfo[]): AgentInfo {
   const agent = agents.find((candidate) => candidate.name === name)
   if (agent) return agent
-  const names = agents.map((candidate) => candidate.name)
+  const names = agents.filter(isListed).map((candidate) => candidate.name)
   throw new CallError(`No agent "${name}" (argument \`agent\`). ${thereAre(names, 20)}`)
 }
 

@@ -57,8 +57,7 @@ class OpencodeRemote implements RemoteServer {
   }
 
   async agents(directory: string): Promise<readonly AgentInfo[]> {
-    const agents = await call("read the agents", this.#client.app.agents({ directory }))
-    return agents.filter(({ hidden }) => !hidden).map(toAgent)
+    return (await call("read the agents", this.#client.app.agents({ directory }))).map(toAgent)
   }
 
   async models(directory: string): Promise<readonly string[]> {
