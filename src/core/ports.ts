@@ -275,6 +275,9 @@ export interface Host {
   log(level: LogLevel, message: string, fields?: LogFields): void
 }
 
+/** `pending`: its arguments are being written, of which the host tells nothing until they are complete. */
+export type CallState = "pending" | "running" | "ended"
+
 /** A call of a tool that has ended: with what, what it returned or why it failed, and how long it took. */
 export type EndedCall = { readonly input: unknown; readonly result: string; readonly ms: number }
 
@@ -296,7 +299,7 @@ export type HostEvent =
       readonly sessionID: string
       readonly callID: string
       readonly tool: string
-      readonly ended: boolean
+      readonly state: CallState
       readonly messageID: string
       /** Of one that has ended, where the host tells that. */
       readonly call?: EndedCall

@@ -350,8 +350,10 @@ export type Progress = {
   readonly failing?: Failing
   readonly repeated?: Repeated
   readonly asks: readonly Ask[]
-  /** Tool calls that have begun and not ended: they count as life. */
+  /** Tool calls that run: they count as life. */
   readonly openCalls: number
+  /** Tool calls whose arguments are being written. */
+  readonly pendingCalls: number
   /** It is not the agent's turn: its place is made ready, or its check runs. That is one of the open calls. */
   readonly held?: boolean
   /** Its session does nothing; absent where that is not known. */

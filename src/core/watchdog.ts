@@ -153,14 +153,21 @@ const REPEATS: Rule = {
     `Stopped at its limit of equal calls: ${oneLine((repeated as Repeated).tool, MOST_TOOL_CHARS)}, ${used} times in a row with the same result (option maxRepeats).`,
 }
 
+/** Of the arguments of a call the host tells nothing while they are written, and a slow model may write a long file. */
+const SLOW_ARGUMENTS = 3
+
 const SILENCE: Rule = {
   code: "silence",
   gauge: ({ progress, limits, ownTasks, now }) =>
-    hasLife(progress, ownTasks) ? undefined : gaugeOf(now - progress.lastSignAt, limits.stallTimeout),
+    hasLife(progress, ownTasks)
+      ? undefined
+      : gaugeOf(now - progress.lastSignAt, limits.stallTimeout * (progress.pendingCalls > 0 ? SLOW_ARGUMENTS : 1)),
   passed: "at",
   byClock: true,
-  text: ({ used, allowed }) =>
-    `Stopped because nothing was heard of it for ${duration(used)}; the option stallTimeout allows ${duration(allowed)}.`,
+  text: ({ used }, { progress, limits }) => {
+    const arguments_ = progress.pendingCalls > 0 ? `, and ${SLOW_ARGUMENTS} times that while it writes a tool call` : ""
+    return `Stopped because nothing was heard of it for ${duration(used)}; the option stallTimeout allows ${duration(limits.stallTimeout)}${arguments_}.`
+  },
 }
 
 const spending = (amount: Amount): Rule => ({
@@ -307,7 +314,8 @@ const hasWorked = ({ toolCalls, lastText, usage }: Progress): boolean =>
   toolCalls > 0 || lastText !== "" || usage.output > 0
 
 /** In a tool, or before a question: it cannot read what it is told. */
-const isHeldUp = ({ openCalls, asks, held = false }: Progress): boolean => !held && (openCalls > 0 || asks.length > 0)
+const isHeldUp = ({ openCalls, pendingCalls, asks, held = false }: Progress): boolean =>
+  !held && openCalls + pendingCalls + asks.length > 0
 
 /** What counts as life although nothing is heard: a running tool, an open question, a retry, tasks of its own. */
 const hasLife = (progress: Progress, ownTasks: boolean): boolean =>

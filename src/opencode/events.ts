@@ -1,4 +1,4 @@
-import type { EndedCall, HostEvent } from "../core/ports.ts"
+import type { CallState, EndedCall, HostEvent } from "../core/ports.ts"
 import { addBounded } from "../lib/bounded-set.ts"
 import { decodeRequest } from "../runtime/record/codec.ts"
 import { permissionAsk, questionAsk } from "./asks.ts"
@@ -123,9 +123,10 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
     if (!part?.sessionID || !part.messageID) return undefined
     const { sessionID, messageID } = part
     if (part.type === "tool" && part.callID && part.tool) {
-      const ended = part.state?.status === "completed" || part.state?.status === "error"
-      const call = ended ? endedCall(part.state ?? {}) : undefined
-      return { type: "tool", sessionID, messageID, callID: part.callID, tool: part.tool, ended, ...(call && { call }) }
+      const { callID, tool, state: stored = {} } = part
+      const state = stateOf(stored)
+      const call = state === "ended" ? endedCall(stored) : undefined
+      return { type: "tool", sessionID, messageID, callID, tool, state, ...(call && { call }) }
     }
     if (part.type === "step-start") return { type: "began", sessionID }
     if (part.type === "reasoning" && part.id) {
@@ -159,6 +160,9 @@ const isWord = (value: unknown): value is string => typeof value === "string" &&
 function replied({ sessionID, requestID }: Properties): HostEvent | undefined {
   return sessionID && requestID ? { type: "replied", sessionID, askID: requestID } : undefined
 }
+
+const stateOf = ({ status }: State): CallState =>
+  status === "completed" || status === "error" ? "ended" : status === "pending" ? "pending" : "running"
 
 function endedCall({ input, output, error, time }: State): EndedCall | undefined {
   const result = output ?? error

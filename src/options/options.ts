@@ -162,7 +162,9 @@ export const OptionsSchema = z.strictObject({
     .register(meets, stricter),
   stallTimeout: milliseconds
     .default(600_000)
-    .describe("Longest silence. A running tool, an open question, a retry and tasks of its own are no silence.")
+    .describe(
+      "Longest silence. Three times that while an agent writes a tool call. A running tool, an open question, a retry and tasks of its own are no silence.",
+    )
     .register(meets, stricter),
   maxRepeats: count
     .default(12)

@@ -44,9 +44,10 @@ export function workContract(driver: Driver): void {
       expect(await driver.host.openTodos(sessionID)).toBe(2)
       const tools = driver.heardOf(sessionID).filter((event) => event.type === "tool")
       const shared = { type: "tool", sessionID, callID: "call_todos", tool: "todowrite", messageID }
-      expect(tools[0]).toEqual({ ...shared, ended: false })
+      expect(tools[0]).toEqual({ ...shared, state: "pending" })
+      expect(tools).toContainEqual({ ...shared, state: "running" })
       const ended = { input: { todos: expect.any(Array) }, result: expect.any(String), ms: expect.any(Number) }
-      expect(tools.at(-1)).toEqual({ ...shared, ended: true, call: ended })
+      expect(tools.at(-1)).toEqual({ ...shared, state: "ended", call: ended })
     })
 
     test("is at no end between two steps, whatever its messages look like then", async () => {
@@ -107,6 +108,29 @@ export function workContract(driver: Driver): void {
       expect(classify(since, "working")).toMatchObject({ type: "cancelled", reason: { code: "aborted" } })
       expect(since[1]?.parts).toEqual([{ type: "text", text: "so far", synthetic: false }])
       await driver.heard(sessionID, "idle", 2)
+    })
+
+    test("tells of a call whose arguments never come as pending, and of its end when it is stopped", async () => {
+      driver.world.onPrompt("HALF", { hang: true, call: { name: "glob", args: '{"pattern": "' } })
+      const sessionID = await driver.child({ agent: "build" })
+      const sent = await driver.send(sessionID, "HALF", { agent: "build" })
+      const states = () => driver.heardOf(sessionID).flatMap((event) => (event.type === "tool" ? [event.state] : []))
+      await driver.heard(sessionID, "tool")
+      await driver.world.pause()
+      expect(new Set(states())).toEqual(new Set(["pending"]))
+      const [, open] = await driver.host.messagesSince(sessionID, sent.messageID)
+      expect(open?.parts).toContainEqual(expect.objectContaining({ type: "tool", tool: "glob", state: "pending" }))
+      await driver.host.abort(sessionID)
+      const since = await driver.answered(sent)
+      expect(since[1]?.parts).toContainEqual(expect.objectContaining({ type: "tool", state: "error", final: true }))
+      expect(states().at(-1)).toBe("ended")
+      driver.world.onPrompt("HALF", { text: "whole" })
+      await driver.host.prompt({ ...sent, again: true })
+      const again = await driver.world.eventually(async () => {
+        const messages = await driver.host.messagesSince(sessionID, sent.messageID)
+        return messages.length > 2 && (await driver.isIdle(sessionID)) && messages
+      })
+      expect(answerText(again)).toBe("whole")
     })
 
     test("may be nothing at all, again and again", async () => {

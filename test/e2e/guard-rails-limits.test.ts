@@ -73,6 +73,15 @@ describe("a task that passes a limit is ended, says which, and keeps its text:",
     )
   })
 
+  test("three times that silence, where a call is begun and never written to its end", async () => {
+    const half = { name: "write", args: '{"filePath": "' }
+    model.use(({ lastUser }) => (lastUser === "P-HALF" ? { hang: true, call: half } : undefined))
+    const session = await openSession(host)
+    await launch(host, model, session, { prompt: "P-HALF" })
+    const [notification] = await notified(host, session)
+    expect(notification?.hidden).toContain("stallTimeout allows 2.5s, and 3 times that while it writes a tool call")
+  })
+
   test("silence, the option stallTimeout", async () => {
     model.use((request) => (request.lastUser === "P-SILENT" ? { hang: true, text: "hm" } : undefined))
     const session = await openSession(host)

@@ -74,6 +74,10 @@ export class Calls {
     withoutTools: boolean,
   ): Promise<"done" | "refused" | "failed" | Stopped> {
     const calls = tools.map(({ name, args, id }) => this.#begin(message, name, args, id))
+    for (const part of calls) {
+      part.state = "running"
+      this.#tell(message, part)
+    }
     const looped = loopIn(tools)
     if (looped && this.#ports.asksFor("doom_loop")) {
       const answer = await this.#ask("doom_loop", looped)
@@ -84,6 +88,15 @@ export class Calls {
     return (
       outcomes.find((outcome) => outcome === "aborted") ?? outcomes.find((outcome) => outcome === "refused") ?? "done"
     )
+  }
+
+  /** Its turn was stopped. */
+  cutOff(message: StoredMessage): void {
+    for (const part of message.parts) {
+      if (part.type !== "tool" || (part.state !== "pending" && part.state !== "running")) continue
+      Object.assign(part, { state: "error", interrupted: true } as const)
+      this.#tell(message, part)
+    }
   }
 
   /** A refused permission takes the session's other open ones along, without a word; a question stands for itself. */
@@ -107,10 +120,15 @@ export class Calls {
 
   #begin(message: StoredMessage, tool: string, args: unknown, id?: string): StoredCall {
     const callID = id ?? this.#ports.database.nextID("call")
-    const part: StoredCall = { type: "tool", callID, tool, args, state: "running", refused: false }
+    const part: StoredCall = { type: "tool", callID, tool, args, state: "pending", refused: false }
     message.parts.push(part)
-    this.#tell(message, part, false)
+    this.#tell(message, part)
     return part
+  }
+
+  /** Its model writes the arguments of a call, and comes to no end with them. */
+  hang(message: StoredMessage, tool: string): void {
+    this.#begin(message, tool, {})
   }
 
   async #run(
@@ -123,7 +141,7 @@ export class Calls {
     if (outcome === "aborted") return outcome
     part.state = outcome === "done" ? "completed" : "error"
     part.refused = outcome === "refused"
-    this.#tell(message, part, true, this.#ports.now() - begunAt)
+    this.#tell(message, part, this.#ports.now() - begunAt)
     return outcome
   }
 
@@ -179,10 +197,11 @@ export class Calls {
   }
 
   /** The host tells of each change more than once. What no test gave a result returns something new each time. */
-  #tell({ id: messageID }: StoredMessage, part: StoredCall, ended: boolean, ms = 0): void {
+  #tell({ id: messageID }: StoredMessage, part: StoredCall, ms = 0): void {
     const { callID, tool, args: input, result = callID } = part
-    const call = ended && { call: { input, result, ms } }
-    const event = { type: "tool", sessionID: this.#session.id, callID, tool, ended, messageID, ...call } as const
+    const state = part.state === "completed" || part.state === "error" ? "ended" : part.state
+    const call = state === "ended" && { call: { input, result, ms } }
+    const event = { type: "tool", sessionID: this.#session.id, callID, tool, state, messageID, ...call } as const
     this.#ports.emit(event)
     this.#ports.emit(event)
   }

@@ -3,7 +3,7 @@ import { type Ask, type Model, NO_USAGE } from "../../src/core/task.ts"
 import { errorOf, finishOf } from "../../src/opencode/message-fields.ts"
 import { Calls, type FakeTool, type Stopped, Waits } from "./fake-calls.ts"
 import type { FakeDatabase, StoredMessage, StoredPart, StoredSession } from "./fake-database.ts"
-import type { Reply, TextReply, ToolReply, Usage } from "./model.ts"
+import type { HangReply, Reply, TextReply, ToolReply, Usage } from "./model.ts"
 
 /** The host asks it where a prompt names none. */
 const DEFAULT_MODEL: Model = { provider: "scripted", id: "alpha" }
@@ -148,11 +148,8 @@ export class Turn {
     const { messages } = this.#session
     const answers = messages.filter(({ parentID }) => parentID === asked.id)
     const later = messages.slice(messages.indexOf(asked)).filter(({ role, error }) => role === "assistant" && !error)
-    return (
-      answers.some(({ error }) => error) ||
-      [...answers, ...later].some(
-        ({ finish, parts }) => !["tool-calls", "unknown", undefined].includes(finish) && !parts.some(asksAgain),
-      )
+    return [...answers, ...later].some(
+      ({ finish, parts }) => !["tool-calls", "unknown", undefined].includes(finish) && !parts.some(asksAgain),
     )
   }
 
@@ -199,7 +196,7 @@ export class Turn {
       if ((await this.#waits.for(EMPTY_ANSWER_MS)) === "aborted") return "aborted"
       return this.#answered(message, "unknown", {})
     }
-    if ("hang" in reply) return this.#hang(message, reply.text)
+    if ("hang" in reply) return this.#hang(message, reply)
     return "tools" in reply ? this.#tools(message, reply) : this.#text(message, reply)
   }
 
@@ -229,8 +226,9 @@ export class Turn {
     return said
   }
 
-  async #hang(message: StoredMessage, text: string | undefined): Promise<Step> {
+  async #hang(message: StoredMessage, { text, call }: HangReply): Promise<Step> {
     if (text) this.#delta(message, this.#ports.database.nextID("prt"), text)
+    if (call) this.#calls.hang(message, call.name)
     const said = await this.#thinks(Number.POSITIVE_INFINITY)
     if (said === "aborted" || "hang" in said) return "aborted"
     return refusalOf(said) ? this.#asks(message, () => said) : this.#reply(message, said as Answering)
@@ -326,9 +324,7 @@ export class Turn {
         message.error = error
         message.completedAt = this.#ports.now()
         if (this.#openText !== "") message.parts.push(textPart(database.nextID("prt"), this.#openText))
-        for (const part of message.parts)
-          if (part.type === "tool" && part.state === "running")
-            Object.assign(part, { state: "error", interrupted: true } as const)
+        this.#calls.cutOff(message)
       }
       emit({ type: "idle", sessionID })
     })

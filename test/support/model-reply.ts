@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto"
 import type { ServerResponse } from "node:http"
 import { setTimeout as sleep } from "node:timers/promises"
 import { anthropicStream } from "./anthropic.ts"
-import type { ModelRequest, Reply, TextReply, ToolReply, Usage } from "./model.ts"
+import type { HangReply, ModelRequest, Reply, TextReply, ToolReply, Usage } from "./model.ts"
 
 const JSON_HEADERS = { "content-type": "application/json" }
 const STREAM_HEADERS = { "content-type": "text/event-stream", "cache-control": "no-cache" }
@@ -25,6 +25,8 @@ const wireUsage = ({ input, output, reasoning, cached }: Required<Usage>) => {
     completion_tokens_details: { reasoning_tokens: reasoning },
   }
 }
+
+const KEEP_ALIVE_MS = 500
 
 const split = (text: string, count: number) => {
   const size = Math.max(1, Math.ceil(text.length / Math.max(1, count)))
@@ -75,6 +77,19 @@ const sendTools = (response: ServerResponse, request: ModelRequest, reply: ToolR
   end(reply.finish ?? "tool_calls")
 }
 
+const hang = async (response: ServerResponse, request: ModelRequest, { text, call }: HangReply) => {
+  const { delta } = stream(response, request)
+  if (text) delta({ role: "assistant", content: text })
+  if (!call) return
+  const { name, args } = call
+  const begun = { index: 0, id: `call_${randomUUID()}`, type: "function", function: { name, arguments: args } }
+  delta({ role: "assistant", tool_calls: [begun] })
+  for (;;) {
+    await sleep(KEEP_ALIVE_MS, undefined, { signal: request.aborted })
+    response.write(": keep-alive\n\n")
+  }
+}
+
 const answer = async (response: ServerResponse, request: ModelRequest, reply: Reply, begun: () => void) => {
   if (reply.delay) await sleep(reply.delay, undefined, { signal: request.aborted })
   if (!("status" in reply)) begun()
@@ -88,8 +103,7 @@ const answer = async (response: ServerResponse, request: ModelRequest, reply: Re
     return response.end()
   }
   if ("hang" in reply) {
-    const { delta } = stream(response, request)
-    return reply.text && delta({ role: "assistant", content: reply.text })
+    return hang(response, request, reply)
   }
   if ("cut" in reply) {
     const { delta } = stream(response, request)

@@ -44,6 +44,12 @@ export type ToolReply = Paced & {
   finish?: string
 }
 
+/**
+ * Headers, `text` if there is one, the begin of a call if there is one, and then nothing but comments that keep the
+ * connection alive until the client goes away.
+ */
+export type HangReply = Paced & { hang: true; text?: string; call?: { name: string; args: string } }
+
 export type Reply =
   | TextReply
   | ToolReply
@@ -53,8 +59,7 @@ export type Reply =
   | (Paced & { fails: unknown; text?: string })
   /** 200 and an empty body. */
   | (Paced & { empty: true })
-  /** Headers, `text` if there is one, and then nothing until the client goes away. */
-  | (Paced & { hang: true; text?: string })
+  | HangReply
   /** The text, and then the connection breaks. */
   | (Paced & { cut: true; text: string })
 

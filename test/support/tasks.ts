@@ -57,6 +57,7 @@ export const progressOf = (more: Partial<Progress> = {}): Progress => ({
   usage: NO_USAGE,
   asks: [],
   openCalls: 0,
+  pendingCalls: 0,
   emptyAnswers: 0,
   ...more,
 })

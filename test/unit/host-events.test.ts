@@ -91,17 +91,27 @@ describe("an event of the host becomes one of ours:", () => {
     [
       "message.part.updated",
       { part: { type: "tool", sessionID, messageID, callID: "c", tool: "bash", state: { status: "running" } } },
-      { type: "tool", sessionID, messageID, callID: "c", tool: "bash", ended: false },
+      { type: "tool", sessionID, messageID, callID: "c", tool: "bash", state: "running" },
+    ],
+    [
+      "message.part.updated",
+      { part: { type: "tool", sessionID, messageID, callID: "c", tool: "bash", state: { status: "pending" } } },
+      { type: "tool", sessionID, messageID, callID: "c", tool: "bash", state: "pending" },
+    ],
+    [
+      "message.part.updated",
+      { part: { type: "tool", sessionID, messageID, callID: "c", tool: "bash" } },
+      { type: "tool", sessionID, messageID, callID: "c", tool: "bash", state: "running" },
     ],
     [
       "message.part.updated",
       { part: { type: "tool", sessionID, messageID, callID: "c", tool: "bash", state: { status: "error" } } },
-      { type: "tool", sessionID, messageID, callID: "c", tool: "bash", ended: true },
+      { type: "tool", sessionID, messageID, callID: "c", tool: "bash", state: "ended" },
     ],
     [
       "message.part.updated",
       { part: { type: "tool", sessionID, messageID, callID: "c", tool: "bash", state: { status: "completed" } } },
-      { type: "tool", sessionID, messageID, callID: "c", tool: "bash", ended: true },
+      { type: "tool", sessionID, messageID, callID: "c", tool: "bash", state: "ended" },
     ],
     ...(["output", "error"] as const).map((field): [string, object, object] => [
       "message.part.updated",
@@ -112,7 +122,7 @@ describe("an event of the host becomes one of ours:", () => {
         },
       },
       {
-        ...{ type: "tool", sessionID, messageID, callID: "c", tool: "bash", ended: true },
+        ...{ type: "tool", sessionID, messageID, callID: "c", tool: "bash", state: "ended" },
         call: { input: { command: "ls" }, result: "a b", ms: 7 },
       },
     ]),

@@ -29,7 +29,12 @@ const end = (ending: Ending = cancelled, how: EndOptions = {}): Input => ({ type
 const working = (run: Partial<ActiveRun> = {}, more: Scene = {}) => at("working", { ...more, run })
 const quiet = (messages = [asked(), answer()]): Input => ({ type: "quiet", messages })
 /** What was heard of a run by events. */
-const HEARD = { ...NOTHING_OBSERVED, calls: new Map([["msg_a call_1", true]]), usage: BILLED, recentTools: ["read"] }
+const HEARD = {
+  ...NOTHING_OBSERVED,
+  calls: new Map([["msg_a call_1", "ended"] as const]),
+  usage: BILLED,
+  recentTools: ["read"],
+}
 
 describe("an end", () => {
   const timeOf = (scene: Scene, at_: number | undefined, stage: Parameters<typeof at>[0] = "working") => {

@@ -75,8 +75,8 @@ describe("an event of its own session", () => {
   })
 
   test("tells of a call, a question and its answer", () => {
-    const call = { type: "tool", callID: "call_1", tool: "read", ended: false, messageID: "msg_a" }
-    expect(working().takes(heard(call)).run?.observed).toMatchObject({ openCalls: 1, recentTools: ["read"] })
+    const call = { type: "tool", callID: "call_1", tool: "read", state: "running", messageID: "msg_a" }
+    expect(working().takes(heard(call)).run?.observed).toMatchObject({ recentTools: ["read"] })
     const [one, two] = [askOf({ id: "per_1", askedAt: NOW }), askOf({ id: "per_2", askedAt: NOW })]
     const first = working().takes(heard({ type: "asked", ask: one }))
     expect(first.run).toMatchObject({ asks: [one], hintAt: NOW + 15_000 })
@@ -143,7 +143,14 @@ describe("idleness", () => {
 
 describe("an event of a session below", () => {
   test("is a sign of its life, and tells of calls and questions", () => {
-    const call = { type: "tool", callID: "call_1", tool: "read", ended: false, messageID: "msg_a", sessionID: BELOW }
+    const call = {
+      type: "tool",
+      callID: "call_1",
+      tool: "read",
+      state: "running",
+      messageID: "msg_a",
+      sessionID: BELOW,
+    }
     const called = working(WAITS).takes(heard(call))
     expect(called.run).toMatchObject({ lastSignAt: NOW, stuckSince: undefined, observed: { recentTools: ["read"] } })
     const ask = askOf({ id: "per_1", sessionID: BELOW })

@@ -59,6 +59,7 @@ describe("a run that is made", () => {
       retry: undefined,
       asks: [],
       openCalls: 0,
+      pendingCalls: 0,
       lastWord: undefined,
       emptyAnswers: 0,
     })
@@ -71,12 +72,11 @@ describe("what is seen of a run", () => {
   test("is what was told of it, and what it waits for", () => {
     const told = {
       ...NOTHING_OBSERVED,
-      calls: new Map([["msg_a call_1", false]]),
+      calls: new Map([["msg_a call_1", "running" as const]]),
       answers: new Map([["msg_a", { spoke: false, called: false, usage: BILLED, finish: "done" as const }]]),
       recentTools: ["read"],
       text: "looking",
       usage: BILLED,
-      openCalls: 1,
     }
     const retry = { attempt: 2, message: "wait" }
     const lastWord = { state: "told", reason: { code: "timeout", text: "x" }, at: NOW } as const
@@ -91,6 +91,7 @@ describe("what is seen of a run", () => {
       retry,
       asks,
       openCalls: 1,
+      pendingCalls: 0,
       lastWord,
       emptyAnswers: 1,
     })

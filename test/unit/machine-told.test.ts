@@ -1,12 +1,14 @@
 import { describe, expect, test } from "vitest"
 import type { Message } from "../../src/core/ports.ts"
 import {
+  callsIn,
   emptiesIn,
   NOTHING_OBSERVED,
   type Observed,
   withAnswer,
   withDelta,
   withMessages,
+  withoutOpenCalls,
   withText,
   withTool,
 } from "../../src/core/run/progress.ts"
@@ -17,33 +19,50 @@ import { answer, asked } from "../support/machine.ts"
 
 const USED = { ...NO_USAGE, input: 10, cost: 1 }
 const MORE = { ...NO_USAGE, input: 30, cost: 3 }
-const call = (more: object = {}) => ({ id: "call_1", tool: "read", ended: false, messageID: "msg_a", ...more })
+const call = (more: Partial<Parameters<typeof withTool>[1]> = {}) => ({
+  id: "call_1",
+  tool: "read",
+  state: "running" as const,
+  messageID: "msg_a",
+  ...more,
+})
 const ended = (told: Observed, id: string, more: object = {}) =>
   withAnswer(told, { id, usage: USED, finish: "done", ...more })
 
 describe("a call of a tool", () => {
   test("is open until it has ended, and is counted once however often it is told", () => {
     const begun = withTool(NOTHING_OBSERVED, call())
-    expect(begun).toMatchObject({ openCalls: 1, recentTools: ["read"] })
-    expect([...begun.calls]).toEqual([["msg_a call_1", false]])
+    expect(begun.recentTools).toEqual(["read"])
+    expect([...begun.calls]).toEqual([["msg_a call_1", "running"]])
     expect(withTool(begun, call())).toBe(begun)
-    const over = withTool(begun, call({ ended: true }))
-    expect(over).toMatchObject({ openCalls: 0, recentTools: ["read"] })
-    expect([...over.calls]).toEqual([["msg_a call_1", true]])
-    expect(withTool(over, call({ ended: true }))).toBe(over)
+    const over = withTool(begun, call({ state: "ended" }))
+    expect(over.recentTools).toEqual(["read"])
+    expect([...over.calls]).toEqual([["msg_a call_1", "ended"]])
+    expect(withTool(over, call({ state: "ended" }))).toBe(over)
     // What comes late opens nothing again.
     expect(withTool(over, call())).toBe(over)
   })
 
+  test("is pending until it runs, and has ended where a stop cut it off", () => {
+    const pending = withTool(NOTHING_OBSERVED, call({ state: "pending" }))
+    expect([...pending.calls.values()]).toEqual(["pending"])
+    const running = withTool(pending, call())
+    expect([[...running.calls.values()], running.recentTools]).toEqual([["running"], ["read"]])
+    expect(withTool(running, call({ state: "pending" }))).toBe(running)
+    const two = withoutOpenCalls(withTool(running, call({ id: "call_2", state: "pending" })))
+    expect([...two.calls.values()]).toEqual(["ended", "ended"])
+  })
+
   test("that is told when it has ended was never open", () => {
-    expect(withTool(NOTHING_OBSERVED, call({ ended: true }))).toMatchObject({ openCalls: 0, recentTools: ["read"] })
+    const told = withTool(NOTHING_OBSERVED, call({ state: "ended" }))
+    expect([[...told.calls.values()], told.recentTools]).toEqual([["ended"], ["read"]])
   })
 
   test("is another one in another message, and another one beside it", () => {
     const one = withTool(NOTHING_OBSERVED, call())
     const two = withTool(withTool(one, call({ messageID: "msg_b" })), call({ id: "call_2", tool: "bash" }))
-    expect(two).toMatchObject({ openCalls: 3, recentTools: ["read", "read", "bash"] })
-    expect(withTool(two, call({ ended: true })).openCalls).toBe(2)
+    expect([callsIn(two, "running"), two.recentTools]).toEqual([3, ["read", "read", "bash"]])
+    expect(callsIn(withTool(two, call({ state: "ended" })), "running")).toBe(2)
   })
 
   test("the last five are remembered", () => {
@@ -133,10 +152,24 @@ describe("its messages", () => {
   })
 
   test("tell of calls as they stand", () => {
-    for (const state of ["pending", "running"])
-      expect(of({ parts: [tool(state)] })).toMatchObject({ openCalls: 1, recentTools: ["read"], text: "" })
-    for (const state of ["completed", "error"]) expect(of({ parts: [tool(state)] })).toMatchObject({ openCalls: 0 })
-    expect([...of({ parts: [tool("running")] }).calls]).toEqual([["msg_answer call_1", false]])
+    for (const [stored, state] of [
+      ["pending", "pending"],
+      ["running", "running"],
+      ["completed", "ended"],
+      ["error", "ended"],
+    ] as const) {
+      const told = of({ parts: [tool(stored)] })
+      expect(told).toMatchObject({ recentTools: ["read"], text: "" })
+      expect([...told.calls]).toEqual([["msg_answer call_1", state]])
+    }
+  })
+
+  test("tell of a call that an earlier one left open as ended: its turn was cut off", () => {
+    const told = withMessages(NOTHING_OBSERVED, [
+      answer({ id: "msg_1", parts: [tool("running")] }),
+      answer({ id: "msg_2", parts: [tool("running")] }),
+    ])
+    expect([...told.calls.values()]).toEqual(["ended", "running"])
   })
 
   test("tell of no end where there is none, and of no text where it is empty", () => {

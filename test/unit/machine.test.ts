@@ -4,6 +4,7 @@ import { isFinished, progressOf } from "../../src/core/run/active-run.ts"
 import { nextDue } from "../../src/core/run/deadlines.ts"
 import type { Input } from "../../src/core/run/inputs.ts"
 import { ANSWER_GRACE_MS } from "../../src/core/run/messages.ts"
+import { NOTHING_OBSERVED, withTool } from "../../src/core/run/progress.ts"
 import { TABLE } from "../../src/core/run/table.ts"
 import { NOTHING_SPENT } from "../../src/core/spending.ts"
 import {
@@ -336,7 +337,9 @@ describe("parked", () => {
   const scene = { task: { run: { parked } } }
 
   test.each(["prompting", "working"] as const)("from %s it holds nothing, and is written down so", (stage) => {
-    const run = { asks: [askOf()], looking: true, calls: stage === "prompting" ? 1 : 0 }
+    const call = { id: "call_1", tool: "bash", state: "running", messageID: "msg_a" } as const
+    const observed = withTool(NOTHING_OBSERVED, call)
+    const run = { asks: [askOf()], looking: true, calls: stage === "prompting" ? 1 : 0, observed }
     const { run: next, does } = at(stage, { run }).takes({ type: "refused", parked })
     expect(does).toEqual(["record", "park", "freed"])
     // What its user has asked is not said again by us.
@@ -345,6 +348,7 @@ describe("parked", () => {
       does: [],
     })
     expect(next).toMatchObject({ stage: "parked", asks: [], looking: false, calls: run.calls + 1, mayContinue: false })
+    expect([...(next?.observed.calls.values() ?? [])]).toEqual(["ended"])
   })
 
   test("no clock, no event and no limit touches it; words are stored for when it goes on", () => {

@@ -98,7 +98,7 @@ test("answers whose end is told of before their content are not empty", async ()
   await rig.clock.advance(100)
   for (const messageID of ["msg_1", "msg_2", "msg_3", "msg_4"]) {
     rig.host.tell({ type: "answered", sessionID, messageID, usage: NO_USAGE, finish: "called" })
-    rig.host.tell({ type: "tool", sessionID, messageID, callID: `call of ${messageID}`, tool: "read", ended: true })
+    rig.host.tell({ type: "tool", sessionID, messageID, callID: `call of ${messageID}`, tool: "read", state: "ended" })
   }
   await rig.clock.advance(100)
   expect(rig.task(id).status).toBe("running")
@@ -126,6 +126,42 @@ describe("silence", () => {
     for (const prompt of ["TOOL", "ASK", "RETRY"]) ids.push((await rig.launch({ prompt })).id)
     await rig.clock.advance(15_000)
     expect(ids.map((id) => rig.task(id).status)).toEqual(["running", "running", "running"])
+  })
+
+  const HALF = { ...HANG, call: { name: "write", args: '{"filePath": "' } }
+
+  test("of three times the limit ends a run whose call is never written to its end", async () => {
+    const rig = new Rig({ options: { stallTimeout: 60_000 } })
+    rig.onPrompt("FIND", HALF)
+    const { id } = await rig.launch()
+    await rig.clock.advance(170_000)
+    expect(rig.task(id).status).toBe("running")
+    await rig.clock.advance(20_000)
+    expect(rig.task(id).outcome?.reason?.code).toBe("silence")
+  })
+
+  test("ends a run that was parked while it wrote a call: nobody hears how that ended", async () => {
+    const rig = new Rig({ options: { stallTimeout: 60_000 } })
+    rig.script(({ lastUser }) => (lastUser.includes("FIND") ? replies.shift() : undefined))
+    const replies = [HALF, HANG]
+    const { id, sessionID } = await rig.launch()
+    await rig.clock.advance(1000)
+    rig.host.conclude(sessionID, { status: 429, body: { error: { message: "Rate limit. Try again in 60s" } } })
+    await rig.clock.advance(110_000)
+    expect(rig.task(id)).toMatchObject({ status: "running", run: { parkedTimes: 1 } })
+    await rig.clock.advance(20_000)
+    expect(rig.task(id).outcome?.reason?.code).toBe("silence")
+  })
+
+  test("is checked against the host where no event told that a call is being written", async () => {
+    const rig = new Rig({ options: { stallTimeout: 60_000 } })
+    rig.host.onEvent = ({ type }) => (type === "tool" ? "lose" : undefined)
+    rig.onPrompt("FIND", { ...HALF, delay: 50_000 })
+    const { id } = await rig.launch()
+    await rig.clock.advance(120_000)
+    expect(rig.task(id).status).toBe("running")
+    await rig.clock.advance(70_000)
+    expect(rig.task(id).outcome?.reason?.code).toBe("silence")
   })
 
   test("is no silence while a run waits for its slot, and its prompt is slow to be taken", async () => {

@@ -65,6 +65,7 @@ const progress = (given: Partial<Progress> = {}): Progress => ({
   usage: NO_USAGE,
   asks: [],
   openCalls: 0,
+  pendingCalls: 0,
   emptyAnswers: 0,
   ...given,
 })

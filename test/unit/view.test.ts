@@ -14,7 +14,7 @@ test("a resumed task's figures: this run apart, and all runs together", () => {
   store.add(task, 0)
   const entry = store.handle(task.id)
   if (!entry?.run) throw new Error("no run")
-  const called = withTool(entry.run.observed, { id: "call_1", tool: "read", ended: true, messageID: "msg_1" })
+  const called = withTool(entry.run.observed, { id: "call_1", tool: "read", state: "ended", messageID: "msg_1" })
   entry.run = { ...entry.run, observed: withAnswer(called, { id: "msg_1", usage: tokens(30), finish: "done" }) }
   const view = viewOf(task, store, 0)
   expect(view.thisRun).toEqual({ toolCalls: 1, usage: tokens(30) })

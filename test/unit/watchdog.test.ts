@@ -248,6 +248,17 @@ describe("a run is stopped", () => {
     })
   })
 
+  test("after three times that silence while a call is being written", () => {
+    const progress = { lastSignAt: 1000, pendingCalls: 1 }
+    const limits = { stallTimeout: 5000 }
+    expect(demand({ limits, progress, now: 15_999 })).toBeUndefined()
+    expect(dueAt(watched({ limits, progress, now: 2000 }))).toBe(16_000)
+    expect(demand({ limits, progress, now: 16_000 })?.reason.text).toBe(
+      "Stopped because nothing was heard of it for 15s; the option stallTimeout allows 5s, and 3 times that while it writes a tool call.",
+    )
+    expect(demand({ limits, progress: { ...progress, openCalls: 1 }, now: 16_000 })).toBeUndefined()
+  })
+
   test.each([
     ["a tool runs", { openCalls: 1 }, false],
     ["a question is open", { asks: [askOf()] }, false],
@@ -347,6 +358,7 @@ describe("a run that was asked for its last word", () => {
 
   test.each([
     ["in a tool", { openCalls: 1 }],
+    ["writing a call", { pendingCalls: 1 }],
     ["before a question", { asks: [askOf()] }],
   ])("is interrupted %s, once, and then has time of its own", (_where, progress) => {
     expect(asked({}, { progress, now: 61_999 })).toBeUndefined()

@@ -2,7 +2,7 @@ import type { MessageKind } from "../ids.ts"
 import type { AnswerError, Message } from "../ports.ts"
 import type { CheckResult } from "../receipt.ts"
 import type { Ask, Away, Ending, Failing, LastWord, Outcome, Preparing, Progress, Task, Value } from "../task.ts"
-import { emptiesIn, NOTHING_OBSERVED, type Observed } from "./progress.ts"
+import { callsIn, emptiesIn, NOTHING_OBSERVED, type Observed } from "./progress.ts"
 
 /**
  * What a run is doing:
@@ -234,7 +234,8 @@ export const progressOf = (run: ActiveRun): Progress => ({
   ...(run.failing && { failing: run.failing }),
   ...(run.observed.repeated && { repeated: run.observed.repeated }),
   asks: run.asks,
-  openCalls: run.observed.openCalls + (isHeldUp(run) ? 1 : 0),
+  openCalls: callsIn(run.observed, "running") + (isHeldUp(run) ? 1 : 0),
+  pendingCalls: callsIn(run.observed, "pending"),
   ...(isHeldUp(run) && { held: true }),
   lastWord: run.lastWord,
   emptyAnswers: emptiesIn(run.observed).length,

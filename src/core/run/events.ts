@@ -3,7 +3,16 @@ import type { Ask } from "../task.ts"
 import type { ActiveRun } from "./active-run.ts"
 import type { Input, Step, World } from "./inputs.ts"
 import { checkLimits } from "./limits.ts"
-import { type Observed, repeatTold, withAnswer, withDelta, withMessages, withText, withTool } from "./progress.ts"
+import {
+  callsIn,
+  type Observed,
+  repeatTold,
+  withAnswer,
+  withDelta,
+  withMessages,
+  withText,
+  withTool,
+} from "./progress.ts"
 import { sayRepeats } from "./prompts.ts"
 import { also, type Handler, looks, rested, sign, stay, trying, withCommands } from "./steps.ts"
 
@@ -76,7 +85,7 @@ function called(run: ActiveRun, event: Heard & { type: "tool" }, world: World): 
   const { observed: told } = run
   const { run: next } = ofAny(run, event)
   const { tool, call } = event
-  if (!next || !call || endedCalls(next.observed) === endedCalls(told)) return stay(next ?? run)
+  if (!next || !call || callsIn(next.observed, "ended") === callsIn(told, "ended")) return stay(next ?? run)
   const after = { ...next, observed: repeatTold(next.observed, tool, call) }
   const { maxRepeats } = world.options
   const times = after.observed.repeated?.times ?? 0
@@ -85,13 +94,11 @@ function called(run: ActiveRun, event: Heard & { type: "tool" }, world: World): 
   return checkLimits(after, world)
 }
 
-const endedCalls = ({ calls, openCalls }: Observed): number => calls.size - openCalls
-
 function ofAny(run: ActiveRun, event: Heard): Step {
   switch (event.type) {
     case "tool": {
-      const { callID: id, tool, ended, messageID } = event
-      return stay(withTold(run, withTool(run.observed, { id, tool, ended, messageID })))
+      const { callID: id, tool, state, messageID } = event
+      return stay(withTold(run, withTool(run.observed, { id, tool, state, messageID })))
     }
     case "asked":
       return asked(run, event.ask)

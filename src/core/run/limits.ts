@@ -9,7 +9,7 @@ import { type ActiveRun, expectsMessage, isUndecided, progressOf } from "./activ
 import { found, lost } from "./contact.ts"
 import { fail, isWon } from "./ending.ts"
 import type { Command, Step, Verified, World } from "./inputs.ts"
-import { emptiesIn, withMessages } from "./progress.ts"
+import { callsIn, emptiesIn, withMessages } from "./progress.ts"
 import { askLastWord, refusalOf } from "./prompts.ts"
 import { start } from "./starting.ts"
 import { also, type Handler, later, looks, rested, sign, stay, trying, waitsForOwn, wordLater } from "./steps.ts"
@@ -143,20 +143,21 @@ export const verified: Handler<"verified"> = (given, { reason, found }, world) =
     return emptiesIn(read.observed).length >= MOST_EMPTY_ANSWERS ? fail(read, reason, world) : stay(read)
   }
   const { changed, next } = lookedAlive(run, found)
-  const alive = changed || toolRuns(found.last) || next.asks.length > 0
+  const alive = changed || hasCall(found.last, "running") || next.asks.length > 0
   return alive ? stay(sign(next, world.now)) : fail(next, reason, world)
 }
 
 function lookedAlive(run: ActiveRun, { last, asks }: Verified): { changed: boolean; next: ActiveRun } {
   const look = JSON.stringify(last)
   const newer = last !== undefined && last.createdAt > run.lastSignAt
-  const changed = run.lastLook === undefined ? newer : run.lastLook !== look
+  const unheard = hasCall(last, "pending") && callsIn(run.observed, "pending") === 0
+  const changed = run.lastLook === undefined ? newer || unheard : run.lastLook !== look
   const known = run.asks.filter(({ id }) => !asks.some((ask) => ask.id === id))
   return { changed, next: { ...run, lastLook: look, asks: [...known, ...asks] } }
 }
 
-const toolRuns = (message: Message | undefined): boolean =>
-  message?.parts.some((part) => part.type === "tool" && part.state === "running") ?? false
+const hasCall = (message: Message | undefined, state: "pending" | "running"): boolean =>
+  message?.parts.some((part) => part.type === "tool" && part.state === state) ?? false
 
 /** The clock: its session is looked at where it seems to do nothing, its limits and its questions always. */
 export const tick: Handler<"tick"> = (given, input, world) =>

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto"
 import { isEnd, RECENT_TOOLS } from "../outcome.ts"
-import type { EndedCall, Finish, Message } from "../ports.ts"
+import type { CallState, EndedCall, Finish, Message, MessagePart } from "../ports.ts"
 import { addUsage, NO_USAGE, type Repeated, type Usage } from "../task.ts"
 
 /** Enough to show where a child is. */
@@ -8,6 +8,8 @@ const KEPT_TEXT_CHARS = 4000
 
 /** A call that took longer waits for something on purpose, in ms: it is no repetition. */
 const MOST_REPEATED_MS = 10_000
+
+const CALL_STATES: readonly CallState[] = ["pending", "running", "ended"]
 
 /** An answer of the model: what it used, and how it ended, is told when it has. */
 type Answer = { readonly spoke: boolean; readonly called: boolean; readonly usage?: Usage; readonly finish?: Finish }
@@ -20,15 +22,14 @@ type Ended = { readonly id: string; readonly usage: Usage; readonly finish: Fini
  * whenever they are read, are the true one: both are counted by their ids.
  */
 export type Observed = {
-  /** Tool calls by message and call id; true once they have ended. */
-  readonly calls: ReadonlyMap<string, boolean>
+  /** Tool calls by message and call id. */
+  readonly calls: ReadonlyMap<string, CallState>
   /** By message. */
   readonly answers: ReadonlyMap<string, Answer>
   /** Answers that have ended. */
   readonly ended: number
   readonly usage: Usage
   readonly recentTools: readonly string[]
-  readonly openCalls: number
   readonly textPart: string
   readonly text: string
   /** An event was heard: the next one is likely to be heard too. Says nothing of the model: the host speaks first. */
@@ -45,7 +46,6 @@ export const NOTHING_OBSERVED: Observed = Object.freeze({
   ended: 0,
   usage: NO_USAGE,
   recentTools: [],
-  openCalls: 0,
   textPart: "",
   text: "",
   heard: false,
@@ -57,17 +57,28 @@ export const hasBegun = ({ began, answers }: Observed): boolean => began || answ
 
 export function withTool(
   told: Observed,
-  call: { id: string; tool: string; ended: boolean; messageID: string },
+  call: { id: string; tool: string; state: CallState; messageID: string },
 ): Observed {
   const spoken = spokenIn(told, call.messageID, true)
   const key = `${call.messageID} ${call.id}`
   const known = spoken.calls.get(key)
-  if (known || (known === false && !call.ended)) return spoken
-  const calls = new Map(spoken.calls).set(key, call.ended)
-  if (known === false) return { ...spoken, calls, openCalls: spoken.openCalls - 1 }
-  const recentTools = [...spoken.recentTools, call.tool].slice(-RECENT_TOOLS)
-  return { ...spoken, calls, recentTools, openCalls: spoken.openCalls + (call.ended ? 0 : 1) }
+  if (known && CALL_STATES.indexOf(call.state) <= CALL_STATES.indexOf(known)) return spoken
+  const calls = new Map(spoken.calls).set(key, call.state)
+  if (known) return { ...spoken, calls }
+  return { ...spoken, calls, recentTools: [...spoken.recentTools, call.tool].slice(-RECENT_TOOLS) }
 }
+
+export const callState = ({ state }: Extract<MessagePart, { type: "tool" }>): CallState =>
+  state === "completed" || state === "error" ? "ended" : state
+
+export const callsIn = ({ calls }: Observed, state: CallState): number =>
+  [...calls.values()].filter((each) => each === state).length
+
+/** A stop has cut off what was open, and nobody hears how that ends. */
+export const withoutOpenCalls = (told: Observed): Observed => ({
+  ...told,
+  calls: new Map([...told.calls.keys()].map((key) => [key, "ended"])),
+})
 
 /** A call of the run's own agent has ended, of which `toolTold` has not heard before. */
 export function repeatTold(told: Observed, tool: string, { input, result, ms }: EndedCall): Observed {
@@ -101,16 +112,22 @@ export function withAnswer(told: Observed, { id, usage, finish, summary }: Ended
 /** Takes in a run's messages as the host has them: what events did not tell is in them. */
 export function withMessages(told: Observed, messages: readonly Message[]): Observed {
   let next = told
-  for (const message of messages) if (message.role === "assistant") next = messageTold(next, message)
+  const answers = messages.filter(({ role }) => role === "assistant")
+  // A call that a crash or a stop cut off may stand open in an earlier one for ever.
+  for (const message of answers) next = messageTold(next, message, message !== answers.at(-1))
   return next
 }
 
-function messageTold(told: Observed, { id, parts, finish, summary, usage = NO_USAGE }: Message): Observed {
+function messageTold(
+  told: Observed,
+  { id, parts, finish, summary, usage = NO_USAGE }: Message,
+  isOver: boolean,
+): Observed {
   let next = told
   for (const part of parts) {
     if (part.type === "tool") {
-      const ended = part.state === "completed" || part.state === "error"
-      next = withTool(next, { id: part.callID, tool: part.tool, ended, messageID: id })
+      const state = isOver ? "ended" : callState(part)
+      next = withTool(next, { id: part.callID, tool: part.tool, state, messageID: id })
     }
     // What events tell of a text is newer than what is stored.
     if (part.type === "text" && part.text.trim() !== "")

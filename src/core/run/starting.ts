@@ -5,6 +5,7 @@ import { stilled } from "../transition.ts"
 import type { ActiveRun } from "./active-run.ts"
 import { end, landed } from "./ending.ts"
 import type { Command, Step, World } from "./inputs.ts"
+import { withoutOpenCalls } from "./progress.ts"
 import { release } from "./prompts.ts"
 import type { Handler } from "./steps.ts"
 import { looks, moved, sign, stay, wordLater } from "./steps.ts"
@@ -95,6 +96,7 @@ export const refused: Handler<"refused"> = (run, { type: _type, ...stands }, { n
     retry: undefined,
     failing: undefined,
     error: undefined,
+    observed: withoutOpenCalls(run.observed),
     calls: run.calls + 1,
   }
   const park = { do: "park", asks: run.asks } as const

@@ -1,5 +1,6 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
+import { callState } from "../../core/run/progress.ts"
 import { type Ask, isActive, type Task } from "../../core/task.ts"
 import { permissionAsk, questionAsk } from "../../opencode/asks.ts"
 import { toMessage } from "../../opencode/convert.ts"
@@ -115,7 +116,7 @@ async function readCalls(api: TuiPluginApi, { task, tracker }: Listened, limit?:
     if (message.id <= task.run.promptID) continue
     for (const part of message.parts) {
       if (part.type !== "tool") continue
-      tracker?.tool(part.callID, part.tool, part.state === "completed" || part.state === "error", message.id)
+      tracker?.tool(part.callID, part.tool, callState(part), message.id)
     }
   }
 }

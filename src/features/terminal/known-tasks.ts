@@ -158,7 +158,7 @@ function apply(task: Task, tracker: ProgressTracker, event: HostEvent): boolean 
     case "tool":
       // Message ids ascend in time: what is older than the prompt belongs to an earlier run.
       if (event.messageID <= task.run.promptID) return false
-      tracker.tool(event.callID, event.tool, event.ended, event.messageID)
+      tracker.tool(event.callID, event.tool, event.state, event.messageID)
       return true
     case "active":
       tracker.begun = true

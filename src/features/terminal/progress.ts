@@ -1,4 +1,5 @@
-import { emptiesIn, NOTHING_OBSERVED, withTool } from "../../core/run/progress.ts"
+import type { CallState } from "../../core/ports.ts"
+import { callsIn, emptiesIn, NOTHING_OBSERVED, withTool } from "../../core/run/progress.ts"
 import type { Ask, Progress } from "../../core/task.ts"
 import type { UiMetadata } from "../../runtime/record/ui-metadata.ts"
 
@@ -18,8 +19,8 @@ export class ProgressTracker {
     this.#startedAt = now
   }
 
-  tool(id: string, tool: string, ended: boolean, messageID: string): void {
-    this.#told = withTool(this.#told, { id, tool, ended, messageID })
+  tool(id: string, tool: string, state: CallState, messageID: string): void {
+    this.#told = withTool(this.#told, { id, tool, state, messageID })
   }
 
   retrying(retry: Progress["retry"]): void {
@@ -43,7 +44,7 @@ export class ProgressTracker {
 
   snapshot(): Progress {
     const { away, preparing, asks } = this.#uiMetadata
-    const { calls, recentTools, text, usage, openCalls } = this.#told
+    const { calls, recentTools, text, usage } = this.#told
     return {
       toolCalls: calls.size,
       recentTools,
@@ -54,7 +55,8 @@ export class ProgressTracker {
       asks: [...this.#asks.values(), ...asks],
       ...(away !== undefined && { away: { host: away, since: 0, most: 0 } }),
       ...(preparing !== undefined && { preparing }),
-      openCalls,
+      openCalls: callsIn(this.#told, "running"),
+      pendingCalls: callsIn(this.#told, "pending"),
       ...(this.begun && { begun: true }),
       emptyAnswers: emptiesIn(this.#told).length,
     }

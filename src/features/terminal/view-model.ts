@@ -285,5 +285,6 @@ const NO_PROGRESS: Progress = Object.freeze({
   usage: NO_USAGE,
   asks: [],
   openCalls: 0,
+  pendingCalls: 0,
   emptyAnswers: 0,
 })
