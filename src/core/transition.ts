@@ -47,6 +47,8 @@ export type TaskEvent =
   | Stilled
   /** One of its parts has passed first. */
   | { readonly type: "won"; readonly generation: number; readonly winner: string; readonly passed?: CheckResult }
+  /** Its session's user has put another prompt in the place of the run's. */
+  | { readonly type: "asked anew"; readonly generation: number; readonly promptID: string }
   /** The model is known that it asks. */
   | { readonly type: "asks"; readonly generation: number; readonly model: Model }
   /** It goes on with another model. */
@@ -104,6 +106,8 @@ export function transition(task: Task, event: TaskEvent): Task {
       return warn(task, event)
     case "asks":
       return asks(task, event)
+    case "asked anew":
+      return askAnew(task, event)
     case "switched":
       return switchTo(task, event)
     case "unparked":
@@ -188,6 +192,11 @@ function goneOnWith(team: Group): Group {
 function asks(task: Task, { generation, model }: { generation: number; model: Model }): Task {
   if (!isActive(task) || task.run.generation !== generation || modelOf(task)) return task
   return { ...task, run: { ...task.run, model } }
+}
+
+function askAnew(task: Task, { generation, promptID }: Extract<TaskEvent, { type: "asked anew" }>): Task {
+  if (!isActive(task) || task.run.generation !== generation) return task
+  return { ...task, run: { ...task.run, promptID } }
 }
 
 function switchTo(task: Task, { generation, model, step, why }: Extract<TaskEvent, { type: "switched" }>): Task {

@@ -194,16 +194,32 @@ export class Effects {
 
   async #look(task: Task): Promise<Found> {
     const { host } = this.#parts
+    const { sessionID } = task
     let messages = await this.#messages(task)
-    if (!classify(messages, "working")) {
-      const nothing = { messages, gone: false, busy: false, openTodos: 0 }
-      if (messages.length === 0 && !(await host.session(task.sessionID))) return { ...nothing, gone: true }
-      if ((await host.activity()).has(task.sessionID)) return { ...nothing, busy: true }
+    const askedAnew = messages.length === 0 ? await this.#askedAnew(task) : undefined
+    const read = () => host.messagesSince(sessionID, askedAnew ?? task.run.promptID)
+    if (askedAnew !== undefined) messages = await read()
+    const nothing = { messages, askedAnew, gone: false, busy: false, openTodos: 0 }
+    const ending = classify(messages, "working")
+    if (ending?.reason?.code === "aborted" && (await host.session(sessionID))?.reverted)
+      return { ...nothing, undone: true }
+    if (!ending) {
+      if (messages.length === 0 && !(await host.session(sessionID))) return { ...nothing, gone: true }
+      if ((await host.activity()).has(sessionID)) return { ...nothing, busy: true }
       // What was said between the two looks is not in the messages yet.
-      messages = await this.#messages(task)
+      messages = await read()
     }
-    const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
-    return { messages, gone: false, busy: false, openTodos }
+    const openTodos = keptTodos(messages) ? await host.openTodos(sessionID) : 0
+    return { ...nothing, messages, openTodos }
+  }
+
+  /** The message by which the session's user has replaced the run's prompt; undefined while that may only be on its way. */
+  async #askedAnew({ sessionID, run: { startedAt = Number.POSITIVE_INFINITY } }: Task): Promise<string | undefined> {
+    const { host } = this.#parts
+    const last = await host.lastMessage(sessionID)
+    const id = last?.role === "user" ? last.id : last?.parentID
+    if (!last || last.createdAt < startedAt || id === undefined || host.taskOf(id) !== undefined) return undefined
+    return id
   }
 
   async #verify(task: Task, { by, since = task.run.promptID }: Of<"verify">): Promise<Verified> {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { factsOf } from "../../src/core/outcome.ts"
+import { classify, factsOf } from "../../src/core/outcome.ts"
 import { ALPHA, type Driver } from "./driver.ts"
 
 const BETA = { provider: "scripted", id: "beta" }
@@ -176,6 +176,24 @@ export function promptContract(driver: Driver): void {
       await driver.world.eventually(async () => !(await reverted("session")))
       expect(await driver.host.hasMessage(sessionID, second.messageID, 1)).toBe(false)
       expect(await driver.host.hasMessage(sessionID, first.messageID, 1)).toBe(true)
+    })
+
+    test("whose turn was stopped and that was undone is shown until another takes its place", async () => {
+      driver.world.onPrompt("WORSE", { hang: true, text: "so far" })
+      driver.world.onPrompt("BETTER", { text: "done" })
+      const sessionID = await driver.child()
+      const worse = await driver.send(sessionID, "WORSE")
+      await driver.heard(sessionID, "text-delta")
+      await driver.host.abort(sessionID)
+      await driver.answered(worse)
+      await driver.world.undo(sessionID, worse.messageID)
+      await driver.world.eventually(async () => (await driver.host.session(sessionID))?.reverted)
+      const shown = await driver.host.messagesSince(sessionID, worse.messageID)
+      expect(classify(shown, "working")).toMatchObject({ reason: { code: "aborted" } })
+      const better = await driver.send(sessionID, "BETTER")
+      await driver.answered(better)
+      expect(await driver.host.messagesSince(sessionID, worse.messageID)).toEqual([])
+      expect((await driver.host.lastMessage(sessionID))?.parentID).toBe(better.messageID)
     })
 
     test("for an unknown agent gives an error, no idle and no message", async () => {

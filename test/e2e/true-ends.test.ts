@@ -79,6 +79,27 @@ test("a step that failed without an error is told as a failure", async () => {
   expect(notification?.visible).toMatch(/^✗/)
 })
 
+test("a prompt that its user undoes and writes better is followed, and that answer is told", async () => {
+  model.use(({ lastUser }) => {
+    if (lastUser === "T-WORSE") return { hang: true, text: "so far" }
+    return lastUser === "T-BETTER" ? { text: "the better answer", delay: 500 } : undefined
+  })
+  const session = await openSession(host)
+  const { id, child } = await launch(host, model, session, { prompt: "T-WORSE" }, PATIENT)
+  await model.waitFor(({ lastUser }) => lastUser === "T-WORSE", PATIENT)
+  // As the terminal does it.
+  await unwrap(host.client.session.abort({ sessionID: child }))
+  const asked = (await unwrap(host.client.session.messages({ sessionID: child }))).find(
+    ({ info }) => info.role === "user",
+  )
+  await unwrap(host.client.session.revert({ sessionID: child, messageID: asked?.info.id ?? "" }))
+  await meanwhile(host, model)
+  await say(host, child, "T-BETTER")
+  const [notification] = await notified(host, session, 1, PATIENT.timeout)
+  expect(notification?.visible).toMatch(/^✓/)
+  expect(await call(session, "output", { task_id: id })).toContain("the better answer")
+})
+
 describe("a turn that ended at a refusal", () => {
   const command = (text: string) => ({ name: "bash", args: { command: `echo ${text}`, description: "says it" } })
   const asksOf = async (child: string) =>

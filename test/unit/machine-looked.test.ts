@@ -51,6 +51,34 @@ describe("a look", () => {
   })
 })
 
+describe("a session whose user takes the prompt back", () => {
+  const error = { message: "Aborted", aborted: true } as const
+  const cut = (more: object = {}) => [asked(), answer({ finish: undefined, error, ...more })]
+
+  test("is stopped first: that is the end once it was not undone for a second", () => {
+    expect(looked({ messages: cut() })).toMatchObject({ stage: "working", does: [], run: { lookAt: NOW + 1000 } })
+    for (const completedAt of [NOW - 1000, undefined]) {
+      const { run } = looked({ messages: cut({ completedAt }) })
+      expect(run?.closing?.ending).toMatchObject({ type: "cancelled", reason: { code: "aborted" } })
+    }
+  })
+
+  test("is waited for while something is undone", () => {
+    const undone = { messages: cut({ completedAt: NOW - 60_000 }), undone: true }
+    expect(looked(undone)).toMatchObject({ stage: "working", does: [], run: { lookAt: NOW + 2000 } })
+  })
+
+  test("is followed: the run's prompt is the new one from then on, and the first one is not sent again", () => {
+    const better = [asked("msg_better"), answer({ parentID: "msg_better" })]
+    const { run, commands } = looked({ messages: better, askedAnew: "msg_better" })
+    expect(commands[0]).toMatchObject({ do: "record", event: { type: "asked anew", promptID: "msg_better" } })
+    expect(run?.closing).toMatchObject({ ending: { type: "completed" }, task: { run: { promptID: "msg_better" } } })
+    const open = looked({ messages: [asked("msg_better")], askedAnew: "msg_better", busy: true }, { stuckSince: 1 })
+    expect(open).toMatchObject({ stage: "working", does: ["record"] })
+    expect([open.run?.prompt, open.run?.stuckSince]).toEqual([undefined, undefined])
+  })
+})
+
 describe("a session that is gone", () => {
   test("was deleted, unless its run had ended before", () => {
     const gone = looked({ ...unanswered, gone: true })

@@ -209,6 +209,13 @@ test("the model that a run asks is written down where it named none, in its own 
     expect(transition(other, event)).toBe(other)
 })
 
+test("another prompt takes the place of the run's while it runs", () => {
+  const event = { type: "asked anew", generation: 0, promptID: "msg_better" } as const
+  expect(transition(taskOf(), event).run.promptID).toBe("msg_better")
+  for (const other of [taskOf({ run: { generation: 1 } }), terminal("completed")])
+    expect(transition(other, event)).toBe(other)
+})
+
 test("each model that a run went on with is written down in order, while it runs", () => {
   const to = (id: string, step: number) =>
     ({ type: "switched", generation: 0, model: { provider: "p", id }, step, why: "limit" }) as const

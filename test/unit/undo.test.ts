@@ -83,3 +83,40 @@ describe("what a parent's user has undone", () => {
     },
   )
 })
+
+describe("a prompt that a child's user has undone", () => {
+  const BETTER = "look there instead"
+  const rewritten = async (more: { stops: boolean }) => {
+    const rig = new Rig({ options: { maxDepth: 2 } })
+    rig.onPrompt("FIND", more.stops ? { hang: true, text: "so far" } : { text: "waiting" })
+    rig.onPrompt("OWN", { hang: true })
+    rig.onPrompt(BETTER, { text: "the better answer", delay: 3000 })
+    const { id, sessionID } = await rig.launch()
+    const { promptID } = rig.task(id).run
+    const own = more.stops ? undefined : await rig.launch({ prompt: "OWN" }, sessionID)
+    await rig.clock.advance(1000)
+    if (more.stops) rig.host.abortByUser(sessionID)
+    await rig.clock.advance(100)
+    rig.host.undo(sessionID, promptID)
+    await rig.clock.advance(60_000)
+    expect(rig.task(id).status).toBe("running")
+    return { rig, id, sessionID, promptID, own }
+  }
+
+  test.each([true, false])("is followed by a better one, whether its agent was at work or not: %s", async (stops) => {
+    const { rig, id, sessionID, own } = await rewritten({ stops })
+    const better = rig.host.say(sessionID, BETTER)
+    await rig.clock.advance(20_000)
+    if (own) rig.host.conclude(own.sessionID, { text: "done" })
+    const task = await rig.ended(id)
+    expect(task).toMatchObject({ status: "completed", run: { promptID: better } })
+    expect((await rig.manager.output(id, rig.caller)).answer).toBe(own ? "ok" : "the better answer")
+  })
+
+  test("and redone was stopped", async () => {
+    const { rig, id, sessionID } = await rewritten({ stops: true })
+    rig.host.redo(sessionID)
+    await rig.clock.advance(20_000)
+    expect(rig.task(id)).toMatchObject({ status: "cancelled", outcome: { reason: { code: "aborted" } } })
+  })
+})

@@ -46,6 +46,10 @@ export type Found = {
   readonly gone: boolean
   /** It is at work, by its host. */
   readonly busy: boolean
+  /** Its user has undone what was said last, and has not gone on yet. */
+  readonly undone?: boolean
+  /** Its user has undone the run's prompt and written this one instead: the messages are those since then. */
+  readonly askedAnew?: string
   readonly openTodos: number
 }
 

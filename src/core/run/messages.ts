@@ -4,6 +4,7 @@ import { answerText, classify, isCutByCompaction } from "../outcome.ts"
 import type { Message } from "../ports.ts"
 import { MOST_COMMAND_CHARS } from "../receipt.ts"
 import type { Ending, LastWord } from "../task.ts"
+import { transition } from "../transition.ts"
 import { invalidReason } from "../value.ts"
 import { reasonInTheEnd } from "../watchdog.ts"
 import { type ActiveRun, expectsMessage, type SentMessage } from "./active-run.ts"
@@ -34,7 +35,9 @@ const PLACE_GRACE_MS = 60_000
 const ERROR_GRACE_MS = 1000
 /** How long a session may leave a word unread that stands last in it. */
 const WORD_GRACE_MS = 1000
-/** A look that failed is made again after this time. */
+/** How soon after it has stopped an agent OpenCode undoes the prompt, where its user wants both. */
+const UNDO_GRACE_MS = 1000
+/** A look that failed, or that has found something undone, is made again after this time. */
 const LOOK_AGAIN_MS = 2000
 /** Longer ago than any wait lasts. */
 const NEVER = Number.NEGATIVE_INFINITY
@@ -51,8 +54,20 @@ export const looked: Handler<"looked"> = (given, { waited, found }, world) => {
 }
 
 function classified(run: ActiveRun, found: Found, waited: boolean, world: World): Step {
+  const { askedAnew: promptID } = found
+  if (promptID === undefined) return classifiedSince(run, found, waited, world)
+  const event = { type: "asked anew", generation: run.generation, promptID } as const
+  const anew = { ...world, task: transition(world.task, event) }
+  // What it was asked first is not sent again.
+  const step = classifiedSince({ ...run, prompt: undefined, stuckSince: undefined }, found, waited, anew)
+  return { run: step.run, commands: [{ do: "record", event, write: true }, ...step.commands] }
+}
+
+function classifiedSince(run: ActiveRun, found: Found, waited: boolean, world: World): Step {
   const { messages, gone, busy } = found
   const proven = classify(messages, "working")
+  const lookAt = proven && askedAnewBy(proven, found, world)
+  if (lookAt !== undefined) return stay({ ...run, stuckSince: undefined, lookAt })
   if (proven) return concluded(arrived(readIn(run, messages), messages), proven, found, waited, world)
   if (gone) return end(run, DELETED, {}, world)
   if (busy) return stay({ ...run, stuckSince: undefined, todosSince: undefined })
@@ -66,6 +81,16 @@ function classified(run: ActiveRun, found: Found, waited: boolean, world: World)
   const next = arrived(readIn(stuck, messages), messages)
   const isEnd = idle.proven || world.now >= stuckUntil(next, world)
   return isEnd ? concluded(next, idle, found, waited, world) : stay(missing(next, world))
+}
+
+/**
+ * When to look again at a session that was stopped: who undoes the prompt of an agent at work stops it first, and then
+ * writes another one. Undefined where it was only stopped.
+ */
+function askedAnewBy({ reason, at = NEVER }: Ending, { undone }: Found, { now }: World): number | undefined {
+  if (reason?.code !== "aborted") return undefined
+  if (undone) return now + LOOK_AGAIN_MS
+  return now < at + UNDO_GRACE_MS ? at + UNDO_GRACE_MS : undefined
 }
 
 /** Its turn ended at the refusal of what nobody had answered: that is no end of its work. */
