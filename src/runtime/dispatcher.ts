@@ -7,7 +7,16 @@ import { nextDue } from "../core/run/deadlines.ts"
 import { reopened } from "../core/run/ending.ts"
 import type { Command, Input, Step, World } from "../core/run/inputs.ts"
 import { step } from "../core/run/step.ts"
-import { billedTokens, type Ending, elapsed, isActive, isMember, isUnattended, type Task } from "../core/task.ts"
+import {
+  addUsage,
+  billedTokens,
+  type Ending,
+  elapsed,
+  isActive,
+  isMember,
+  isUnattended,
+  type Task,
+} from "../core/task.ts"
 import { stopsTime } from "../core/transition.ts"
 import type { Answers } from "./answers.ts"
 import type { Ledger } from "./budgets/ledger.ts"
@@ -117,6 +126,20 @@ export class Dispatcher {
     return stage === "leaving" || stage === "merging"
   }
 
+  /** Somebody goes on with a session whose run has ended, another plugin say: that is paid for as well. */
+  wentOn({ id, outcome, run }: Task, { messageID, usage }: Extract<HostEvent, { type: "answered" }>): void {
+    const { store, clock, journal } = this.#parts
+    const entry = store.handle(id)
+    if (!entry || !outcome || this.isClosing(id)) return
+    if (entry.counted.has(messageID) || entry.run?.observed.answers.has(messageID)) return
+    entry.counted.add(messageID)
+    const paid = { ...outcome, usage: addUsage(outcome.usage, usage) }
+    const change = store.apply(id, { type: "closed", generation: run.generation, outcome: paid }, clock.now())
+    if (!change) return
+    journal.saveLater(change.after)
+    this.#share(change.after)
+  }
+
   /** Lets every waiting call go, at the plugin's own end. */
   releaseAll(): void {
     for (const entry of this.#parts.store.entries()) entry.releaseWaiters()
@@ -174,6 +197,7 @@ export class Dispatcher {
   }
 
   #commit(entry: TaskHandle, { run, commands }: Step): void {
+    if (!run) for (const id of entry.run?.observed.answers.keys() ?? []) entry.counted.add(id)
     entry.run = run
     for (const command of commands) this.#perform(entry, command)
     if (run?.closing) this.announcing.inOrder(entry.task.parentID)

@@ -51,6 +51,8 @@ export class EventRouter {
     if (event.type === "began" && task.sessionID === sessionID) this.#ports.holding.began(task)
     if (event.type === "updated" && event.request && task.sessionID === sessionID)
       this.#ports.requests.take(task, event.request)
+    if (event.type === "answered" && task.sessionID === sessionID && !isActive(task))
+      this.#ports.dispatcher.wentOn(task, event)
     if (isQueued(task) || (!isActive(task) && event.type !== "asked")) return
     // Its session here only stands for the one that works.
     if (this.#ports.places.outlives(task)) return

@@ -52,6 +52,22 @@ describe("a session's budget", () => {
     expect(await rig.launch(spend, rig.openParent())).toBeDefined()
   })
 
+  test("counts what somebody else has a task do after its end, once, also after a restart", async () => {
+    const rig = rigged({ maxCostPerSession: 0.06 })
+    const { id, sessionID } = await rig.ended((await rig.launch(spend)).id)
+    await rig.clock.advance(1000)
+    expect(cost(rig)).toBeCloseTo(0.04)
+    rig.host.onEvent = () => "double"
+    rig.host.say(sessionID, "SPEND more", { agent: "general" })
+    await rig.clock.advance(20_000)
+    expect(cost(rig)).toBeCloseTo(0.08)
+    await expect(rig.launch(spend)).rejects.toThrow("spent $0.0800 of $0.06")
+    rig.restart()
+    await rig.manager.recover()
+    await rig.manager.ready(rig.parent)
+    expect(rig.task(id).outcome?.usage.cost).toBeCloseTo(0.08)
+  })
+
   test("counts what tasks below a task spend, and what was cleared", async () => {
     const rig = rigged({ maxCostPerSession: 0.08, maxDepth: 2 })
     const top = await rig.launch(spend)

@@ -28,6 +28,8 @@ export class TaskHandle {
   /** Inputs that came while an earlier one was dealt with, and that this is so. */
   readonly inputs: (() => void)[] = []
   isBusy = false
+  /** Messages of ended runs, and of what went on after them, whose usage its outcome has. */
+  readonly counted = new Set<string>()
   /** Its place among the ends of this process. */
   endIndex = 0
   /** Stops its check, or what makes its place ready; and when that is over. */
