@@ -1,3 +1,4 @@
+import { oneLine } from "../lib/text.ts"
 import { isActive, type Task } from "./task.ts"
 
 /** Done and total of a batch, and how many of it still run. */
@@ -9,8 +10,11 @@ export const namedBatch = (name: string): string => `name:${name}`
 export const batchName = (key: string): string | undefined =>
   key.startsWith("name:") ? key.slice("name:".length) : undefined
 
-/** What a batch is called before a reader: its name, or the id of the first task of an unnamed one. */
-export const batchLabel = (key: string): string => batchName(key) ?? key.slice(key.indexOf(":") + 1)
+/** For a reader; undefined for one that nobody named, which is a count and nothing to a reader. */
+export function batchText({ batch }: Pick<Task, "batch">): string | undefined {
+  const name = batchName(batch)
+  return name === undefined ? undefined : oneLine(name)
+}
 
 /**
  * The batch a new task joins. A name decides; without one, the task joins the unnamed batch that its session still

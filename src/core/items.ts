@@ -2,7 +2,7 @@ import { dollars } from "../lib/money.ts"
 import { count, grouped, oneLine } from "../lib/text.ts"
 import { type Group, type ItemsPlan, type ItemsResult, sizeOf } from "./group.ts"
 import { type Ending, isActive, type Task } from "./task.ts"
-import type { Member, Move } from "./tries.ts"
+import { type Member, type Move, triesText } from "./tries.ts"
 
 /** Decides what follows from what the items of a map have come to. Pure: what each has come to stands in its own record. */
 
@@ -112,7 +112,7 @@ export function groupText({ id, team, outcome, run }: Task, members: readonly Me
   if (!team) return undefined
   const { team: result } = outcome ?? {}
   if (result?.kind === "each") return countsText({ ...result, running: 0 })
-  if (result) return result.won === undefined ? "none passed" : `won by ${oneLine(result.won)}`
+  if (result) return triesText(result)
   const parts = members.filter(({ task: { part } }) => part?.of === id)
   const own = parts.filter(({ task: { part } }) => part?.run === run.generation)
   // What an earlier run has settled of a map is not begun again.

@@ -5,9 +5,9 @@ import { isActive, type Task } from "./task.ts"
 export function whyNothingRemains({ id, team, outcome }: Task): string | undefined {
   const { team: result, reason } = outcome ?? {}
   if (result?.kind === "each" && result.valid === result.total)
-    return `All ${result.total} items of task ${id} are valid: there is nothing to go on with.`
+    return `All ${result.total} items of task ${id} are valid: there is nothing to go on with. superagents_output(task_id="${id}") shows the rows; for other items or another prompt, launch a new task.`
   if (result?.kind === "tries" && reason?.code === "check" && chosenIn(team) === undefined)
-    return `All ${result.rows.length} tries of task ${id} have failed: there is nothing to go on with. Launch a new task.`
+    return `All ${result.rows.length} tries of task ${id} have failed: there is nothing to go on with. Launch a new task with another prompt or other models.`
   return undefined
 }
 

@@ -81,12 +81,16 @@ function nextOfWinner(id: string, members: readonly Member[], coming: readonly n
 }
 
 const MOST_HOW_CHARS = 160
+const LATE = "passed after the one that won"
+const STOPPED = "stopped"
+/** Of a try: all but a failure. */
+const OTHER_ENDS: ReadonlySet<string> = new Set(["won", LATE, STOPPED])
 
 /** How a try that did not win has ended, in a few words. */
 export function howOf({ status, outcome }: Task): string {
   const { reason, receipt } = outcome ?? {}
-  if (status === "completed") return "passed after the one that won"
-  if (reason?.code === "parent-ended" || reason?.code === "cancelled") return "stopped"
+  if (status === "completed") return LATE
+  if (reason?.code === "parent-ended" || reason?.code === "cancelled") return STOPPED
   const { check } = receipt ?? {}
   if (reason?.code === "check" && check && !check.guarded) return `check did not pass (${oneLine(check.how)})`
   return oneLine(reason?.text ?? status, MOST_HOW_CHARS).replace(/\.$/, "")
@@ -135,10 +139,18 @@ function guardOf({ run }: Task, check: CheckResult | undefined): Pick<TryRow, "g
 /** Of all its runs: one that had won may be asked again. */
 const costOf = ({ earlier, outcome }: Task): number => earlier.usage.cost + (outcome?.usage.cost ?? 0)
 
-/** `Tries: 2 of 3, won by mock/two; $0.0930 in all`. */
+/** `Tries: 2 of 3, won by mock/two; $0.0930 in all. Its work is the task's result.` */
 export function triesLine({ rows, won, cost }: TriesResult): string {
   const begun = rows.filter(({ task }) => task !== undefined).length
-  return `Tries: ${begun} of ${rows.length}, ${won === undefined ? "none passed" : `won by ${oneLine(won)}`}; ${dollars(cost)} in all`
+  const line = `Tries: ${begun} of ${rows.length}, ${won === undefined ? "none passed" : `won by ${oneLine(won)}`}; ${dollars(cost)} in all`
+  return won === undefined ? line : `${line}. Its work is the task's result.`
+}
+
+/** `won by try 1, 1 did not pass`. */
+export function triesText({ rows, won }: TriesResult): string {
+  if (won === undefined) return "none passed"
+  const failed = rows.filter(({ how, task }) => task !== undefined && !OTHER_ENDS.has(how)).length
+  return `won by ${oneLine(won)}${failed > 0 ? `, ${failed} did not pass` : ""}`
 }
 
 /** `1 mock/one: check did not pass (exit code 1), 12.3s, $0.0210, ses_…, refs/…`, a line a try. */

@@ -93,7 +93,7 @@ const HostSchema = z
       .min(10_000)
       .max(MAX_TIMER_MS)
       .default(1_800_000)
-      .describe("How long agents there go on without a sign of this machine."),
+      .describe("How long agents on a host keep running after they lose contact with this machine."),
   })
   .refine(({ ssh, command }) => (ssh === undefined) !== (command === undefined), "it needs either ssh or command")
 
@@ -235,7 +235,7 @@ export const OptionsSchema = z.strictObject({
   cacheHold: milliseconds
     .default(5000)
     .describe(
-      "How long a task waits for the first of its message to begin, where a provider's cache then serves both. 0: not at all.",
+      "How long tasks with a common beginning wait for the first of them, so that the provider's cache is warm. 0: not at all.",
     )
     .register(meets, projects),
   nativeTask: z

@@ -20,8 +20,10 @@ export type News = {
   readonly thisRun: Figures
   /** What the run had written; absent where that could not be read. `gone`: it was deleted with its session. */
   readonly answer?: Answer
-  /** Tasks of the session that have not ended, or whose end is still to be told. */
+  /** Tasks of the session that have not ended. */
   readonly running: readonly Task[]
+  /** Those that have ended, and whose own notifications follow this one. */
+  readonly untold: readonly Task[]
   /** How many tasks of the session have run since none did, with all of this one's batch. */
   readonly together: number
   /** Ended tasks of the session whose answers the parent has not got, this one left out. */
@@ -55,8 +57,8 @@ export function compose(news: News, { notifyAnswerChars, resumable, development 
   const visible = `${headline(task)}\nTask Progress: ${done}/${total}`
   const shown = development ? `${visible}\n[hint attached]` : visible
   if (isOwnCancel(task)) {
-    const hidden = [automatic(task, "cancelled, by your own call."), ...guidance(news, true)]
-    return { visible: shown, hidden: hidden.join("\n"), handsOver: false }
+    const hidden = automatic(task, "cancelled, by your own call.")
+    return { visible: shown, hidden, handsOver: false }
   }
   const answer = answerOf(news, notifyAnswerChars)
   const hidden = [
@@ -131,10 +133,11 @@ const fits = (task: Task, rows: string): boolean =>
 const LEFTOVERS = "WATCH OUT for leftovers, you will likely WANT to wait for all agents to complete."
 
 /** What runs and what was not fetched, by name, and then the specification's hint for the case. */
-function guidance({ task, running, notFetched, together }: News, whole: boolean): string[] {
-  if (running.length > 0)
+function guidance({ task, running, untold, notFetched, together }: News, whole: boolean): string[] {
+  if (running.length + untold.length > 0)
     return [
-      `Still running: ${listed(running.map(nameOf))}`,
+      ...(running.length > 0 ? [`Still running: ${listed(running.map(nameOf))}`] : []),
+      ...(untold.length > 0 ? [`Ended too, told next: ${listed(untold.map(nameOf))}`] : []),
       `If you need results immediately, use superagents_output(task_id="${task.id}").`,
       "You can continue working or just say 'waiting' and halt.",
       LEFTOVERS,
@@ -147,11 +150,11 @@ function guidance({ task, running, notFetched, together }: News, whole: boolean)
   ]
 }
 
-const STILL_RUNNING = /\nStill running: [^\n]+(?:\n[^\n]+){3}$/
+const STILL_RUNNING = /(?:\n(?:Still running|Ended too, told next): [^\n]+){1,2}(?:\n[^\n]+){3}$/
 
-/** True for the hidden part of a notification. */
+/** True for the hidden part of a notification; the one line on a task that its parent cancelled says nothing of others. */
 export const isNotice = (hidden: string): boolean =>
-  hidden.startsWith(AUTOMATIC) && /^ (?:Task|Resume #\d+ of task) bg_/.test(hidden.slice(AUTOMATIC.length))
+  hidden.startsWith(AUTOMATIC) && /^ (?:Task|Resume #\d+ of task) bg_.*\n/.test(hidden.slice(AUTOMATIC.length))
 
 /**
  * The hidden part of a notification that the next one follows directly: without what ran when it was sent, which the

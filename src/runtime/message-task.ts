@@ -47,7 +47,7 @@ function endedError({ store, options }: Pick<Parts, "store" | "options">, id: st
 }
 
 const ofTeam = (id: string): string =>
-  `Task ${id} stands for several: nothing can be said to all of them. Cancel it, and launch it again with another prompt.`
+  `Task ${id} is a group of tasks; you cannot message it. Cancel it, and launch it again with another prompt.`
 
 function endedText({ id, status }: Task, resumable: readonly string[]): string {
   const next = resumable.includes(status)

@@ -4,11 +4,11 @@ import type { Prompt } from "../core/ports.ts"
 import type { SentMessage } from "../core/run/active-run.ts"
 import { modelOf, type Task } from "../core/task.ts"
 
-/** A run's prompt, and what its agent is told of its place and its terms. Sent again it is the same message. */
+/** A run's prompt, and behind a blank line what its agent is told of its place and its terms. Sent again it is the same message. */
 export function promptOf(task: Task, text: string, preface: string): Prompt {
   const { sessionID, agent, run } = task
   const told = [preface, constraintsOf(task)].filter((each) => each !== "").join("\n\n")
-  const parts = told === "" ? [{ text }] : [{ text }, { text: told, synthetic: true }]
+  const parts = told === "" ? [{ text }] : [{ text }, { text: `\n\n${told}`, synthetic: true }]
   const again = pausesOf(run).length > 0
   return { sessionID, messageID: run.promptID, agent, model: modelOf(task), parts, ...(again && { again }) }
 }

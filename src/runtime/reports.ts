@@ -68,6 +68,7 @@ export class Reporting {
       return {
         view: this.#view(task),
         firstLook: false,
+        resumable: this.#parts.options.resumable,
         members: membersOf(store, task),
         ...(waits && { waited: block }),
       }

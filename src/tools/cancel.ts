@@ -14,7 +14,7 @@ export function cancelTool(manager: TaskManager): Tool {
     description: DESCRIPTION,
     args: {
       task_id: z.string().max(MOST_ID_CHARS).optional().describe("Id, or enough of its beginning."),
-      batch: z.string().trim().max(MOST_BATCH_CHARS).optional().describe("Name, or the id of one of its tasks."),
+      batch: z.string().trim().max(MOST_BATCH_CHARS).optional(),
       all: z.boolean().optional(),
     },
     async run(args, context) {

@@ -16,7 +16,7 @@ export function listTool(manager: TaskManager, limits: SpendingLimits): Tool {
     description: DESCRIPTION,
     args: {
       status: z.enum(STATUSES).optional().describe("One at work again is `resumed`."),
-      batch: z.string().trim().max(MOST_BATCH_CHARS).optional().describe("Name, or the id of one of its tasks."),
+      batch: z.string().trim().max(MOST_BATCH_CHARS).optional(),
     },
     async run({ status, batch }, context) {
       const { sessionID } = context

@@ -14,7 +14,7 @@ const MOST_OFFSET = 1_000_000_000
 
 const DESCRIPTION = `Fetch the answer of a background task, with what it ran and changed, or see how far it is.
 
-For an answer, or the rest of one (\`offset\`), that the message of its end did not bring; not for waiting in a loop. Returns at once; \`block: true\` waits for the end: only when you cannot go on without this answer.`
+Use it when the notification did not contain the full answer (\`offset\` reads on); do not poll. Returns at once; \`block: true\` waits for the end: only when you cannot go on without this answer.`
 
 export function outputTool(manager: TaskManager): Tool {
   return defineTool({

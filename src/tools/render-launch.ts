@@ -1,5 +1,7 @@
+import { batchText } from "../core/batch.ts"
 import { listed } from "../core/errors.ts"
 import type { Group } from "../core/group.ts"
+import { modelKey } from "../core/limits.ts"
 import { type PauseView, whenOf } from "../core/pause.ts"
 import { MOST_COMMAND_CHARS, quoted } from "../core/receipt.ts"
 import { conditionOf } from "../core/refusal.ts"
@@ -88,36 +90,49 @@ export function renderResume({ view, allowance, place, closed, results }: Begun)
   return result(view, lines)
 }
 
-/** Where a run works, what it has to pass, how its work comes home, and what it may spend. */
+/** Of what several consist, where a run works, what it has to pass, who merges its work, and what it may spend. */
 function termLines(
-  { id, place, run, team }: Task,
+  task: Task,
   { allowance, place: where, lacks, results }: Pick<Begun, "allowance" | "place" | "lacks" | "results">,
 ): string[] {
-  const { check } = run
+  const { id, place, run, team } = task
+  const { check, guard = [] } = run
+  const guarded = guard.length > 0 && !team ? `; guarded: ${namesOf(guard)}` : ""
   const what = team?.kind === "each" ? "Rows: one an item" : "Schema: its valid value"
   const merge = place?.merge && (check === undefined ? "when completed, unchecked" : "once its check has passed")
   return [
-    ...(team ? [severalLine(team, run)] : []),
+    ...(team ? [groupLine(task, team)] : []),
     ...(where
       ? [
-          `Place: ${where}; ${merge ? `merged by itself ${merge}` : `not merged by itself: superagents_task(merge="${id}") brings it into your files`}.${lacks ? ` ${lacks}` : ""}`,
+          `Place: ${where}; ${merge ? `merged by itself ${merge}` : `not merged by itself: superagents_task(merge="${id}") brings it into your files when it has ended`}.${lacks ? ` ${lacks}` : ""}`,
         ]
       : []),
     ...(check === undefined
       ? []
-      : [`Check: ${quoted(oneLine(check, MOST_COMMAND_CHARS))} has to pass before it counts as completed.`]),
+      : [`Check: ${quoted(oneLine(check, MOST_COMMAND_CHARS))} has to pass before it counts as completed${guarded}.`]),
     ...(results ? [`${what}, in ${oneLine(results, MOST_PATH_CHARS)}`] : []),
     ...(allowance.length > 0 ? [`Limits: ${allowance.join(", ")}.`] : []),
   ]
 }
 
-/** `2 tries with mock/large; guarded: test/**.` */
-function severalLine(team: Group, { guard = [] }: Task["run"]): string {
-  const guarded = guard.length > 0 ? `; guarded: ${listed(guard.map((glob) => oneLine(glob)))}` : ""
-  if (team.kind === "each") return `Several: ${count(team.total, "item")}, one run each${guarded}.`
-  const how = team.ladder ? `in turn with ${listed(team.ladder.map((model) => oneLine(model)))}` : "side by side"
-  return `Several: ${count(team.count, "try", "tries")}, ${how}, each in its own worktree; the first to pass is the task's result${guarded}.`
+/** `2 tries with mock/large, each in its own worktree; guarded: test/**. …`, `6 items with mock/large, batch grades.` */
+function groupLine(task: Task, team: Group): string {
+  const {
+    model,
+    run: { guard = [] },
+  } = task
+  const name = batchText(task)
+  const inBatch = name === undefined ? "" : `, batch ${name}`
+  const guarded = guard.length > 0 ? `; guarded: ${namesOf(guard)}` : ""
+  const withModel = model ? ` with ${oneLine(modelKey(model))}` : ""
+  const own = ", each in its own worktree"
+  if (team.kind === "each")
+    return `${count(team.total, "item")}${withModel}${team.place ? own : ""}${inBatch}${guarded}.`
+  const how = team.ladder ? ` in turn with ${namesOf(team.ladder)}` : withModel
+  return `${count(team.count, "try", "tries")}${how}${own}${inBatch}${guarded}. The first to pass becomes the task's result.`
 }
+
+const namesOf = (all: readonly string[]): string => listed(all.map((each) => oneLine(each)))
 
 /** `waits`: the run has not begun, and the words stand behind its prompt. */
 export function renderTold({ view, waits }: { view: TaskView; waits: boolean }): ToolResult {

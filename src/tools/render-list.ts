@@ -1,4 +1,4 @@
-import { batchLabel } from "../core/batch.ts"
+import { batchText } from "../core/batch.ts"
 import { usageText } from "../core/figures.ts"
 import type { SpendingLimits } from "../core/spending.ts"
 import { nameOf, workOf } from "../core/summary.ts"
@@ -25,7 +25,7 @@ export function renderList(views: readonly TaskView[], droppedUnread: number, bi
   const failed = views.filter(({ task }) => task.status === "error").length
   const title = `${count(views.length, "task")}, ${running} running${failed > 0 ? `, ${failed} failed` : ""}`
   const sums = [title, count(sum.toolCalls, "tool call"), ...(bill ? billTexts(bill) : [usageText(sum)])]
-  const lines = [...views.map(row), [...sums, ...pauseTexts(views)].join(" | ")]
+  const lines = [...views.map(row), [...sums, ...pauseTexts(views)].filter(Boolean).join(" | ")]
   if (droppedUnread > 0)
     lines.push(`${count(droppedUnread, "older task")} that nobody had read left this list (option maxHistory).`)
   return { title, output: lines.join("\n") }
@@ -120,6 +120,7 @@ const failureOf = ({ status, outcome }: Task): string =>
 
 function row(view: TaskView): string {
   const { task, whole, elapsed } = view
+  const name = batchText(task)
   const cells = [
     `${marked(task)} ${oneLine(task.description)}`,
     oneLine(agentName(task)),
@@ -127,7 +128,7 @@ function row(view: TaskView): string {
     duration(elapsed),
     count(whole.toolCalls, "tool call"),
     usageText(whole),
-    `batch ${oneLine(batchLabel(task.batch))}`,
+    name && `batch ${name}`,
   ]
-  return cells.join(" | ")
+  return cells.filter(Boolean).join(" | ")
 }

@@ -31,7 +31,7 @@ export function renderOutputs(reports: readonly Report[]): ToolResult {
 function headOf({ view, resumable }: Report): string[] {
   const { task, elapsed, whole } = view
   return [
-    `${nameOf(task)}: ${statusOf(view)}, ${duration(elapsed)}, ${usageText(whole)}`,
+    [`${nameOf(task)}: ${statusOf(view)}`, duration(elapsed), usageText(whole)].filter(Boolean).join(", "),
     ...summaryOf(task, resumable),
   ]
 }

@@ -1,13 +1,22 @@
-import { batchLabel } from "../core/batch.ts"
+import { batchText } from "../core/batch.ts"
 import { listed } from "../core/errors.ts"
 import { usageText } from "../core/figures.ts"
 import { memberName } from "../core/group.ts"
-import { countsText } from "../core/items.ts"
+import { countsText, groupText, type ItemCounts } from "../core/items.ts"
 import { modelKey } from "../core/limits.ts"
 import { pauseText, pauseTextForModel, whenOf } from "../core/pause.ts"
 import { receiptLines } from "../core/receipt.ts"
 import { endedUnanswered, modelLine, nameOf, noText, summaryOf, workOf } from "../core/summary.ts"
-import { BRINGING_HOME, billedTokens, elapsed, isActive, isUnmerged, type Task } from "../core/task.ts"
+import {
+  BRINGING_HOME,
+  billedTokens,
+  elapsed,
+  isActive,
+  isQueued,
+  isUnmerged,
+  machineOf,
+  type Task,
+} from "../core/task.ts"
 import { howOf, type Member, tryLines } from "../core/tries.ts"
 import { duration } from "../lib/duration.ts"
 import { moment } from "../lib/format-time.ts"
@@ -41,10 +50,11 @@ export function renderMerge(view: TaskView): ToolResult {
 export function renderOutput(report: Report, offset: number): ToolResult {
   const { view, answer } = report
   const { task } = view
+  const batch = batchText(task)
   const facts = [
     `Task: ${marked(task)} ${oneLine(task.description)}`,
     `Agent: ${agentOf(task)}`,
-    `Batch: ${oneLine(batchLabel(task.batch))}`,
+    ...(batch === undefined ? [] : [`Batch: ${batch}`]),
     `Status: ${statusOf(view)}`,
     ...(task.run.generation > 0 ? [`Resumed: ${count(task.run.generation, "time")}`] : []),
     `Time: ${duration(view.elapsed)}${waitedText(view)}`,
@@ -56,7 +66,7 @@ export function renderOutput(report: Report, offset: number): ToolResult {
   ]
   const body =
     answer === undefined
-      ? [...atWorkLines(report), ...runningLines(view, report.waited)]
+      ? [...atWorkLines(report), ...runningLines(view, report)]
       : endedLines(task, answer, offset, report)
   return result(view, [...facts, ...body])
 }
@@ -75,7 +85,11 @@ function waitedText({ waited, task: { run } }: TaskView): string {
 
 /** The status, and what a task that has not ended is doing. */
 export const statusOf = (view: TaskView): string =>
-  view.counts ? `${stateOf(view)}, ${countsText(view.counts, view.task.team?.kind)}` : stateOf(view)
+  view.counts ? `${stateOf(view)}, ${groupCounts(view.task, view.counts)}` : stateOf(view)
+
+/** How the members of a group stand; of one that has ended, what they have come to. */
+export const groupCounts = (task: Task, counts: ItemCounts): string =>
+  (isActive(task) || !task.outcome?.team ? undefined : groupText(task, [])) ?? countsText(counts, task.team?.kind)
 
 function stateOf(view: TaskView): string {
   const { task, phase, failing } = view
@@ -131,8 +145,18 @@ function cacheLines({ fork, outcome }: Task): string[] {
   return [`Cache: ${missed}${read} of the ${of} tokens of its first request were read from it.`]
 }
 
-/** `waited`: for how many ms the call has waited in vain. */
-function runningLines(view: TaskView, waited: number | undefined): string[] {
+/** What becomes of a task at work when OpenCode is closed. */
+function closedText({ task, stand }: TaskView, resumable: readonly string[]): string {
+  if (stand || machineOf(task) !== undefined) return "If OpenCode is closed meanwhile, it goes on by itself."
+  const next = task.team
+    ? `superagents_task(resume="${task.id}") goes on`
+    : resumable.includes("error") && !isQueued(task)
+      ? `superagents_task(resume="${task.id}", prompt) goes on`
+      : "launch it again"
+  return `If OpenCode is closed meanwhile, it ends as interrupted, and you are told at the next start: then ${next}.`
+}
+
+function runningLines(view: TaskView, { waited, resumable = [] }: Report): string[] {
   const asks = view.asks.map(
     (ask) => `Waits for an answer from the user (${ask.kind}): ${oneLine(ask.what)}${unanswered(ask, view.at)}`,
   )
@@ -144,6 +168,7 @@ function runningLines(view: TaskView, waited: number | undefined): string[] {
     ...(latest === "" ? [] : ["Latest text:", between("task_output", view.task.id, latest)]),
     "",
     `It is still running${waited === undefined ? "" : ` after a wait of ${duration(waited)}`}. ${TOLD} Do not ask again until then.`,
+    closedText(view, resumable),
   ]
 }
 

@@ -1,9 +1,11 @@
 import { z } from "zod"
 import { CallError } from "../core/errors.ts"
+import type { Group } from "../core/group.ts"
 import { ANY_PAUSE } from "../core/pause.ts"
 import { type AgentInfo, isListed, MAX_TIMER_MS } from "../core/ports.ts"
 import { addBounded } from "../lib/bounded-set.ts"
-import { cut, oneLine } from "../lib/text.ts"
+import { duration } from "../lib/duration.ts"
+import { count, cut, oneLine } from "../lib/text.ts"
 import type { Options } from "../options/options.ts"
 import { defaultsOf } from "../runtime/launch/checks.ts"
 import { kindOf } from "../runtime/places/kinds.ts"
@@ -35,7 +37,7 @@ const descriptionOf = ({ notifyAnswerChars, wake, resumable, fork, nativeTask }:
 
 You get a task id at once, and an automatic message when the task ends${notifyAnswerChars > 0 ? ", with the answer (of a long one the beginning)" : "; then fetch the answer with superagents_output"}.${wake === "never" ? " It starts no turn of yours: you read it in the next one." : ""} With nothing else to do, say that you are waiting and end your turn: do not sleep, poll or ask for the status. Before your final answer, cancel what you no longer need.
 
-If you can do nothing without the answer, ${nativeTask ? "use `task` where you have it" : "wait for it with `superagents_output` and `block: true`"}; what one or two calls settle, do yourself.
+If you can do nothing without the answer, ${nativeTask ? "use `task` where you have it" : "wait for it with `superagents_output` and `block: true`"}; do not delegate what one or two calls can do.
 
 - fresh (default): it knows nothing of this conversation: put all it needs, and what to report back, into \`prompt\`.
 - \`fork: true\`: it has this conversation as its past, long tool results cut.${fork.whole === "never" ? "" : WHOLE_MODE}${resumable.length > 0 ? resumeMode(resumable) : ""}
@@ -46,8 +48,14 @@ Agents that write need files of their own, or \`place: "worktree"\`.`
 const WHOLE_MODE =
   ' `"whole"`: uncut, for your own agent and model (leave both out); read from the cache, so cheaper for a few steps.'
 
+const RESUMES: Readonly<Record<Options["resumable"][number], string>> = {
+  completed: "a completed task is asked again",
+  error: "a failed or interrupted one goes on",
+  cancelled: "a cancelled one goes on",
+}
+
 const resumeMode = (resumable: Options["resumable"]): string =>
-  `\n- \`resume\`, a task id, with \`prompt\`: ask a ${resumable.join(" or ")} task again; it remembers its work and goes on. Tries and items: runs what is not valid yet.`
+  `\n- \`resume\`, a task id, with \`prompt\`: ${resumable.map((status) => RESUMES[status]).join(", ")}; it remembers its work. Tries and items: what is not valid yet runs again, without \`prompt\`.`
 
 /** Sessions of which it is remembered what limits they were told of last. */
 const MOST_SESSIONS = 256
@@ -65,6 +73,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
     const limits = manager.allowance(task)
     const isKnown = toldLimits.get(task.parentID) === limits.join()
     addBounded(toldLimits, task.parentID, limits.join(), MOST_SESSIONS)
+    if (task.team) return [...groupLimits(task.team, options), ...limits]
     return isKnown ? [] : limits
   }
   /** Where its agent works by the user's options, for a call that has it merged and does not say where. */
@@ -107,6 +116,12 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
     },
   })
 }
+
+/** `30m for each`, `at most 10 tasks at once`. */
+const groupLimits = ({ timeout }: Group, { maxConcurrentTasks }: Options): readonly string[] => [
+  ...(timeout > 0 ? [`${duration(timeout)} for each`] : []),
+  ...(maxConcurrentTasks > 0 ? [`at most ${count(maxConcurrentTasks, "task")} at once`] : []),
+]
 
 /** Merges a task's work, or that of all of a batch, one after the other: what one brings, the next is merged with. */
 async function mergeAll(manager: TaskManager, reference: string, caller: CallContext): Promise<ToolResult> {
@@ -187,7 +202,7 @@ const workArguments = (kinds: readonly PlaceKind[]) => ({
     .union([z.boolean(), text(MOST_ID_CHARS)])
     .optional()
     .describe(
-      "Bring its worktree's changes into your files, uncommitted: true, when completed; a task id or batch alone, now.",
+      "Brings its worktree's changes into your files, uncommitted: true, once completed; a task id or batch alone, now.",
     ),
   check: text(MOST_CHECK_CHARS)
     .optional()
@@ -205,7 +220,7 @@ const workArguments = (kinds: readonly PlaceKind[]) => ({
     )
     .optional()
     .describe(
-      "How many at once, in worktrees, or models to try in turn, cheap first: the first to pass `check` is the result; `merge: true` brings it home.",
+      "How many at once, in worktrees, or models to try in turn, cheap first: the first to pass `check` becomes the task's result, `merge: true` brings it into your files.",
     ),
   each: z
     .union([z.array(z.union([z.string(), z.number(), z.looseObject({})])), text(1000)])

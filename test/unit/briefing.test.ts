@@ -5,7 +5,7 @@ test("a fresh agent is told how it works, in the user's words, or not at all", (
   expect(briefingOf({ childPrompt: true })).toMatch(/^You work in the background .* \(path:line\)\.$/)
   const inJSON = briefingOf({ childPrompt: true }, true)
   expect(inJSON).toMatch(
-    / So decide for yourself\. Your last message is your whole report; .* of yours\. Answer in .* asked\.$/,
+    / So decide for yourself\. Unless .* in them too\. Your last message is your whole report; .* of yours\. Answer in .* asked\.$/,
   )
   expect(briefingOf({ childPrompt: true })).toContain(" Answer in the language in which you are asked. ")
   expect(inJSON).not.toMatch(/assumed|line numbers/)

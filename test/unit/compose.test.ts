@@ -23,6 +23,7 @@ const newsOf = (task: Task, { answer, ...more }: Partial<Omit<News, "answer">> &
   whole: NO_FIGURES,
   thisRun: NO_FIGURES,
   running: [],
+  untold: [],
   notFetched: [],
   together: 3,
   ...more,
@@ -167,19 +168,14 @@ describe("what only the model reads", () => {
     )
   })
 
-  test("of the parent's own cancel: the task's id, and the hint for the case", () => {
+  test("of the parent's own cancel is one line, which says nothing of others", () => {
     const reason = { code: "cancelled", text: "It was cancelled by the agent that launched it." } as const
     const task = (generation: number) => ended("cancelled", { outcome: outcomeOf({ reason }), run: { generation } })
     const notice = composed(newsOf(task(0), { answer: "half", running: [other] }))
-    expect(notice.hidden.split("\n")).toEqual([
-      `${AUTOMATIC} Task bg_aaaaaaaa: cancelled, by your own call.`,
-      "Still running: bg_bbbbbbbb (Write findings)",
-      ...WAITING_HINT,
-    ])
-    expect(notice.handsOver).toBe(false)
+    expect(notice.hidden.split("\n")).toEqual([`${AUTOMATIC} Task bg_aaaaaaaa: cancelled, by your own call.`])
+    expect([notice.handsOver, isNotice(notice.hidden)]).toEqual([false, false])
     expect(hiddenLines(newsOf(task(1)))).toEqual([
       `${AUTOMATIC} Resume #1 of task bg_aaaaaaaa (find it): cancelled, by your own call.`,
-      ...DONE_HINT,
     ])
   })
 
@@ -207,6 +203,17 @@ describe("a notification that the next one follows", () => {
     expect(isNotice(hidden)).toBe(true)
     expect(withoutRunning(hidden).split("\n")).toEqual(lines.slice(0, -4))
     expect(lines.at(-4)).toMatch(/^Still running: bg_bbbbbbbb/)
+  })
+
+  test("is sent without what had ended and was told next, which the others' hints follow", () => {
+    const both = composed({ ...runs, untold: [other] }).hidden
+    expect(withoutRunning(both)).toBe(withoutRunning(composed(runs).hidden))
+    const { hidden } = composed({ ...runs, running: [], untold: [other] })
+    expect(hidden.split("\n").slice(-4)).toEqual([
+      "Ended too, told next: bg_bbbbbbbb (Write findings)",
+      ...WAITING_HINT,
+    ])
+    expect(withoutRunning(hidden)).toBe(withoutRunning(both))
   })
 
   test("stays as it is where nothing ran", () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { batchLabel } from "../../src/core/batch.ts"
+import { batchText } from "../../src/core/batch.ts"
 import { thereAre } from "../../src/core/errors.ts"
 import { figuresLine, figuresText, usageText } from "../../src/core/figures.ts"
 import { nameOf, noText, summaryOf, textName } from "../../src/core/summary.ts"
@@ -92,9 +92,9 @@ test("no text reads as what it means", () => {
   expect(noText(taskOf({ status: "error" }))).toBe("It had written no text.")
 })
 
-test("a batch is called by its name, or by the id of its first task", () => {
-  expect(batchLabel("name:auto:x")).toBe("auto:x")
-  expect(batchLabel("auto:bg_aaaaaaaa")).toBe("bg_aaaaaaaa")
+test("a batch is called by its name on one line, and one that nobody named is not called at all", () => {
+  expect(batchText({ batch: "name:auto:\nx" })).toBe("auto: x")
+  expect(batchText({ batch: "auto:bg_aaaaaaaa" })).toBeUndefined()
 })
 
 test("what there is to choose from is a sentence, also where there is nothing", () => {

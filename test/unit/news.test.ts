@@ -26,10 +26,11 @@ test("what still runs is the session's, whatever its batch, and no other session
   expect(idsOf(newsOf(task, store).running)).toEqual(["bg_2", "bg_3"])
 })
 
-test("one whose end is still to be told runs as far as its parent knows", () => {
+test("one that has ended and is still to be told is named as ended, not as running", () => {
   const task = named("bg_1", { delivery: deliveryOf() })
   const store = storeOf(task, named("bg_2", { delivery: deliveryOf() }), named("bg_3", { delivery: told }))
-  expect(idsOf(newsOf(task, store).running)).toEqual(["bg_2"])
+  const { running, untold } = newsOf(task, store)
+  expect([idsOf(running), idsOf(untold)]).toEqual([[], ["bg_2"]])
 })
 
 test("what was not fetched is what ended, was told and not read; what the parent cancelled is not asked for", () => {
@@ -48,6 +49,14 @@ test("what was not fetched is what ended, was told and not read; what the parent
 test("that the answer was fetched meanwhile is known", () => {
   const task = named("bg_1", { delivery: deliveryOf() })
   expect(newsOf(task, storeOf({ ...task, retrievedAt: 7 })).task.retrievedAt).toBe(7)
+})
+
+test("that the work was merged meanwhile is known, and what a later run came to is not taken for this one's", () => {
+  const task = named("bg_1", { delivery: deliveryOf() })
+  const merged = { ...task, outcome: outcomeOf({ filesChanged: ["a"] }) }
+  expect(newsOf(task, storeOf(merged)).task.outcome?.filesChanged).toEqual(["a"])
+  const later = { ...merged, run: { ...task.run, generation: 1 } }
+  expect(newsOf(task, storeOf(later)).task.outcome?.filesChanged).toEqual([])
 })
 
 test("a resume meanwhile changes nothing of the run that ended, and runs itself", () => {

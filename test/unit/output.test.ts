@@ -302,10 +302,9 @@ describe("a reference to a batch", () => {
   test.each([
     ["search", "name:search"],
     [" search ", "name:search"],
-    ["bg_aaaa1111", "auto:bg_aaaa1111"],
-    ["bg_aaaa2222", "auto:bg_aaaa1111"],
-    ["bg_aaaa", "auto:bg_aaaa1111"],
-    ["bg_bbbb3", "name:search"],
+    ["bg_aaaa1111", undefined],
+    ["bg_aaaa", undefined],
+    ["bg_bbbb3333", undefined],
     ["bg_aaaa1111x", "name:bg_aaaa1111x"],
     ["bg_bbbb", undefined],
     ["", undefined],

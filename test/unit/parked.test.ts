@@ -1086,7 +1086,7 @@ describe("a restart of a task in a worktree", () => {
     expect(calls).toEqual(["enter false false", "put away", "enter true false", "put away"])
     const asked = rig.host.stored(sessionID).messages.filter(({ role }) => role === "user")
     expect(asked.map(({ parts }) => parts.map((part) => (part.type === "text" ? part.text : "")))).toEqual([
-      ["FIND 0", "Work in /place, 1."],
+      ["FIND 0", "\n\nWork in /place, 1."],
     ])
     expect(rig.errors()).toEqual([])
   })

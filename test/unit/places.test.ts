@@ -654,5 +654,11 @@ test("an agent in a worktree reads of its place under a heading, and by its path
   const request = { taskID: "bg_aaaaaaaa", folder: "/project", timeLimit: 0 }
   const told = welcome(request, { directory: "/trees/a", conflicts: [] })
   expect(told).toMatch(/^# Where you work\n\nYou work in a git worktree of your own, \/trees\/a\. /)
-  expect(told).toContain("the files you were sent from are in /project: do not write there.")
+  expect(told).toContain("Work in it alone: the agent that asks you works in /project; do not write there.")
+  const read = (there: readonly string[], absent: readonly string[]) =>
+    welcome(request, { directory: "/trees/a", conflicts: [], ignored: { there, absent } })
+  expect(read(["node_modules"], [".env"])).toContain(" Of what git ignores it has node_modules, and lacks .env. ")
+  expect(read(["node_modules"], [])).toContain(" Of what git ignores it has node_modules. ")
+  expect(read([], [".env", "dist"])).toContain(" It lacks what git ignores: .env, dist. ")
+  expect(read([], [])).not.toContain("ignores")
 })

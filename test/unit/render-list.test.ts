@@ -20,7 +20,7 @@ describe("a list reads", () => {
     const { title, output: text } = renderList(views, 0)
     expect(title).toBe("2 tasks, 1 running")
     expect(text.split("\n")).toEqual([
-      "bg_aaaaaaaa find it | general | running, working | 12.3s | 1 tool call | 12,345 tokens + 99,999 from the cache, $0.0123 | batch bg_aaaaaaaa",
+      "bg_aaaaaaaa find it | general | running, working | 12.3s | 1 tool call | 12,345 tokens + 99,999 from the cache, $0.0123",
       "bg_aaaaaaaa (forked) (resumed) find it | general | completed | 12.3s | 1,200 tool calls | 12,345 tokens + 99,999 from the cache, $0.0123 | batch survey",
       "2 tasks, 1 running | 1,201 tool calls | 24,690 tokens + 199,998 from the cache, $0.0247",
     ])
@@ -29,7 +29,7 @@ describe("a list reads", () => {
   test("as the least it was where a step was cut off", () => {
     const views = [endedView({}, { whole: figuresOf({ usage: { ...usage, atLeast: true } }) }), endedView()]
     const rows = renderList(views, 0).output.split("\n")
-    expect(rows[0]).toContain("| at least 12,345 tokens + 99,999 from the cache, $0.0123 |")
+    expect(rows[0]).toContain("| at least 12,345 tokens + 99,999 from the cache, $0.0123")
     expect(rows[1]).not.toContain("at least")
     expect(rows[2]).toMatch(/at least 24,690 tokens \+ 199,998 from the cache, \$0\.0247$/)
   })

@@ -44,18 +44,25 @@ describe("a launch reads", () => {
     ])
     expect(told({ place })).toEqual(["Place: a git worktree of its own; merged by itself when completed, unchecked."])
     expect(told({ place: { ...place, merge: false } })).toEqual([
-      'Place: a git worktree of its own; not merged by itself: superagents_task(merge="bg_aaaaaaaa") brings it into your files.',
+      'Place: a git worktree of its own; not merged by itself: superagents_task(merge="bg_aaaaaaaa") brings it into your files when it has ended.',
     ])
     expect(told({})).toEqual([])
+    const LARGE = { provider: "mock", id: "large" }
     const tries = { kind: "tries", prompt: "", count: 2, timeout: 0 } as const
-    expect(told({ team: tries, run: { guard: ["test/**"] } })).toEqual([
-      "Several: 2 tries, side by side, each in its own worktree; the first to pass is the task's result; guarded: test/**.",
+    expect(told({ team: tries, model: LARGE, run: { guard: ["test/**"] } })).toEqual([
+      "2 tries with mock/large, each in its own worktree; guarded: test/**. The first to pass becomes the task's result.",
     ])
     expect(told({ team: { ...tries, ladder: ["mock/one", "mock/two"] } })).toEqual([
-      "Several: 2 tries, in turn with mock/one, mock/two, each in its own worktree; the first to pass is the task's result.",
+      "2 tries in turn with mock/one, mock/two, each in its own worktree. The first to pass becomes the task's result.",
     ])
-    expect(told({ team: { kind: "each", prompt: "", total: 6, timeout: 0, file: "" } })).toEqual([
-      "Several: 6 items, one run each.",
+    const items = { kind: "each", prompt: "", total: 6, timeout: 0, file: "" } as const
+    expect(told({ team: items, model: LARGE, batch: "name:grades" })).toEqual([
+      "6 items with mock/large, batch grades.",
+    ])
+    const apart = { ...items, place: { kind: "worktree", folder: "/project", merge: false } }
+    expect(told({ team: apart })).toEqual(["6 items, each in its own worktree."])
+    expect(told({ run: { check: "npm test", guard: ["test/**"] } })).toEqual([
+      "Check: `npm test` has to pass before it counts as completed; guarded: test/**.",
     ])
   })
 
@@ -218,7 +225,6 @@ describe("a running task reads", () => {
       [
         "Task: bg_aaaaaaaa find it",
         "Agent: general (p/m)",
-        "Batch: bg_aaaaaaaa",
         "Status: running, working",
         "Time: 12.3s (after 2.5s in the queue)",
         "Tool calls: 3 (last: read, grep)",
@@ -230,8 +236,21 @@ describe("a running task reads", () => {
         "</task_output>",
         "",
         "It is still running. You will be told when it ends. Do not ask again until then.",
+        "If OpenCode is closed meanwhile, it ends as interrupted, and you are told at the next start: then launch it again.",
       ].join("\n"),
     )
+  })
+
+  test.each([
+    ["", {}, "it ends as interrupted, and you are told at the next start: then superagents_task(resume="],
+    [" and has not begun", { run: { startedAt: undefined } }, "then launch it again."],
+    [" on another machine", { place: { kind: "big", folder: "/p", merge: false } }, "it goes on by itself."],
+    [" as a group", { team: { kind: "tries", prompt: "", count: 2, timeout: 0 } }, '(resume="bg_aaaaaaaa") goes on.'],
+  ] as const)("that works%s says what becomes of it when OpenCode is closed", (_how, more, text) => {
+    const view = viewOf({ task: taskOf(more) })
+    const { output: told } = renderOutput({ view, firstLook: false, resumable: ["error"] }, 0)
+    expect(told.split("\n").at(-1)).toContain("If OpenCode is closed meanwhile, ")
+    expect(told.split("\n").at(-1)).toContain(text)
   })
 
   test("with no more than what is known", () => {

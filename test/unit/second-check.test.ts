@@ -42,7 +42,7 @@ const comes = (state: () => boolean) =>
 
 /** One whose second check runs. */
 async function merging() {
-  const task = await rig.launch({ ...MERGES, check: checkOf("a") })
+  const task = await rig.launch({ ...MERGES, check: checkOf("a"), batch: "work" })
   await comes(lives)
   return task
 }
@@ -83,7 +83,7 @@ describe("while a completed task's second check runs", () => {
     "a cancel by %s stops it: nothing is merged, and that is told",
     async (by) => {
       const { id } = await merging()
-      const selector = by === "all" ? { type: "all" as const } : { type: "batch" as const, name: id }
+      const selector = by === "all" ? { type: "all" as const } : { type: "batch" as const, name: "work" }
       const stopped = await rig.manager.cancel(by === "its id" ? { type: "task", reference: id } : selector, rig.caller)
       expect(stopped.map(({ task }) => [task.id, task.status])).toEqual([[id, "completed"]])
       expect([lives(), places.merged]).toEqual([false, []])

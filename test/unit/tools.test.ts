@@ -38,7 +38,7 @@ test("the task tool says and offers only what the options allow", () => {
     const text = (name: string) => (args?.[name] as { description?: string } | undefined)?.description
     return { description, text }
   }
-  expect(tool({}).description).toContain("ask a completed task again")
+  expect(tool({}).description).toContain("`prompt`: a completed task is asked again; it remembers its work.")
   expect(tool({}).description).not.toContain("starts no turn")
   expect(tool({}).text("place")).toContain(", ignored dependencies (node_modules) copied")
   const without = tool({ worktree: { ...DEFAULTS.worktree, dependencies: "none" } }).text("place")
@@ -46,13 +46,13 @@ test("the task tool says and offers only what the options allow", () => {
   expect(tool({ worktree: { ...DEFAULTS.worktree, setup: "npm ci" } }).text("place")).not.toContain("ignored")
   expect(tool({ wake: "never" }).description).toContain("It starts no turn of yours: you read it in the next one.")
   const wide = tool({ resumable: ["completed", "error"] })
-  expect(wide.description).toContain("ask a completed or error task again")
+  expect(wide.description).toContain("a completed task is asked again, a failed or interrupted one goes on; it")
   const none = tool({ resumable: [], allowModelOverride: false })
   expect(none.description).not.toContain("`resume")
   expect([none.text("resume"), none.text("model")]).toEqual([undefined, undefined])
   expect(tool({}).description).toContain("use `task` where you have it")
   expect(tool({ nativeTask: false }).description).toContain(
-    "If you can do nothing without the answer, wait for it with `superagents_output` and `block: true`; what one",
+    "If you can do nothing without the answer, wait for it with `superagents_output` and `block: true`; do not delegate",
   )
 })
 
@@ -92,13 +92,12 @@ test("what an option turns off is refused with that reason", async () => {
   await expect(call("task", { ...find, model: "scripted/beta" })).rejects.toThrow("option allowModelOverride is false")
 })
 
-test("output and cancel say that the beginning of an id will do, and a batch has a name or a task's id", () => {
+test("output and cancel say that the beginning of an id will do", () => {
   const { tools } = rigged()
   const descriptions = (name: string) =>
     Object.values(tools).flatMap(({ args }) => (args[name] as { description?: string } | undefined)?.description ?? [])
   for (const text of descriptions("task_id")) expect(text).toContain("enough of its beginning")
   expect(descriptions("task_id")).toHaveLength(2)
-  expect(descriptions("batch").filter((text) => text.includes("the id of one of its tasks"))).toHaveLength(2)
 })
 
 test("no text of a tool shouts", () => {
@@ -214,7 +213,7 @@ describe("the other tools", () => {
     )
     await call("task", { ...find, batch: "search" })
     expect((await call("cancel", { batch: "search" })).output).toContain("Cancelled 1 task:")
-    expect((await call("list", { batch: id })).output).toContain("2 tasks, 0 running")
+    expect((await call("list", { batch: "search" })).output).toContain("2 tasks, 0 running")
     expect((await call("list", { batch: "" })).output).toContain("2 tasks, 0 running")
     expect((await call("clear", {})).output).toBe("Cleared 2 background tasks.")
   })
@@ -258,19 +257,18 @@ describe("the other tools", () => {
   })
 })
 
-test("tasks without a batch name are listed and cancelled together by the id of one of them", async () => {
+test("tasks whose batch nobody named are no batch to a reader, by no task's id", async () => {
   const { rig, call } = rigged()
   rig.onPrompt("FIND", { hang: true })
   for (const batch of [undefined, undefined, "apart"]) await call("task", { ...find, batch })
-  const [first, second, apart] = rig.manager.list(rig.parent).map(({ task }) => task.id)
-  const { output } = await call("list", { batch: second })
-  expect([output.includes(`${first} `), output.includes(`${second} `), output.includes(`${apart} `)]).toEqual([
-    true,
-    true,
-    false,
-  ])
-  expect((await call("cancel", { batch: String(second) })).output).toContain("Cancelled 2 tasks:")
-  expect(rig.task(String(apart)).status).toBe("running")
+  const [first = ""] = rig.manager.list(rig.parent).map(({ task }) => task.id)
+  const { output } = await call("list", {})
+  expect(output.match(/batch \S+/g)).toEqual(["batch apart"])
+  expect((await call("output", { task_id: first })).output).not.toContain("Batch:")
+  expect((await call("list", { batch: first })).output).toContain(`No background tasks found with batch "${first}"`)
+  await expect(call("cancel", { batch: first })).rejects.toThrow(
+    `No batch "${first}" in this session. There are: apart.`,
+  )
 })
 
 describe("what goes wrong inside a tool", () => {

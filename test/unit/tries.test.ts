@@ -4,7 +4,16 @@ import { NO_RECEIPT } from "../../src/core/receipt.ts"
 import { standsOn } from "../../src/core/receipts/stands-on.ts"
 import { summaryOf } from "../../src/core/summary.ts"
 import type { Task } from "../../src/core/task.ts"
-import { howOf, type Member, nextTries, triesLine, triesResult, tryLines, withDigest } from "../../src/core/tries.ts"
+import {
+  howOf,
+  type Member,
+  nextTries,
+  triesLine,
+  triesResult,
+  triesText,
+  tryLines,
+  withDigest,
+} from "../../src/core/tries.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 
 const PLAN: TriesPlan = { kind: "tries", prompt: "DO", count: 3, timeout: 0 }
@@ -171,13 +180,16 @@ describe("what is told of them", () => {
       [...members, passed(1, { cost: 0.072 })],
       () => undefined,
     )
-    expect(triesLine(won)).toBe("Tries: 2 of 3, won by mock/two; $0.0930 in all")
+    expect(triesLine(won)).toBe("Tries: 2 of 3, won by mock/two; $0.0930 in all. Its work is the task's result.")
+    expect(triesText(won)).toBe("won by mock/two, 1 did not pass")
     expect(tryLines(won)[1]).toBe("2 mock/two: won, 1s, $0.0720, ses_1")
     const plain = triesResult({ ...PLAN, winner: "bg_part0001" }, [passed(1)], () => undefined)
     expect(triesLine(plain)).toContain("Tries: 1 of 3, won by try 2")
     const same = [failed(0, { model }), passed(1, { model })]
     const ofOneModel = triesResult({ ...PLAN, winner: "bg_part0001" }, same, () => undefined)
     expect(triesLine(ofOneModel)).toContain("won by try 2;")
+    expect([triesText(plain), triesText(ofOneModel)]).toEqual(["won by try 2", "won by try 2, 1 did not pass"])
+    expect(triesText({ ...won, rows: won.rows.map((row) => ({ ...row, how: "stopped" })) })).toBe("won by mock/two")
     expect(tryLines(plain)[0]).toBe("1: not begun")
     const gone = triesResult(PLAN, [member(0, { outcome: undefined, status: "cancelled" })], () => undefined)
     expect(gone).toMatchObject({ cost: 0, rows: [{ how: "cancelled", cost: 0 }, {}, {}] })

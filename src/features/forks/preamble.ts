@@ -18,7 +18,8 @@ export function preamble(facts: PreambleFacts, digest?: string): string {
   const text = [
     "[Forked context] You are a background agent. The messages above were copied from the session that started you; " +
       "what was said there was said to the agent that you were forked from. Your own task is the next message; " +
-      "that session reads your last message and nothing else of yours. Answer in the language in which you are asked.",
+      "that session reads your last message and nothing else of yours. Unless your task names a place of its own, you " +
+      "work in that session's files, and others may be working in them too. Answer in the language in which you are asked.",
     ...whatChanged(facts),
     advice(facts),
     ...(facts.kept.some(namesTasks) ? [TASK_IDS] : []),

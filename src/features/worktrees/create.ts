@@ -22,7 +22,7 @@ import {
 } from "./dependencies.ts"
 import { changesBetween } from "./diff.ts"
 import { atWork, cleanAll, heldBytes, targetOf, type WorktreePorts } from "./folders.ts"
-import { bringIgnored } from "./ignored.ts"
+import { bringIgnored, ignoredBeside } from "./ignored.ts"
 import { holding, sizesLock } from "./locks.ts"
 import { dropMarker, type Marker, readMarker, writeMarker } from "./marker.ts"
 import { stageOf } from "./merge.ts"
@@ -69,7 +69,7 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
     await writeMarker(target, { ...marker, state: "used", keeper: ports.keeper() })
     const start = await goOn(ports, from, marker, request)
     const stashed = await note(ports, from, taskID, marker.worktree)
-    return await readyIn(from, request, { directory, start, stashed, lacks: marker.lacks })
+    return await readyIn(from, request, { target, directory, start, stashed, lacks: marker.lacks })
   }
   const { top, gitDir, commonDir, prefix } = from
   const making: Marker = { state: "making", keeper: ports.keeper(), from: { top, gitDir, commonDir, prefix } }
@@ -86,8 +86,7 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
     ports.fault("ready: set up")
     await begin(from, taskID, start)
     await writeMarker(target, { ...making, ...equipped.noted, state: "used", worktree })
-    const { brought, lacks } = equipped
-    return await readyIn(from, request, { directory, start, stashed, brought, lacks })
+    return await readyIn(from, request, { target, directory, start, stashed, lacks: equipped.lacks })
   } catch (error) {
     // Where it cannot be removed, its marker stays, too, and the next start tries again.
     await removeWorktree(ports, from, target).then(
@@ -99,17 +98,18 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
 }
 
 type Made = {
+  /** The worktree's top. */
+  readonly target: string
   readonly directory: string
   readonly start?: Start
   readonly stashed: readonly string[]
-  readonly brought?: readonly string[]
   readonly lacks?: string
 }
 
 async function readyIn(
   from: Checkout,
   { taskID }: EnterRequest,
-  { directory, start, stashed, brought = [], lacks }: Made,
+  { target, directory, start, stashed, lacks }: Made,
 ): Promise<Entered> {
   const unreadable = await withoutAt(from, refOf("start", taskID))
   const lacksProgram = await withoutProgram(from)
@@ -120,7 +120,7 @@ async function readyIn(
     ...(unreadable.length > 0 && { unreadable }),
     ...(lacksProgram !== undefined && { lacksProgram }),
     ...(stashed.length > 0 && { stashed }),
-    ...(brought.length > 0 && { brought }),
+    ignored: await ignoredBeside(from, target),
     ...(lacks !== undefined && { lacks }),
   }
 }
@@ -216,8 +216,6 @@ export async function startOf(
 }
 
 type Equipped = {
-  /** What the worktree has copies of, for its agent. */
-  readonly brought: readonly string[]
   /** What its agent and its parent are told that it lacks. */
   readonly lacks?: string
   readonly noted: Pick<Marker, "bytes" | "lacks">
@@ -254,9 +252,7 @@ async function equip(ports: WorktreePorts, from: Found, worktree: Checkout, equi
   const lacked = [reserved.lacks?.text, failed.length > 0 && `Not brought into the worktree: ${few(failed)}. ${SETUP}`]
   const lacks = lacked.filter(Boolean).join(" ") || undefined
   const isTold = ports.settings.dependencies === "auto"
-  const brought = reserved.names.filter((name) => placed.includes(name))
   return {
-    brought,
     ...(isTold && lacks !== undefined && { lacks }),
     noted: { bytes: reserved.bytes + more, ...(lacks !== undefined && { lacks }) },
   }

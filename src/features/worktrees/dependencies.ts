@@ -72,13 +72,16 @@ export type Dependencies = {
   readonly missing: readonly string[]
 }
 
-/** The dependencies of a checkout that git ignores. `prefix`: the folder that somebody works in. */
-export async function dependenciesOf(from: Checkout, prefix: string): Promise<Dependencies> {
+/** What git ignores in a checkout, of a folder that it ignores as a whole the folder. */
+export async function ignoredNames(from: Checkout): Promise<readonly string[]> {
   const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"]
   const ignored = await gitList(args, { ...at(from), timeLimit: LOOK_LIMIT_MS })
-  const names = ignored
-    .map((name) => (name.endsWith("/") ? name.slice(0, -1) : name))
-    .filter((name) => isDependency(from.top, name))
+  return ignored.map((name) => name.replace(/\/$/, ""))
+}
+
+/** The dependencies of a checkout that git ignores. `prefix`: the folder that somebody works in. */
+export async function dependenciesOf(from: Checkout, prefix: string): Promise<Dependencies> {
+  const names = (await ignoredNames(from)).filter((name) => isDependency(from.top, name))
   const folders = [...new Set(["", prefix])]
   const missing = (await Promise.all(folders.map((folder) => missingIn(from.top, folder, names)))).flat()
   return { names, bytes: await bytesOf(from.top, names), missing }

@@ -5,8 +5,9 @@ import { listed } from "../../core/errors.ts"
 import { oneLine } from "../../lib/text.ts"
 import { writeBlob } from "./blobs.ts"
 import { at, type Checkout, shared } from "./checkout.ts"
-import { placedIn } from "./dependencies.ts"
+import { ignoredNames, placedIn } from "./dependencies.ts"
 import { git, gitLine, gitList } from "./git.ts"
+import type { Ignored } from "./preface.ts"
 import { readRef, refOf, writeRefs } from "./refs.ts"
 import { withIndex } from "./snapshot.ts"
 
@@ -24,7 +25,7 @@ const MOST_NAMES = 3
 const NOBODYS =
   /(?:^|\/)(?:\.git|node_modules|__pycache__|\.venv|venv|\.tox|\.nox|\.cache|\.[\w-]+_cache|\.gradle|\.turbo|\.DS_Store|[^/]+\.py[co]|\.opencode\/(?:package\.json|package-lock\.json|bun\.lockb?|\.gitignore))$/
 
-type Ignored = { readonly name: string; readonly stat: Stats }
+type IgnoredFile = { readonly name: string; readonly stat: Stats }
 
 /** What a run made; `count` of all, `out` of those that are not kept, and the first names. */
 type Made = { readonly count: number; readonly out: number; readonly names: readonly string[] }
@@ -68,6 +69,14 @@ export async function ignoredNotes(home: Checkout, taskID: string): Promise<read
 
 const NONE: Made = { count: 0, out: 0, names: [] }
 
+/** What git ignores in a checkout, by whether it is in this worktree of it; what tools make anew is not missed. */
+export async function ignoredBeside(from: Checkout, target: string): Promise<Ignored> {
+  const names = await ignoredNames(from).catch(() => [])
+  const isThere = await Promise.all(names.map((name) => lstat(join(target, name)).then(Boolean, () => false)))
+  const there = names.filter((_name, at) => isThere[at])
+  return { there, absent: names.filter((name) => !there.includes(name) && !NOBODYS.test(name)) }
+}
+
 /** Brings what earlier runs made and git ignores into a fresh worktree, where nothing is in its place. */
 export async function bringIgnored(from: Checkout, taskID: string, worktree: Checkout): Promise<void> {
   const old = await readRef(from, "ignored", taskID)
@@ -100,10 +109,10 @@ async function moveTo(file: string, target: string): Promise<void> {
 }
 
 /** The files and links in a worktree that git ignores, without what tools bring, and what was put there by us. */
-async function ignoredIn(worktree: Checkout): Promise<readonly Ignored[]> {
+async function ignoredIn(worktree: Checkout): Promise<readonly IgnoredFile[]> {
   const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"]
   const placed = new Set(await placedIn(worktree))
-  const found: Ignored[] = []
+  const found: IgnoredFile[] = []
   let looked = 0
   let next = (await gitList(args, at(worktree))).map((path) => path.replace(/\/$/, ""))
   for (
@@ -128,7 +137,7 @@ async function ignoredIn(worktree: Checkout): Promise<readonly Ignored[]> {
 }
 
 /** Those that are kept: the small ones first. */
-function withinBounds(files: readonly Ignored[]): readonly Ignored[] {
+function withinBounds(files: readonly IgnoredFile[]): readonly IgnoredFile[] {
   let [bytes, links] = [0, 0]
   return [...files]
     .filter(({ name }) => !name.includes("\n"))
@@ -141,7 +150,7 @@ function withinBounds(files: readonly Ignored[]): readonly Ignored[] {
     })
 }
 
-async function treeOf(worktree: Checkout, kept: readonly Ignored[]): Promise<string> {
+async function treeOf(worktree: Checkout, kept: readonly IgnoredFile[]): Promise<string> {
   const files = kept.filter(({ stat }) => stat.isFile())
   const input = files.map(({ name }) => `${name}\n`).join("")
   const hashed =

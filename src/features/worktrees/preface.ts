@@ -2,6 +2,8 @@ import { oneLine } from "../../lib/text.ts"
 import type { EnterRequest } from "../../runtime/places/place.ts"
 import { few } from "./dependencies.ts"
 
+export type Ignored = { readonly there: readonly string[]; readonly absent: readonly string[] }
+
 export type Entered = {
   /** The worktree's counterpart of the parent's folder. */
   readonly directory: string
@@ -13,8 +15,8 @@ export type Entered = {
   readonly lacksProgram?: string | undefined
   /** Commits of what the last run has left in git's stash, which does not go together with its files. */
   readonly stashed?: readonly string[]
-  /** What git ignores and it has a copy of. */
-  readonly brought?: readonly string[]
+  /** What git ignores in the parent's folder: as far as it is in the worktree, and as far as it is not. */
+  readonly ignored?: Ignored
   /** What it lacks of its project's dependencies: sentences. */
   readonly lacks?: string
   /** The parent's present state is not in it: those conflicts are of an earlier one, and have to be solved first. */
@@ -24,7 +26,7 @@ export type Entered = {
 /** What an agent is told of its worktree. */
 export function welcome(
   { folder, again = false, bringIn = false }: EnterRequest,
-  { directory, conflicts, unsolved, unreadable = [], stashed = [], lacksProgram, brought = [], lacks }: Entered,
+  { directory, conflicts, unsolved, unreadable = [], stashed = [], lacksProgram, ignored, lacks }: Entered,
 ): string {
   const present = bringIn && !unsolved
   const left =
@@ -32,17 +34,18 @@ export function welcome(
       ? ` What your last run left in it does not go together with your files; to take it up: ${stashed.map((commit) => `git stash apply ${commit}`).join("; ")}.`
       : ""
   const has = again
-    ? `It has your work so far${present ? ", and with it what the agent that asks you sees now, uncommitted work included," : ","}`
-    : "It has what the agent that asks you sees, uncommitted work included,"
+    ? `It has your work so far${present ? ", and with it what the agent that asks you sees now, uncommitted work included." : "."}`
+    : "It has what the agent that asks you sees, uncommitted work included."
   const without = unreadable.length > 0 ? ` It lacks what could not be read or is too large: ${named(unreadable)}.` : ""
   const stored = lacksProgram ? ` ${lacksProgram}. Leave them so.` : ""
   const missing = lacks === undefined ? "" : ` ${lacks}`
-  const ignored =
-    brought.length > 0
-      ? `and copies of ${few(brought)}, but maybe nothing else that git ignores`
-      : "but maybe not what git ignores"
-  const place = `# Where you work\n\nYou work in a git worktree of your own, ${directory}. ${has} ${ignored}.${without}${missing}${stored} Work in it alone; the files you were sent from are in ${folder}: do not write there. What you change is kept when you are done: you need not commit it. Do not use git stash: all checkouts share it, and what is in it is the user's.${left}`
+  const place = `# Where you work\n\nYou work in a git worktree of your own, ${directory}. ${has}${ignoredText(ignored)}${without}${missing}${stored} Work in it alone: the agent that asks you works in ${folder}; do not write there. What you change is kept when you are done: you need not commit it. Do not use git stash: all checkouts share it, and what is in it is the user's.${left}`
   return `${place}${marksTold(conflicts, unsolved)}`
+}
+
+function ignoredText({ there, absent }: Ignored = { there: [], absent: [] }): string {
+  if (there.length === 0) return absent.length === 0 ? "" : ` It lacks what git ignores: ${few(absent)}.`
+  return ` Of what git ignores it has ${few(there)}${absent.length === 0 ? "" : `, and lacks ${few(absent)}`}.`
 }
 
 /** What an agent is told of conflict marks in its files; "" where there are none. */

@@ -13,16 +13,17 @@ export function newsOf(task: Task, store: TaskStore): News {
   return {
     task: asItIs(task, store),
     ...figuresOf(task, store),
-    running: others.filter(isUntold),
+    running: others.filter(isActive),
+    untold: others.filter(owesNotification),
     together: togetherWith(task, others),
     notFetched: others.filter((other) => !isUntold(other) && isUnread(other)),
   }
 }
 
-/** The task as it was when its run ended, but for whether its answer was fetched since. */
+/** The ended task with what has become of it since: its answer was fetched, its work merged. */
 export function asItIs(task: Task, store: TaskStore): Task {
-  const current = inSameRun(task, store)
-  return current ? { ...task, retrievedAt: current.retrievedAt } : task
+  const { retrievedAt, outcome } = inSameRun(task, store) ?? task
+  return { ...task, retrievedAt, outcome }
 }
 
 /**

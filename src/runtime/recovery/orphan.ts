@@ -80,6 +80,6 @@ export function askedOf(task: Task, messages: readonly Message[]) {
   const textOf = (synthetic: boolean) => texts.find((part) => part.synthetic === synthetic)?.text ?? ""
   // Its terms are put behind that anew.
   const [told, constraints] = [textOf(true), constraintsOf(task)]
-  const preface = told.endsWith(constraints) ? told.slice(0, told.length - constraints.length).trimEnd() : told
-  return { prompt: textOf(false), preface }
+  const preface = told.endsWith(constraints) ? told.slice(0, told.length - constraints.length) : told
+  return { prompt: textOf(false), preface: preface.trim() }
 }

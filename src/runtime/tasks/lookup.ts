@@ -44,18 +44,10 @@ export function findNamedBatch(reference: string, own: readonly Task[]): readonl
   return isTask ? [] : own.filter((task) => task.batch === namedBatch(oneLine(wanted)))
 }
 
-/**
- * The key of the batch among `own` that `reference` names: by its name, or by the id of any of its tasks or a
- * beginning of it that fits one batch alone. Undefined where there is none.
- */
-export function findBatch(reference: string, own: readonly Task[]): string | undefined {
-  const wanted = reference.trim()
-  const named = namedBatch(wanted)
-  if (own.some((task) => task.batch === named)) return named
-  const exact = own.find((task) => task.id === wanted)
-  if (exact) return exact.batch
-  const keys = new Set(wanted === "" ? [] : own.filter(({ id }) => id.startsWith(wanted)).map(({ batch }) => batch))
-  return keys.size === 1 ? [...keys][0] : undefined
+/** The key of the batch among `own` of this name; undefined where there is none. */
+export function findBatch(name: string, own: readonly Task[]): string | undefined {
+  const key = namedBatch(oneLine(name.trim()))
+  return own.some((task) => task.batch === key) ? key : undefined
 }
 
 /** What one call of `cancel` is about. */
@@ -83,9 +75,7 @@ type Runs = { isForeign(id: string): boolean; isMerging(id: string): boolean }
 
 function noBatch(name: string, own: readonly Task[]): CallError {
   if (own.length === 0) return new UnknownTaskError(`No batch "${name}": this session has no background tasks.`)
-  return new UnknownTaskError(
-    `No batch "${name}" in this session. ${knownBatches(own)} The id of a task names its batch as well.`,
-  )
+  return new UnknownTaskError(`No batch "${name}" in this session. ${knownBatches(own)}`)
 }
 
 /** What batches there are, for who named one that there is not. */
