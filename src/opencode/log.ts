@@ -10,7 +10,10 @@ const LOG_WAIT_MS = 10_000
 /** How long it waits at least: then it goes with the next record. What comes together goes together. */
 const GATHER_MS = 1000
 
-/** Lines for OpenCode's log. Never throws; a line that cannot be written is lost. */
+/**
+ * Lines for OpenCode's log, each beginning with our name: the host does not print a line's service. Never throws; a line
+ * that cannot be written is lost.
+ */
 export class OpencodeLog {
   readonly #client: OpencodeClient
   readonly #infos: Collector<{ readonly message: string; readonly fields: LogFields }>
@@ -35,6 +38,7 @@ export class OpencodeLog {
   }
 
   #write(level: LogLevel, message: string, fields: Readonly<Record<string, unknown>>): void {
-    void this.#client.app.log({ service: "superagents", level, message, extra: { ...fields } }).catch(() => {})
+    const line = `superagents: ${message}`
+    void this.#client.app.log({ service: "superagents", level, message: line, extra: { ...fields } }).catch(() => {})
   }
 }

@@ -327,7 +327,7 @@ describe("a run", () => {
     const threads = [middle, deep].map((id) => stored(host, id).threadId)
     for (const thread of threads) await model.waitFor(({ sessionID }) => sessionID === thread)
     const answer = await callBoard(host, model, session, "cancel_task", { task_id: top })
-    expect(answer).toContain(`Canceled with it: #${middle} mid, #${deep} deep.`)
+    expect(answer).toContain(`Cancelled with it: #${middle} mid, #${deep} deep.`)
     for (const thread of threads) await idle(host, thread)
     expect((await archived(host, deep)).status).toBe("canceled")
   })

@@ -108,7 +108,7 @@ describe.skipIf(!browser)("in a browser", () => {
     await page.locator(".work-card", { hasText: "Hang about" }).click()
     await page.locator(".sheet").getByRole("button", { name: "Stop", exact: true }).click()
     await page.getByRole("button", { name: "Stop it" }).click()
-    await page.locator(".sheet .badge", { hasText: "canceled" }).waitFor()
+    await page.locator(".sheet .badge", { hasText: "cancelled" }).waitFor()
     const [told] = await notified(host, session)
     expect(told?.visible).toContain("cancelled")
   })
@@ -159,7 +159,7 @@ describe.skipIf(!browser)("in a browser", () => {
     const descale = await make("Descale")
     await sheet.getByRole("button", { name: "Cancel task" }).click()
     await page.locator(".confirm").getByRole("button", { name: "Cancel task" }).click()
-    await sheet.locator(".badge", { hasText: "canceled" }).waitFor()
+    await sheet.locator(".badge", { hasText: "cancelled" }).waitFor()
     const { json } = await ask("/api/tasks/history")
     expect((json.tasks as unknown[]).slice(0, 2)).toMatchObject([
       { id: descale, status: "canceled" },

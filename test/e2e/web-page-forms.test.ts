@@ -66,7 +66,7 @@ describe.skipIf(!browser)("a form of the page", () => {
     await sheet.getByRole("button", { name: "Cancel task" }).click()
     expect(await page.locator(".confirm").textContent()).toContain("#8")
     await page.locator(".confirm").getByRole("button", { name: "Cancel task" }).click()
-    await sheet.locator(".badge", { hasText: "canceled" }).waitFor()
+    await sheet.locator(".badge", { hasText: "cancelled" }).waitFor()
     expect(board.archive.map(({ id }) => id)).toEqual(["1", "8", "9"])
   })
 
@@ -114,7 +114,7 @@ describe.skipIf(!browser)("a form of the page", () => {
     await page.locator(".confirm").getByRole("button", { name: "Cancel task" }).click()
     await eventually(() => board.archive.length === 1)
     await clock.advance(1000)
-    await sheet.locator(".badge", { hasText: "canceled" }).waitFor()
+    await sheet.locator(".badge", { hasText: "cancelled" }).waitFor()
     await page.locator("[data-column=done] .task-card", { hasText: "Descale" }).waitFor()
   })
 

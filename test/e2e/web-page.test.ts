@@ -169,7 +169,7 @@ describe.skipIf(!browser)("the page", () => {
     expect(agents.cancelled).toEqual([])
     await page.locator(".sheet").getByRole("button", { name: "Stop", exact: true }).click()
     await page.getByRole("button", { name: "Stop it" }).click()
-    await page.locator(".sheet .badge", { hasText: "canceled" }).waitFor()
+    await page.locator(".sheet .badge", { hasText: "cancelled" }).waitFor()
     expect(agents.cancelled).toEqual(["bg_k3f9x2aa"])
   })
 

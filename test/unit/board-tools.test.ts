@@ -91,7 +91,7 @@ describe("an answer", () => {
     expect(await rig.call("complete_task", { task_id: "1" })).toContain(
       "Its subtasks go on, and nobody is told of their end: #2 s.",
     )
-    expect(await rig.call("update_task", { task_id: "3", status: "canceled" })).toContain("Canceled with it: #4 t.")
+    expect(await rig.call("update_task", { task_id: "3", status: "canceled" })).toContain("Cancelled with it: #4 t.")
     expect(await rig.call("cancel_task", { task_id: "2" })).toBe("Task #2 is canceled and stands in history now.")
   })
 

@@ -75,7 +75,7 @@ describe("the preamble", () => {
   test("says that nothing was cut where nothing was, and when to read again", () => {
     const text = preamble(FACTS)
     expect(text).toContain(
-      "that session reads your last message and nothing else of yours. Answer in the language in which you are asked.",
+      "that session reads your last message and nothing else of yours. Unless your task names a place of its own, you work in that session's files, and others may be working in them too. Answer in the language in which you are asked.",
     )
     expect(text).toContain("Nothing was left out or cut: 3 messages kept.")
     expect(text).toMatch(/truncated; yours is complete/)

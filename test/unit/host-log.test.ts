@@ -20,18 +20,18 @@ test("what is no trouble waits, and goes together, with what is written anyhow o
   expect(written).toEqual([])
   await clock.advance(1)
   log.flush()
-  expect(written).toEqual(["info: 2 lines"])
+  expect(written).toEqual(["info: superagents: 2 lines"])
   log.add("info", "three", {})
   await clock.advance(9999)
   expect(written).toHaveLength(1)
   await clock.advance(1)
-  expect(written.slice(1)).toEqual(["info: three"])
+  expect(written.slice(1)).toEqual(["info: superagents: three"])
   log.flush()
   expect(written).toHaveLength(2)
 })
 
-test("trouble is written at once", () => {
+test("trouble is written at once, behind our name, as every line", () => {
   const { written, log } = setUp()
   log.add("warn", "careful", {})
-  expect(written).toEqual(["warn: careful"])
+  expect(written).toEqual(["warn: superagents: careful"])
 })

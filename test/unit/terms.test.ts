@@ -45,11 +45,11 @@ test("they stand behind its prompt, in a part of their own, at a resume too", as
   expect(prompts.map(({ parts }) => parts.map((part) => part.type === "text" && [part.text, part.synthetic]))).toEqual([
     [
       ["FIND", false],
-      ["You may spend $0.50; near that you are asked for your last word.", true],
+      ["\n\nYou may spend $0.50; near that you are asked for your last word.", true],
     ],
     [
       ["AGAIN", false],
-      ["You may spend $0.20; near that you are asked for your last word.", true],
+      ["\n\nYou may spend $0.20; near that you are asked for your last word.", true],
     ],
   ])
 })

@@ -216,7 +216,7 @@ export class PurseKeeper {
     }
     const account = await runs.account(own.at(-1)?.[0] ?? "")
     if (!open || !task) {
-      const text = task?.status === "done" ? account.receipt : "It was canceled."
+      const text = task?.status === "done" ? account.receipt : "It was cancelled."
       return { ...figures, result: task?.status === "done" ? "done" : "partial", ...(text && { text }) }
     }
     const { result, text } = rules.leftAs(state, purse, id)

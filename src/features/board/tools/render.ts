@@ -58,7 +58,7 @@ export function renderArchived({ task, canceled, open }: Archived): ToolResult {
   const named = (tasks: readonly BoardTask[]) => tasks.map(({ id, title }) => `#${id} ${oneLine(title, 60)}`).join(", ")
   const lines = [
     `Task #${task.id} is ${task.status} and stands in history now.`,
-    ...(canceled.length > 0 ? [`Canceled with it: ${named(canceled)}.`] : []),
+    ...(canceled.length > 0 ? [`Cancelled with it: ${named(canceled)}.`] : []),
     ...(open.length > 0
       ? [`Its subtasks go on, and nobody is told of their end: ${named(open)}. Cancel what is not needed.`]
       : []),

@@ -55,7 +55,7 @@ Not for what you can do now, for a quick answer from another agent, or for what 
       },
     }),
     cancel_task: boardTool(ports, {
-      description: "Cancel a task: what works on it is stopped, and its subtasks are canceled too.",
+      description: "Cancel a task: what works on it is stopped, and its subtasks are cancelled too.",
       args: { task_id: taskID },
       async run({ task_id }, by) {
         return renderArchived(await board.cancel(task_id, by))

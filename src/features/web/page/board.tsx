@@ -5,7 +5,7 @@ import { shortTime } from "./format.ts"
 import { AgentName, Badge, Long, Problem, Steps } from "./parts.tsx"
 import { PurseSection } from "./purse.tsx"
 import { taskLink } from "./route.ts"
-import { COLUMNS, columnOf, taskTone } from "./select.ts"
+import { COLUMNS, columnOf, statusText, taskTone } from "./select.ts"
 import { now, state, tasks } from "./state.ts"
 
 const FIRST_SHOWN = 20
@@ -81,7 +81,7 @@ export function PastCard(props: { task: TaskRow }) {
         <span class="u-mono">#{props.task.id}</span> {props.task.title}
       </span>
       <span class="u-row">
-        <Badge tone={taskTone(props.task)} text={props.task.status} />
+        <Badge tone={taskTone(props.task)} text={statusText(props.task)} />
         <span class="u-small">{shortTime(Date.parse(props.task.archivedAt ?? props.task.updatedAt), now())}</span>
       </span>
     </a>

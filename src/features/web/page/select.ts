@@ -111,7 +111,7 @@ export function ownState(agent: AgentRow): { readonly tone: Tone; readonly text:
 const ENDS = {
   completed: { tone: "done", text: "completed" },
   error: { tone: "fail", text: "failed" },
-  cancelled: { tone: "rest", text: "canceled" },
+  cancelled: { tone: "rest", text: "cancelled" },
 } as const
 
 export type Tone = "run" | "needs" | "done" | "fail" | "rest"
@@ -124,8 +124,12 @@ export function taskTone(task: Pick<TaskRow, "state" | "reason">): Tone {
   return state === "done" ? "done" : "rest"
 }
 
+/** A board task's status in the spelling of all else that is shown; stored it is `canceled`. */
+export const statusText = ({ status }: Pick<TaskRow, "status">): string =>
+  status === "canceled" ? ENDS.cancelled.text : status
+
 /** The outcomes that answers can be filtered by. */
-export const OUTCOMES = ["unread", "completed", "failed", "canceled"] as const
+export const OUTCOMES = ["unread", "completed", "failed", "cancelled"] as const
 
 /** Rows in groups, in the order of each group's first row; one group without a name where they are not grouped. */
 export function grouped<Row>(rows: readonly Row[], nameOf: (row: Row) => string): { name: string; rows: Row[] }[] {

@@ -9,7 +9,7 @@ import { isSafeLink } from "./markdown.ts"
 import { ReplyForm } from "./needs.tsx"
 import { Action, AgentName, Badge, Facts, Problem, Prose, Steps, ThreadLink, Title } from "./parts.tsx"
 import { taskLink } from "./route.ts"
-import { isStuck, isUnverified, newestFirst, taskTone } from "./select.ts"
+import { isStuck, isUnverified, newestFirst, statusText, taskTone } from "./select.ts"
 import { runningNow, state } from "./state.ts"
 import { TaskForm } from "./task-form.tsx"
 
@@ -47,7 +47,7 @@ function Task(props: { task: TaskRow }) {
       </p>
       <Title text={props.task.title} />
       <p class="u-row">
-        <Badge tone={taskTone(props.task)} text={props.task.stateText || props.task.status} />
+        <Badge tone={taskTone(props.task)} text={props.task.stateText || statusText(props.task)} />
         <AgentName name={props.task.owner} />
       </p>
       <Show when={!editing()} fallback={<TaskForm task={props.task} onDone={() => setEditing(false)} />}>
