@@ -1,6 +1,8 @@
 import { readdirSync, readFileSync } from "node:fs"
+import { dirname, join } from "node:path"
 import { describe, expect, test } from "vitest"
 import { drawn } from "../../scripts/diagram.ts"
+import { FEATURES } from "../../src/features/index.ts"
 
 /** Rules of the sources, which are read as text. */
 
@@ -91,6 +93,111 @@ test("no folder but those named opencode knows OpenCode's words", () => {
   // What speaks with the OpenCode of another machine knows ids as that one has them.
   const others = files.filter((file) => !file.startsWith("src/features/hosts/"))
   expect(others.filter((file) => words.test(readFileSync(file, "utf8")))).toEqual([])
+})
+
+/** The folder of a file by its last name, which for a feature is the feature's. */
+const folderOf = (file: string): string => {
+  const [, folder = "", feature = ""] = file.split("/")
+  return folder === "features" ? feature : folder
+}
+
+/** Names of folders that files of a folder may not import. */
+function forbiddenTo(folder: string): readonly string[] {
+  const names = FEATURES.map(({ name }) => name)
+  const layers = ["lib", "core", "options", "runtime", "present", "tools", "opencode"]
+  const feature = FEATURES.find(({ name }) => name === folder)
+  if (feature) return names.filter((name) => name !== folder && !feature.needs?.includes(name))
+  if (folder === "lib") return [...layers, ...names].filter((name) => name !== "lib")
+  if (folder === "core") return ["runtime", "present", "tools", "opencode", ...names]
+  // Alone plugin.ts, app.ts, tui.tsx and the list itself import features.
+  return layers.includes(folder) ? names : []
+}
+
+/** Imports of the sources that the rules forbid, which are to become fewer: each file with the folders it imports from. */
+const KNOWN_IMPORTS: Readonly<Record<string, string>> = {
+  "src/features/maps/items.ts": "schemas",
+  "src/features/maps/ledger.ts": "schemas",
+  "src/features/schemas/values.ts": "maps",
+  "src/features/terminal/attention.ts": "board",
+  "src/features/terminal/board-acts.ts": "board",
+  "src/features/terminal/board-companion.ts": "web",
+  "src/features/terminal/board-dialog.tsx": "board web",
+  "src/features/terminal/board-look.ts": "board",
+  "src/features/terminal/board-section.tsx": "board",
+  "src/features/terminal/board-source.ts": "board",
+  "src/features/terminal/board-threads.ts": "board",
+  "src/features/terminal/board-view.ts": "board",
+  "src/features/terminal/page-link.tsx": "board web",
+  "src/features/terminal/purse-choices.tsx": "board",
+  "src/features/terminal/purse-spent.ts": "board",
+  "src/features/web/errors.ts": "board",
+  "src/features/web/feed.ts": "board",
+  "src/features/web/open.ts": "board",
+  "src/features/web/opencode/history.ts": "forks",
+  "src/features/web/page/api.ts": "board",
+  "src/features/web/page/state.ts": "board",
+  "src/features/web/page/task-view.tsx": "board",
+  "src/features/web/ports.ts": "board",
+  "src/features/web/purse.ts": "board",
+  "src/features/web/rows.ts": "board",
+  "src/features/web/serve.ts": "board",
+  "src/features/web/sources.ts": "board",
+  "src/features/web/tasks.ts": "board",
+  "src/features/web/wire.ts": "board",
+  "src/lib/clock.ts": "core",
+  "src/lib/collector.ts": "core",
+  "src/lib/retry.ts": "core",
+  "src/lib/thread.ts": "core",
+  "src/lib/ticker.ts": "core",
+  "src/opencode/connect.ts": "board forks hosts worktrees",
+  "src/opencode/hooks.ts": "board worktrees",
+  "src/opencode/host.ts": "rate-limits worktrees",
+  "src/opencode/messages.ts": "forks",
+  "src/opencode/request-hooks.ts": "shared-cache",
+  "src/opencode/user-actions.ts": "board web",
+  "src/options/notices.ts": "board",
+  "src/runtime/answers.ts": "maps",
+  "src/runtime/assembly.ts": "forks maps rate-limits schemas",
+  "src/runtime/connection.ts": "board forks hosts",
+  "src/runtime/effects.ts": "checks schemas",
+  "src/runtime/event-router.ts": "rate-limits shared-cache",
+  "src/runtime/groups/groups.ts": "maps schemas",
+  "src/runtime/groups/members.ts": "maps",
+  "src/runtime/groups/plans.ts": "forks maps",
+  "src/runtime/launch/choices.ts": "forks",
+  "src/runtime/launch/copied.ts": "forks",
+  "src/runtime/launch/create-launcher.ts": "shared-cache",
+  "src/runtime/launch/launcher.ts": "forks maps rate-limits",
+  "src/runtime/launch/queue.ts": "rate-limits shared-cache",
+  "src/runtime/launch/request.ts": "schemas",
+  "src/runtime/launch/resuming.ts": "rate-limits",
+  "src/runtime/mailbox/create-outbox.ts": "rate-limits",
+  "src/runtime/opening.ts": "maps",
+  "src/runtime/places/kinds.ts": "worktrees",
+  "src/runtime/poller.ts": "rate-limits",
+  "src/runtime/recovery/takeover.ts": "rate-limits schemas",
+  "src/runtime/task-manager.ts": "forks",
+}
+
+test("no folder imports what it is not to know, but for the known imports", () => {
+  const files = readdirSync("src", { recursive: true, encoding: "utf8" }).filter((file) => /\.tsx?$/.test(file))
+  const found: Record<string, string> = {}
+  for (const file of files.map((each) => `src/${each}`).toSorted()) {
+    const forbidden = forbiddenTo(folderOf(file))
+    const imported = [...readFileSync(file, "utf8").matchAll(/(?:\bfrom |\bimport\(|\bimport )"(\.[^"]+)"/g)]
+    const folders = imported.map(([, path = ""]) => folderOf(join(dirname(file), path)))
+    const wrong = [...new Set(folders)].filter((folder) => forbidden.includes(folder))
+    if (wrong.length > 0) found[file] = wrong.toSorted().join(" ")
+  }
+  expect(found).toEqual(KNOWN_IMPORTS)
+})
+
+test("each folder of a feature has its line in the list, and each feature needs those before it alone", () => {
+  const names = FEATURES.map(({ name }) => name)
+  const folders = readdirSync("src/features", { withFileTypes: true }).filter((each) => each.isDirectory())
+  expect(names).toEqual(expect.arrayContaining(folders.map(({ name }) => name)))
+  for (const { name, needs = [] } of FEATURES)
+    expect(names.slice(0, names.indexOf(name)), name).toEqual(expect.arrayContaining([...needs]))
 })
 
 test("docs/machine.md draws the machine as its table has it", () => {
