@@ -1,14 +1,16 @@
 import { writeFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { z } from "zod"
-import { OptionsSchema } from "../src/options/options.ts"
+import { FEATURES } from "../src/features/index.ts"
+import { optionsOf } from "../src/options/options.ts"
+import { schemaOfAll } from "../src/options/spec.ts"
 
 export const SCHEMA_FILE = fileURLToPath(new URL("../docs/options.schema.json", import.meta.url))
 export const PAGE_FILE = fileURLToPath(new URL("../docs/options.md", import.meta.url))
 
 const HEAD = `# Options
 
-<!-- Written by \`npm run schema\` from src/options/options.ts. -->
+<!-- Written by \`npm run schema\` from src/options/options.ts and the features. -->
 
 The second element of the plugin's entry in \`opencode.json\`. Times are in milliseconds, money is in US dollars, and 0
 turns a limit off. A wrong value or an unknown key is reported in a toast and in the log, and its default is used; the
@@ -44,7 +46,7 @@ type Properties = Readonly<Record<string, Property>>
 
 /** The JSON schema of the options as a user writes them. */
 export function optionsSchema() {
-  const { $schema, ...schema } = z.toJSONSchema(OptionsSchema, { io: "input" })
+  const { $schema, ...schema } = z.toJSONSchema(schemaOfAll(optionsOf(FEATURES)), { io: "input" })
   return { $schema, title: "Options of opencode-superagents", ...schema }
 }
 

@@ -1,14 +1,16 @@
 import type { Plugin } from "@opencode-ai/plugin"
 import { openApp } from "./app.ts"
+import { FEATURES } from "./features/index.ts"
 import { connect } from "./opencode/connect.ts"
 import { hooksOf } from "./opencode/hooks.ts"
 import { optionsFrom } from "./opencode/user-config.ts"
 import { setup } from "./opencode/version.ts"
 import { sayOptions } from "./options/notices.ts"
+import { optionsOf } from "./options/options.ts"
 
 /** The plugin's entry for OpenCode's server: which host, which options, and no more. */
 const server: Plugin = async (input, given) => {
-  const met = optionsFrom(given)
+  const met = optionsFrom(optionsOf(FEATURES), given)
   const { options } = met
   const connection = connect(input, options)
   sayOptions(connection, met)

@@ -1,5 +1,6 @@
 /** @jsxImportSource @opentui/solid */
 import type { TuiPluginModule } from "@opencode-ai/plugin/tui"
+import { FEATURES } from "./features/index.ts"
 import { createActions } from "./features/terminal/actions.ts"
 import { createAttention } from "./features/terminal/attention.ts"
 import { Badge } from "./features/terminal/badge.tsx"
@@ -14,9 +15,11 @@ import { createSource } from "./features/terminal/source.ts"
 import { type Companion, openTasks } from "./features/terminal/tasks-dialog.tsx"
 import { USED_KEY } from "./features/terminal/use.ts"
 import { usersOptions } from "./opencode/user-config.ts"
+import { optionsOf } from "./options/options.ts"
 
 /** Between the host's context (100) and its todos (400). */
 const SIDEBAR_ORDER = 150
+const OPTIONS = optionsOf(FEATURES)
 const TASKS_COMMAND = "superagents.tasks"
 const BOARD_COMMAND = "superagents.board"
 
@@ -30,7 +33,7 @@ const plugin: TuiPluginModule = {
   async tui(api, given, meta) {
     // The host's configuration may come later than the plugin: it is read when it is needed.
     const own = usersOptions()
-    const settings = () => settingsFrom(given, serverOptions(api.state.config, meta, own))
+    const settings = () => settingsFrom(given, serverOptions(OPTIONS, api.state.config, meta, own))
     const attention = createAttention(api, () => settings().osNotifications)
     const source = createSource(api, attention, () => settings().maxDepth)
     const actions = createActions(api)

@@ -1,17 +1,28 @@
 import type { Feature } from "../core/feature.ts"
+import { board } from "./board/feature.ts"
+import { checks } from "./checks/feature.ts"
+import { forks } from "./forks/feature.ts"
+import { hosts } from "./hosts/feature.ts"
+import { maps } from "./maps/feature.ts"
+import { rateLimits } from "./rate-limits/feature.ts"
+import { schemas } from "./schemas/feature.ts"
+import { sharedCache } from "./shared-cache/feature.ts"
+import { terminal } from "./terminal/feature.ts"
+import { web } from "./web/feature.ts"
+import { worktrees } from "./worktrees/feature.ts"
 
 /** The features, one a line. Where several take part in one thing, the order of the lines is theirs. */
 export const FEATURES: readonly Feature[] = [
-  { name: "forks" },
-  { name: "worktrees" },
-  { name: "hosts", needs: ["worktrees"] },
-  { name: "schemas" },
-  { name: "checks" },
+  forks,
+  worktrees,
+  hosts,
+  schemas,
+  checks,
   { name: "tries" },
-  { name: "maps" },
-  { name: "rate-limits" },
-  { name: "shared-cache" },
-  { name: "board" },
-  { name: "web" },
-  { name: "terminal" },
+  maps,
+  rateLimits,
+  sharedCache,
+  board,
+  web,
+  terminal,
 ]

@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url"
 import { isDeepStrictEqual } from "node:util"
 import { messageOf } from "../core/errors.ts"
 import { type Met, meet } from "../options/sources.ts"
+import type { Specs } from "../options/spec.ts"
 import type { HostFolder } from "../runtime/places/place.ts"
 
 /** A string, which stays as it is, or a comment. */
@@ -32,9 +33,9 @@ export type UsersOptions = { readonly options?: unknown; readonly problems: read
  * The options that hold: those of the entry that OpenCode gives, and the user's own where it is a project's that took
  * their place.
  */
-export function optionsFrom(given: unknown, own: UsersOptions = usersOptions()): Met {
+export function optionsFrom(specs: Specs, given: unknown, own: UsersOptions = usersOptions()): Met {
   const isOwn = own.options !== undefined && isDeepStrictEqual(given ?? {}, own.options)
-  const met = isOwn ? meet(given, undefined) : meet(own.options, given)
+  const met = isOwn ? meet(specs, given, undefined) : meet(specs, own.options, given)
   return { ...met, problems: [...own.problems, ...met.problems] }
 }
 

@@ -1,17 +1,20 @@
-import { z } from "zod"
-
 /** How a user's own value of an option and a project's meet. */
 export type Rule = {
   /** Which value holds where both set it. */
   readonly meet: (own: unknown, theirs: unknown) => unknown
   /** Of a limit: whether a project that alone sets it allows more than the default does. */
   readonly widens?: (theirs: unknown, byDefault: unknown) => boolean
+  /** Names what a project alone turns on, for its user to be told. */
+  readonly turnsOn?: (own: unknown, theirs: unknown, name: string) => string | undefined
+  /** Takes out of a project's value what only its user may set: what would run as the user, or write elsewhere. */
+  readonly sift?: (own: unknown, theirs: unknown) => { readonly allowed: unknown; readonly refused: readonly string[] }
 }
 
-type Values = Readonly<Record<string, unknown>>
+/** Ends a sentence of what was refused. */
+export const TO_ALLOW =
+  "If you want it, write it into the options of opencode-superagents in ~/.config/opencode/opencode.json."
 
-/** The rule of each option, by its schema. */
-export const meets = z.registry<Rule>()
+type Values = Readonly<Record<string, unknown>>
 
 /** Of two limits the lower, where 0 is none. */
 const lower = (own: unknown, theirs: unknown): unknown => {
@@ -22,8 +25,11 @@ const lower = (own: unknown, theirs: unknown): unknown => {
 /** The project's value holds. */
 export const projects: Rule = { meet: (_own, theirs) => theirs }
 
-/** The user's value holds. */
-export const users: Rule = { meet: (own) => own }
+/** The project's value holds, and its user is told where it switches on what the user has off. */
+export const switches: Rule = {
+  ...projects,
+  turnsOn: (own, theirs, name) => (own === false && theirs === true ? name : undefined),
+}
 
 /** The lower of two limits holds, where 0 is none. */
 export const stricter: Rule = { meet: lower, widens: (theirs, byDefault) => lower(byDefault, theirs) !== theirs }
@@ -65,22 +71,3 @@ export const stricterOfEachAgent: Rule = {
     return agents
   },
 }
-
-/** Of two lists what is in both holds, where null is everything. */
-export const inBoth: Rule = {
-  meet(own, theirs) {
-    if (own === null || theirs === null) return own ?? theirs
-    return (own as string[]).filter((each) => (theirs as string[]).includes(each))
-  },
-}
-
-/** Of two purses the project's holds, with no more money than the user's own has. */
-export const withLessMoney: Rule = {
-  meet(own, theirs) {
-    const [mine, other] = [own, theirs] as [{ max: number }, { max: number }]
-    return { ...other, max: Math.min(mine.max, other.max) }
-  },
-}
-
-/** The project's holds, but for "exact": that wraps a function of the host's, so the user alone turns it on. */
-export const exactByUser: Rule = { meet: (own, theirs) => (theirs === "exact" ? own : theirs) }

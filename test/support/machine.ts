@@ -6,7 +6,8 @@ import { step } from "../../src/core/run/step.ts"
 import { NOTHING_SPENT } from "../../src/core/spending.ts"
 import type { Task } from "../../src/core/task.ts"
 import { messageID } from "../../src/opencode/ids.ts"
-import { DEFAULTS, type Options } from "../../src/options/options.ts"
+import type { Options } from "../../src/options/options.ts"
+import { DEFAULTS } from "./options.ts"
 import { taskOf } from "./tasks.ts"
 
 /** The machine by itself: a run at a stage, what befalls it, and what it commands. */

@@ -1,9 +1,7 @@
 import { describe, expect, test } from "vitest"
-import { DEFAULTS } from "../../src/options/options.ts"
-import { meet } from "../../src/options/sources.ts"
 import type { Place } from "../../src/runtime/places/place.ts"
 import { toolsFor } from "../../src/tools/index.ts"
-import { parseOptions } from "../support/options.ts"
+import { DEFAULTS, meet, parseOptions } from "../support/options.ts"
 import { Rig } from "../support/rig.ts"
 
 const PLACES = {

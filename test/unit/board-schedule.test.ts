@@ -1,6 +1,6 @@
 import { describe, expect, test, vi } from "vitest"
+import { DEFAULT_SCHEDULE } from "../../src/features/board/options.ts"
 import { Schedule } from "../../src/features/board/schedule.ts"
-import { DEFAULT_SCHEDULE } from "../../src/options/options.ts"
 
 /** Thousands of times a year, each of which takes the system's calendar. */
 vi.setConfig({ testTimeout: 60_000 })

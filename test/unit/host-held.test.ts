@@ -4,7 +4,7 @@ import { expect, test } from "vitest"
 import type { App } from "../../src/app.ts"
 import type { OpencodeConnection } from "../../src/opencode/connect.ts"
 import { requestHooks } from "../../src/opencode/request-hooks.ts"
-import { DEFAULTS } from "../../src/options/options.ts"
+import { DEFAULTS } from "../support/options.ts"
 
 test("nothing of a request that is held at a breaker outlives it: its history can be freed", async () => {
   setFlagsFromString("--expose-gc")

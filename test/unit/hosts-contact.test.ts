@@ -8,8 +8,6 @@ import { NO_FIGURES, phaseOf } from "../../src/core/task.ts"
 import { demandOf, dueAt } from "../../src/core/watchdog.ts"
 import type { Hosts } from "../../src/features/hosts/hosts.ts"
 import { hostKind } from "../../src/features/hosts/place-kind.ts"
-import { OptionsSchema } from "../../src/options/options.ts"
-import { meet } from "../../src/options/sources.ts"
 import { placeIn } from "../../src/runtime/launch/choices.ts"
 import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
 import type { PlaceKind } from "../../src/runtime/places/place.ts"
@@ -17,14 +15,14 @@ import type { TaskStore } from "../../src/runtime/tasks/store.ts"
 import { viewOf } from "../../src/runtime/tasks/view.ts"
 import { statusOf } from "../../src/tools/render.ts"
 import { answer, asked, at, command, NOW } from "../support/machine.ts"
-import { parseOptions } from "../support/options.ts"
+import { meet, parseOptions } from "../support/options.ts"
 import { askOf, progressOf, taskOf } from "../support/tasks.ts"
 
 /** A run whose machine cannot be reached: a phase, and no end. */
 
 const AT_WORK = ["entering", "prompting", "working", "checking"] as const
 const place = { kind: "big", folder: "/here", merge: false }
-const { hosts } = OptionsSchema.parse({ hosts: { big: { ssh: "big", contactTimeout: 60_000 } } })
+const { hosts } = parseOptions({ hosts: { big: { ssh: "big", contactTimeout: 60_000 } } }).options
 const scene = { task: { place }, options: { hosts, stallTimeout: 1000, permissionTimeout: 1000, lastWord: 100 } }
 const away = { host: "big", since: NOW - 5000, most: 60_000 }
 const unreachable = { type: "tick", doing: { type: "unreachable" } } as const
@@ -107,7 +105,7 @@ describe("without contact", () => {
 
   test("a last word that was asked for is not waited for", () => {
     const lastWord = { state: "told", reason: { code: "timeout", text: "x" }, at: 0 } as const
-    const limits = { ...OptionsSchema.parse({}), lastWord: 10 }
+    const limits = { ...parseOptions({}).options, lastWord: 10 }
     const presence = { isOpen: false, wroteAt: 0 }
     const watched = { task: taskOf(), ownTasks: false, presence, now: 50, limits, spent: NOTHING_SPENT }
     const progress = progressOf({ lastWord, away: { host: "big", since: 40, most: 0 }, asks: [askOf({ askedAt: 1 })] })
@@ -216,7 +214,7 @@ test("while what it changed is fetched, a task that has ended there says so, and
 
 test("files can be guarded and several tries be had on another machine, but are in a worktree here by themselves", () => {
   const near = { names: ["worktree"], isShared: true, guards: true }
-  const big = hostKind({ names: ["big"] } as unknown as Hosts, () => Promise.reject(), OptionsSchema.parse({}))
+  const big = hostKind({ names: ["big"] } as unknown as Hosts, () => Promise.reject(), parseOptions({}).options)
   const kinds = [near, big] as unknown as readonly PlaceKind[]
   const asked = (more: object) => placeIn(kinds, { place: "big", ...more } as LaunchRequest)
   expect(asked({ guard: ["x"] })).toBe("big")

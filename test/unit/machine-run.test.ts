@@ -5,8 +5,8 @@ import type { Input, InputType } from "../../src/core/run/inputs.ts"
 import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
 import { edges, step } from "../../src/core/run/step.ts"
 import { type Edge, TABLE } from "../../src/core/run/table.ts"
-import { OptionsSchema } from "../../src/options/options.ts"
 import { answer, asked, at, BILLED, command, NOW, QUEUED, type Scene, wordOf } from "../support/machine.ts"
+import { parseOptions } from "../support/options.ts"
 import { askOf, taskOf } from "../support/tasks.ts"
 
 /** What is known of a run, what is seen of it, and what becomes of it at any input. */
@@ -157,7 +157,7 @@ describe("a run", () => {
 
 describe("contact", () => {
   const place = { kind: "big", folder: "/here", merge: false }
-  const { hosts } = OptionsSchema.parse({ hosts: { big: { ssh: "big", contactTimeout: 60_000 } } })
+  const { hosts } = parseOptions({ hosts: { big: { ssh: "big", contactTimeout: 60_000 } } }).options
   const there: Scene = { task: { place }, options: { hosts, stallTimeout: 0 } }
   const away = { host: "big", since: NOW - 5000, most: 60_000 }
   const lost: Input = { type: "contact", lost: NOW - 2000 }

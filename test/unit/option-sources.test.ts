@@ -3,13 +3,10 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath, pathToFileURL } from "node:url"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import type { z } from "zod"
-import { optionsFrom, parseJsonc, usersOptions } from "../../src/opencode/user-config.ts"
-import { DEFAULTS, GROUPS, OptionsSchema } from "../../src/options/options.ts"
-import { meets } from "../../src/options/rules.ts"
-import { meet } from "../../src/options/sources.ts"
+import { parseJsonc, usersOptions } from "../../src/opencode/user-config.ts"
+import { isGroup } from "../../src/options/spec.ts"
 import { isNews } from "../../src/runtime/record/delivered.ts"
-import { parseOptions } from "../support/options.ts"
+import { DEFAULTS, meet, optionsFrom, parseOptions, SPECS } from "../support/options.ts"
 
 const options = (own: unknown, project: unknown) => meet(own, project).options
 
@@ -154,16 +151,9 @@ describe("a user's own options and a project's", () => {
   })
 
   test("have a rule beside each field of how the two meet", () => {
-    const shapes = [OptionsSchema.shape, ...Object.values(GROUPS).map(({ shape }) => shape)] as Record<
-      string,
-      z.ZodType
-    >[]
-    const fields = shapes.flatMap((shape) => Object.entries(shape))
+    const fields = Object.values(SPECS).flatMap((spec) => (isGroup(spec) ? Object.values(spec.options) : [spec]))
     expect(fields.length).toBeGreaterThan(50)
-    const lacking = fields.filter(([key, schema]) => !meets.get(schema) && !Object.hasOwn(GROUPS, key))
-    expect(lacking.map(([key]) => key)).toEqual([])
-    const groups = Object.entries(OptionsSchema.shape).filter(([, schema]) => !meets.get(schema))
-    expect(groups.map(([key]) => key)).toEqual(Object.keys(GROUPS))
+    for (const field of fields) expect(field).toMatchObject({ text: expect.any(String), rule: expect.any(Object) })
   })
 
   test("say which limits the project turns off or widens where the user has set none, those of a group too", () => {

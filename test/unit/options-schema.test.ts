@@ -1,8 +1,7 @@
 import { readFileSync } from "node:fs"
 import { expect, test } from "vitest"
 import { optionsPage, optionsSchema, PAGE_FILE, SCHEMA_FILE } from "../../scripts/schema.ts"
-import { DEFAULTS } from "../../src/options/options.ts"
-import { parseOptions } from "../support/options.ts"
+import { DEFAULTS, parseOptions } from "../support/options.ts"
 
 /** Options that are off unless they are there, with what they are when turned on. */
 const OPTIONAL = ["board", "web"] as const
@@ -16,7 +15,7 @@ test("the JSON schema of the options is up to date (npm run schema)", () => {
 
 test("the schema tells every option with its meaning and its default", () => {
   const { properties = {} } = optionsSchema()
-  expect(Object.keys(properties)).toEqual([...Object.keys(DEFAULTS), ...OPTIONAL, "hosts"])
+  expect(Object.keys(properties).toSorted()).toEqual([...Object.keys(DEFAULTS), ...OPTIONAL, "hosts"].toSorted())
   for (const [name, value] of Object.entries(DEFAULTS)) {
     const property = properties[name] as { default?: unknown; description?: string }
     expect(property.description, name).toBeTruthy()

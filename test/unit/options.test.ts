@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { DEFAULTS } from "../../src/options/options.ts"
-import { parseOptions } from "../support/options.ts"
+import { DEFAULTS, parseOptions } from "../support/options.ts"
 
 describe("options", () => {
   test("have the defaults that are promised", () => {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest"
-import { DEFAULTS } from "../../src/options/options.ts"
 import { hereKind } from "../../src/runtime/places/here.ts"
 import { kindOf, placeKinds } from "../../src/runtime/places/kinds.ts"
 import type { PlacePorts } from "../../src/runtime/places/place.ts"
+import { DEFAULTS } from "../support/options.ts"
 import { Rig } from "../support/rig.ts"
 
 const kinds = placeKinds(DEFAULTS, {} as PlacePorts)

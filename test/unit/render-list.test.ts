@@ -1,5 +1,4 @@
 import { describe, expect, test } from "vitest"
-import { DEFAULTS } from "../../src/options/options.ts"
 import {
   type Bill,
   renderCancelled,
@@ -7,6 +6,7 @@ import {
   renderForCompaction,
   renderList,
 } from "../../src/tools/render-list.ts"
+import { DEFAULTS } from "../support/options.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 import { endedView, figuresOf, usage, viewOf } from "../support/views.ts"
 

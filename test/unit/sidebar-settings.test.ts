@@ -1,9 +1,8 @@
 import { describe, expect, test } from "vitest"
 import { DEFAULT_KEYBIND, serverOptions, settingsFrom } from "../../src/features/terminal/settings.ts"
-import { DEFAULTS } from "../../src/options/options.ts"
-import { parseOptions } from "../support/options.ts"
+import { DEFAULTS, parseOptions, SPECS } from "../support/options.ts"
 
-type Config = Parameters<typeof serverOptions>[0]
+type Config = Parameters<typeof serverOptions>[1]
 const NONE = { problems: [] }
 const config = (...plugin: unknown[]) => ({ plugin }) as Config
 
@@ -44,19 +43,21 @@ describe("the server half's options", () => {
     ["@me/superagents@1.0.0", "@me/superagents@2.0.0"],
     ["file:///somewhere/superagents", "/somewhere/superagents"],
   ])("are those of %s for the companion %s", (entry, spec) => {
-    expect(serverOptions(config("another", [entry, told]), { spec }, NONE)).toMatchObject(told)
+    expect(serverOptions(SPECS, config("another", [entry, told]), { spec }, NONE)).toMatchObject(told)
   })
 
   test("are the defaults where there are none", () => {
-    expect(serverOptions(config("opencode-superagents"), { spec: "opencode-superagents" }, NONE)).toEqual(DEFAULTS)
-    expect(serverOptions(config(["another", told]), { spec: "opencode-superagents" }, NONE)).toEqual(DEFAULTS)
-    expect(serverOptions({} as Config, { spec: "opencode-superagents" }, NONE)).toEqual(DEFAULTS)
+    expect(serverOptions(SPECS, config("opencode-superagents"), { spec: "opencode-superagents" }, NONE)).toEqual(
+      DEFAULTS,
+    )
+    expect(serverOptions(SPECS, config(["another", told]), { spec: "opencode-superagents" }, NONE)).toEqual(DEFAULTS)
+    expect(serverOptions(SPECS, {} as Config, { spec: "opencode-superagents" }, NONE)).toEqual(DEFAULTS)
   })
 
   test("are met with the user's own, as the server half meets them", () => {
     const own = { options: { maxCostPerSession: 1, web: {} }, problems: [] }
     const given = config(["opencode-superagents", { maxCostPerSession: 5 }])
-    const options = serverOptions(given, { spec: "opencode-superagents" }, own)
+    const options = serverOptions(SPECS, given, { spec: "opencode-superagents" }, own)
     expect(settingsFrom({}, options)).toMatchObject({ limits: { cost: 1 }, web: true })
   })
 

@@ -146,7 +146,6 @@ const KNOWN_IMPORTS: Readonly<Record<string, string>> = {
   "src/features/web/wire.ts": "board",
   "src/lib/clock.ts": "core",
   "src/lib/collector.ts": "core",
-  "src/lib/retry.ts": "core",
   "src/lib/thread.ts": "core",
   "src/lib/ticker.ts": "core",
   "src/opencode/connect.ts": "board forks hosts worktrees",

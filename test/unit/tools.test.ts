@@ -2,10 +2,10 @@ import { describe, expect, test } from "vitest"
 import { z } from "zod"
 import { CallError } from "../../src/core/errors.ts"
 import { HostError } from "../../src/core/ports.ts"
-import { DEFAULTS } from "../../src/options/options.ts"
 import { toolsFor } from "../../src/tools/index.ts"
 import { withAgents } from "../../src/tools/task.ts"
 import { defineTool, type Tool } from "../../src/tools/tool.ts"
+import { DEFAULTS } from "../support/options.ts"
 import { Rig } from "../support/rig.ts"
 
 const rigged = (options: object = {}) => {

@@ -1,5 +1,5 @@
 import { Cron } from "croner"
-import { DEFAULT_SCHEDULE } from "../../options/options.ts"
+import { DEFAULT_SCHEDULE } from "./options.ts"
 
 /** No further away a weekday is the nearest of its name. */
 const WEEKDAY_SAYS_IT_MS = 6 * 24 * 3_600_000

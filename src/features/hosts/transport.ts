@@ -1,4 +1,4 @@
-import type { HostSettings } from "../../options/options.ts"
+import type { HostSettings } from "./options.ts"
 
 /** The transport: a command that gets one more argument, a line for a shell, and runs it there. */
 export const commandOf = ({ ssh, command }: Pick<HostSettings, "ssh" | "command">): readonly string[] =>

@@ -1,6 +1,7 @@
 import type { TuiPluginApi, TuiPluginMeta } from "@opencode-ai/plugin/tui"
 import { optionsFrom, type UsersOptions } from "../../opencode/user-config.ts"
 import type { Options } from "../../options/options.ts"
+import type { Specs } from "../../options/spec.ts"
 import type { SessionLimits } from "./view-model.ts"
 
 /**
@@ -52,9 +53,9 @@ type Spec = Pick<TuiPluginMeta, "spec">
  * The options of the server half, as it reads them itself: from the configuration that the host shows, the entry of the
  * same package, and from the user's own.
  */
-export function serverOptions(config: Config, meta: Spec, own: UsersOptions): Options {
+export function serverOptions(specs: Specs, config: Config, meta: Spec, own: UsersOptions): Options {
   const entry = entryOf(config, meta)
-  return optionsFrom(Array.isArray(entry) ? entry[1] : undefined, own).options
+  return optionsFrom(specs, Array.isArray(entry) ? entry[1] : undefined, own).options
 }
 
 /** Whether opencode.json names the same package. */

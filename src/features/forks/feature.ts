@@ -1,0 +1,33 @@
+import { z } from "zod"
+import type { Feature } from "../../core/feature.ts"
+import { projects, stricter } from "../../options/rules.ts"
+import { group, option, type ValuesOf, zeroOrFrom } from "../../options/spec.ts"
+
+const options = {
+  fork: group("What a forked task takes over from its parent.", {
+    maxTokens: option(
+      () => zeroOrFrom(1000),
+      100_000,
+      "Most tokens that a fork begins with, preamble included; never more than 60 % of its model's context.",
+      stricter,
+    ),
+    maxToolResultChars: option(
+      () => zeroOrFrom(100),
+      1500,
+      "Longest tool result in a fork's history; agents' answers stay whole up to 20,000 characters.",
+      projects,
+    ),
+    whole: option(
+      () => z.enum(["asked", "cheaper", "never"]),
+      "asked",
+      'Forks that begin with their parent\'s own bytes, which the provider\'s cache has: where they are "asked" for, wherever they are "cheaper", or "never".',
+      projects,
+    ),
+  }),
+}
+
+declare module "../../options/options.ts" {
+  interface Options extends ValuesOf<typeof options> {}
+}
+
+export const forks: Feature = { name: "forks", options }

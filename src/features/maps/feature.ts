@@ -1,0 +1,17 @@
+import { z } from "zod"
+import type { Feature } from "../../core/feature.ts"
+import { stricter } from "../../options/rules.ts"
+import { count, group, option, type ValuesOf } from "../../options/spec.ts"
+
+const options = {
+  each: group("One prompt for many items.", {
+    ask: option(count, 25, "With more items than this, the user is asked before. 0: never.", stricter),
+    most: option(() => z.int().min(1).max(10_000), 1000, "Most items of one task.", stricter),
+  }),
+}
+
+declare module "../../options/options.ts" {
+  interface Options extends ValuesOf<typeof options> {}
+}
+
+export const maps: Feature = { name: "maps", options }

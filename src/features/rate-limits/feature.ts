@@ -1,0 +1,37 @@
+import { z } from "zod"
+import type { Feature } from "../../core/feature.ts"
+import { projects, type Rule, stricter } from "../../options/rules.ts"
+import { milliseconds, option, type ValuesOf } from "../../options/spec.ts"
+
+/** "exact" wraps a function of the host's: where the user has set another value, a project cannot turn it on. */
+const exactByUser: Rule = {
+  meet: (own, theirs) => (theirs === "exact" ? own : theirs),
+  turnsOn: (own, theirs, name) => (own === undefined && theirs === "exact" ? `${name}: exact` : undefined),
+}
+
+const options = {
+  gate: option(
+    () => z.union([z.boolean(), z.literal("exact")], 'must be true, false or "exact"'),
+    true,
+    'Park tasks whose provider is at its limit, and let them go on when it opens. "exact": reads the headers and bodies of refusals as well, for which OpenCode\'s fetch is wrapped. false: they end as failed.',
+    exactByUser,
+  ),
+  fallbackModels: option(
+    () => z.record(z.string(), z.array(z.string().regex(/^[^/\s]+\/\S+$/, "must be a model, as provider/model"))),
+    {},
+    'Models that a task goes on with while its own is at its limit for over a minute, in this order: by agent, else by provider/model. {"general": ["openai/gpt-5-mini"]}',
+    projects,
+  ),
+  maxParked: option(
+    milliseconds,
+    86_400_000,
+    "How long a task may be parked in all before it ends as failed.",
+    stricter,
+  ),
+}
+
+declare module "../../options/options.ts" {
+  interface Options extends ValuesOf<typeof options> {}
+}
+
+export const rateLimits: Feature = { name: "rate-limits", options }

@@ -1,0 +1,18 @@
+import type { Feature } from "../../core/feature.ts"
+import { projects } from "../../options/rules.ts"
+import { milliseconds, option, type ValuesOf } from "../../options/spec.ts"
+
+const options = {
+  cacheHold: option(
+    milliseconds,
+    5000,
+    "How long tasks with a common beginning wait for the first of them, so that the provider's cache is warm. 0: not at all.",
+    projects,
+  ),
+}
+
+declare module "../../options/options.ts" {
+  interface Options extends ValuesOf<typeof options> {}
+}
+
+export const sharedCache: Feature = { name: "shared-cache", options }

@@ -1,0 +1,19 @@
+import { z } from "zod"
+import type { Feature } from "../../core/feature.ts"
+import { projects } from "../../options/rules.ts"
+import { option, type ValuesOf } from "../../options/spec.ts"
+
+const options = {
+  osNotifications: option(
+    () => z.boolean(),
+    false,
+    "A desktop notification when an agent ends, asks or needs you; the sound is OpenCode's own.",
+    projects,
+  ),
+}
+
+declare module "../../options/options.ts" {
+  interface Options extends ValuesOf<typeof options> {}
+}
+
+export const terminal: Feature = { name: "terminal", options }

@@ -1,0 +1,31 @@
+import { z } from "zod"
+import type { Feature } from "../../core/feature.ts"
+import { projects } from "../../options/rules.ts"
+import { option, part, type ValuesOf } from "../../options/spec.ts"
+
+const LOOPBACK = /^(localhost|::1|127(\.\d{1,3}){3})$/
+const ELSEWHERE =
+  "it must be a loopback address, since the page is plain HTTP; to open it on another machine, forward its port there: ssh -L 4097:127.0.0.1:4097 <this machine>"
+
+const options = {
+  web: part("A page in the browser, with all background tasks and the board. Off unless it is there.", {
+    port: option(
+      () => z.int().min(0).max(65_535),
+      4097,
+      "Where the page is served; the next free port where that is taken.",
+      projects,
+    ),
+    host: option(
+      () => z.string().regex(LOOPBACK, { error: ELSEWHERE }),
+      "127.0.0.1",
+      "The loopback address to listen at. Another machine gets to the page through a tunnel: ssh -L.",
+      projects,
+    ),
+  }),
+}
+
+declare module "../../options/options.ts" {
+  interface Options extends ValuesOf<typeof options> {}
+}
+
+export const web: Feature = { name: "web", options }

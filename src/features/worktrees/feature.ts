@@ -1,0 +1,46 @@
+import { z } from "zod"
+import type { Feature } from "../../core/feature.ts"
+import { projects, type Rule } from "../../options/rules.ts"
+import { count, group, option, type ValuesOf } from "../../options/spec.ts"
+
+/** A command of the project's own runs as the user. */
+const command: Rule = {
+  ...projects,
+  turnsOn: (own, theirs, name) => (theirs !== "" && theirs !== own ? name : undefined),
+}
+
+const options = {
+  worktree: group("Tasks that work in a git worktree of their own.", {
+    setup: option(
+      () => z.string(),
+      "",
+      "Command that is run in a fresh worktree before the agent, say npm ci. Empty: none.",
+      command,
+    ),
+    dependencies: option(
+      () => z.enum(["auto", "none"]),
+      "auto",
+      "Whether a worktree gets copies of the installed dependencies that git ignores (node_modules, .venv, vendor and the like). With worktree.setup it gets none: that command installs them.",
+      projects,
+    ),
+    copy: option(
+      () => z.array(z.string().min(1)),
+      [],
+      "Patterns of files that git ignores and that a worktree gets a copy of, say .env.",
+      projects,
+    ),
+    keepDays: option(
+      count,
+      30,
+      "How long a task's work is kept under its ref when it is merged or empty, in days. 0: for ever.",
+      projects,
+    ),
+    dropUnmerged: option(() => z.boolean(), false, "Drop work that was never merged after keepDays, too.", projects),
+  }),
+}
+
+declare module "../../options/options.ts" {
+  interface Options extends ValuesOf<typeof options> {}
+}
+
+export const worktrees: Feature = { name: "worktrees", options }

@@ -1,0 +1,94 @@
+import { z } from "zod"
+import { MAX_TIMER_MS } from "../core/ports.ts"
+import type { Rule } from "./rules.ts"
+
+// zod sets its English texts by a side effect that the bundler drops: without them, every problem reads "Invalid input".
+z.config(z.locales.en())
+
+export const milliseconds = () => z.int().min(0).max(MAX_TIMER_MS)
+export const count = () => z.int().min(0)
+export const dollars = () => z.number().min(0)
+export const zeroOrFrom = (least: number) =>
+  count().refine((value) => value === 0 || value >= least, `must be 0 or at least ${least}`)
+
+/** One option. Its schema is built for a value that somebody wrote, and for the documentation. */
+export type Option<T = unknown> = {
+  readonly schema: () => z.ZodType<T>
+  readonly byDefault: T
+  readonly text: string
+  /** Which value holds where a user and a project both set it. */
+  readonly rule: Rule
+  /** Reads the entries of an object each by itself, in place of the schema. */
+  readonly read?: (value: Readonly<Record<string, unknown>>, problems: string[]) => unknown
+}
+
+/** Options that are read each by itself; a part is off unless it is there. */
+export type Group<Inner extends Specs = Specs, IsPart extends boolean = boolean> = {
+  readonly text: string
+  readonly isPart: IsPart
+  readonly options: Inner
+}
+
+export type Specs = { readonly [name: string]: Option | Group }
+
+export const option = <T>(schema: () => z.ZodType<T>, byDefault: NoInfer<T>, text: string, rule: Rule): Option<T> => ({
+  schema,
+  byDefault,
+  text,
+  rule,
+})
+
+export const group = <Inner extends Specs>(text: string, options: Inner): Group<Inner, false> => ({
+  text,
+  isPart: false,
+  options,
+})
+
+export const part = <Inner extends Specs>(text: string, options: Inner): Group<Inner, true> => ({
+  text,
+  isPart: true,
+  options,
+})
+
+type ValueOf<Spec> =
+  Spec extends Group<infer Inner, boolean> ? ValuesOf<Inner> : Spec extends Option<infer T> ? T : never
+
+type IsOff<Spec> =
+  Spec extends Group<Specs, infer IsPart>
+    ? IsPart
+    : Spec extends Option<infer T>
+      ? undefined extends T
+        ? true
+        : false
+      : false
+
+type MaybeOff<S> = {
+  [Name in keyof S]: IsOff<S[Name]> extends true ? Name : never
+}[keyof S]
+
+/** The values of options, by name. */
+export type ValuesOf<S> = { [Name in Exclude<keyof S, MaybeOff<S>>]: ValueOf<S[Name]> } & {
+  [Name in MaybeOff<S>]?: ValueOf<S[Name]>
+}
+
+export const isGroup = (spec: Option | Group): spec is Group => "options" in spec
+
+/** The schema of an option or a group, with its default and its text. */
+export function schemaOf(spec: Option | Group): z.ZodType {
+  const { text } = spec
+  if (!isGroup(spec)) {
+    const { byDefault } = spec
+    const schema = spec.schema()
+    return (byDefault === undefined ? schema : schema.default(byDefault)).describe(text)
+  }
+  const schema = schemaOfAll(spec.options)
+  return (spec.isPart ? schema.optional() : schema.prefault({})).describe(text)
+}
+
+export const schemaOfAll = (specs: Specs) =>
+  z.strictObject(Object.fromEntries(Object.entries(specs).map(([name, spec]) => [name, schemaOf(spec)])))
+
+export const isPlainObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+export const shownValue = (value: unknown): string => JSON.stringify(value)?.slice(0, 60) ?? String(value)
