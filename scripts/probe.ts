@@ -1,0 +1,132 @@
+import { execFileSync, spawnSync } from "node:child_process"
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { dirname, join, normalize, resolve } from "node:path"
+import { FEATURES } from "../src/features/index.ts"
+
+/**
+ * Deletes a feature in a copy of the tree: its folder, its parts in other features, its lines in the registries, its
+ * tests, and the features that need it. Then no line may name it: types, build, dead-code lint and the core's tests pass.
+ *
+ * `npm run probe` says of each feature which imports name it; `npm run probe -- x y` goes on to types, build and tests
+ * for these.
+ */
+
+const ROOT = resolve(import.meta.dirname, "..")
+/** Files that list features, and that a feature has a line in. */
+const REGISTRIES = /^src\/features\/(index|[^/]+\/registry)\.tsx?$/
+const IMPORT = /(?:\bfrom |\bimport\(|\bimport |\bmodule )"(\.[^"]+)"/g
+/** Tests of core and runtime, which no feature is part of. */
+const CORE_TESTS = ["test/unit/machine*.test.ts", "test/unit/queue.test.ts", "test/unit/transition.test.ts"]
+
+type Sources = ReadonlyMap<string, string>
+
+const filesIn = (root: string, folder: string): string[] =>
+  readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
+    .map((file) => `${folder}/${file}`)
+    .filter((file) => /\.tsx?$/.test(file))
+
+const readAll = (root: string): Sources =>
+  new Map(
+    [...filesIn(root, "src"), ...filesIn(root, "test")].map((file) => [file, readFileSync(join(root, file), "utf8")]),
+  )
+
+/** The feature, and those that need it. */
+function goneWith(name: string): readonly string[] {
+  const gone = new Set([name])
+  for (const { name: other, needs = [] } of FEATURES) if (needs.some((each) => gone.has(each))) gone.add(other)
+  return [...gone]
+}
+
+const isOf = (file: string, gone: readonly string[]): boolean =>
+  gone.some(
+    (name) => file.startsWith(`src/features/${name}/`) || file.match(`^src/features/[^/]+/${name}[/.]`) !== null,
+  )
+
+const importsOf = (file: string, line: string): readonly string[] =>
+  [...line.matchAll(IMPORT)].map(([, path = ""]) => normalize(join(dirname(file), path)))
+
+/** A registry without the imports of what is gone, and without the lines that use what these brought. */
+function withoutLines(file: string, text: string, gone: readonly string[]): string {
+  const lines = text.split("\n")
+  const isGone = (line: string) => importsOf(file, line).some((path) => isOf(path, gone))
+  const names = lines
+    .filter(isGone)
+    .flatMap((line) => [...line.matchAll(/\b\w+\b(?=[^"]* from )/g)].map(([name]) => name))
+  const used = new RegExp(`^\\s*(?:${names.filter((name) => name !== "import").join("|") || "(?!)"}),$`)
+  const named = new RegExp(`^\\s*\\{ name: "(?:${gone.join("|")})"`)
+  return lines.filter((line) => !isGone(line) && !used.test(line) && !named.test(line)).join("\n")
+}
+
+/** `file:line` of each import that names what is gone, outside of it and of registries. Tests that import it are its own. */
+const namedIn = (sources: Sources, gone: readonly string[]): readonly string[] =>
+  [...sources].flatMap(([file, text]) =>
+    !file.startsWith("src/") || isOf(file, gone) || REGISTRIES.test(file)
+      ? []
+      : text
+          .split("\n")
+          .flatMap((line, at) =>
+            importsOf(file, line).some((path) => isOf(path, gone)) ? [`${file}:${at + 1} ${line.trim()}`] : [],
+          ),
+  )
+
+/** Deletes in the copy at `root`. */
+function remove(root: string, sources: Sources, gone: readonly string[]): void {
+  for (const [file, text] of sources) {
+    const isItsTest =
+      /\.test\.tsx?$/.test(file) &&
+      text.split("\n").some((line) => importsOf(file, line).some((path) => isOf(path, gone)))
+    if (isOf(file, gone) || isItsTest) rmSync(join(root, file))
+    else if (REGISTRIES.test(file)) writeFileSync(join(root, file), withoutLines(file, text, gone))
+  }
+}
+
+/** What says of the copy that something is still named, by the command that says so. */
+function problemsIn(root: string): readonly string[] {
+  writeFileSync(join(root, "tsconfig.probe.json"), JSON.stringify({ extends: "./tsconfig.json", include: ["src"] }))
+  const commands: readonly (readonly string[])[] = [
+    ["tsc", "-p", "tsconfig.probe.json", "--incremental", "false"],
+    ["tsdown", "--config", "config/tsdown.config.ts", "--logLevel", "warn"],
+    ["knip", "--include", "files,exports,types", "--production"],
+    ["vitest", "run", "--project", "unit", ...CORE_TESTS.flatMap((glob) => glob.split("*")[0] ?? [])],
+  ]
+  for (const [name = "", ...args] of commands) {
+    const { status, stdout, stderr } = spawnSync(join(ROOT, "node_modules/.bin", name), args, {
+      cwd: root,
+      encoding: "utf8",
+    })
+    if (status !== 0) return [`${name}:`, ...`${stdout}${stderr}`.trim().split("\n")]
+  }
+  return []
+}
+
+/** Lines that name a feature; none where it can be deleted. */
+function probe(name: string, sources: Sources, isThorough: boolean): readonly string[] {
+  if (!existsSync(join(ROOT, "src/features", name))) return ["it has no folder"]
+  const gone = goneWith(name)
+  const named = namedIn(sources, gone)
+  if (named.length > 0 && !isThorough) return named
+  const copy = mkdtempSync(join(tmpdir(), "superagents-probe-"))
+  try {
+    for (const file of execFileSync("git", ["ls-files", "-co", "--exclude-standard"], {
+      cwd: ROOT,
+      encoding: "utf8",
+    }).split("\n"))
+      if (file && file !== "node_modules" && existsSync(join(ROOT, file))) cpSync(join(ROOT, file), join(copy, file))
+    symlinkSync(join(ROOT, "node_modules"), join(copy, "node_modules"))
+    remove(copy, sources, gone)
+    return [...named, ...problemsIn(copy)]
+  } finally {
+    rmSync(copy, { recursive: true, force: true })
+  }
+}
+
+const asked = process.argv.slice(2)
+const sources = readAll(ROOT)
+const results = (asked.length > 0 ? asked : FEATURES.map(({ name }) => name)).map((name) => {
+  const problems = probe(name, sources, asked.length > 0)
+  console.log(problems.length === 0 ? `${name}: passes` : `${name}: ${problems.length} lines name it`)
+  for (const line of problems) console.log(`  ${line}`)
+  return problems.length === 0
+})
+if (asked.length > 0 && results.includes(false)) process.exitCode = 1
