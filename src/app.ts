@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs"
 import { customAlphabet } from "nanoid"
 import { DAY_MS } from "./core/bill.ts"
+import type { Feature } from "./core/feature.ts"
 import type { Owner } from "./core/ports.ts"
 import type { Schema } from "./core/task.ts"
 import type { Checked } from "./core/value.ts"
@@ -35,7 +36,7 @@ export type App = {
 }
 
 /** Puts the parts together. Nothing is asked of the host before the turn of the event loop is over. */
-export async function openApp(given: Connection, options: Options): Promise<App> {
+export async function openApp(given: Connection, options: Options, features: readonly Feature[]): Promise<App> {
   const commands = { folder: COMMANDS, ...keeping(given) }
   const near = placeKinds(options, { processes: PROCESSES, commands, hostFolder: given.ownFolder })
   const others = options.hosts && (await otherMachines(given, options, near))
@@ -48,6 +49,7 @@ export async function openApp(given: Connection, options: Options): Promise<App>
     clock: systemClock,
     options,
     randomID,
+    features,
     development: isDevelopment(),
     kinds: others ? [...near, others.kind] : near,
     ledgers: () => ledgersOf(connection),

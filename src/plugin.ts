@@ -15,7 +15,7 @@ const server: Plugin = async (input, given) => {
   const connection = connect(input, options)
   sayOptions(connection, met)
   if (!options.enabled) return {}
-  const app = await openApp(connection, options)
+  const app = await openApp(connection, options, FEATURES)
   if (options.gate === "exact") {
     const { readAnswers } = await import("./features/rate-limits/opencode/answers.ts")
     connection.host.answers = readAnswers((named, parentID) => app.manager.asking(named, parentID))

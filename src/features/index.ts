@@ -8,6 +8,7 @@ import { rateLimits } from "./rate-limits/feature.ts"
 import { schemas } from "./schemas/feature.ts"
 import { sharedCache } from "./shared-cache/feature.ts"
 import { terminal } from "./terminal/feature.ts"
+import { tries } from "./tries/feature.ts"
 import { web } from "./web/feature.ts"
 import { worktrees } from "./worktrees/feature.ts"
 
@@ -18,7 +19,7 @@ export const FEATURES: readonly Feature[] = [
   hosts,
   schemas,
   checks,
-  { name: "tries" },
+  tries,
   maps,
   rateLimits,
   sharedCache,

@@ -5,6 +5,9 @@ import type { Rule } from "./rules.ts"
 // zod sets its English texts by a side effect that the bundler drops: without them, every problem reads "Invalid input".
 z.config(z.locales.en())
 
+/** A text of an argument. */
+export const text = (most: number) => z.string().trim().min(1).max(most)
+
 export const milliseconds = () => z.int().min(0).max(MAX_TIMER_MS)
 export const count = () => z.int().min(0)
 export const dollars = () => z.number().min(0)

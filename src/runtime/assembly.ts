@@ -1,4 +1,5 @@
 import { CallError } from "../core/errors.ts"
+import type { Feature } from "../core/feature.ts"
 import type { Clock, Host, Reply } from "../core/ports.ts"
 import { type Ask, isActive, type Task } from "../core/task.ts"
 import type { ForkHost } from "../features/forks/ports.ts"
@@ -54,6 +55,7 @@ export type ManagerPorts = {
   readonly randomID: () => string
   /** Marks notifications that carry a hidden hint. */
   readonly development: boolean
+  readonly features: readonly Feature[]
   /** Where tasks may work. */
   readonly kinds: readonly PlaceKind[]
   /** Where the rows of maps and the values of tasks lie; not called where there are none. */

@@ -1,4 +1,5 @@
 import { CallError } from "../core/errors.ts"
+import type { Feature } from "../core/feature.ts"
 import { lastWordRefusal, lastWordRequest } from "../core/last-word.ts"
 import type { HostEvent } from "../core/ports.ts"
 import type { Spent } from "../core/spending.ts"
@@ -43,9 +44,11 @@ export class TaskManager {
 
   /** Where tasks may work. */
   readonly kinds: readonly PlaceKind[]
+  readonly features: readonly Feature[]
 
   constructor(ports: ManagerPorts) {
     this.kinds = ports.kinds
+    this.features = ports.features
     this.#forks = ports.forks
     this.#all = assemble(ports, this.#stop.signal)
     this.#parts = this.#all.parts

@@ -35,11 +35,12 @@ function ofSameKind(type: z.ZodType): z.ZodType {
 export function parseArguments<Shape extends z.ZodRawShape>(
   schema: z.ZodObject<Shape>,
   input: unknown,
+  asGiven: readonly string[] = [],
 ): z.infer<z.ZodObject<Shape>> {
   const { shape } = schema
   if (typeof input !== "object" || input === null || Array.isArray(input))
     throw new CallError(`The arguments must be an object${withNames(shape)}. Got ${shown(input)}.`)
-  const given = withoutAbsent(input)
+  const given = withoutAbsent(input, asGiven)
   const parsed = schema.safeParse(given)
   if (parsed.success) return parsed.data
   const { issues } = parsed.error
@@ -47,14 +48,14 @@ export function parseArguments<Shape extends z.ZodRawShape>(
   throw new CallError(first.map((issue) => explain(issue, schema, given)).join(" "))
 }
 
-/** Data of the caller's in which a `null` means something. */
-const AS_GIVEN = new Set(["schema", "each"])
-
-function withoutAbsent(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(withoutAbsent)
+/** `asGiven`: names of the caller's own data, in which a `null` means something. */
+function withoutAbsent(value: unknown, asGiven: readonly string[]): unknown {
+  if (Array.isArray(value)) return value.map((each) => withoutAbsent(each, asGiven))
   if (typeof value !== "object" || value === null) return value
   const given = Object.entries(value).filter(([, each]) => each !== null && each !== undefined)
-  return Object.fromEntries(given.map(([key, each]) => [key, AS_GIVEN.has(key) ? each : withoutAbsent(each)]))
+  return Object.fromEntries(
+    given.map(([key, each]) => [key, asGiven.includes(key) ? each : withoutAbsent(each, asGiven)]),
+  )
 }
 
 function explain(issue: z.core.$ZodIssue, schema: z.ZodObject, given: unknown): string {

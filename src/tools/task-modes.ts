@@ -1,4 +1,5 @@
 import { CallError } from "../core/errors.ts"
+import type { Argument, Feature } from "../core/feature.ts"
 import { ANY_PAUSE } from "../core/pause.ts"
 import { HERE } from "../runtime/places/here.ts"
 
@@ -9,27 +10,13 @@ import { HERE } from "../runtime/places/here.ts"
 const MODES = {
   new: {
     needs: ["prompt", "description", "agent"],
-    takes: [
-      "fork",
-      "model",
-      "batch",
-      "timeout",
-      "max_cost",
-      "after",
-      "place",
-      "merge",
-      "check",
-      "schema",
-      "guard",
-      "tries",
-      "each",
-    ],
+    takes: ["fork", "model", "batch", "timeout", "max_cost", "after", "place", "merge"],
     because: "",
   },
   resume: {
     needs: [],
     // Needed but for tries and items; and what it does not use but was always let pass.
-    takes: ["prompt", "timeout", "max_cost", "check", "schema", "merge", "description"],
+    takes: ["prompt", "timeout", "max_cost", "merge", "description"],
     because: "a resumed task keeps its own",
   },
   tell: {
@@ -53,8 +40,16 @@ type Mode = { readonly needs: readonly string[]; readonly takes: readonly string
 
 export type ModeName = keyof typeof MODES
 
-/** Every argument of some mode: what is none is told of elsewhere. */
-const ARGUMENTS = new Set(Object.values<Mode>(MODES).flatMap(({ needs, takes }) => [...needs, ...takes]))
+type Features = readonly Feature[]
+
+export const argumentsIn = (features: Features): readonly (readonly [string, Argument])[] =>
+  features.flatMap((feature) => Object.entries(feature.arguments ?? {}))
+
+/** What a mode takes, with the arguments of features. */
+function takenBy(name: ModeName, features: Features): readonly string[] {
+  const own = name === "new" || name === "resume" ? argumentsIn(features) : []
+  return [...MODES[name].takes, ...own.flatMap(([each, { resumes }]) => (name === "new" || resumes ? [each] : []))]
+}
 
 /** What somebody who left an argument out has to know of it. */
 const MISSING: Readonly<Record<string, string>> = {
@@ -67,9 +62,6 @@ const MISSING: Readonly<Record<string, string>> = {
 const EXCLUSIVE = [
   ["fork", "resume", "a resumed task keeps its own history, a fork starts from yours"],
   ["tell", "fork", "a running task is told, a fork is a new one"],
-  ["tries", "each", "each item is done once"],
-  ["each", "fork", "each item starts fresh"],
-  ["tries", "fork", "each try starts from the same files and nothing else"],
 ] as const
 
 /** What each mode that names a task does with it. */
@@ -81,7 +73,7 @@ const DOES: Readonly<Record<Exclude<ModeName, "new">, string>> = {
 }
 
 /** What of a call's arguments does not go together, whatever else may be wrong with them. */
-export function refusalOf(args: Readonly<Record<string, unknown>>): CallError | undefined {
+export function refusalOf(args: Readonly<Record<string, unknown>>, features: Features): CallError | undefined {
   const { merge } = args
   if (merge === "true" || merge === "false")
     return new CallError(
@@ -94,9 +86,12 @@ export function refusalOf(args: Readonly<Record<string, unknown>>): CallError | 
     return new CallError(
       `${quoted(modes)} are mutually exclusive: ${modes.map((mode) => DOES[mode]).join(", ")}. Use one of them. Nothing was done.`,
     )
-  const pair = EXCLUSIVE.find(([one, other]) => asked.includes(one) && asked.includes(other))
+  const own = argumentsIn(features).flatMap(([one, { excludes = {} }]) =>
+    Object.entries(excludes).map(([other, why]) => [one, other, why] as const),
+  )
+  const pair = [...EXCLUSIVE, ...own].find(([one, other]) => asked.includes(one) && asked.includes(other))
   const name = nameIn(args, given)
-  if (!pair) return othersIn(name, given) ?? (name === "new" ? withoutNeeded(args) : undefined)
+  if (!pair) return othersIn(name, given, features) ?? (name === "new" ? withoutNeeded(args, features) : undefined)
   const [one, other, why] = pair
   return new CallError(
     `\`${one}\` and \`${other}\` are mutually exclusive: ${why}. Use one of them. Nothing was launched.`,
@@ -104,8 +99,8 @@ export function refusalOf(args: Readonly<Record<string, unknown>>): CallError | 
 }
 
 /** The mode of a call. Throws a `CallError` where an argument that it needs is missing, or one does not go with it. */
-export function modeOf(args: Readonly<Record<string, unknown>>): ModeName {
-  const refusal = refusalOf(args)
+export function modeOf(args: Readonly<Record<string, unknown>>, features: Features): ModeName {
+  const refusal = refusalOf(args, features)
   if (refusal) throw refusal
   const given = givenIn(args)
   const name = nameIn(args, given)
@@ -126,22 +121,12 @@ const nameIn = ({ merge }: Readonly<Record<string, unknown>>, given: readonly st
   "new"
 
 /** What an argument of a new task needs beside it. */
-function withoutNeeded(args: Readonly<Record<string, unknown>>): CallError | undefined {
-  const { tries, guard, check, place, model } = args
-  const refused = (why: string) => new CallError(`${why} Nothing was launched.`)
-  if (tries && !check) return refused("`tries` needs `check`: nothing else tells which of them is good.")
-  if (tries && place === HERE)
-    return refused(
-      '`tries` and `place: "here"` do not go together: each try has a worktree of its own. Leave `place` out.',
-    )
-  if (Array.isArray(tries) && model)
-    return refused("`model` and a list of models in `tries` do not go together. Leave `model` out.")
-  if (guard && !check) return refused("`guard` needs `check`: who changes a guarded file does not pass it.")
-  if (guard && !tries && !hasPlace(place))
-    return refused(
-      '`guard` needs `place: "worktree"` (or `tries`): in your own folder nobody can tell who changed a file.',
-    )
-  return tries ? undefined : withoutPlace(args)
+function withoutNeeded(args: Readonly<Record<string, unknown>>, features: Features): CallError | undefined {
+  for (const { refuses } of features) {
+    const why = refuses?.(args)
+    if (why !== undefined) return new CallError(`${why} Nothing was launched.`)
+  }
+  return args.tries ? undefined : withoutPlace(args)
 }
 
 const hasPlace = (place: unknown): boolean => ![undefined, null, "", HERE].includes(place as string)
@@ -153,10 +138,14 @@ function withoutPlace({ merge, place }: Readonly<Record<string, unknown>>): Call
   )
 }
 
-function othersIn(name: ModeName, given: readonly string[]): CallError | undefined {
-  const { needs, takes, because }: Mode = MODES[name]
+function othersIn(name: ModeName, given: readonly string[], features: Features): CallError | undefined {
+  const { needs, because }: Mode = MODES[name]
+  const takes = takenBy(name, features)
+  // Those of no mode are told of elsewhere.
+  const modes = Object.keys(MODES) as ModeName[]
+  const known = new Set(modes.flatMap((mode) => [...MODES[mode].needs, ...takenBy(mode, features)]))
   const isOther = (each: string) => each !== name && !needs.includes(each) && !takes.includes(each)
-  const others = given.filter((each) => ARGUMENTS.has(each) && isOther(each))
+  const others = given.filter((each) => known.has(each) && isOther(each))
   if (others.length === 0) return undefined
   const allowed = [...needs, ...takes.filter((each) => each !== "description")]
   const takesWhat =

@@ -1,5 +1,6 @@
 import { z } from "zod"
 import { CallError } from "../core/errors.ts"
+import type { Feature } from "../core/feature.ts"
 import type { Group } from "../core/group.ts"
 import { ANY_PAUSE } from "../core/pause.ts"
 import { type AgentInfo, isListed, MAX_TIMER_MS } from "../core/ports.ts"
@@ -7,6 +8,7 @@ import { addBounded } from "../lib/bounded-set.ts"
 import { duration } from "../lib/duration.ts"
 import { count, cut, oneLine } from "../lib/text.ts"
 import type { Options } from "../options/options.ts"
+import { text } from "../options/spec.ts"
 import { defaultsOf } from "../runtime/launch/checks.ts"
 import { kindOf } from "../runtime/places/kinds.ts"
 import type { PlaceKind } from "../runtime/places/place.ts"
@@ -16,19 +18,13 @@ import { MOST_BATCH_CHARS, MOST_ID_CHARS } from "./arguments.ts"
 import { renderMerge } from "./render.ts"
 import { renderLaunch, renderResume, renderTold, renderUnparked } from "./render-launch.ts"
 import { renderMerges } from "./render-several.ts"
-import { modeOf, refusalOf } from "./task-modes.ts"
+import { argumentsIn, modeOf, refusalOf } from "./task-modes.ts"
 import { type CallContext, defineTool, type Tool, type ToolResult } from "./tool.ts"
 
 const MOST_DESCRIPTION_CHARS = 200
 const MOST_PROMPT_CHARS = 100_000
 const MOST_AFTER = 50
 const MOST_PURPOSE_CHARS = 160
-const MOST_CHECK_CHARS = 2000
-const MOST_GLOBS = 20
-const MOST_GLOB_CHARS = 200
-const MOST_TRIES = 5
-
-const text = (most: number) => z.string().trim().min(1).max(most)
 
 type TextOptions = Pick<Options, "notifyAnswerChars" | "wake" | "resumable" | "fork" | "nativeTask">
 
@@ -60,8 +56,11 @@ const resumeMode = (resumable: Options["resumable"]): string =>
 /** Sessions of which it is remembered what limits they were told of last. */
 const MOST_SESSIONS = 256
 
+type Given = Readonly<Record<string, unknown>>
+
 /** The tool that launches, resumes and tells. */
 export function taskTool(manager: TaskManager, options: Options): Tool {
+  const { features } = manager
   const placeOf = ({ task: { place } }: TaskView) => place && kindOf(manager.kinds, place.kind).called(place.kind)
   const begun = async (view: TaskView, allowance: readonly string[]) => {
     const results = await manager.resultsOf(view.task)
@@ -77,28 +76,30 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
     return isKnown ? [] : limits
   }
   /** Where its agent works by the user's options, for a call that has it merged and does not say where. */
-  const withPlace = (args: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> => {
+  const withPlace = (args: Given): Given => {
     const isSet = args.merge === true && args.fork !== "whole"
     const { place } = isSet ? defaultsOf(options, String(args.agent)) : {}
     return place === undefined || args.place ? args : { ...args, place }
   }
   return defineTool({
     description: descriptionOf(options),
-    args: argumentsOf(options, manager.kinds),
+    args: argumentsOf(options, manager),
+    asGiven: argumentsIn(features).flatMap(([name, { asGiven }]) => (asGiven ? [name] : [])),
     // Who asks for it all the same is told of the option.
     narrowed: options.fork.whole === "never" ? { fork: z.boolean().optional() } : {},
     withheld: [...(options.allowModelOverride ? [] : ["model"]), ...(options.resumable.length > 0 ? [] : ["resume"])],
-    refuse: (given) => refusalOf(withPlace(given)),
+    refuse: (given) => refusalOf(withPlace(given), features),
     async run(args, caller) {
-      const { prompt = "", timeout, max_cost: maxCost, check, schema } = args
+      const { prompt = "", timeout, max_cost: maxCost } = args
       const merge = args.merge === true
-      const mode = modeOf(withPlace(args))
+      const own = Object.fromEntries(argumentsIn(features).map(([name]) => [name, (args as Given)[name]]))
+      const mode = modeOf(withPlace(args), features)
       if (mode === "merge") return mergeAll(manager, String(args.merge), caller)
       if (mode === "unpark")
         return renderUnparked(await manager.unpark(args.unpark ?? "", caller.sessionID, args.model))
       if (mode === "tell") return renderTold(await manager.tell(args.tell ?? "", prompt, caller))
       if (mode === "resume") {
-        const request = { prompt, timeout, maxCost, check, schema, merge }
+        const request = { ...own, prompt, timeout, maxCost, merge }
         const view = await manager.resume(args.resume ?? "", request, caller)
         return renderResume(await begun(view, manager.allowance(view.task)))
       }
@@ -107,9 +108,8 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
       const { agent } = args
       const description = oneLine(args.description ?? "")
       const batch = args.batch && oneLine(args.batch)
-      const { guard, tries, each } = args
-      const own = { place, merge, check, schema, guard, tries, each }
-      const request = { description, prompt, agent, fork, model, batch, timeout, maxCost, after, ...own }
+      const asked = { description, prompt, agent, fork, model, batch, timeout, maxCost, after, place, merge }
+      const request = { ...own, ...asked }
       const launched = await manager.launch(request, caller)
       const constraints = await begun(launched.view, newLimits(launched.view))
       return renderLaunch({ ...launched, ...constraints }, model !== undefined)
@@ -156,7 +156,11 @@ function firstSentence(text: string): string {
   return cut(end ? line.slice(0, end.index + 1) : line, MOST_PURPOSE_CHARS)
 }
 
-function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds: readonly PlaceKind[]) {
+/** The arguments of features, in their order. */
+const shapeOf = (features: readonly Feature[]): z.ZodRawShape =>
+  Object.fromEntries(argumentsIn(features).map(([name, { schema }]) => [name, schema()]))
+
+function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, { kinds, features }: TaskManager) {
   const cost = z.number().positive()
   const atMost = (most: number, option: string) => `at most ${most} is allowed (option ${option})`
   const id = text(MOST_ID_CHARS)
@@ -170,6 +174,7 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds
     unpark: id.optional().describe(`Id of a ${ANY_PAUSE} task (its provider is at its limit or down): try it now.`),
     model: text(200).optional().describe("provider/model[#variant]."),
     ...workArguments(kinds),
+    ...shapeOf(features),
     batch: text(MOST_BATCH_CHARS).optional().describe("Name that groups tasks."),
     timeout: z
       .int()
@@ -187,7 +192,7 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, kinds
   }
 }
 
-/** Where it is done, what becomes of what it changed, and what counts as done. */
+/** Where it is done, and what becomes of what it changed. */
 const workArguments = (kinds: readonly PlaceKind[]) => ({
   place: z
     .enum(kinds.flatMap(({ names }) => names))
@@ -204,32 +209,4 @@ const workArguments = (kinds: readonly PlaceKind[]) => ({
     .describe(
       "Brings its worktree's changes into your files, uncommitted: true, once completed; a task id or batch alone, now.",
     ),
-  check: text(MOST_CHECK_CHARS)
-    .optional()
-    .describe("Command that must pass before it counts as completed. A resume needs it again."),
-  guard: z
-    .array(text(MOST_GLOB_CHARS))
-    .min(1)
-    .max(MOST_GLOBS)
-    .optional()
-    .describe("With `check`: globs of files it may not change."),
-  tries: z
-    .union(
-      [z.int().min(2).max(MOST_TRIES), z.array(text(200)).min(2).max(MOST_TRIES)],
-      `2 to ${MOST_TRIES}, or a list of 2 to ${MOST_TRIES} models`,
-    )
-    .optional()
-    .describe(
-      "How many at once, in worktrees, or models to try in turn, cheap first: the first to pass `check` becomes the task's result, `merge: true` brings it into your files.",
-    ),
-  each: z
-    .union([z.array(z.union([z.string(), z.number(), z.looseObject({})])), text(1000)])
-    .optional()
-    .describe(
-      "Items, or a file of them (.json, .jsonl, lines): one run of `prompt` each, with {{item}} or {{item.field}}.",
-    ),
-  schema: z
-    .union([z.looseObject({}), text(1000)])
-    .optional()
-    .describe("JSON Schema of the answer, or its .json file."),
 })

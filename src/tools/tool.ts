@@ -34,6 +34,8 @@ export function defineTool<Shape extends z.ZodRawShape>(tool: {
   readonly withheld?: readonly string[]
   /** Arguments of which an option turns a part off: as they are offered. */
   readonly narrowed?: z.ZodRawShape
+  /** Arguments that are the caller's own data, in which a `null` means something. */
+  readonly asGiven?: readonly string[]
   /** Said before anything else that is wrong with the arguments; they are as the model wrote them. */
   readonly refuse?: (given: Readonly<Record<string, unknown>>) => CallError | undefined
   readonly run: (args: z.infer<z.ZodObject<Shape>>, context: CallContext) => Promise<ToolResult> | ToolResult
@@ -51,7 +53,7 @@ export function defineTool<Shape extends z.ZodRawShape>(tool: {
       const refusal = isObject(input) ? tool.refuse?.(input) : undefined
       if (refusal) throw refusal
       schema ??= z.strictObject(tool.args)
-      const args = parseArguments(schema, input)
+      const args = parseArguments(schema, input, tool.asGiven)
       try {
         return await tool.run(args, context)
       } catch (error) {

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { CallError } from "../../src/core/errors.ts"
 import type { Host } from "../../src/core/ports.ts"
 import { isActive, type Task } from "../../src/core/task.ts"
+import { FEATURES } from "../../src/features/index.ts"
 import { Ledgers } from "../../src/features/maps/ledger.ts"
 import { checkValue } from "../../src/features/schemas/check-value.ts"
 import type { Options } from "../../src/options/options.ts"
@@ -258,6 +259,7 @@ export class Rig {
       options: this.options,
       randomID: () => String(++this.#ids).padStart(8, this.#letter),
       development: this.#development,
+      features: FEATURES,
       kinds: this.#kinds(),
       ledgers: async () => this.#ledgers,
       isTerminal: this.#isTerminal,

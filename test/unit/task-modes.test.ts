@@ -1,5 +1,10 @@
 import { describe, expect, test } from "vitest"
-import { modeOf, refusalOf } from "../../src/tools/task-modes.ts"
+import { FEATURES } from "../../src/features/index.ts"
+import * as modes from "../../src/tools/task-modes.ts"
+
+type Args = Readonly<Record<string, unknown>>
+const modeOf = (args: Args) => modes.modeOf(args, FEATURES)
+const refusalOf = (args: Args) => modes.refusalOf(args, FEATURES)
 
 const NEW = { description: "find it", prompt: "FIND", agent: "general" }
 
@@ -28,7 +33,7 @@ describe("the mode of a call", () => {
     [{ resume: "bg_x", fork: true }, "`fork` and `resume` are mutually exclusive"],
     [{ tell: "bg_x", fork: true }, "`tell` and `fork` are mutually exclusive"],
     [{ resume: "bg_x", agent: "a", model: "m", batch: "b" }, "With `resume`, leave out `agent`, `model`, `batch`"],
-    [{ resume: "bg_x", after: ["bg_y"] }, "It takes `prompt`, `timeout`, `max_cost`, `check`, `schema`, `merge`."],
+    [{ resume: "bg_x", after: ["bg_y"] }, "It takes `prompt`, `timeout`, `max_cost`, `merge`, `schema`, `check`."],
     [{ tell: "bg_x", merge: true }, "With `tell`, leave out `merge`"],
     [{ tell: "bg_x", description: "d" }, "With `tell`, leave out `description`"],
     [{ tell: "bg_x", timeout: 5, after: "b" }, "`timeout`, `after`: a task at work keeps what it was launched with."],

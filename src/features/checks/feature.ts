@@ -1,6 +1,8 @@
+import { z } from "zod"
 import type { Feature } from "../../core/feature.ts"
 import { fewer, stricter } from "../../options/rules.ts"
-import { count, milliseconds, option, type ValuesOf } from "../../options/spec.ts"
+import { count, milliseconds, option, text, type ValuesOf } from "../../options/spec.ts"
+import { HERE } from "../../runtime/places/here.ts"
 
 const options = {
   checkTimeout: option(
@@ -21,4 +23,35 @@ declare module "../../options/options.ts" {
   interface Options extends ValuesOf<typeof options> {}
 }
 
-export const checks: Feature = { name: "checks", options }
+const MOST_CHECK_CHARS = 2000
+const MOST_GLOBS = 20
+const MOST_GLOB_CHARS = 200
+
+export const checks: Feature = {
+  name: "checks",
+  options,
+  arguments: {
+    check: {
+      schema: () =>
+        text(MOST_CHECK_CHARS)
+          .optional()
+          .describe("Command that must pass before it counts as completed. A resume needs it again."),
+      resumes: true,
+    },
+    guard: {
+      schema: () =>
+        z
+          .array(text(MOST_GLOB_CHARS))
+          .min(1)
+          .max(MOST_GLOBS)
+          .optional()
+          .describe("With `check`: globs of files it may not change."),
+    },
+  },
+  refuses({ guard, check, place, tries }) {
+    if (!guard) return undefined
+    if (!check && !tries) return "`guard` needs `check`: who changes a guarded file does not pass it."
+    if (tries || (place && place !== HERE)) return undefined
+    return '`guard` needs `place: "worktree"` (or `tries`): in your own folder nobody can tell who changed a file.'
+  },
+}

@@ -1,6 +1,7 @@
+import { z } from "zod"
 import type { Feature } from "../../core/feature.ts"
 import { fewer } from "../../options/rules.ts"
-import { count, option, type ValuesOf } from "../../options/spec.ts"
+import { count, option, text, type ValuesOf } from "../../options/spec.ts"
 
 const options = {
   schemaRetries: option(
@@ -15,4 +16,18 @@ declare module "../../options/options.ts" {
   interface Options extends ValuesOf<typeof options> {}
 }
 
-export const schemas: Feature = { name: "schemas", options }
+export const schemas: Feature = {
+  name: "schemas",
+  options,
+  arguments: {
+    schema: {
+      schema: () =>
+        z
+          .union([z.looseObject({}), text(1000)])
+          .optional()
+          .describe("JSON Schema of the answer, or its .json file."),
+      resumes: true,
+      asGiven: true,
+    },
+  },
+}
