@@ -247,6 +247,8 @@ export interface Host {
   caller(sessionID: string, messageID: string): Promise<Persona | undefined>
   openTodos(sessionID: string): Promise<number>
   agents(): Promise<readonly AgentInfo[]>
+  /** The tools that the configuration keeps for primary agents: no child may use them. */
+  primaryTools(): readonly string[]
   /** `provider/model` of all models that can be used, and `provider/model#variant` of their variants. */
   models(): Promise<readonly string[]>
   /** Refuses an open question of a session. The child is told `message` and goes on; with an empty one its turn ends. */

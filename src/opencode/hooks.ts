@@ -43,6 +43,7 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
     ...requestHooks(connection, app, { options, native }, guard),
     config: async (config) =>
       guard(() => {
+        host.config = config as typeof host.config
         if (options.each.ask > 0) askForEach(config as { permission?: unknown })
         board?.configure(config as AgentConfig)
       }),

@@ -2,7 +2,7 @@ import { statSync } from "node:fs"
 import { basename } from "node:path"
 import { pathToFileURL } from "node:url"
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import type { Agent, Session } from "@opencode-ai/sdk/v2/types"
+import type { Agent, Config, Session } from "@opencode-ai/sdk/v2/types"
 import type {
   Activity,
   AgentInfo,
@@ -82,6 +82,8 @@ export class OpencodeHost implements Host {
   readonly #toasts = new Turn()
   /** Providers' refusals, as they go by; undefined where nobody reads them. */
   answers: Answers | undefined
+  /** The host's configuration; undefined until it hands that over. Other plugins change it in place. */
+  config: Config | undefined
 
   /** `instance` names the plugin instance that owns what is written here; `signer` is the installation's. */
   constructor(
@@ -313,6 +315,10 @@ export class OpencodeHost implements Host {
 
   async agents(): Promise<readonly AgentInfo[]> {
     return (await this.#agents.get()).map(toAgent)
+  }
+
+  primaryTools(): readonly string[] {
+    return this.config?.experimental?.primary_tools ?? []
   }
 
   /**

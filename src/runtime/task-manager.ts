@@ -187,11 +187,10 @@ export class TaskManager {
 
   /** Why the session may not call this tool now; undefined where it may. */
   refusesTools(sessionID: string, tool: string): string | undefined {
-    const { store, options } = this.#parts
-    const task = store.bySession(sessionID)
+    const task = this.#parts.store.bySession(sessionID)
     const { lastWord, heldBy } = this.#atWork(task) ?? {}
     if (lastWord && heldBy === "ours") return lastWordRefusal(lastWord.reason)
-    return task && refusalTo(task, tool, options)
+    return task && refusalTo(this.#parts, task, tool)
   }
 
   /** The session whose requests' beginning this one's share, for the provider's cache; undefined where it has its own. */

@@ -13,6 +13,7 @@ beforeAll(async () => {
   const variants = { keen: { reasoningEffort: "high" }, calm: { reasoningEffort: "low" } }
   host = await startPlugged(model, undefined, {
     config: {
+      experimental: { primary_tools: ["webfetch"] },
       provider: {
         scripted: { ...scripted, models: { ...scripted.models, beta: { ...scripted.models.beta, variants } } },
       },
@@ -76,6 +77,25 @@ describe("a launch", () => {
       "superagents_output",
       "superagents_task",
     ])
+  })
+
+  test("is not offered the tools that the configuration keeps for primary agents, nor let call them", async () => {
+    const session = await openSession(host)
+    const fresh = await launch(host, model, session, { prompt: "P-CHILD" })
+    const { tools } = await model.waitFor((each) => each.sessionID === fresh.child)
+    expect(tools).toContain("read")
+    expect(tools).not.toContain("webfetch")
+    await notified(host, session)
+    const url = "http://127.0.0.1:9/"
+    model.use(({ lastUser, sinceUser }) =>
+      lastUser.includes("P-RIDER") && sinceUser.length === 0
+        ? { tools: [{ name: "webfetch", args: { url, format: "text" } }] }
+        : undefined,
+    )
+    const rider = await launch(host, model, session, { prompt: "P-RIDER", agent: "build", fork: "whole" })
+    await notified(host, session, 2)
+    const [part] = await toolParts(host, rider.child, "webfetch")
+    expect(part?.state).toMatchObject({ status: "error", error: expect.stringContaining("Refused") })
   })
 
   test("goes to a hidden agent by name, and a hidden caller forks itself", async () => {

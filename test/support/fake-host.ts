@@ -198,6 +198,8 @@ export class FakeHost extends FakeProcess implements Host {
     return this.carryOut("agents", undefined, () => this.agentList)
   }
 
+  primaryTools = (): readonly string[] => []
+
   models(): Promise<readonly string[]> {
     return this.carryOut("models", undefined, () => this.modelList)
   }

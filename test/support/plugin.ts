@@ -25,7 +25,7 @@ export type TaskArguments = {
   max_cost?: number
   after?: readonly string[] | string
   place?: "here" | "worktree"
-  fork?: boolean
+  fork?: boolean | "whole"
   schema?: object | string
 }
 

@@ -85,6 +85,19 @@ describe("a fork that rides on its parent's cache", () => {
     look()
   })
 
+  test("is refused what the configuration keeps for primary agents, and others are denied it", async () => {
+    const rig = new Rig({ options: { maxDepth: 0 } })
+    rig.host.primaryTools = () => ["webfetch"]
+    const rider = await rig.launch(RIDER)
+    expect(rig.manager.refusesTools(rider.sessionID, "webfetch")).toContain("Refused")
+    expect(rig.manager.refusesTools(rider.sessionID, "bash")).toBeUndefined()
+    const denial = { permission: "webfetch", pattern: "*", action: "deny" }
+    for (const fork of [undefined, true] as const) {
+      const { sessionID } = await rig.launch({ agent: "build", fork })
+      expect(rig.host.stored(sessionID).rules).toContainEqual(denial)
+    }
+  })
+
   test("may use above the depth limit what its parent may, but for the board's tools", async () => {
     const rig = new Rig({ options: { maxDepth: 2, board: BOARD } })
     const { sessionID } = await rig.launch(RIDER)

@@ -227,20 +227,25 @@ export function rulesFor(parent: SessionInfo | undefined, denied: readonly strin
 
 /** The tools that a task at this depth may not use; a `*` at the end of a name stands for any. */
 export const deniedAt = (
+  { host, options: { maxDepth, board } }: Pick<CheckPorts, "host" | "options">,
   depth: number,
-  { maxDepth, board }: Pick<Options, "maxDepth" | "board">,
 ): readonly string[] => [
   ...(maxDepth > 0 && depth >= maxDepth ? USELESS_AT_LIMIT : []),
   ...(board ? [BOARD_TOOLS] : []),
+  ...host.primaryTools(),
 ]
 
 const RIDER_REFUSAL =
   "Refused: you are a background agent; these tools are here only because your parent has them. Do the work yourself."
 
 /** Why a task may not call a tool that is on offer only because its parent has it; undefined where it may. */
-export function refusalTo({ fork, depth }: Task, tool: string, options: Options): string | undefined {
+export function refusalTo(
+  ports: Pick<CheckPorts, "host" | "options">,
+  { fork, depth }: Task,
+  tool: string,
+): string | undefined {
   if (!fork?.whole) return undefined
-  const isDenied = deniedAt(depth, options).some((name) =>
+  const isDenied = deniedAt(ports, depth).some((name) =>
     name.endsWith("*") ? tool.startsWith(name.slice(0, -1)) : name === tool,
   )
   return isDenied ? RIDER_REFUSAL : undefined

@@ -104,7 +104,7 @@ export class Launcher {
     const depth = await depthBelow(this.#parts, caller.sessionID, parent)
     const mark = isPlain(request) ? fingerprint(agent, model, request.prompt) : ""
     const draft = { agent, model, depth, fingerprint: mark }
-    const denied = deniedAt(depth, options)
+    const denied = deniedAt(this.#parts, depth)
     const rules = rulesFor(parent, denied)
     const whole = wholeOf(this.#parts, request, caller, { agent, model, persona, denied, rules: parent?.rules ?? [] })
     const make = () => this.#authorized(request, caller, draft, { rules, whole }, batch)
