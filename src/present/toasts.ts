@@ -40,7 +40,7 @@ export function summarize(toasts: readonly Toast[]): readonly Toast[] {
 
 export const copiedToast = (tasks: number): Toast => ({
   title: "Background agents stay with the first conversation",
-  message: `${count(tasks, "task")} of the conversation that was forked: their answers arrive there, not here`,
+  message: `${count(tasks, "task")} of the conversation that was forked: ${tasks === 1 ? "its answer arrives" : "their answers arrive"} there, not here`,
   variant: "info",
 })
 

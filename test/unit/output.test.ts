@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { HostError } from "../../src/core/ports.ts"
+import { copiedToast } from "../../src/present/toasts.ts"
 import { Journal, LATER_MS } from "../../src/runtime/journal.ts"
 import { findBatch, findTask } from "../../src/runtime/tasks/lookup.ts"
 import { TaskStore } from "../../src/runtime/tasks/store.ts"
@@ -446,8 +447,11 @@ describe("a conversation that its user has forked from another", () => {
     await rig.launch({ prompt: "its own" }, copy)
     expect(await use("superagents_output", { task_id: id })).toContain(told)
     await rig.clock.advance(5000)
-    const titles = rig.host.toasts.map(({ title }) => title)
-    expect(titles.filter((title) => title.startsWith("Background agents stay"))).toHaveLength(1)
+    const toasts = rig.host.toasts.filter(({ title }) => title.startsWith("Background agents stay"))
+    expect(toasts.map(({ message }) => message)).toEqual([
+      "1 task of the conversation that was forked: its answer arrives there, not here",
+    ])
+    expect(copiedToast(2).message).toContain("2 tasks of the conversation that was forked: their answers arrive there")
   })
 
   test("is told nothing of ids that no launch has named, nor is the one that launched them, nor an agent", async () => {
