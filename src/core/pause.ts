@@ -130,6 +130,12 @@ export function whenOf(
   return { text: `${until === undefined ? "next try" : "until"} ${moment(at, now)}`, in: at - now }
 }
 
+/** `mock/one, which is at its limit (until 07:12)`: for those that have not begun and wait for the same. */
+export function waitsForText({ waitsFor, kind, until, next }: PauseView, now: number): string {
+  const when = whenOf({ until, next }, now)
+  return when ? `${waitsFor}, which ${conditionOf(kind)} (${when.text})` : `${waitsFor} (others try it first)`
+}
+
 /** `parked until 07:12`, `parked, next try 07:12`, or `parked` alone where it is about to go on. */
 export function pauseText(paused: Omit<PauseView, "waitsFor">, now: number): `${PauseKind}${string}` {
   const when = whenOf(paused, now)

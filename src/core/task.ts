@@ -457,6 +457,9 @@ export function phaseOf(
   return ownTasks && progress.idle !== false ? "waiting for its own tasks" : "working"
 }
 
+/** The phase in words that say what a task waits for. */
+export const phaseText = (phase: Phase): string => (phase === "queued" ? "queued for a free slot" : phase)
+
 export const addUsage = (a: Usage, b: Usage): Usage => ({
   input: a.input + b.input,
   output: a.output + b.output,

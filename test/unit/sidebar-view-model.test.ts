@@ -180,6 +180,21 @@ describe("a row", () => {
     expect(last.detail).toContain("saying its last word")
   })
 
+  test("of a queued task says at which limit its model is, where another is parked there", () => {
+    const model = { provider: "mock", id: "one" }
+    const limit = { at: START, model: "mock/one", why: "429" }
+    const parked = (given: object) => seen(task({ model, run: { parked: { ...limit, ...given } } }), {})
+    const queued = (id: string) => seen(task({ model: { provider: "mock", id }, run: { startedAt: undefined } }), {})
+    const detail = (id: string, given: object) => row(queued(id), START, [parked(given), queued(id)]).detail
+    expect(detail("one", { until: START + 60_000 })).toMatch(
+      /^waiting for mock\/one, which is at its limit \(until .+\)$/,
+    )
+    expect(detail("one", {})).toBe("waiting for mock/one (others try it first)")
+    expect(detail("two", { until: START + 60_000 })).toBe("queued for a free slot")
+    const dialog = stateText(queued("two"), [], START)
+    expect(dialog).toBe("general, queued for a free slot")
+  })
+
   test("of a working task spins, and tells time, calls, phase and last tool", () => {
     const each = seen(task({ description: "Look\n around" }), { toolCalls: 2, recentTools: ["glob", "grep"] })
     expect(row(each, START + 2900)).toMatchObject({
@@ -193,7 +208,8 @@ describe("a row", () => {
 
   test("of a queued task tells how long it has waited", () => {
     const each = seen(task({ run: { startedAt: undefined } }), {})
-    expect(row(each, START + 65_000)).toMatchObject({ tone: "queued", icon: "○", facts: "1m 5s", detail: "queued" })
+    expect(row(each, START + 65_000)).toMatchObject({ tone: "queued", icon: "○", facts: "1m 5s" })
+    expect(row(each, START + 65_000).detail).toBe("queued for a free slot")
   })
 
   test("of a task that asks says what it asks", () => {

@@ -212,7 +212,7 @@ test("states have a word and a tone each", () => {
   const run = { createdAt: 1, endedAt: 2 }
   expect(agentState(rowOf({ phase: "working" }))).toEqual({ tone: "run", text: "working" })
   expect(agentState(rowOf({ phase: "waiting for permission", asks: [askOf()] })).tone).toBe("needs")
-  expect(agentState(rowOf({ phase: "queued" })).tone).toBe("rest")
+  expect(agentState(rowOf({ phase: "queued" }))).toEqual({ tone: "rest", text: "queued for a free slot" })
   expect(agentState(rowOf({ phase: "retrying", retry: { attempt: 1, message: "x" } })).text).toBe("retrying")
   expect(agentState(rowOf({ task: { status: "completed", run } }))).toEqual({ tone: "done", text: "completed" })
   expect(agentState(rowOf({ task: { status: "error", run } })).text).toBe("failed")

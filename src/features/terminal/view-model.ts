@@ -2,7 +2,8 @@ import { batchName, batchProgress } from "../../core/batch.ts"
 import { payer } from "../../core/bill.ts"
 import { waitsFor } from "../../core/dependencies.ts"
 import { groupText } from "../../core/items.ts"
-import { pauseText } from "../../core/pause.ts"
+import { modelKeyOf } from "../../core/limits.ts"
+import { pauseText, waitsForText } from "../../core/pause.ts"
 import { pauseAmong } from "../../core/paused-children.ts"
 import {
   addUsage,
@@ -16,6 +17,7 @@ import {
   type Phase,
   type Progress,
   phaseOf,
+  phaseText,
   type Task,
   type Usage,
   waited,
@@ -132,7 +134,7 @@ export const stateText = (seen: Seen, all: readonly Seen[], now: number): string
 
 function stateIn(seen: Seen, all: readonly Seen[], now: number): readonly string[] {
   const phase = phaseIn(seen, all, now)
-  return phase ? [phase] : [seen.task.status, ...(seen.fetches ? [BRINGING_HOME] : [])]
+  return phase ? [phaseText(phase)] : [seen.task.status, ...(seen.fetches ? [BRINGING_HOME] : [])]
 }
 
 /** Of one that stands for several: what its parts have come to, as far as they are known. */
@@ -242,11 +244,13 @@ function trimTo(text: string, columns: number): string {
 
 function phaseIn({ task, progress }: Seen, all: readonly Seen[], now: number): Phase | undefined {
   const ownTasks = all.some((other) => other.task.parentID === task.sessionID && isActive(other.task))
-  const waiting = waitsFor(task, (id) => all.find((other) => other.task.id === id)?.task)
-  const stand = pauseAmong(
-    task,
-    all.map((other) => other.task),
-  )
+  const tasks = all.map((other) => other.task)
+  const others = waitsFor(task, (id) => tasks.find((other) => other.id === id))
+  const stand = pauseAmong(task, tasks)
+  // Those that have not begun wait for the limit at which others of their model are parked.
+  const limit =
+    isQueued(task) && tasks.map((other) => pauseAmong(other, tasks)).find((each) => each?.waitsFor === modelKeyOf(task))
+  const waiting = others.length === 0 && limit ? [waitsForText(limit, now)] : others
   return phaseOf(task, progress ?? NO_PROGRESS, ownTasks, waiting, stand && pauseText(stand, now))
 }
 
@@ -265,7 +269,7 @@ function detailOf(seen: Seen, phase: Phase, all: readonly Seen[]): string {
     return `retrying (${progress.retry.attempt}): ${oneLine(progress.retry.message)}`
   }
   return [
-    phase,
+    phase && phaseText(phase),
     ...groupTexts(seen.task, all),
     ...callsText(seen, all),
     ...(progress?.recentTools.slice(-1) ?? []),

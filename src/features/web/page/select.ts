@@ -1,5 +1,5 @@
 import { DAY_MS } from "../../../core/bill.ts"
-import { BRINGING_HOME } from "../../../core/task.ts"
+import { BRINGING_HOME, phaseText } from "../../../core/task.ts"
 import type { AgentRow, TaskRow } from "../wire.ts"
 
 /** What is picked out of the state for each part of the page; pure, so that it can be looked at without a page. */
@@ -99,7 +99,7 @@ export function ownState(agent: AgentRow): { readonly tone: Tone; readonly text:
   if (isActive(agent)) {
     if (agent.asks.length > 0) return { tone: "needs", text: agent.phase ?? "waiting" }
     const waits = agent.phase === "queued" || agent.stands !== undefined
-    if (agent.startedAt === undefined || waits) return { tone: "rest", text: agent.phase ?? "queued" }
+    if (agent.startedAt === undefined || waits) return { tone: "rest", text: phaseText(agent.phase ?? "queued") }
     if (agent.retry) return { tone: "needs", text: "retrying" }
     return { tone: "run", text: agent.phase ?? "running" }
   }
