@@ -375,10 +375,25 @@ describe("a host that sends what it should not", () => {
       child.git("update-ref", `refs/work/${ID}`, commit)
       const before = refs()
       const asked = performance.now()
-      await expect(home(saying(commit))).rejects.toThrow("it adds more than 200,000 files and folders")
+      await expect(home(saying(commit))).rejects.toThrow("it adds more than 200,000 files and folders or 16 GB")
       expect(performance.now() - asked).toBeLessThan(10_000)
       expect(refs()).toEqual(before)
     }
+  })
+
+  test("files that unpack to more than a disk may hold are refused, and stop nobody", async () => {
+    const child = await began()
+    writeFileSync(join(far, "zeros"), Buffer.alloc(16 * 2 ** 20))
+    const blob = child.git("hash-object", "-w", join(far, "zeros")).trim()
+    const input = Array.from({ length: 1100 }, (_, at) => `100644 blob ${blob}\t${at}\n`).join("")
+    const tree = execFileSync("git", ["mktree"], { cwd: child.top, input, encoding: "utf8" }).trim()
+    const commit = child
+      .git("-c", "user.name=x", "-c", "user.email=x@x", "commit-tree", tree, "-p", "HEAD", "-m", "x")
+      .trim()
+    child.git("update-ref", `refs/work/${ID}`, commit)
+    const before = refs()
+    await expect(home(saying(commit))).rejects.toThrow("it adds more than 200,000 files and folders or 16 GB")
+    expect(refs()).toEqual(before)
   })
 
   test("links that lead out, filters and hooks in what it made: a merge writes nowhere else and runs nothing", async () => {

@@ -125,6 +125,27 @@ describe("answers without an end", () => {
     expect(wasStopped()).toBe(true)
   })
 
+  test("of many calls at once are ended where all together are too much, and what is over counts no more", async () => {
+    const body = new Uint8Array(15 * 2 ** 20)
+    let opened: Promise<void> | undefined
+    const call = async (_order: unknown, { receiver }: CallOptions = {}): Promise<CallEnd> => {
+      receiver?.data?.(body)
+      await opened
+      return { code: 0 }
+    }
+    const link = { call }
+    for (const many of [17, 18, 17]) {
+      let open = () => {}
+      opened = new Promise((resolve) => {
+        open = resolve
+      })
+      const calls = Array.from({ length: many }, () => runOver(link, "x").then(() => "done", String))
+      open()
+      const refused = (await Promise.all(calls)).filter((each) => each !== "done")
+      expect(refused).toEqual(many === 18 ? ["Error: more than 256 MB came for all answers together"] : [])
+    }
+  })
+
   test("come no faster than they are read", async () => {
     let taking: void | Promise<void>
     let isTaken = false

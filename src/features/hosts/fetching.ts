@@ -8,17 +8,33 @@ export const BASE_URL = "http://host.invalid"
 /** The longest answer of a server, and what one command may print: more is no answer of ours. */
 const MOST_ANSWER_BYTES = 64 * 2 ** 20
 const MOST_OUTPUT_BYTES = 16 * 2 ** 20
+/** All answers of one host that are on their way, together. */
+const MOST_IN_FLIGHT_BYTES = 256 * 2 ** 20
 
 /** Takes a piece of what comes; a promise is over once there is room for more. */
 type Take = (body: Uint8Array) => void | Promise<void>
 
-/** Throws where more comes than so many bytes. */
-function within(most: number, take: Take): Take {
+/** How many bytes of answers are kept of each link until their calls are over. */
+const inFlight = new WeakMap<object, number>()
+
+/** Throws where more comes than so many bytes, for this answer or all of its link. `over`: nothing of it is kept any more. */
+function within(link: object, most: number, take: Take): { take: Take; over: () => void } {
   let size = 0
-  return (body) => {
-    size += body.length
-    if (size > most) throw new Error(`more than ${most / 2 ** 20} MB came for one answer`)
-    return take(body)
+  const add = (bytes: number) => {
+    size += bytes
+    const all = (inFlight.get(link) ?? 0) + bytes
+    inFlight.set(link, all)
+    return all
+  }
+  return {
+    take: (body) => {
+      const all = add(body.length)
+      if (size > most) throw new Error(`more than ${most / 2 ** 20} MB came for one answer`)
+      if (all > MOST_IN_FLIGHT_BYTES)
+        throw new Error(`more than ${MOST_IN_FLIGHT_BYTES / 2 ** 20} MB came for all answers together`)
+      return take(body)
+    },
+    over: () => void add(-size),
   }
 }
 
@@ -62,23 +78,23 @@ export const fetchOver =
         resolve(new Response(empty ? null : stream, { status, headers: rest }))
       }
       // Nobody reads it any more, or it is too much.
-      const data = untilRefused(within(MOST_ANSWER_BYTES, enqueue), (error) => {
+      const { take, over } = within(link, MOST_ANSWER_BYTES, enqueue)
+      const data = untilRefused(take, (error) => {
         ended(() => body?.error(error))
         stop.abort()
       })
       const order = { do: "request", method, path: `${pathname}${search}`, headers } as const
-      link.call(order, { input, signal: stop.signal, receiver: { head, data } }).then(
-        ({ problem }) => {
-          if (problem === undefined) return ended(() => body?.close())
-          const error = new Error(problem)
-          reject(error)
-          ended(() => body?.error(error))
-        },
-        (error) => {
-          reject(error)
-          ended(() => body?.error(error))
-        },
-      )
+      const failed = (error: unknown) => {
+        reject(error)
+        ended(() => body?.error(error))
+      }
+      link
+        .call(order, { input, signal: stop.signal, receiver: { head, data } })
+        .finally(over)
+        .then(
+          ({ problem }) => (problem === undefined ? ended(() => body?.close()) : failed(new Error(problem))),
+          failed,
+        )
     })
   }
 
@@ -137,7 +153,8 @@ async function callOver(
 ): Promise<Ran & { readonly problem?: string }> {
   const { input, signal } = options
   const out: Uint8Array[] = []
-  const { take = within(MOST_OUTPUT_BYTES, (body) => void out.push(body)) } = options
+  const kept = within(link, MOST_OUTPUT_BYTES, (body) => void out.push(body))
+  const { take = kept.take } = options
   let errors = ""
   const stop = new AbortController()
   let refused: unknown
@@ -152,7 +169,7 @@ async function callOver(
     },
   }
   const both = signal ? AbortSignal.any([signal, stop.signal]) : stop.signal
-  const { code = null, problem } = await link.call(order, { input, signal: both, receiver })
+  const { code = null, problem } = await link.call(order, { input, signal: both, receiver }).finally(kept.over)
   if (refused) throw refused
   return { code, out: Buffer.concat(out), errors, ...(problem !== undefined && { problem }) }
 }

@@ -25,9 +25,12 @@ export type Arriving = {
   readonly since: string | undefined
 }
 
-/** How many files and folders it may have more than that, and how many bytes more their names together. */
+/** How many files and folders it may have more than that, and how many bytes more their names and contents together. */
 const MOST_ADDED = 200_000
 const MOST_NAME_BYTES = 32 * 2 ** 20
+const MOST_CONTENT_BYTES = 16 * 2 ** 30
+/** Mode, kind, hash and name of an entry: no file system has a longer path. */
+const MOST_ENTRY_BYTES = 65_536
 
 /**
  * Takes the objects of a bundle that came from a host into the repository, each of them verified: git itself does that
@@ -49,33 +52,59 @@ export async function takeIn(to: Checkout, { name, file, ref, commit, since }: A
   }
   if (!(await isBounded(to, since, commit)))
     throw new Error(
-      `what came from ${name} is not taken, since it adds more than ${grouped(MOST_ADDED)} files and folders`,
+      `what came from ${name} is not taken, since it adds more than ${grouped(MOST_ADDED)} files and folders or ${MOST_CONTENT_BYTES / 2 ** 30} GB`,
     )
 }
 
 /**
- * Whether a state can be listed. A few bytes can name a tree that has itself in it again and again, and whoever lists that
- * has no end. Folders count, too: they may be empty.
+ * Whether a state can be listed and written out. A few bytes can name a tree that has itself in it again and again, or
+ * files that unpack to more than a disk holds. Folders count, too: they may be empty.
  */
 async function isBounded(to: Checkout, since: string | undefined, commit: string): Promise<boolean> {
-  const none = { entries: 0, bytes: 0 }
-  const before =
-    since === undefined ? none : await sizeOf(to, since, Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY)
-  const most = [before.entries + MOST_ADDED, before.bytes + MOST_NAME_BYTES] as const
-  return !(await sizeOf(to, commit, ...most)).isMore
+  const blobs = new Map<string, number>()
+  const before = since === undefined ? NOTHING : await listedIn(to, since, ENDLESS, (oid) => add(blobs, oid, -1))
+  const most = { entries: before.entries + MOST_ADDED, names: before.names + MOST_NAME_BYTES }
+  const { isMore } = await listedIn(to, commit, most, (oid) => add(blobs, oid, 1))
+  return !isMore && (await contentsOf(to, blobs)) <= MOST_CONTENT_BYTES
 }
 
+const NOTHING = { entries: 0, names: 0 }
+const ENDLESS = { entries: Number.POSITIVE_INFINITY, names: Number.POSITIVE_INFINITY }
+
+const add = (counts: Map<string, number>, key: string, by: number) => void counts.set(key, (counts.get(key) ?? 0) + by)
+
 /** The files and folders of a state and the bytes of their names, up to so many: `ls-tree` writes each as it finds it. */
-async function sizeOf(to: Checkout, state: string, mostEntries: number, mostBytes: number) {
-  let [entries, bytes] = [0, 0]
+async function listedIn(to: Checkout, state: string, most: typeof NOTHING, onBlob: (oid: string) => void) {
+  const size = { ...NOTHING }
+  let rest = Buffer.alloc(0)
   const take = async (chunk: Buffer) => {
-    bytes += chunk.length
-    for (let at = chunk.indexOf(0); at >= 0; at = chunk.indexOf(0, at + 1)) entries++
-    if (entries > mostEntries || bytes > mostBytes) throw new Error("it is too much")
+    const text = Buffer.concat([rest, chunk])
+    let start = 0
+    for (let end = text.indexOf(0); end >= 0; end = text.indexOf(0, start)) {
+      const tab = text.indexOf(9, start)
+      const [, kind, oid = ""] = text.toString("latin1", start, tab).split(" ")
+      if (kind === "blob") onBlob(oid)
+      size.entries++
+      size.names += end - tab
+      start = end + 1
+    }
+    rest = text.subarray(start)
+    const isMore = size.entries > most.entries || size.names > most.names
+    if (isMore || rest.length > MOST_ENTRY_BYTES) throw new Error("it is too much")
   }
-  const args = ["ls-tree", "-r", "-t", "-z", "--name-only", "--full-tree", state]
+  const args = ["ls-tree", "-r", "-t", "-z", "--full-tree", state]
   const { cut: isMore } = await git(args, { ...shared(to), take, timeLimit: LONG_MS })
-  return { entries, bytes, isMore }
+  return { ...size, isMore }
+}
+
+/** The bytes of these files, each as often as it is there. */
+async function contentsOf(to: Checkout, blobs: ReadonlyMap<string, number>): Promise<number> {
+  const asked = [...blobs].filter(([, times]) => times > 0)
+  if (asked.length === 0) return 0
+  const input = asked.map(([oid]) => `${oid}\n`).join("")
+  const args = ["cat-file", "--batch-check=%(objectsize)"]
+  const sizes = (await git(args, { ...shared(to), input, timeLimit: LONG_MS })).out.split("\n")
+  return asked.reduce((sum, [, times], nth) => sum + times * Number(sizes[nth]), 0)
 }
 
 /** The lines that stand before the objects, and where these begin; undefined where it is no bundle of all objects. */
