@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import type { RunView } from "../../src/features/board/runs.ts"
 import { Schedule } from "../../src/features/board/schedule.ts"
 import { type BoardError, USER } from "../../src/features/board/service.ts"
+import { Store } from "../../src/features/board/store/store.ts"
 import type { BoardTask } from "../../src/features/board/task.ts"
 import { agentIn, BoardRig, FakeRuns } from "../support/board-rig.ts"
 
@@ -454,6 +455,23 @@ describe("a cancel", () => {
     await rig.settle()
     expect(rig.runs.stopped).toEqual([])
     for (const task of [own, done]) rig.runs.end(thread(task))
+    await rig.settle()
+  })
+
+  test("from the thread itself does not cut its own turn off where the changed file is looked at first", async () => {
+    const own = await make("build", "own")
+    await rig.settle()
+    const { carryOut } = Store.prototype
+    vi.spyOn(Store.prototype, "carryOut").mockImplementation(async function (this: Store, ...args) {
+      const change = await carryOut.apply(this, args)
+      await rig.board.beat()
+      return change
+    })
+    await rig.board.cancel("1", agentIn("build", thread(own)))
+    vi.restoreAllMocks()
+    await rig.settle()
+    expect(rig.runs.stopped).toEqual([])
+    rig.runs.end(thread(own))
     await rig.settle()
   })
 

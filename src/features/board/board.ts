@@ -264,11 +264,13 @@ export class TaskBoard implements Board {
 
   async #do(command: Command): Promise<Change> {
     await this.#refresh()
-    const change = await this.#store.carryOut(command, await this.#world.facts())
-    if ("by" in command && command.by.kind === "agent") {
+    // Before it is written: the file is looked at as soon as it changes.
+    const leaves = ({ archived }: Change) => {
+      if (!("by" in command) || command.by.kind !== "agent") return
       const { sessionID } = command.by
-      if (change.archived.some(({ threadId }) => threadId === sessionID)) this.#scheduler.leaves(sessionID)
+      if (archived.some(({ threadId }) => threadId === sessionID)) this.#scheduler.leaves(sessionID)
     }
+    const change = await this.#store.carryOut(command, await this.#world.facts(), leaves)
     void this.#scheduler.follow()
     this.#tell()
     return change

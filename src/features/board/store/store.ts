@@ -104,10 +104,11 @@ export class Store {
     })
   }
 
-  /** Has the rules decide on what stands in the files now, and writes what they make of it. */
-  carryOut(command: Command, moment: Moment): Promise<Change> {
+  /** Has the rules decide on what stands in the files now, and writes what they make of it. `before` hears it first. */
+  carryOut(command: Command, moment: Moment, before: (change: Change) => void = () => {}): Promise<Change> {
     return this.change(async (state) => {
       const decided = decideOrThrow(state, command, await this.#facts(state, command, moment))
+      before(decided)
       return { ...decided, value: decided }
     })
   }
