@@ -226,18 +226,33 @@ async function run(
   return ended.out
 }
 
+/** A copy of the folder `from` at `to`. */
 type Move = { readonly from: string; readonly to: string }
 
-/** Does the work for all of these, some at a time. */
-async function forAll<Item>(items: readonly Item[], work: (item: Item) => Promise<void>): Promise<void> {
-  for (let start = 0; start < items.length; start += AT_ONCE)
-    await Promise.all(items.slice(start, start + AT_ONCE).map(work))
+/**
+ * The target of a link's copy: what led into the original folder, also by another way to it, leads to the same place of
+ * the new one. Undefined for a link that leads out of it.
+ */
+export async function redirected({ from, to }: Move, link: string, target: string): Promise<string | undefined> {
+  const led = resolve(dirname(join(from, link)), target)
+  const direct = below(from, led)
+  const inner = direct ?? below(from, await realpath(led).catch(() => led))
+  if (inner === undefined) return undefined
+  return direct !== undefined && !isAbsolute(target)
+    ? target
+    : relative(dirname(join(to, link)), join(to, inner)) || "."
 }
 
 /** The path of `path` below `top`; undefined where it lies elsewhere. */
 function below(top: string, path: string): string | undefined {
   const inner = relative(top, path)
-  return inner === ".." || inner.startsWith("../") || isAbsolute(inner) ? undefined : inner
+  return inner === ".." || inner.startsWith("../") ? undefined : inner
+}
+
+/** Does the work for all of these, some at a time. */
+async function forAll<Item>(items: readonly Item[], work: (item: Item) => Promise<void>): Promise<void> {
+  for (let start = 0; start < items.length; start += AT_ONCE)
+    await Promise.all(items.slice(start, start + AT_ONCE).map(work))
 }
 
 /**
@@ -255,12 +270,12 @@ async function redirectLinks(
   await forAll(links, async (link) => {
     const path = join(move.to, link)
     const target = await readlink(path)
-    const led = resolve(dirname(join(move.from, link)), target)
-    const inner = below(move.from, led) ?? below(move.from, await realpath(led).catch(() => led))
-    if (inner === undefined) outside.push({ link: relative(".", link) || link, path, led })
-    else if (isAbsolute(target) || below(move.from, led) === undefined) {
+    const next = await redirected(move, link, target)
+    if (next === undefined)
+      outside.push({ link: relative(".", link) || link, path, led: resolve(dirname(join(move.from, link)), target) })
+    else if (next !== target) {
       await rm(path)
-      await symlink(relative(dirname(path), join(move.to, inner)) || ".", path)
+      await symlink(next, path)
     }
   })
   const left: string[] = []
@@ -294,15 +309,16 @@ async function replaced({ path, led }: Outside, room: number): Promise<number | 
 }
 
 /** The links of a copied folder that lead out of it are left out. */
-async function redirectInside({ from, to }: Move): Promise<void> {
+async function redirectInside(move: Move): Promise<void> {
+  const { to } = move
   const links = (await run("find", [".", "-type", "l", "-print0"], to, COPY_LIMIT_MS)).split("\0").filter(Boolean)
   await forAll(links, async (link) => {
     const path = join(to, link)
     const target = await readlink(path)
-    const inner = below(from, resolve(dirname(join(from, link)), target))
-    if (inner !== undefined && !isAbsolute(target)) return
+    const next = await redirected(move, link, target)
+    if (next === target) return
     await rm(path)
-    if (inner !== undefined) await symlink(relative(dirname(path), join(to, inner)) || ".", path)
+    if (next !== undefined) await symlink(next, path)
   })
 }
 

@@ -12,10 +12,11 @@ import {
   rmdir,
   symlink,
 } from "node:fs/promises"
-import { dirname, isAbsolute, join, relative, resolve } from "node:path"
+import { dirname, join, resolve } from "node:path"
 import type { Processes } from "../../lib/lock.ts"
 import { CaptureError } from "../../runtime/places/place.ts"
 import { at, type Checkout, find, shared } from "./checkout.ts"
+import { redirected } from "./dependencies.ts"
 import { SUBMODULE } from "./diff.ts"
 import { GitError, git, gitList, patiently } from "./git.ts"
 import { holding, notesLock } from "./locks.ts"
@@ -249,22 +250,8 @@ async function copyOne(original: string, copy: string, name: string): Promise<vo
     throw error
   }
   if (existsSync(to)) return
-  if ((await lstat(from)).isSymbolicLink()) await symlink(await redirected(original, copy, name), to)
-  else await copyFile(from, to, constants.COPYFILE_FICLONE)
-}
-
-/**
- * Where the copy of a link leads: a link with a whole path into the original folder would have the agent, and its check,
- * work on the original's files. Relative ones lead into the copy by themselves.
- */
-async function redirected(original: string, copy: string, name: string): Promise<string> {
-  const link = join(original, name)
-  const target = await readlink(link)
-  if (!isAbsolute(target)) return target
-  const below = (path: string) => {
-    const inner = relative(original, path)
-    return inner === ".." || inner.startsWith("../") ? undefined : join(copy, inner)
-  }
-  // The original may be named by another way to it.
-  return below(target) ?? below(await realpath(link).catch(() => target)) ?? target
+  if ((await lstat(from)).isSymbolicLink()) {
+    const target = await readlink(from)
+    await symlink((await redirected({ from: original, to: copy }, name, target)) ?? target, to)
+  } else await copyFile(from, to, constants.COPYFILE_FICLONE)
 }
