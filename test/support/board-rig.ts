@@ -129,6 +129,7 @@ export class FakeRuns implements Runs {
     this.set(sessionID, {
       ...(this.of(sessionID) as RunView),
       state: "ended",
+      endedAt: this.#clock.now(),
       asks: [],
       result: { ...DONE, ...result },
     })

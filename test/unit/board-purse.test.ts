@@ -305,6 +305,22 @@ describe("a purse", () => {
     expect(spent).toBe(0.37)
   })
 
+  test("counts a run that ended after it opened, before anybody looked, and none that had ended before", async () => {
+    const [late, before] = [await task("late"), await task("before")]
+    for (const { id, threadId } of [late, before]) {
+      await rig.board.run(id)
+      await rig.settle()
+      await rig.board.complete(id, agentIn("build", threadId))
+    }
+    await rig.settle()
+    rig.runs.end(before.threadId)
+    await rig.clock.advance(10)
+    await open()
+    rig.runs.end(late.threadId)
+    await rig.settle()
+    expect((await report()).tasks).toMatchObject([{ id: "1", result: "done", runs: 1 }])
+  })
+
   test("counts each run that it pays once, also those that a person has begun in a thread", async () => {
     const one = await task("one")
     await rig.clock.advance(1000)

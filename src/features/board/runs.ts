@@ -14,6 +14,8 @@ import { LOOK_BACK_MS } from "./state.ts"
 export type RunView = {
   /** When it was asked for, in ms. */
   readonly createdAt: number
+  /** When it ended, in ms. */
+  readonly endedAt?: number
   /** `elsewhere`: another living process runs it. */
   readonly state: "queued" | "running" | "ended"
   readonly elsewhere: boolean
@@ -181,6 +183,7 @@ function toRun(
   return {
     ...common,
     state: "ended",
+    endedAt: run.endedAt,
     asks: [],
     result: {
       status: status === "completed" || status === "cancelled" ? status : "error",

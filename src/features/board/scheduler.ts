@@ -198,12 +198,13 @@ export class Scheduler {
     await this.#recordEnds(await store.read())
     const state = await store.read()
     this.#notices.tell(state)
+    const flights = new Map(this.#flights)
     await this.#stopWhatIsOver(state)
     const moment = await this.#ports.moment()
     const present = await withRefusals(this.#ports, state, moment)
     const most = maxConcurrentRuns === 0 ? Number.POSITIVE_INFINITY : maxConcurrentRuns
     const clockBusy = [...this.#flights.values()].some(({ byClock }) => byClock)
-    const { state: now, mayBegin } = await this.#ports.purse.look(present, moment, this.#flights)
+    const { state: now, mayBegin } = await this.#ports.purse.look(present, moment, flights)
     this.#purseDue = this.#ports.purse.nextLook(now, this.#ports.clock.now())
     if (!mayBegin) return
     const due = dueTasks(now, moment, { free: most - this.#busy(), clockBusy })

@@ -8,7 +8,7 @@ import { billedTokens, lessUsage, NO_USAGE, type Usage } from "../../../core/tas
 import type { BoardOptions } from "../options.ts"
 import type { Command } from "../rules/command.ts"
 import * as rules from "../rules/purse.ts"
-import type { Runs } from "../runs.ts"
+import type { Runs, RunView } from "../runs.ts"
 import { USER } from "../service.ts"
 import { type BoardState, findTask, type Purse, type PurseEnd, waitsFor } from "../state.ts"
 import { beginOf, isInFlight, type Moment, wantsRun } from "../status.ts"
@@ -100,9 +100,13 @@ export class PurseKeeper {
   async #payForAll(state: BoardState, flights: ReadonlyMap<string, { readonly id: string }>): Promise<BoardState> {
     if (state.purse?.ending) return state
     const { runs, store } = this.#ports
-    const threads = state.purse?.threads ?? {}
-    const inFlight = [...flights].filter(([threadId]) => isInFlight(runs.of(threadId)))
-    const known = new Map([...inFlight, ...Object.entries(threads)].map(([threadId, { id }]) => [threadId, id]))
+    const { threads = {}, openedAt = "" } = state.purse ?? {}
+    // One may have ended since the purse was opened, before this look.
+    const isPaid = (run: RunView | undefined) =>
+      isInFlight(run) || (run?.result?.begun === true && (run.endedAt ?? 0) >= Date.parse(openedAt))
+    const open = state.tasks.map(({ id, threadId = "" }) => [threadId, { id }] as const)
+    const paid = [...open, ...flights].filter(([threadId]) => isPaid(runs.of(threadId)))
+    const known = new Map([...paid, ...Object.entries(threads)].map(([threadId, { id }]) => [threadId, id]))
     for (const [threadId, id] of known) {
       const run = runs.of(threadId)
       const isBegun = run !== undefined && run.state !== "queued" && run.result?.begun !== false
