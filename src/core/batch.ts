@@ -1,12 +1,10 @@
 import { oneLine } from "../lib/text.ts"
 import { isActive, type Task } from "./task.ts"
 
-/** Done and total of a batch, and how many of it still run. */
 export type BatchProgress = { readonly done: number; readonly total: number; readonly running: number }
 
 export const namedBatch = (name: string): string => `name:${name}`
 
-/** The name a batch was given, or undefined for an unnamed one. */
 export const batchName = (key: string): string | undefined =>
   key.startsWith("name:") ? key.slice("name:".length) : undefined
 
@@ -17,8 +15,7 @@ export function batchText({ batch }: Pick<Task, "batch">): string | undefined {
 }
 
 /**
- * The batch a new task joins. A name decides; without one, the task joins the unnamed batch that its session still
- * has running, or opens a new one.
+ * The batch a new task joins: the named one, else the unnamed batch that its session still has running, else a new one.
  */
 export function batchFor(name: string | undefined, taskID: string, siblings: Iterable<Task>): string {
   if (name !== undefined) return namedBatch(name)

@@ -1,6 +1,6 @@
 import { addFigures, addUsage, billedTokens, isActive, NO_FIGURES, NO_USAGE, type Task, type Usage } from "./task.ts"
 
-/** What tasks have cost, for the limits that several of them share. A task's own tasks count for it, and above it. */
+/** Cost of tasks, for limits that several tasks share. A task's cost counts for itself and for all tasks above it. */
 export type Bill = {
   /** All runs of a task and of the tasks below it. */
   task(id: string): Usage
@@ -10,12 +10,12 @@ export type Bill = {
   day(): Usage
 }
 
-/** What a task's own session took, as far as it is known now: in its last run, and in those before it. */
+/** Usage of a task's own session as far as it is known now: the last run, and all runs before it. */
 export type Account = { readonly lastRun: Usage; readonly before: Usage }
 
 export const DAY_MS = 86_400_000
 
-/** The bill of these tasks. A run counts for the day until 24 hours after its end. */
+/** A run counts for the day until 24 hours after its end. */
 export function billOf(tasks: readonly Task[], summaryOf: (task: Task) => Account, now: number): Bill {
   const byID = new Map(tasks.map((task) => [task.id, task]))
   // Read once: whoever ends runs by this bill changes what is read.
@@ -45,7 +45,7 @@ export function billOf(tasks: readonly Task[], summaryOf: (task: Task) => Accoun
   }
 }
 
-/** What those of a task's runs cost that had not ended 24 hours ago, without the tasks that it launched. */
+/** Cost of the task's own runs that had not ended 24 hours ago; the tasks that it launched are not included. */
 export function costOfDay(task: Task, { cost: latest, atLeast }: Usage, now: number): Usage {
   const { run } = task
   const since = now - DAY_MS
@@ -55,7 +55,7 @@ export function costOfDay(task: Task, { cost: latest, atLeast }: Usage, now: num
   return { ...NO_USAGE, cost, ...(counts && atLeast && { atLeast }) }
 }
 
-/** What the next run of an ended task has to remember of those before it. */
+/** Cost of earlier runs that ended within the last day, to be kept when a resume replaces the run. */
 export function recentRuns({ run, outcome }: Task, now: number): Task["run"]["recent"] {
   const { endedAt = now, recent = [] } = run
   const { cost } = outcome?.usage ?? NO_USAGE
@@ -63,7 +63,7 @@ export function recentRuns({ run, outcome }: Task, now: number): Task["run"]["re
   return kept.length > 0 ? kept : undefined
 }
 
-/** What is kept of a task that is forgotten: what it cost, and nothing of its work. Undefined where it cost nothing. */
+/** A forgotten task reduced to its cost, so that shared limits still count it. Undefined where it cost nothing. */
 export function remainsOf(task: Task): Task | undefined {
   const { usage } = addFigures(task.earlier, task.outcome ?? NO_FIGURES)
   if (usage.cost === 0 && billedTokens(usage) === 0) return undefined
@@ -90,12 +90,12 @@ const NO_WORK = {
   work: undefined,
 } as const
 
-/** The session that pays: the one above all tasks above this one. */
+/** The topmost session: all tasks below it share its budget. */
 export function payer(parentID: string, taskIn: (sessionID: string) => Task | undefined): string {
   let sessionID = parentID
   for (const seen = new Set<string>(); !seen.has(sessionID); ) {
     seen.add(sessionID)
-    // Nobody is above a task that nobody launched: its own session pays.
+    // A task that nobody launched has no parent: its own session pays.
     sessionID = taskIn(sessionID)?.parentID || sessionID
   }
   return sessionID

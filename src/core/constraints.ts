@@ -3,7 +3,7 @@ import { oneLine } from "../lib/text.ts"
 import { MOST_COMMAND_CHARS, quoted } from "./receipt.ts"
 import type { Task } from "./task.ts"
 
-/** What a run's agent has to know from the start of how its work is judged and what it may cost; empty for nothing. */
+/** Prompt text about how the run is judged and what it may cost; empty for nothing. */
 export function constraintsOf({ place, run, part }: Pick<Task, "place" | "run" | "part">): string {
   const { check, budget: allowed } = run
   const merged = place?.merge ? "what you changed is merged into the files of the agent that you work for" : undefined

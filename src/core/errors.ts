@@ -1,27 +1,25 @@
 /**
- * An error whose text is for the model or the person who made the call: what happened, what was expected, what to do
- * next. Tools throw these as they are; anything else that a tool would throw is turned into one.
+ * An error whose text is for the caller: what happened, what was expected, what to do next. Tools throw it unchanged
+ * and wrap every other error.
  */
 export class CallError extends Error {
   override readonly name = "CallError"
 }
 
-/** A call names a task or a batch that its session does not have. */
 export class UnknownTaskError extends CallError {}
 
 export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
 
-/** Joins candidates for an error text, and tells how many were left out. */
+/** Joins candidates for an error text, with the number of those left out. */
 export function listed(names: readonly string[], most = 8): string {
   const shown = names.slice(0, most).join(", ")
   return names.length > most ? `${shown} and ${names.length - most} more` : shown
 }
 
-/** What there is to choose from, as a sentence. */
 export const thereAre = (names: readonly string[], most?: number): string =>
   names.length > 0 ? `There are: ${listed(names, most)}.` : "There are none."
 
-/** The names that resemble `wanted`: those that contain it or are contained in it, then those within few edits. */
+/** Names that resemble `wanted`: one contains the other, or they differ by few edits. */
 export function nearest(wanted: string, names: readonly string[], most = 3): readonly string[] {
   const target = wanted.toLowerCase()
   const scored = names.map((name) => ({ name, score: likeness(target, name.toLowerCase()) }))
@@ -38,7 +36,7 @@ function likeness(a: string, b: string): number {
   return editDistance(a, b)
 }
 
-/** Levenshtein's distance, one row at a time. */
+/** Levenshtein distance, computed row by row. */
 function editDistance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, index) => index)
   for (let i = 1; i <= a.length; i++) {

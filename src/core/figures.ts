@@ -2,7 +2,7 @@ import { spentOf } from "../lib/money.ts"
 import { count, grouped } from "../lib/text.ts"
 import { billedTokens, type Figures } from "./task.ts"
 
-/** What may be used, where there is a limit; 0 for none. */
+/** Limits on usage; 0 for none. */
 export type Allowed = { readonly tokens: number; readonly cost: number }
 
 const ANY: Allowed = Object.freeze({ tokens: 0, cost: 0 })
@@ -20,10 +20,10 @@ export function usageText({ usage }: Pick<Figures, "usage">, { tokens, cost }: A
   return `${usage.atLeast ? "at least " : ""}${counted}${cached}, ${spentOf(usage.cost, cost)}`
 }
 
-/** `2 tool calls, 12,345 tokens, $0.0123`. */
+/** Example: `2 tool calls, 12,345 tokens, $0.0123`. */
 export const figuresText = (figures: Figures): string =>
   [count(figures.toolCalls, "tool call"), usageText(figures)].filter(Boolean).join(", ")
 
-/** For the notification: of a task that was resumed, the last run apart from the whole. */
+/** Figures for the notification; a resumed task shows its last run apart from the total. */
 export const figuresLine = (whole: Figures, thisRun: Figures, resumed: boolean): string =>
   resumed ? `This run: ${figuresText(thisRun)}; in all: ${figuresText(whole)}.` : `Used: ${figuresText(whole)}.`

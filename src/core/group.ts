@@ -1,77 +1,74 @@
 import type { CheckResult } from "./receipt.ts"
 
 /**
- * Several runs that stand as one task: tries at one thing of which one comes home, or one prompt for many items. The
- * task's own session is never prompted; each part is a run with a record of its own, which says what it has come to.
+ * Several runs that count as one task: tries, of which one wins, or a map with one prompt for many items. The group's
+ * own session is never prompted; each member is a run with a record of its own.
  */
 
-/** What a team was launched for; the same over all of its runs but for the winner. */
+/** Plan of a group; the same over all of its runs except for the winner. */
 export type Group = TriesPlan | ItemsPlan
 
 export type TriesPlan = {
   readonly kind: "tries"
-  /** What each is asked, without what goes before or behind it. */
+  /** The member's prompt, without the answers before it and the texts added after it. */
   readonly prompt: string
   readonly count: number
-  /** One after the other with these models, as `provider/model`; absent: side by side. */
+  /** Models, as `provider/model`, to try one after the other; absent: all tries run side by side. */
   readonly ladder?: readonly string[]
-  /** How long each may take, in ms; 0 for any. */
+  /** Time limit of each member, in ms; 0 for none. */
   readonly timeout: number
-  /** The id of the part that passed first: written down before anything else follows from it. */
+  /** Id of the first try that passed. It is recorded before anything else follows from it. */
   readonly winner?: string
-  /** What its check came to: the winner's own record may be lost in a crash. */
+  /** Copy of the winner's check result: its own record may be lost in a crash. */
   readonly passed?: CheckResult
-  /** The part that a later run goes on with, and no other: it had won an earlier one. */
+  /** The member, winner of an earlier run, that alone continues in a resumed run. */
   readonly again?: string
 }
 
 export type ItemsPlan = {
   readonly kind: "each"
-  /** With `{{item}}`. */
+  /** Template with `{{item}}`. */
   readonly prompt: string
   readonly total: number
   readonly timeout: number
-  /** The ledger: a row for each item. */
+  /** Path of the ledger: one row for each item. */
   readonly file: string
-  /** Where each works, if not in its parent's folder; `merge`: what it changed comes home when it has completed. */
+  /**
+   * Where each member works, if not in its parent's folder. `merge`: its changes are merged back when it has completed.
+   */
   readonly place?: { readonly kind: string; readonly folder: string; readonly merge: boolean }
 }
 
-/** How a group's member is called beside its own id, `bg_k3x9f2q1/1`: tries and items are counted from 1. */
+/** Display name of a member, `bg_k3x9f2q1/1`: counted from 1. */
 export const memberName = (id: string, nth: number): string => `${id}/${nth + 1}`
 
-/** The names of all members of a group. */
 export const memberNames = (id: string, team: Group): string =>
   `${memberName(id, 0)} to ${memberName(id, (team.kind === "each" ? team.total : team.count) - 1)}`
 
-/** How many parts a run of it has. */
 export const sizeOf = (team: Group): number =>
   team.kind === "each" ? team.total : team.again === undefined ? team.count : 1
 
-/** The try that has passed in this run. */
 export const winnerIn = (team: Group | undefined): string | undefined =>
   team?.kind === "tries" ? team.winner : undefined
 
-/** The part whose work and answer are the team's own: the one that has won, in this run or an earlier one. */
+/** The try whose work and answer count as the group's own: the winner of this run or an earlier one. */
 export const chosenIn = (team: Group | undefined): string | undefined =>
   team?.kind === "tries" ? (team.winner ?? team.again) : undefined
 
-/** Whose part a task is. */
 export type GroupMember = {
   readonly kind: Group["kind"]
-  /** The task that it is a part of; that one's session is this one's parent. */
+  /** Id of the group's task. Both sessions have the same parent. */
   readonly of: string
-  /** Its try or item, from 0. */
+  /** Index of its try or item, from 0. */
   readonly nth: number
-  /** The team's run in which it was begun. */
+  /** Generation of the group's run that created it. */
   readonly run: number
-  /** The session whose slots it takes, and whose rules it has: that which launched the team. */
+  /** Session that launched the group: its slots and limits apply to each member. */
   readonly caller: string
-  /** The session below which the host has its own. */
+  /** OpenCode's parent session of the member's session. */
   readonly under: string
 }
 
-/** What a team has come to, for readers. */
 export type GroupResult = TriesResult | ItemsResult
 
 export type TriesResult = {
@@ -79,21 +76,21 @@ export type TriesResult = {
   /** The model of the one that won, or its number where several had that model. */
   readonly won?: string
   readonly cost: number
-  /** Each that there was to be. */
+  /** One row for each planned try. */
   readonly rows: readonly TryRow[]
 }
 
 export type TryRow = {
   readonly model?: string
-  /** `won`, `stopped`, `not begun`, `check did not pass (exit code 1)`, or what else failed. */
+  /** Examples: `won`, `stopped`, `not begun`, `check did not pass (exit code 1)`. */
   readonly how: string
   readonly ms: number
   readonly cost: number
   readonly task?: string
   readonly session?: string
-  /** Where its work lies, if it has changed anything. */
+  /** Git ref of its changes, if there are any. */
   readonly ref?: string
-  /** Whether it left alone what it was not to change; absent where nobody looked. */
+  /** Whether the try left the guarded files unchanged; absent where that was not checked. */
   readonly guard?: "held" | "broken"
 }
 
@@ -105,6 +102,6 @@ export type ItemsResult = {
   readonly notBegun: number
   readonly cost: number
   readonly file: string
-  /** Those that failed, by why they did, the most frequent first. */
+  /** Failed items by reason, most frequent first. */
   readonly groups: readonly { readonly why: string; readonly count: number; readonly first: readonly number[] }[]
 }

@@ -1,7 +1,6 @@
-/** `bg_` and eight lower-case letters or digits, from a source of such letters. */
 export const taskID = (random: () => string): string => `bg_${random()}`
 
-/** What is said for a task, to its session or its parent's. */
+/** Kind of message that is sent for a task, to its session or its parent's. */
 export type MessageKind =
   | "prompt"
   | "notification"
@@ -17,7 +16,7 @@ export type MessageKind =
   | "answer"
 
 /**
- * The id of the message of this kind that belongs to a run of a task. It is derived, so that a prompt or a notification
- * that is sent again is the same message to the host. `at` is only for the order among other messages.
+ * Derived id of a message, so that a prompt or notification sent twice is stored once. `at` only orders it among other
+ * messages.
  */
 export type NameMessage = (kind: MessageKind, task: string, generation: number, at: number) => string

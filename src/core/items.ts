@@ -4,26 +4,29 @@ import { type Group, type ItemsPlan, type ItemsResult, sizeOf } from "./group.ts
 import { type Ending, isActive, type Task } from "./task.ts"
 import { type Member, type Move, triesText } from "./tries.ts"
 
-/** Decides what follows from what the items of a map have come to. Pure: what each has come to stands in its own record. */
+/** Decides what follows from the ends of a map's items. Pure: the result of each item stands in its own record. */
 
-/** More hang below the task's own session, so that the caller's children stay few. */
+/**
+ * Number of items directly below the caller's session; further ones lie below the map's own, so that the list of
+ * children stays short.
+ */
 export const MOST_NEAR = 25
-/** So many ends in a row that are not valid stop it: something is wrong with all of them. */
+/** A map stops after this many invalid ends in a row: the fault is common to all items. */
 const MOST_IN_A_ROW = 10
-/** How long the first goes alone at most, so that a provider's cache has what they have in common. */
+/** Longest head start of the first item, which fills the provider's cache for the others. */
 const ALONE_MS = 10_000
 
-/** What is known of a map beside its parts. `done`: items that earlier runs have settled as valid. */
+/** State of a map beside its members. `done`: items that earlier runs settled as valid. */
 export type Course = {
   readonly coming: readonly number[]
   readonly done: readonly number[]
   readonly generation: number
-  /** How many more may begin now. */
+  /** Free slots. */
   readonly room: number
   readonly now: number
 }
 
-/** `until`: when it is to be looked at again if nothing comes of the first. */
+/** Next members to create. `until`: when to look again if the first item shows no sign. */
 export function nextItems(plan: ItemsPlan, members: readonly Member[], course: Course): Move & { until?: number } {
   const { coming, generation, done, now } = course
   const own = members.filter(({ task }) => task.part?.run === generation)
@@ -46,7 +49,7 @@ const failed = (text: string): Ending => ({ type: "failed", reason: { code: "ite
 
 const endedAt = ({ run }: Task): number => run.endedAt ?? 0
 
-/** The first begins alone: the others have what it begins with from the provider's cache. */
+/** The first item begins alone: the others read their common beginning from the provider's cache. */
 function mayBegin(own: readonly Member[], coming: readonly number[], { room, now }: Course): number {
   if (own.length === 0) return coming.length > 0 ? 0 : Math.min(1, room)
   const isUnder = own.some(({ task, began }) => began || !isActive(task) || now >= aloneUntil(task))
@@ -69,7 +72,7 @@ function firstAlone(own: readonly Member[], coming: readonly number[], now: numb
   return { until: aloneUntil(first.task) }
 }
 
-/** What the items of a map have come to: they always sum up to the total. */
+/** Item counts of a map; they always sum up to `total`. */
 export type ItemCounts = {
   readonly valid: number
   readonly failed: number
@@ -78,7 +81,7 @@ export type ItemCounts = {
   readonly total: number
 }
 
-/** `own`: the parts of the present run; `done`: what earlier runs have settled as valid. */
+/** `own`: members of the present run. `done`: items that earlier runs settled as valid. */
 export function countItems(total: number, own: readonly Member[], done: { readonly length: number }): ItemCounts {
   const running = own.filter(({ task }) => isActive(task)).length
   const valid = own.filter(({ task }) => task.status === "completed").length + done.length
@@ -86,12 +89,12 @@ export function countItems(total: number, own: readonly Member[], done: { readon
   return { valid, failed: rest - running - valid, running, notBegun: total - rest, total }
 }
 
-/** `Items: 412 valid, 3 failed, 10 running, 575 not begun, of 1,000.` */
+/** Example: `Items: 412 valid, 3 failed, 10 running, 575 not begun, of 1,000.` */
 function itemsLine({ valid, failed, running, notBegun, total }: ItemCounts): string {
   return `Items: ${grouped(valid)} valid, ${grouped(failed)} failed, ${grouped(running)} running, ${grouped(notBegun)} not begun, of ${grouped(total)}.`
 }
 
-/** The same in a few words, without what there is none of: `4 valid, 1 running of 6`. */
+/** Example: `4 valid, 1 running of 6`; zero counts are left out. */
 export function countsText(
   { valid, failed, running, notBegun, total }: ItemCounts,
   kind: Group["kind"] = "each",
@@ -107,7 +110,6 @@ export function countsText(
   return `${shown.join(", ")} of ${grouped(total)}`
 }
 
-/** What the parts of a team have come to, as far as these are known. */
 export function groupText({ id, team, outcome, run }: Task, members: readonly Member[]): string | undefined {
   if (!team) return undefined
   const { team: result } = outcome ?? {}
@@ -115,20 +117,20 @@ export function groupText({ id, team, outcome, run }: Task, members: readonly Me
   if (result) return triesText(result)
   const parts = members.filter(({ task: { part } }) => part?.of === id)
   const own = parts.filter(({ task: { part } }) => part?.run === run.generation)
-  // What an earlier run has settled of a map is not begun again.
+  // Items that an earlier run settled are not begun again.
   const settled = parts.filter(({ task: { status } }) => team.kind === "each" && status === "completed")
   const done = new Set(settled.filter((part) => !own.includes(part)).map(({ task: { part } }) => part?.nth))
   return countsText(countItems(sizeOf(team), own, { length: done.size }), team.kind)
 }
 
-/** A row of the ledger: `value` of a valid one, `reason` of one that failed. */
+/** A row of the ledger: `value` of a valid item, `reason` of a failed one. */
 export type ItemRow = {
   readonly index: number
   readonly item: unknown
   readonly state: "running" | "valid" | "failed" | "not begun"
   readonly value?: unknown
   readonly reason?: string
-  /** How often its agent was asked for a valid value, where that was more than once. */
+  /** How often its agent was asked for a valid value; absent for once. */
   readonly asked?: number
   readonly task?: string
   readonly session?: string
@@ -140,11 +142,10 @@ const MOST_WHY_CHARS = 160
 const MOST_GROUPS = 10
 const MOST_INDICES = 5
 
-/** Why an item failed, in the words that those that failed alike share. */
+/** Reason for a failed item, without details that differ between equal failures. */
 export const whyOf = (task: Task | undefined): string =>
   oneLine(task?.outcome?.reason?.text ?? "it was stopped", MOST_WHY_CHARS)
 
-/** What a map has come to, from its ledger. */
 export function itemsResult({ total, file }: ItemsPlan, rows: readonly ItemRow[], cost: number): ItemsResult {
   const states = (state: ItemRow["state"]) => rows.filter((row) => row.state === state)
   const groups = new Map<string, number[]>()
@@ -165,7 +166,7 @@ export function itemsResult({ total, file }: ItemsPlan, rows: readonly ItemRow[]
   }
 }
 
-/** What is told of an ended map: its counts, what it cost, why items failed, and where its rows lie. */
+/** Lines of the notification: counts, cost, reasons of failures, path of the rows. */
 export function itemLines(result: ItemsResult): readonly string[] {
   const { file, cost, groups, failed: failures } = result
   const told = groups.reduce((sum, group) => sum + group.count, 0)
@@ -180,17 +181,17 @@ export function itemLines(result: ItemsResult): readonly string[] {
   ]
 }
 
-/** The rows as they are shown: those that failed first, then the valid ones. */
+/** Rows for display: failed items first. */
 export const shownRows = (rows: readonly ItemRow[]): string =>
   (["failed", "valid"] as const)
     .flatMap((state) => rows.filter((row) => row.state === state))
     .map(({ task: _task, session: _session, ms: _ms, cost: _cost, ...row }) => JSON.stringify(row))
     .join("\n")
 
-/** What many items are likely to cost: by what such have cost, or at least by what they are asked. */
+/** Estimated cost of many items: from earlier runs, or at least what their prompts cost. */
 export type Forecast = { readonly about?: number; readonly atLeast?: number }
 
-/** The user is asked before so many items begin. */
+/** Question to the user before many items begin. */
 export function previewOf(total: number, agent: string, model: string | undefined, cost: Forecast): string {
   const { about, atLeast } = cost
   const known = about ?? atLeast

@@ -2,26 +2,28 @@ import { answerText, courseOf } from "./outcome.ts"
 import type { Message } from "./ports.ts"
 import type { Ending, LastWord, Reason, Run } from "./task.ts"
 
-/** What a run at or near a limit is told when it is asked for its last word. */
+/** Message that asks a run near a limit for its last word. */
 export const lastWordRequest = (reason: Reason): string =>
   `${nearness(reason)} Stop working now and call no more tools: calls are refused. Answer at once: what is done, what is left, and where it lies. This answer ends your work.`
 
-/** What its tool calls are answered with from then on. */
+/** Error that the run's tool calls return from then on. */
 export const lastWordRefusal = (reason: Reason): string =>
   `Refused. ${nearness(reason)} Call no more tools. Answer now: what is done, what is left, and where it lies.`
 
-/** `You are near the session's budget: the session's tasks spent $0.0912 of $0.10 (option maxCostPerSession).` */
+/**
+ * Example: `You are near the session's budget: the session's tasks spent $0.0912 of $0.10 (option maxCostPerSession).`
+ */
 const nearness = ({ text }: Reason): string =>
   text.replace(/^Stopped at (its )?/, (_all, own) => `You are near ${own ? "your " : ""}`)
 
 /**
- * The end of a run that was asked for its last word: where it spoke, its limit ended it, however well its model's
- * message ended. One that had not read the question yet has ended by itself.
+ * End of a run that was asked for its last word. If it answered, the limit is the reason of its end; if it ended before
+ * it read the question, it ended by itself.
  */
 export function endAfter(ending: Ending, lastWord: LastWord | undefined, messages: readonly Message[]): Ending {
   if (!lastWord || lastWord.state === "told" || ending.type !== "completed") return ending
   const { code, text } = lastWord.reason
-  // What it said before is not its last word.
+  // Text from before the question is not its last word.
   if (
     answerText(
       courseOf(messages)
@@ -34,7 +36,7 @@ export function endAfter(ending: Ending, lastWord: LastWord | undefined, message
   return { type: "failed", reason, at: ending.at, saidLastWord: true }
 }
 
-/** The same for a run whose process died: an answer that began after it was asked is its last word. */
+/** End of such a run after a crash: any answer begun after the question is its last word. */
 export function endAfterCrash(ending: Ending, run: Run, messages: readonly Message[]): Ending {
   const { lastWordAt: at, lastWordFor: reason } = run
   const answer = courseOf(messages).findLast(({ role }) => role === "assistant")

@@ -1,9 +1,8 @@
 import { newestOf, type Pause, pauseOf } from "./pause.ts"
 import { isActive, isQueued, type Task } from "./task.ts"
 
-/** Tasks that stand still, beside others. What each way of standing still is, and how it is told, is in `standstill`. */
 
-/** How a task at work stands still, by the newest that is known among all `others`; undefined where it does not. */
+/** Pause of an active task, with the newest knowledge of all `others` that share its cause. */
 export function pauseAmong(task: Task, others: Iterable<Task>): Pause | undefined {
   const stand = isActive(task) ? pauseOf(task.run) : undefined
   if (!stand) return undefined
@@ -13,7 +12,10 @@ export function pauseAmong(task: Task, others: Iterable<Task>): Pause | undefine
   )
 }
 
-/** Since when all tasks at work of these stand still, or wait for theirs that do; undefined where one does not, or none is. */
+/**
+ * Time since when all active tasks are paused, or wait for paused children; undefined where one is not, or none is
+ * active.
+ */
 export function allPausedSince(tasks: readonly Task[]): number | undefined {
   const times = tasks.flatMap((task) => {
     const { run } = task

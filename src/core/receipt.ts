@@ -1,65 +1,62 @@
 import { count, grouped, oneLine } from "../lib/text.ts"
 
-/** What was really done in a run: made from what happened, never from what an agent says of it. */
+/** Receipt of a run: made from recorded events, never from what an agent claims. */
 
-/** What a command's output reports of the tests that it ran. */
+/** Test counts from a command's output. */
 export type TestCount = { readonly passed: number; readonly failed: number; readonly skipped: number }
 
-/** A command that an agent ran in a shell. `exitCode` is absent where it was cut off, `tests` where it reported none. */
+/** `exitCode` is absent where the command was cut off, `tests` where it reported none. */
 type Command = {
   readonly command: string
   readonly exitCode?: number
   readonly tests?: TestCount
 }
 
-/** A command as it ran. */
 export type Ran = Command & {
-  /** It only showed what was there already. */
+  /** Only displays existing content, so that test reports in its output prove nothing. */
   readonly shows?: true
-  /** Its exit code does not tell how all of it ended, as of one that writes into a pipe. */
+  /** The exit code does not cover the whole command, as in a pipe. */
   readonly masked?: true
 }
 
-/** A command of a run that says most of how its work stands: what it came to, as far as that is known. */
+/** A command that shows how the work stands, and its end as far as known. */
 type Telling = Command & { readonly end: "failed" | "passed" | "reported" }
 
-/** What the plugin's own check of a run came to. */
+/** Result of the plugin's own check of a run. */
 export type CheckResult = {
   readonly command: string
   readonly passed: boolean
-  /** How often it was run. */
   readonly runs: number
-  /** How the last of them ended, for a reader: `exit code 1`. */
+  /** End of the last check run, for a reader: `exit code 1`. */
   readonly how: string
   readonly tests?: TestCount
-  /** The end of what it wrote, where it did not pass. */
+  /** Tail of the output of a check that did not pass. */
   readonly output?: string
-  /** Files that the check stands on and that the work has changed: tests, what configures their runner, the command's own. */
+  /** Files the check depends on that the work has changed: tests, runner configuration, the command's own scripts. */
   readonly touched?: readonly string[]
-  /** Files that it may not change, and has: then it did not pass, whatever the command said. */
+  /** Guarded files that were changed: the check then fails, whatever the command returned. */
   readonly guarded?: readonly string[]
 }
 
 export type Receipt = {
   readonly commands: number
-  /** Those with another exit code than 0, or a test that failed. */
+  /** Commands with an exit code other than 0, or a failed test. */
   readonly failed: number
   readonly cut: number
-  /** The last commands, newest last, each on one line. */
+  /** Last commands, newest last, each on one line. */
   readonly latest: readonly Command[]
-  /** The last that failed and the last that passed, the later one last. */
+  /** The last failed and the last passed command, in order of time. */
   readonly telling?: readonly Telling[]
   readonly check?: CheckResult
 }
 
-/** Commands that a receipt names: the last ones. */
 const MOST_COMMANDS = 8
-/** Longest command in a line for readers. */
+/** Longest command in a line of its own. */
 export const MOST_COMMAND_CHARS = 120
-/** The same for one that stands in the receipt's own line. */
+/** Longest command within the receipt's line. */
 const MOST_TELLING_CHARS = 80
 
-/** The receipt of a run from the commands in its messages, oldest first; undefined where none ran. */
+/** Receipt of commands in time order; undefined where none ran. */
 export function receiptOf(ran: readonly Ran[]): Receipt | undefined {
   if (ran.length === 0) return undefined
   const telling = tellingOf(ran)
@@ -78,12 +75,12 @@ const inShort = ({ command, exitCode, tests }: Command, most: number): Command =
   ...(tests && { tests }),
 })
 
-/** Whatever its exit code is: behind a pipe that is another's. */
+/** A failed test counts even with exit code 0, which may be that of a pipe. */
 const hasFailed = ({ exitCode = 0, tests }: Command): boolean => exitCode !== 0 || (tests?.failed ?? 0) > 0
 
 /**
- * The last command that failed, and the last that passed: one whose exit code tells how all of it ended. Of one whose
- * does not, what it reported is told where nothing is known that came later.
+ * Last failed and last passed command, by exit codes that cover the whole command. Test counts of other commands are
+ * used where nothing later is known.
  */
 function tellingOf(ran: readonly Ran[]): readonly Telling[] {
   const lastOf = (is: (command: Ran) => boolean) => ran.findLastIndex(is)
@@ -104,10 +101,12 @@ function tellingOf(ran: readonly Ran[]): readonly Telling[] {
     )
 }
 
-/** A receipt without a command: what a check is added to. */
+/** Receipt without commands, to which a check is added. */
 export const NO_RECEIPT: Receipt = Object.freeze({ commands: 0, failed: 0, cut: 0, latest: [] })
 
-/** ``12 commands (1 failed, 1 cut off); last failed: `npm test` (exit code 1; 9 passed, 1 failed); check …``. */
+/**
+ * Example: ``12 commands (1 failed, 1 cut off); last failed: `npm test` (exit code 1; 9 passed, 1 failed); check …``.
+ */
 export function receiptLine({ commands, failed, cut, telling = [], check }: Receipt): string {
   const troubles = [...(failed > 0 ? [`${failed} failed`] : []), ...(cut > 0 ? [`${cut} cut off`] : [])]
   const parts = [
@@ -118,7 +117,6 @@ export function receiptLine({ commands, failed, cut, telling = [], check }: Rece
   return parts.join("; ")
 }
 
-/** The commands, one a line. */
 export function receiptLines({ commands, latest }: Receipt): readonly string[] {
   const before = commands - latest.length
   return [
@@ -127,7 +125,7 @@ export function receiptLines({ commands, latest }: Receipt): readonly string[] {
   ]
 }
 
-/** ``passed: `npm test` (12 passed)``; that its exit code is 0 is said where it has failed all the same. */
+/** Example: ``passed: `npm test` (12 passed)``; exit code 0 is shown where tests failed all the same. */
 function tellingText(telling: Telling): string {
   const { command, end, tests } = telling
   const more = end === "failed" ? endOf(telling) : tests && testText(tests)
@@ -137,11 +135,11 @@ function tellingText(telling: Telling): string {
 const endOf = ({ exitCode, tests }: Command): string =>
   `${exitCode === undefined ? "cut off" : `exit code ${exitCode}`}${tests ? `; ${testText(tests)}${isMore(exitCode, tests)}` : ""}`
 
-/** That none has failed in a report says nothing of a command that has. */
+/** A report without failures does not outweigh a failing exit code. */
 const isMore = (exitCode: number | undefined, { failed }: TestCount): string =>
   exitCode !== 0 && failed === 0 ? ", but not all of it" : ""
 
-/** ``check `npm test` passed (exit code 0)``. */
+/** Example: ``check `npm test` passed (exit code 0)``. */
 function checkText({ command, passed, runs, how, tests }: CheckResult): string {
   return `check ${quoted(oneLine(command, MOST_COMMAND_CHARS))} ${passed ? "passed" : "did not pass"} (${[
     ...(runs > 1 ? [`${runs} runs`] : []),
@@ -152,7 +150,7 @@ function checkText({ command, passed, runs, how, tests }: CheckResult): string {
 
 export const quoted = (command: string): string => `\`${command.replaceAll("`", "'")}\``
 
-/** `12 passed, 1 failed`; what there was none of is left out, but never all. */
+/** Example: `12 passed, 1 failed`; zero counts are left out unless all are zero. */
 export function testText({ passed, failed, skipped }: TestCount): string {
   const parts = [
     ...(passed > 0 || failed === 0 ? [`${grouped(passed)} passed`] : []),

@@ -1,94 +1,91 @@
 /**
- * What a provider's refusal means: whether it passes by itself, and when. Pure; all times are milliseconds since the
- * epoch. What the parts of a refusal look like was seen on the providers' own answers and on what the host makes of them.
+ * Meaning of a provider's refusal: whether it passes by itself, and when. Formats are those seen in answers of
+ * providers and in what OpenCode makes of them.
  */
 
-/** A provider's answer, as far as it was read. Headers have lower-case names. */
+/** A provider's answer as far as it was read. Header names are lower case. */
 export type Answer = {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
   readonly body?: string
-  /** When it came: what it tells of the time to wait counts from then. */
+  /** Time of the answer: relative waits count from it. */
   readonly at: number
 }
 
-/** What is known of a refusal. From the host's events often the message alone; `at` is now where it is absent. */
+/** Known parts of a refusal; events of OpenCode often carry the message alone. An absent `at` is now. */
 export type Refusal = Partial<Answer> & {
   readonly message: string
-  /** When the host will ask again by itself, and how often it has asked by now. */
+  /** Time of OpenCode's own next attempt, and number of attempts so far. */
   readonly next?: number
   readonly attempt?: number
-  /** The connection failed: nobody answered. */
   readonly unreachable?: boolean
 }
 
-/** What passes by itself, and what the model then is, in words. */
+/** Temporary conditions, and how a reader is told of the model. */
 const CONDITIONS = { limit: "is at its limit", overload: "is overloaded", unreachable: "cannot be reached" } as const
 
 /**
- * - `limit`: so many requests or tokens in a time;
- * - `overload`: the provider has no room just now;
- * - `unreachable`: the connection failed.
+ * `limit`: requests or tokens in a time; `overload`: the provider has no capacity; `unreachable`: the connection
+ * failed.
  */
 export type PassingKind = keyof typeof CONDITIONS
 export const PASSING_KINDS = Object.keys(CONDITIONS) as [PassingKind, ...PassingKind[]]
 
-/** `is at its limit`: what a model is that refused so. A record that tells no kind is of an earlier version. */
+/** Example: `is at its limit`. Records without a kind come from an earlier version. */
 export const conditionOf = (kind: PassingKind = "limit"): string => CONDITIONS[kind]
 
 /**
- * - `money`: nothing is left to pay with, which does not pass by waiting;
- * - `other`: a wrong request, or a failure that is no limit.
+ * `money`: credit is used up, which waiting does not change. `other`: a wrong request, or a failure that is no limit.
  */
 type RefusalKind = PassingKind | "money" | "other"
 
-/** `until`: when the provider says that it opens; absent where it does not say. */
+/** `until`: when the provider says requests are possible again. */
 export type Sorted = { readonly kind: RefusalKind; readonly until?: number }
 
 const SECOND_MS = 1000
 const MINUTE_MS = 60_000
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
-/** A time that is sooner is taken as this soon. */
+/** Shorter waits are raised to this. */
 const SOONEST_MS = SECOND_MS
-/** A time that is later is believed to be a mistake. */
+/** Longer waits are taken for a mistake. */
 const LATEST_MS = 8 * DAY_MS
-/** The host asks again after 2 s, doubled by each attempt, and up to a quarter more. */
+/** OpenCode retries after 2 s, doubled with each attempt, plus up to a quarter. */
 const HOST_FIRST_MS = 2000
 const HOST_JITTER = 1.25
-/** What is looked at of a body, and of a single value: a provider may send anything. */
+/** Longest part of a body, and of a value, that is read: a provider may send anything. */
 const MOST_BODY_CHARS = 16_384
 const MOST_VALUE_CHARS = 64
-/** What the host's own schedule may be passed by without a reason. */
+/** Tolerated deviation from OpenCode's own retry schedule. */
 const HOST_SLACK_MS = 500
 
-/** What no wait makes smaller, or pays for: so it is at any status. */
+/** Requests that are too large for any wait or payment, at any status. */
 const TOO_MUCH = /request too large|extra usage is required/i
-/** Too much at once; so many tokens in a time are a limit. */
+/** Context overflow; but so many tokens in a time are a limit. */
 const OVERFLOW =
   /context.{0,3}length|context window|maximum context|prompt is too long|too many (input )?tokens(?!.{0,40}\b(wait|per (second|min|minute|hour|day))\b)/i
 const MONEY = /insufficient[_ ]quota|credit balance|insufficient (credits?|funds|balance)|billing|payment required/i
 const LIMIT =
   /rate.?limit|usage.?limit|too many requests|(?<!disk |storage )quota|resource.?exhausted|too many (input )?tokens|(?<!\b(size|length|depth|count|memory|file|context) )limit (has been |was )?(reached|exceeded)|reached (your|the) .{0,40}limit/i
 const OVERLOAD = /overloaded|at capacity|over capacity|no capacity|temporarily unavailable/i
-/** What a host says where no answer came. */
+/** OpenCode's messages where no answer came. */
 const UNREACHABLE = /unable to connect|econn|fetch failed|socket|connection (was |has been )?(closed|reset|refused)/i
-/** `EDQUOT: disk quota exceeded`: this machine's own trouble, not a provider's. */
+/** Example: `EDQUOT: disk quota exceeded`: a fault of this machine, not of a provider. */
 const SYSTEM_ERROR = /\b(?!ERROR\b)E[A-Z]{2,}\d*[:,] (?=[a-z])/
-/** An error's type and code, in a body or in a message that is one. */
+/** An error's type and code, in a body or in a message with a JSON body. */
 const CODES = /"(?:type|code|status|reason)"\s*:\s*"([^"\\]{1,64})"/g
-/** A code, or words, that blame the request: OpenCode tries such a one again, too, where its text speaks of limits. */
+/** Codes or words that blame the request. OpenCode retries even these where the text mentions limits. */
 const WRONG_REQUEST =
   /invalid[_ ](request|argument|schema|parameter|value|type|tool|function|image)|unsupported|unrecognized/i
-/** A name that is quoted is of the request, as that of a tool. */
+/** Quoted names come from the request, such as a tool's. */
 const QUOTED = /(['"`])[\w.-]{1,64}\1/g
 
-/** Wrong requests: whatever they say, they are wrong the next time, too. */
+/** Statuses of wrong requests: waiting never helps, whatever the text. */
 const WRONG_STATUSES = [401, 404]
-/** Of all others that blame the request, the words may be anything: names of the request's own tools, its prompt, its pictures. */
+/** Other statuses that blame the request may quote anything from it: tool names, prompt, pictures. */
 const WORDED_STATUSES = [402, 403, 429]
 
-/** `hasAnswered`: this model has answered in this process, so that a failed connection is no wrong address. */
+/** `hasAnswered`: this model has answered in this process, so a failed connection is not a wrong address. */
 export function sortRefusal(given: Refusal, now: number, hasAnswered: boolean): Sorted {
   const refusal = { ...given, body: given.body?.slice(0, MOST_BODY_CHARS) }
   const until = timeOf(refusal, now)
@@ -105,13 +102,13 @@ function kindOf(refusal: Refusal, hasTime: boolean, hasAnswered: boolean, now: n
   if (status !== undefined && WRONG_STATUSES.includes(status)) return "other"
   if (status === 429 || status === 402 || LIMIT.test(text)) return "limit"
   if (status === 529 || status === 503 || OVERLOAD.test(text)) return "overload"
-  // A host that waits for longer than it would by itself was told to, whatever the words are.
+  // A wait longer than OpenCode's own schedule came from the provider, whatever the words.
   if (status === undefined && inHost(refusal, now) !== undefined) return "limit"
   const failed = refusal.unreachable || (status === undefined && UNREACHABLE.test(message))
   return failed && hasAnswered ? "unreachable" : "other"
 }
 
-/** What of a refusal may tell of a limit: its words, or its type and code alone where it blames the request itself. */
+/** Text that may tell of a limit: all words, or only type and code where the status blames the request. */
 function tellingIn({ status, message, body = "" }: Refusal): string {
   const text = `${message} ${body}`
   const codes = Array.from(text.matchAll(CODES), ([, code]) => code).join(" ")
@@ -120,13 +117,13 @@ function tellingIn({ status, message, body = "" }: Refusal): string {
   return isWrong || SYSTEM_ERROR.test(message) ? codes : `${text.replace(QUOTED, "")} ${codes}`
 }
 
-/** Where the status is not told, or is one of a wrong request, the words or the code decide. */
+/** Without a status, or with one of a wrong request, words and code decide. */
 const mayBeMoney = (status: number | undefined): boolean => status === undefined || (status >= 400 && status < 500)
 
-/** The first that tells a time, of a refusal's header, its body, its rate limits, its words and the host's plan. */
+/** First time found in header, body, rate limit headers, words, and OpenCode's retry. */
 function timeOf(refusal: Refusal, now: number): number | undefined {
   const { headers = {}, message } = refusal
-  // The error of a stream that broke off is told as its message.
+  // A stream that broke off carries its error body in the message.
   const body = `${refusal.body ?? ""} ${message}`
   const at = refusal.at ?? refusedAt(refusal, now)
   const sources = [
@@ -163,11 +160,11 @@ function dateOf(value: string | undefined): number | undefined {
 
 const shortened = (value: string): string => value.slice(0, MOST_VALUE_CHARS)
 
-/** A JSON body's own field, wherever it stands. */
+/** Finds a field of a JSON body at any depth. */
 const fieldIn = (body: string, names: string): string | undefined =>
   new RegExp(`"(?:${names})"\\s*:\\s*"?([^",}\\]]+)"?`, "i").exec(body)?.[1]?.trim()
 
-/** A moment as seconds or milliseconds since the epoch, or as a date. */
+/** Time given as seconds or milliseconds since the epoch, or as a date. */
 function moment(value: string | undefined): number | undefined {
   if (value === undefined) return undefined
   if (!/^\d+(\.\d+)?$/.test(shortened(value))) return dateOf(value)
@@ -176,12 +173,11 @@ function moment(value: string | undefined): number | undefined {
 }
 
 const LIMIT_HEADER = /^(anthropic-ratelimit-(.+)-reset|x-ratelimit-reset-(.+))$/
-/** What Anthropic says of a limit that lets requests through. */
+/** Anthropic's status of a limit that is not used up. */
 const ALLOWED = /^\s*allowed/
 
 /**
- * Of the limits with nothing left, the one that opens last. Where it is not told what is left, nothing is, unless the
- * limit is said to let requests through.
+ * Latest reset among used-up limits. A limit without a remaining count is used up unless its status allows requests.
  */
 function inLimits(headers: Readonly<Record<string, string>>, now: number): number | undefined {
   const times = Object.entries(headers).flatMap(([name, value]) => {
@@ -196,7 +192,7 @@ function inLimits(headers: Readonly<Record<string, string>>, now: number): numbe
   return times.length === 0 ? undefined : Math.max(...times)
 }
 
-/** A number of seconds: as a moment it would be one of the seventies. */
+/** A plain number of seconds: as seconds since the epoch it would be a date in the 1970s. */
 const isSpanInSeconds = (value: string): boolean => /^\s*\d{1,8}(\.\d+)?\s*$/.test(shortened(value))
 
 const UNITS_MS = { w: 7 * DAY_MS, d: DAY_MS, h: HOUR_MS, m: MINUTE_MS, s: SECOND_MS, ms: 1 } as const
@@ -205,13 +201,13 @@ const UNIT =
 const PIECE = `(\\d+(?:\\.\\d+)?)\\s*${UNIT}`
 const PIECES = new RegExp(`^(?:${PIECE})+`, "i")
 
-/** A span of time with its units, as `6m0s`, `1.5s`, `34.07s`, `500ms` or `2 hours`. */
+/** Duration with units, as `6m0s`, `1.5s`, `34.07s`, `500ms` or `2 hours`. */
 function span(value: string | undefined, now: number): number | undefined {
   const text = shortened(value ?? "").trim()
   return PIECES.exec(text)?.[0] === text ? spanBefore(text, now) : undefined
 }
 
-/** The span that a text begins with: what follows it is another word of the sentence. */
+/** The duration at the start of a text; words after it are ignored. */
 function spanBefore(text: string, now: number): number | undefined {
   const [found] = PIECES.exec(shortened(text)) ?? []
   if (found === undefined) return undefined
@@ -224,12 +220,12 @@ const unitOf = (unit: string): number =>
 
 const IN_WORDS = /(?:try again|retry|reset(?:s|ting)?)(?: again)? (?:in|after) (?=\d)/i
 const AT_WORDS = /(?:try again|retry|resets?)(?: again)? at (\d{1,2}):(\d{2})\s*(am\b|pm\b)?(.*)/i
-/** What follows on a time of day where it is that of a zone, as `UTC`, `PST` or `(America/New_York)`. */
+/** Time zone after a time of day, as `UTC`, `PST` or `(America/New_York)`. */
 const ZONE = /^\s*\(?(UTC|GMT|Z|[A-Z]{2,4}T|[A-Z]\w+\/\w+)\b/
-/** A time of day that was so short ago has just come. */
+/** A time of day at most this long ago has just come; an earlier one is tomorrow's. */
 const JUST_COME_MS = 15 * MINUTE_MS
 
-/** "try again in 6m0s", "resets at 14:30". A time of day is this machine's where it names no zone. */
+/** Examples: "try again in 6m0s", "resets at 14:30". A time of day without a zone is this machine's. */
 function inWords(message: string, now: number): number | undefined {
   const spanned = IN_WORDS.exec(message)
   const found = spanned ? spanBefore(message.slice(spanned.index + spanned[0].length), now) : undefined
@@ -244,18 +240,18 @@ function inWords(message: string, now: number): number | undefined {
   if (isUniversal) time.setUTCHours(hours, Number(minute), 0, 0)
   else time.setHours(hours, Number(minute), 0, 0)
   if (time.getTime() > now) return time.getTime()
-  // Of a provider whose clock, or whose words, are some minutes late it is not tomorrow's.
+  // A provider's clock may be some minutes late: such a time is not tomorrow's.
   return now - time.getTime() < JUST_COME_MS ? undefined : time.getTime() + DAY_MS
 }
 
-/** When a refusal came that the host tells of later: its own schedule counts from then. */
+/** Arrival time of a refusal that OpenCode reports later, from its retry schedule. */
 function refusedAt(refusal: Refusal, now: number): number {
   const { next, attempt = 1 } = refusal
   if (next === undefined || inHost(refusal, now) !== undefined) return now
   return Math.min(now, next - HOST_FIRST_MS * 2 ** (Math.max(1, attempt) - 1))
 }
 
-/** When the host means to ask again, where that is later than its own schedule: then it was told. */
+/** OpenCode's next attempt, where it is later than its own schedule: the provider told it. */
 function inHost({ next, attempt = 1 }: Refusal, now: number): number | undefined {
   if (next === undefined) return undefined
   const own = HOST_FIRST_MS * 2 ** (Math.max(1, attempt) - 1) * HOST_JITTER + HOST_SLACK_MS

@@ -1,7 +1,7 @@
 import { chosenIn } from "./group.ts"
 import { isActive, type Task } from "./task.ts"
 
-/** Why a resume would find nothing to go on with, of a task that stands for several and has ended without a winner. */
+/** Why a resume of an ended group without a winner would have nothing to continue. */
 export function whyNothingRemains({ id, team, outcome }: Task): string | undefined {
   const { team: result, reason } = outcome ?? {}
   if (result?.kind === "each" && result.valid === result.total)
@@ -11,7 +11,7 @@ export function whyNothingRemains({ id, team, outcome }: Task): string | undefin
   return undefined
 }
 
-/** True where a resume needs no prompt, and the user's leave for no status: what did not come to its end goes on. */
+/** Unfinished members remain: a resume needs no prompt, and is allowed for every status. */
 export const hasRemaining = (task: Task): boolean =>
   !isActive(task) &&
   task.team !== undefined &&

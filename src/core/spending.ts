@@ -2,26 +2,25 @@ import { budget, dollars, SAME_USD, spentOf } from "../lib/money.ts"
 import { count, grouped } from "../lib/text.ts"
 import { billedTokens, NO_USAGE, type Progress, type Reason, type Task, type Usage } from "./task.ts"
 
-/** The limits on what is spent; 0 turns one off. Tokens as `billedTokens` counts them, costs in US dollars. */
+/** Limits on spending; 0 turns one off. Tokens as counted by `billedTokens`, costs in US dollars. */
 export type SpendingLimits = {
   readonly maxTokensPerTask: number
   readonly maxTokensPerSession: number
   readonly maxCostPerTask: number
   readonly maxCostPerSession: number
   readonly maxCostPerDay: number
-  /** The board's purse, where the run is paid from it. */
   readonly purse?: PurseLimit
 }
 
-/** Money for all runs that a board's purse pays, and the time in which it may be spent. */
+/** Budget of a board's purse, and the time in which it may be spent. */
 export type PurseLimit = { readonly max: number; readonly openedAt: number; readonly until: number }
 
-/** What has been spent, as a run's limits see it: its task with those below it, its session, the project's last day. */
+/** Spending as a run's limits see it: its task with children, its session, the project's last day. */
 export type Spent = {
   readonly task: Usage
   readonly session: Usage
   readonly day: Usage
-  /** Of the purse that pays it; `reserve`: what those at work may need for their last words. */
+  /** The purse that pays the run; `reserve`: amount kept for the last words of active runs. */
   readonly purse?: { readonly used: Usage; readonly reserve: number }
 }
 
@@ -29,22 +28,22 @@ export const NOTHING_SPENT: Spent = Object.freeze({ task: NO_USAGE, session: NO_
 
 type Run = { readonly task: Task; readonly progress: Pick<Progress, "usage"> }
 
-/** A limit on what is spent. */
+/** A limit on spending. */
 export type Amount = {
   readonly code: "tokens" | "budget" | "purse"
-  /** What sets it. */
+  /** Option or argument that sets the limit. */
   readonly source: string
-  /** 0 where it is off; `task` is undefined before there is one. */
+  /** 0 for no limit; `task` is undefined before it exists. */
   readonly allowed: (limits: SpendingLimits, task?: Task) => number
-  /** What counts for it; undefined without a run where it is a run's own, since a new one begins at nothing. */
+  /** Usage that counts against it; undefined for a run's own limit before the run exists. */
   readonly used: (spent: Spent, run?: Run) => Usage | undefined
-  /** What is kept for last words; absent for a tenth of what is allowed. */
+  /** Amount kept for last words; absent for a tenth of the limit. */
   readonly reserve?: (spent: Spent) => number | undefined
   readonly unit: Unit
-  /** Whose limit it is, and who spent. */
+  /** Possessive for texts, as `the session's`, and the subject that spent. */
   readonly whose: string
   readonly who: string
-  /** What may still be spent of it is for these. */
+  /** Purpose of the reserve, in texts. */
   readonly goesTo: string
 }
 
@@ -52,7 +51,6 @@ type Unit = {
   readonly of: (usage: Usage) => number
   readonly told: (usage: Usage, allowed: number, source: string) => string
   readonly amount: (usage: Usage) => string
-  /** So much of all of it. */
   readonly left: (left: number, allowed: number) => string
   readonly plain: (amount: number) => string
 }
@@ -71,7 +69,7 @@ const MONEY: Unit = {
   of: ({ cost }) => cost,
   told: ({ cost, atLeast }, allowed, source) => `spent ${spentOf(cost, allowed, atLeast)} (${source})`,
   amount: ({ cost, atLeast }) => dollars(cost, atLeast),
-  // What rounds to all of it is all of it.
+  // An amount that rounds to the whole limit is shown as all of it.
   left: (left, allowed) =>
     left < allowed && dollars(left) !== dollars(allowed)
       ? `${dollars(left)} of ${budget(allowed)} left`
@@ -79,7 +77,7 @@ const MONEY: Unit = {
   plain: (amount) => dollars(amount),
 }
 
-/** Narrow ones first: the reason names the nearest cause. */
+/** Narrow limits first: the reason of a refusal names the nearest. */
 export const AMOUNTS: readonly Amount[] = [
   {
     code: "tokens",
@@ -156,21 +154,19 @@ export const AMOUNTS: readonly Amount[] = [
 
 const without = (usage: Usage, cost: number): Usage => ({ ...usage, cost: usage.cost - cost })
 
-/** `the session's tasks spent $0.1012 of $0.10 (option maxCostPerSession)`. */
+/** Example: `the session's tasks spent $0.1012 of $0.10 (option maxCostPerSession)`. */
 export const spentText = ({ who, unit, source }: Amount, usage: Usage, allowed: number): string =>
   `${who} ${unit.told(usage, allowed, source)}`
 
-/** Part of a limit that is left when a run is asked for its last word: nothing new begins with it. */
+/** Share of a limit reserved for last words: no new run begins within it. */
 const LEFT_FOR_LAST_WORD = 0.1
 
-/** What is left of a limit when a run is asked for its last word. */
 export const keptOf = ({ reserve }: Pick<Amount, "reserve">, allowed: number, spent: Spent): number =>
   Math.max(allowed * LEFT_FOR_LAST_WORD, reserve?.(spent) ?? 0)
 
 /**
- * Why no run may begin: of a limit that it would come under so little is left, if anything, that it would be asked for
- * its last word at once. `spent` is what it would join, with its own task where that is resumed; undefined where it may
- * begin.
+ * Why no run may begin: within the reserve it would be asked for its last word at once. `spent`: what it would add to,
+ * with its own task in a resume.
  */
 export function refusalOf(limits: SpendingLimits, spent: Spent): string | undefined {
   for (const amount of AMOUNTS) {
@@ -185,7 +181,7 @@ export function refusalOf(limits: SpendingLimits, spent: Spent): string | undefi
   return undefined
 }
 
-/** What a run that is about to begin may spend, by each limit that it comes under. */
+/** Allowances of a run about to begin, one line for each limit. */
 export function allowanceOf(limits: SpendingLimits, spent: Spent, task: Task): readonly string[] {
   return AMOUNTS.flatMap((amount) => {
     const allowed = amount.allowed(limits, task)
@@ -195,7 +191,7 @@ export function allowanceOf(limits: SpendingLimits, spent: Spent, task: Task): r
   })
 }
 
-/** The reason that a limit gave for a last word, with what has been spent since. */
+/** The reason for which the last word was asked, with spending updated. */
 export function atItsEnd(reason: Reason, limits: SpendingLimits, spent: Spent, run: Run): Reason {
   const amount = AMOUNTS.find(({ source }) => reason.text.includes(source))
   const used = amount?.used(spent, run)
@@ -204,7 +200,7 @@ export function atItsEnd(reason: Reason, limits: SpendingLimits, spent: Spent, r
   return { ...reason, text: `${reason.text.replace(/\.$/, "")} ${told}.` }
 }
 
-/** True where a limit is on that several tasks share, or that counts a task's own tasks: what it needs is a bill. */
+/** True where a limit needs the cost of other tasks. */
 export const needsBill = (limits: SpendingLimits, task?: Task): boolean =>
   limits.maxCostPerTask + limits.maxCostPerSession + limits.maxTokensPerSession + limits.maxCostPerDay > 0 ||
   limits.purse !== undefined ||

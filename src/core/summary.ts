@@ -11,16 +11,16 @@ import type { Outcome, Task, Value, Work } from "./task.ts"
 import { triesLine } from "./tries.ts"
 
 const MOST_FILES = 50
-/** A path that is cut names nothing. */
+/** A cut path would be useless, so paths may be long. */
 const MOST_PATH_CHARS = 4096
-/** Questions that nobody answered are named up to here. */
+/** Most unanswered questions named. */
 const MOST_REFUSED = 10
-/** What went wrong may need more words than a name. */
+/** Reasons may need more characters than names. */
 const MOST_REASON_CHARS = 500
-/** With the end of what a setup command wrote: what it died of stands last. */
+/** Includes the tail of a setup command's output, which names the failure. */
 const MOST_PLACE_REASON_CHARS = 1500
 
-/** How to go on with what has failed, where something was begun. `resumable`: the statuses that may be resumed. */
+/** Advice on how to continue a failed run. `resumable`: statuses that may be resumed. */
 function adviceOn({ id, status, team }: Task, { reason }: Outcome, resumable: readonly string[]): string[] {
   if (!reason || neverBegan(reason)) return []
   if (team) return reason.code === "interrupted" ? [teamAdvice({ id, team })] : []
@@ -37,8 +37,8 @@ function teamAdvice({ id, team }: Pick<Task, "id"> & { readonly team: Group }): 
 }
 
 /**
- * What a reader must know of an ended run beside its answer. The same in its notification and output. `resumable`: the
- * statuses that may be resumed.
+ * Facts beside the answer that a reader of an ended run needs, in notification and output alike. `resumable`: statuses
+ * that may be resumed.
  */
 export function summaryOf(task: Task, resumable: readonly string[] = []): string[] {
   const { outcome } = task
@@ -72,7 +72,7 @@ export function summaryOf(task: Task, resumable: readonly string[] = []): string
   ]
 }
 
-/** It has come to its end without an answer: its last message holds no text. */
+/** Ended without an answer: its last message holds no text. */
 export const endedUnanswered = ({ status, outcome }: Task): boolean =>
   status === "completed" && outcome?.thought !== undefined && outcome.value?.valid !== true
 
@@ -95,7 +95,7 @@ function receiptIn({ run }: Task, { receipt, team }: Outcome): string[] {
   return parts.length > 0 ? [`Receipt: ${parts.join("; ")}`] : []
 }
 
-/** `guard: held`, of several tries `guard: held in 2 of 2` that were looked at; "" where nobody looked. */
+/** Examples: `guard: held`, for several tries `guard: held in 2 of 2`; "" where nothing was checked. */
 function guardText(receipt: Receipt | undefined, team: GroupResult | undefined): string {
   if (team?.kind === "tries") {
     const seen = team.rows.filter(({ guard }) => guard !== undefined)
@@ -106,21 +106,21 @@ function guardText(receipt: Receipt | undefined, team: GroupResult | undefined):
   return check && check.runs > 0 ? `guard: ${check.guarded ? "broken" : "held"}` : ""
 }
 
-/** What has passed its check and changed what that stands on. */
+/** Warning of a passed check whose own files were changed. */
 function touchedLine({ team, outcome }: Task): string[] {
   const { passed = false, touched = [] } = outcome?.receipt?.check ?? {}
   if (!passed || touched.length === 0) return []
   return [`${team ? "The try" : "It"} changed the check's own files: ${named(touched)}`]
 }
 
-/** `Model: mock/one, then mock/two from step 4 (limit until 07:12).` Nothing where it kept its own. */
+/** Example: `Model: mock/one, then mock/two from step 4 (limit until 07:12).` Empty where the model did not change. */
 export function modelLine({ model, run: { switches = [] } }: Task): string[] {
   if (switches.length === 0) return []
   const then = switches.map(({ model: name, step, why }) => `then ${oneLine(name)} from step ${step} (${oneLine(why)})`)
   return [`Model: ${[model ? modelKey(model) : "its own", ...then].join(", ")}.`]
 }
 
-/** `Parked 2 times, 5h 1m in all (mock/one).` Which models those were is told by the line above, where it had several. */
+/** Example: `Parked 2 times, 5h 1m in all (mock/one).` Several models are named by another line. */
 function pausedLines({ model, run }: Task): string[] {
   const { switches = [] } = run
   const own = run.model ?? model
@@ -131,9 +131,9 @@ function pausedLines({ model, run }: Task): string[] {
   )
 }
 
-/** A value of less than this share of a refused answer may stand there to satisfy the schema alone. */
+/** A value shorter than this share of a refused answer may only be filler to satisfy the schema. */
 const LEAST_SHARE = 1 / 5
-/** A refused answer of fewer characters says nothing of that. */
+/** Refused answers shorter than this give no such evidence. */
 const LEAST_REFUSED_CHARS = 400
 
 function valueLines(value: Value): string[] {
@@ -158,17 +158,17 @@ function filesLine(title: string, files: readonly string[], untold: number): str
   return [`${title}: ${names.join(", ")}${more > 0 ? ` and ${more} more` : ""}`]
 }
 
-/** In a place of its own nobody else works: there all that changed is its work. */
+/** In a place of its own, all changes are the run's. */
 const meanwhileLine = ({ meanwhile, work }: Outcome): string[] =>
   meanwhile && !work
     ? filesLine("Changed in the folder meanwhile, perhaps by others", meanwhile.files, meanwhile.more)
     : []
 
-/** Of tries without a winner nothing comes home. */
+/** Tries without a winner are not merged. */
 const isWorkShown = ({ team, outcome }: Task): boolean =>
   outcome?.work !== undefined && (team?.kind !== "tries" || chosenIn(team) !== undefined)
 
-/** What a run changed in its own worktree, and what came of it, a line each. */
+/** Lines about the changes in the run's worktree and their merge. */
 export const workOf = (task: Task): string[] =>
   isWorkShown(task) && task.outcome?.work ? workLines(task, task.outcome.work) : []
 
@@ -215,14 +215,14 @@ function mergeLine({ id, status }: Task, merge: Work["merge"]): string {
   return `${advice} It was not merged by itself: ${oneLine(text, MOST_REASON_CHARS)}`
 }
 
-/** How what we put into a session begins for its model, which would else take it for the user's. */
+/** Start of each automatic message: the model would otherwise take it for the user's. */
 export const AUTOMATIC = "Automatic message, not written by the user."
 
-/** `bg_k3x9f2q1 (find it)`. */
+/** Example: `bg_k3x9f2q1 (find it)`. */
 export const nameOf = ({ id, description }: Pick<Task, "id" | "description">): string =>
   `${id} (${oneLine(description)})`
 
-/** What the text of an ended run is. */
+/** Noun for the text of an ended run. */
 export function textName(task: Task): string {
   const { status, outcome } = task
   if (endedUnanswered(task)) return "earlier text"
@@ -230,7 +230,7 @@ export function textName(task: Task): string {
   return outcome?.saidLastWord ? "last word, which is partial" : "text so far"
 }
 
-/** In place of an answer, where there is none. `gone`: its session was deleted. */
+/** Replaces a missing answer. `gone`: the session was deleted. */
 export function noText({ status }: Task, gone = false): string {
   if (gone) return "Its session was deleted, and what it had written with it."
   return status === "completed" ? "The agent ended without any text." : "It had written no text."

@@ -68,7 +68,7 @@ export type TaskEvent =
   | { readonly type: "notified"; readonly generation: number; readonly state: "confirmed" | "abandoned" }
 
 /**
- * The only door through which a task changes. Pure and total: what does not apply (a late event, an older generation,
+ * The only function that changes a task. Pure and total: what does not apply (a late event, an older generation,
  * a second end) returns the very same object, so `next === task` means "nothing happened".
  *
  * ```

@@ -6,18 +6,18 @@ import { modelKey } from "./limits.ts"
 import { type CheckResult, receiptLine } from "./receipt.ts"
 import { type Ending, elapsed, isActive, type Task } from "./task.ts"
 
-/** Decides what follows from what a team's tries have come to. Pure: what each has come to stands in its own record. */
+/** Decides what follows from the results of a group's tries. Pure: each result stands in its member's record. */
 
-/** A part as it is now. `closed`: nothing more is to come of it, and its work is kept. `began`: its answer has begun. */
+/** State of a member. `closed`: it has ended and its work is archived. `began`: its answer has begun. */
 export type Member = {
   readonly task: Task
   readonly closed: boolean
   readonly began: boolean
-  /** What its check has come to, where that is not in its outcome yet. */
+  /** Check result, where the outcome does not hold it yet. */
   readonly check?: CheckResult
 }
 
-/** What a team does next: those that are to begin, the one that has won, or how its run ends. */
+/** Next move of a group: members to start, its winner, or the end of its run. */
 export type Move = {
   readonly begin: readonly number[]
   readonly winner?: string
@@ -29,17 +29,17 @@ const NOTHING: Move = { begin: [] }
 
 const numberOf = ({ part }: Task): number => part?.nth ?? 0
 
-/** The newest part of each number, in their order. */
+/** Newest member for each number. */
 function newest(members: readonly Member[]): ReadonlyMap<number, Member> {
   const known = new Map(members.map((member) => [numberOf(member.task), member]))
   return new Map([...known].sort(([one], [other]) => one - other))
 }
 
-/** What ended from outside in an earlier run has not failed: it is begun again. */
+/** A try of an earlier run that was cancelled or interrupted has not failed: it is started again. */
 const hasFailed = ({ status, part, outcome }: Task, generation: number): boolean =>
   part?.run === generation || (status === "error" && outcome?.reason?.code !== "interrupted")
 
-/** `coming`: numbers whose parts are being made. `generation`: the team's run. */
+/** `coming`: indexes of members that are being created. `generation`: the group's run. */
 export function nextTries(
   plan: TriesPlan,
   members: readonly Member[],
@@ -69,7 +69,7 @@ const wonBy = ({ task, check }: Member): Move => {
   return { begin: [], winner: task.id, ...(passed && { passed }) }
 }
 
-/** What was won is gone on with by its winner alone. */
+/** A resumed group with a winner starts the winner alone. */
 function nextOfWinner(id: string, members: readonly Member[], coming: readonly number[], generation: number): Move {
   const winner = members.find(({ task }) => task.id === id)
   const isBegun = winner?.task.part?.run === generation
@@ -86,7 +86,7 @@ const STOPPED = "stopped"
 /** Of a try: all but a failure. */
 const OTHER_ENDS: ReadonlySet<string> = new Set(["won", LATE, STOPPED])
 
-/** How a try that did not win has ended, in a few words. */
+/** End of a losing try, in a few words. */
 export function howOf({ status, outcome }: Task): string {
   const { reason, receipt } = outcome ?? {}
   if (status === "completed") return LATE
@@ -96,7 +96,7 @@ export function howOf({ status, outcome }: Task): string {
   return oneLine(reason?.text ?? status, MOST_HOW_CHARS).replace(/\.$/, "")
 }
 
-/** What a team of tries has come to. `refOf`: where a part's work lies. */
+/** `refOf`: git ref of a member's work. */
 export function triesResult(
   plan: TriesPlan,
   members: readonly Member[],
@@ -131,12 +131,12 @@ function nameIn(rows: readonly TryRow[], at: number): string {
   return model !== undefined && isAlone ? model : `try ${at + 1}`
 }
 
-/** What a check that was run has found of the files that it guards. */
+/** Whether the check found guarded files changed. */
 function guardOf({ run }: Task, check: CheckResult | undefined): Pick<TryRow, "guard"> {
   return run.guard && check && check.runs > 0 ? { guard: check.guarded ? "broken" : "held" } : {}
 }
 
-/** Of all its runs: one that had won may be asked again. */
+/** Cost of all runs of the try: an earlier winner may have been resumed. */
 const costOf = ({ earlier, outcome }: Task): number => earlier.usage.cost + (outcome?.usage.cost ?? 0)
 
 /** `Tries: 2 of 3, won by mock/two; $0.0930 in all. Its work is the task's result.` */
@@ -153,7 +153,7 @@ export function triesText({ rows, won }: TriesResult): string {
   return `won by ${oneLine(won)}${failed > 0 ? `, ${failed} did not pass` : ""}`
 }
 
-/** `1 mock/one: check did not pass (exit code 1), 12.3s, $0.0210, ses_…, refs/…`, a line a try. */
+/** Example: `1 mock/one: check did not pass (exit code 1), 12.3s, $0.0210, ses_…, refs/…`. */
 export const tryLines = ({ rows }: TriesResult): readonly string[] =>
   rows.map(({ model, how, ms, cost, task, session, ref }, at) => {
     const figures = task ? [duration(ms), dollars(cost), session, ref].filter(Boolean) : []
@@ -165,7 +165,7 @@ const DIGEST_OUTPUT_LINES = 60
 const DIGEST_OUTPUT_CHARS = 4000
 const DIGEST_FILES = 50
 
-/** A later try's prompt, behind what became of those before it: data between tags that they cannot close. */
+/** Prompt of a later try, after the results of earlier ones. These are data between tags that they cannot close. */
 export function withDigest(prompt: string, groupID: string, earlier: readonly Task[]): string {
   if (earlier.length === 0) return prompt
   const share = Math.floor(DIGEST_CHARS / earlier.length)

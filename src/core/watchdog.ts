@@ -18,19 +18,19 @@ import {
   uncounted,
 } from "./task.ts"
 
-/** The limits that end a run; 0 turns one off. Times in ms. */
+/** Limits that end a run; 0 turns one off. Times in ms. */
 export type RunLimits = SpendingLimits & {
   readonly taskTimeout: number
   readonly stallTimeout: number
-  /** Null: so long as `refusedAt` says. */
+  /** Null: `refusedAt` decides. */
   readonly permissionTimeout: number | null
-  /** After so many equal calls in a row a run is told of that, after twice as many it is ended. */
+  /** A run is warned after so many equal calls in a row, and ended after twice as many. */
   readonly maxRepeats: number
-  /** How long before its time limit a run is asked for its last word, and how long it has for it near any other. */
+  /** How long before its time limit a run is asked for its last word, and how long it has near any other limit. */
   readonly lastWord: number
 }
 
-/** A run as its limits see it. `ownTasks`: tasks that it launched are active, or it is still to be told of one. */
+/** A run as its limits see it. `ownTasks`: children are active, or the end of one is still to be told. */
 export type Watched = {
   readonly task: Task
   readonly progress: Progress
@@ -41,14 +41,14 @@ export type Watched = {
   readonly now: number
 }
 
-/** Whether a person could answer a question: OpenCode is open on a screen; and when one last wrote, in ms. */
+/** Whether a user could answer: OpenCode is open on a screen; `wroteAt`: last message of a user, in ms. */
 export type Presence = { readonly isOpen: boolean; readonly wroteAt: number }
 
-/** How long a question waits where nobody seems to be there, and how long it waits for somebody who may be at lunch. */
+/** Timeout of a question where no user seems present, and where the user may be away for a while. */
 const ALONE_MS = 300_000
 const HERE_MS = 3_600_000
 
-/** When a question is refused that nobody answers. */
+/** When an unanswered question is refused. */
 export function refusedAt({ askedAt }: Ask, permissionTimeout: number | null, presence: Presence): number {
   if (permissionTimeout === 0) return Number.POSITIVE_INFINITY
   if (permissionTimeout !== null) return askedAt + permissionTimeout
@@ -56,37 +56,31 @@ export function refusedAt({ askedAt }: Ask, permissionTimeout: number | null, pr
   return Math.max(askedAt + waits, presence.wroteAt + HERE_MS)
 }
 
-/**
- * What a run's limits demand: `warn` that it be asked for its last word, `interrupt` that it be stopped in what it does
- * and asked once more, `stop` that it end.
- */
+/** `warn`: ask for the last word; `interrupt`: stop the turn and ask again; `stop`: end the run. */
 export type Demand = { readonly action: "warn" | "interrupt" | "stop"; readonly reason: Reason }
 
-/** Empty answers in a row after which a model will not be asked again. */
+/** A model is not called again after so many empty answers in a row. */
 export const MOST_EMPTY_ANSWERS = 3
-/** What is told of a provider's error; a reason has more to say. */
 const MOST_ERROR_CHARS = 200
-/** A tool of a server's own may have any name. */
+/** Tool names of MCP servers may have any length. */
 const MOST_TOOL_CHARS = 60
-/** Part of a time limit that the last word may take at most. */
+/** The last word takes at most this part of a time limit. */
 const MOST_OF_TIME = 1 / 3
-/** How long a run that was interrupted has for its last word at most, in ms. */
+/** Longest extra time of an interrupted run for its last word, in ms. */
 const MOST_OWN_TIME_MS = 60_000
 
-/** How much of a limit is used, and how much there is. */
 type Gauge = { readonly used: number; readonly allowed: number }
 
 type Rule = {
   readonly code: ReasonCode
-  /** Undefined where the limit is off, or does not count now. */
+  /** Undefined where the limit is off or does not count now. */
   readonly gauge: (run: Watched) => Gauge | undefined
-  /** Passed when all of it is used, or only when more than that is. */
+  /** Whether the limit is passed at its amount, or only above it. */
   readonly passed: "at" | "above"
-  /** Time alone uses it up. */
   readonly byClock: boolean
-  /** It is the wall's time that does: it goes on whatever the run does, and a last word has no more of it. */
+  /** Wall-clock limit: it goes on during pauses and is not extended for a last word. */
   readonly isWalls?: true
-  /** What is left of it when the last word comes, 0 for no last word. Absent where there never is one. */
+  /** Amount left when the last word is requested; 0 or absent for no last word. */
   readonly reserve?: (gauge: Gauge, run: Watched) => number
   readonly text: (gauge: Gauge, run: Watched) => string
 }
@@ -103,7 +97,7 @@ const TIME: Rule = {
   },
 }
 
-/** The time of the purse that pays it is the wall's: it goes on while a run stands still, and while the machine sleeps. */
+/** Time limit of the purse. It is wall-clock time: pauses and sleep of the machine count. */
 const PURSE_TIME: Rule = {
   code: "purse",
   gauge: ({ limits: { purse }, now }) => purse && gaugeOf(now - purse.openedAt, purse.until - purse.openedAt),
@@ -115,10 +109,7 @@ const PURSE_TIME: Rule = {
     `Stopped at the end of the board's purse, ${moment(now - used + allowed, now)}.`,
 }
 
-/**
- * Why no run may begin that a purse would pay: it would be asked for its last word at once, or be stopped. Undefined
- * where it may, or nothing pays it.
- */
+/** Why a purse pays for no new run: it would reach its last word, or its end, at once. */
 export function tooLateFor(
   { purse, lastWord }: Pick<RunLimits, "purse" | "lastWord">,
   now: number,
@@ -141,7 +132,7 @@ const EMPTY: Rule = {
     `Stopped because the model sent ${used} empty answers in a row. Try another model, or try again later.`,
 }
 
-/** While it says its last word a run may make as many more: its calls are refused by then, one like the other. */
+/** During its last word a run may repeat as many calls again: they are refused by then, all alike. */
 const REPEATS: Rule = {
   code: "repeats",
   gauge: ({ progress: { repeated }, limits: { maxRepeats, lastWord } }) =>
@@ -194,26 +185,26 @@ const CONTACT: Rule = {
     `Stopped because there was no contact with ${(away as Away).host} for ${duration(used)}; its contactTimeout allows ${duration(allowed)}.`,
 }
 
-/** Those that bind without contact: what is not heard of is not silence, and nobody could say a last word. */
+/** Limits that apply without contact: silence proves nothing, and no last word could be asked for. */
 const AWAY_RULES: readonly Rule[] = [TIME, PURSE_TIME, CONTACT]
 
-/** All limits of a run. Where several are passed, the first gives the reason. */
+/** Where several limits are passed, the first gives the reason. */
 const RULES: readonly Rule[] = [TIME, PURSE_TIME, ...AMOUNTS.map(spending), REPEATS, EMPTY, SILENCE]
 
 const rulesFor = ({ progress }: Watched): readonly Rule[] => (progress.away ? AWAY_RULES : RULES)
 
-/** What a run's limits demand now; undefined where it may go on. */
+/** What the limits demand now; undefined where the run may go on. */
 export function demandOf(run: Watched): Demand | undefined {
   const demand = demandBy(run)
   return demand?.action === "stop" ? { ...demand, reason: withFailing(demand.reason, run) } : demand
 }
 
-/** A run whose model answered with errors alone has ended by these as much as by its limit. */
+/** Adds the model's failures: they caused the end as much as the limit. */
 function withFailing(reason: Reason, { progress: { failing }, now }: Watched): Reason {
   return failing ? { ...reason, text: `${reason.text} ${failingText(failing, now)}` } : reason
 }
 
-/** `Since 14:03 every request to its model has failed (attempt 12: Service Unavailable).` */
+/** Example: `Since 14:03 every request to its model has failed (attempt 12: Service Unavailable).` */
 const failingText = ({ since, attempt, message }: Failing, now: number): string =>
   `Since ${moment(since, now)} every request to its model has failed (attempt ${attempt}: ${oneLine(message, MOST_ERROR_CHARS)}).`
 
@@ -228,9 +219,8 @@ function demandBy(run: Watched): Demand | undefined {
 }
 
 /**
- * A run that was asked for its last word is stopped when its time for that is over, or when a limit is passed and it is
- * not speaking: the step in which it speaks is let through. One that could not read the question yet, since it is in a
- * tool or waits before a question of its own, is interrupted instead, once.
+ * Stops a run whose time for the last word is over, or that passes a limit while not writing it. A run that cannot read
+ * the question, in a tool or at a question of its own, is interrupted once.
  */
 function demandAfterWarning(run: Watched, lastWord: LastWord, passed: readonly Rule[]): Demand | undefined {
   const other = passed.find(endsLastWord)
@@ -244,14 +234,13 @@ function demandAfterWarning(run: Watched, lastWord: LastWord, passed: readonly R
   return isOver || !isComing ? { action: "stop", reason: reasonInTheEnd(run, reason) } : undefined
 }
 
-/** No last word is asked for near it, or none has more time than it leaves. */
+/** Limits that end a run even while it writes its last word. */
 const endsLastWord = ({ reserve, isWalls }: Rule): boolean => !reserve || isWalls === true
 
-/** Why a run that was asked for its last word has ended: what it was near then, and what that came to. */
+/** Reason after a last word: the limit it was near, with final figures. */
 export const reasonInTheEnd = ({ task, progress, limits, spent }: Watched, reason: Reason): Reason =>
   atItsEnd(reason, limits, spent, { task, progress })
 
-/** When a run that was asked for its last word has had its time for it. */
 function lastWordEnds({ task, limits }: Watched, { at, againAt, reason }: LastWord): number {
   if (task.run.stillSince !== undefined) return Number.POSITIVE_INFINITY
   if (againAt !== undefined) return againAt + Math.min(limits.lastWord, MOST_OWN_TIME_MS)
@@ -261,8 +250,8 @@ function lastWordEnds({ task, limits }: Watched, { at, againAt, reason }: LastWo
 }
 
 /**
- * When `demandOf`, or a question's own limit, could next say something else if nothing more is heard. `settled`: what was
- * passed by then is dealt with already, but for questions.
+ * When `demandOf` or a question's timeout could next change without new events. `settled`: limits passed before it are
+ * already handled.
  */
 export function dueAt(run: Watched, settled = Number.NEGATIVE_INFINITY): number {
   const { progress, limits } = run
@@ -296,7 +285,7 @@ function isNear(rule: Rule, run: Watched): boolean {
   return gauge !== undefined && reserve > 0 && leftOf(gauge) <= reserve + SAME_USD
 }
 
-/** What is left when the last word comes; 0 while the agent is not running: it could not answer. */
+/** Reserve for a last word; 0 while the agent is not running, since it could not answer. */
 const reserveOf = (rule: Rule, gauge: Gauge, run: Watched): number =>
   run.progress.held || run.progress.away ? 0 : (rule.reserve?.(gauge, run) ?? 0)
 
@@ -309,14 +298,13 @@ const reasonOf = (rule: Rule, run: Watched): Reason => ({
   text: rule.text(rule.gauge(run) as Gauge, run),
 })
 
-/** It has begun to do something: before that it would have nothing to say. */
 const hasWorked = ({ toolCalls, lastText, usage }: Progress): boolean =>
   toolCalls > 0 || lastText !== "" || usage.output > 0
 
-/** In a tool, or before a question: it cannot read what it is told. */
+/** In a tool call or at a question: it cannot read messages. */
 const isHeldUp = ({ openCalls, pendingCalls, asks, held = false }: Progress): boolean =>
   !held && openCalls + pendingCalls + asks.length > 0
 
-/** What counts as life although nothing is heard: a running tool, an open question, a retry, tasks of its own. */
+/** Counts as life without events: a running tool, an open question, a retry, active children. */
 const hasLife = (progress: Progress, ownTasks: boolean): boolean =>
   progress.openCalls > 0 || progress.asks.length > 0 || progress.retry !== undefined || ownTasks

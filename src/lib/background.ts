@@ -1,6 +1,6 @@
 /**
- * Work that nobody awaits. Every promise is caught and counted, so that nothing rejects unseen and a test can wait
- * until all is quiet.
+ * Work that nobody awaits. Every promise is caught and counted, so that no rejection is unhandled and tests can wait
+ * for quiet.
  */
 export class Background {
   readonly #pending = new Set<Promise<void>>()
@@ -22,7 +22,7 @@ export class Background {
     this.#pending.add(promise)
   }
 
-  /** Resolves when nothing is under way any more, what began meanwhile included. */
+  /** Resolves when no work is pending, including work started meanwhile. */
   async idle(): Promise<void> {
     while (this.#pending.size > 0) await Promise.all(this.#pending)
   }

@@ -1,4 +1,4 @@
-/** Puts an entry last and lets the oldest go where there are more than `most`. */
+/** Adds an entry and drops the oldest above `most`. */
 export function addBounded<Value>(map: Map<string, Value>, key: string, value: Value, most: number): void {
   map.delete(key)
   map.set(key, value)

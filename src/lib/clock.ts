@@ -1,10 +1,9 @@
 import { type Clock, HostError, MAX_TIMER_MS } from "../core/ports.ts"
 
-/** Resolves when so much time has passed. */
 export const pause = (clock: Clock, ms: number): Promise<void> =>
   new Promise((resolve) => void clock.after(ms, () => resolve()))
 
-/** The real clock. Its timers do not keep the process alive. */
+/** Its timers do not keep the process alive. */
 export const systemClock: Clock = {
   now: () => Date.now(),
   after(ms, run) {

@@ -1,6 +1,6 @@
 import type { Clock } from "../core/ports.ts"
 
-/** Collects what comes within `ms` of the first item, and hands it over in one go, oldest first. */
+/** Collects items for `ms` after the first and hands them over together, oldest first. */
 export class Collector<Item> {
   readonly #clock: Clock
   readonly #ms: number
@@ -24,7 +24,7 @@ export class Collector<Item> {
     this.#items.push(item)
   }
 
-  /** Hands over what there is now, unless the first of it came less than `least` ms ago. */
+  /** Hands over the items now, unless the first came less than `least` ms ago. */
   flush(least = 0): void {
     if (this.#items.length === 0 || this.#clock.now() - this.#firstAt < least) return
     this.#cancel?.()

@@ -1,6 +1,6 @@
 /**
- * Keeps a request to a server of this machine from the environment's proxy: OpenCode's Bun sends even those to loopback
- * there. It connects straight to an address that is named as its own proxy, and reads that from the request itself.
+ * Keeps a request to this machine from the environment's proxy, which OpenCode's Bun uses even for loopback addresses.
+ * Bun connects directly where the request names its own address as proxy.
  */
 export function pastProxy(request: Request): Request {
   const { protocol, origin } = new URL(request.url)
@@ -8,6 +8,5 @@ export function pastProxy(request: Request): Request {
   return isProxied && protocol === "http:" ? Object.assign(request, { proxy: origin }) : request
 }
 
-/** `fetch` from a server of this machine. */
 export const fetchDirectly = (url: string | URL, init?: RequestInit): Promise<Response> =>
   fetch(pastProxy(new Request(url, init)))

@@ -1,12 +1,11 @@
-/** One event of a stream. */
 export type StreamEvent = { readonly event: string; readonly data: string }
 
-/** Up to the line's end, which for a stream is no U+2028: JSON leaves that in texts as it is. */
+/** Matches across U+2028, which JSON leaves in texts and which does not end a line of a stream. */
 const FIELD = /^(\w+): ?(.*)$/s
 
 /**
- * Reads an event stream piece by piece: each call returns the events that are complete by then. An event of which more
- * than `most` characters have come without its end is left out.
+ * Incremental parser: each call returns the events completed by the chunk. Events longer than `most` characters are
+ * dropped.
  */
 export function eventReader(most = Number.POSITIVE_INFINITY): (chunk: string) => StreamEvent[] {
   let rest = ""
@@ -17,7 +16,7 @@ export function eventReader(most = Number.POSITIVE_INFINITY): (chunk: string) =>
     const events = blocks.slice(isTooLong ? 1 : 0).map(parse)
     if (blocks.length > 0) isTooLong = false
     if (rest.length > most) {
-      // Its last character may be half of its end.
+      // The last character may be half of the separator.
       rest = rest.slice(-1)
       isTooLong = true
     }

@@ -2,7 +2,7 @@ const DAY_MS = 86_400_000
 
 const two = (number: number): string => String(number).padStart(2, "0")
 
-/** A time for a reader at `now`: `07:12`, `Tue 07:12` on another day, `2026-03-02 07:12` a week away. Local time. */
+/** Local time for a reader at `now`: `07:12`, `Tue 07:12` on another day, `2026-03-02 07:12` a week away. */
 export function moment(at: number, now: number): string {
   const date = new Date(at)
   const time = `${two(date.getHours())}:${two(date.getMinutes())}`

@@ -4,30 +4,26 @@ import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { Turn } from "./turn.ts"
 
-/** What tells a process from every other: `place` is the machine (its present boot, its container) where it runs. */
+/** Identifies a process; `place`: machine, boot and container. */
 export type ProcessMark = { readonly place: string; readonly pid: number; readonly started: string }
 
 export type Processes = {
   readonly self: ProcessMark
-  /** Undefined where that cannot be seen from here. */
+  /** Undefined where this process cannot tell. */
   readonly isAlive: (mark: ProcessMark) => boolean | undefined
 }
 
-/** A claim of a process that cannot be seen from here holds for so long after it was last renewed. */
+/** Lifetime of an unrenewed claim whose process cannot be checked. */
 const UNSEEN_CLAIM_MS = 30_000
 const RENEW_MS = 10_000
 const PAUSES_MS = [1, 2, 5, 10, 20, 40]
 
-/** Those of this process that wait for a lock stand in line: only the first of them asks the file system. */
+/** Callers of this process queue here, so that only the first of them polls the file system. */
 const turn = new Turn()
 
 /**
- * A lock between processes, freed by its holder's death, without a helper process or signal handlers.
- *
- * Whoever wants it puts a file into the folder whose name says who it is, and then lists the folder: it holds the lock
- * when no living process has another claim there. Of two that see each other the one who came later takes its claim
- * back. Two can never hold it at once: whichever listed last saw the other's file. A dead process's claims are removed
- * by whoever meets them; since every claim has a name of its own, that never hits a living one.
+ * Lock between processes that its holder's death frees. A process adds a uniquely named file to the folder, then lists
+ * it, and holds the lock if no other living process has a file there; otherwise the later one withdraws.
  */
 export class Lock {
   readonly #folder: string
@@ -40,7 +36,7 @@ export class Lock {
     this.#processes = processes
   }
 
-  /** Waits for the lock; undefined where it is not to be had within `ms`. */
+  /** Waits for the lock; undefined after `ms`. */
   async wait(ms: number): Promise<Claim | undefined> {
     const deadline = performance.now() + ms
     const claim = await this.#claim()
@@ -49,7 +45,7 @@ export class Lock {
         const others = await this.#others(claim)
         if (others.length === 0) return claim
         if (performance.now() > deadline) break
-        // The older one keeps its claim and has the lock next.
+        // The older claim stays and gets the lock next.
         if (others.some((name) => name < claim.name)) await claim.withdraw()
         const pause = PAUSES_MS[Math.min(turn, PAUSES_MS.length - 1)] as number
         await sleep(pause * (0.5 + Math.random()))
@@ -64,8 +60,8 @@ export class Lock {
   }
 
   /**
-   * Does the work while nobody else holds the lock: after what came before it in this process, and once no other one has
-   * it. `late` is thrown where another one does not free it within `ms`.
+   * Runs `work` under the lock, after earlier callers of this process. Throws `late` where another process holds it for
+   * more than `ms`.
    */
   hold<Value>(ms: number, late: () => Error, work: () => Promise<Value>): Promise<Value> {
     const line = JSON.stringify([this.#folder, this.#name, this.#processes.self])
@@ -83,13 +79,13 @@ export class Lock {
       return await work()
     } finally {
       clearInterval(renewing)
-      // One that is under way would put the claim there again.
+      // A pending renewal would create the file again.
       await renewed
       await claim.release()
     }
   }
 
-  /** Takes the lock where nobody has it or waits for it. */
+  /** Takes the lock if nobody has or awaits it. */
   async attempt(): Promise<Claim | undefined> {
     if ((await this.#others()).length > 0) return undefined
     const claim = await this.#claim()
@@ -98,7 +94,7 @@ export class Lock {
     return undefined
   }
 
-  /** Whether anybody living has it or waits for it. */
+  /** Whether a living process has or awaits it. */
   async isTaken(): Promise<boolean> {
     return (await this.#others()).length > 0
   }
@@ -113,7 +109,7 @@ export class Lock {
     return claim
   }
 
-  /** The names of the living claims beside one's own. */
+  /** Names of other living claims. */
   async #others(own?: Claim): Promise<string[]> {
     const names = await readdir(this.#folder).catch(ifMissing<string[]>([]))
     const others: string[] = []
@@ -131,12 +127,11 @@ export class Lock {
     const alive = this.#processes.isAlive({ place, pid: Number(pid), started })
     if (alive !== undefined) return alive
     const found = await stat(path).catch(() => undefined)
-    // A sign from the future is one of a clock that has been set back since.
+    // Timestamps far in the future come from before the clock was set back.
     return found !== undefined && Math.abs(Date.now() - found.mtimeMs) < UNSEEN_CLAIM_MS
   }
 }
 
-/** One process's claim on a lock. */
 export class Claim {
   readonly name: string
   readonly #path: string
@@ -146,7 +141,7 @@ export class Claim {
     this.name = name
   }
 
-  /** Puts the claim there, or renews it. */
+  /** Creates or renews the file. */
   async renew(): Promise<void> {
     const now = new Date()
     await utimes(this.#path, now, now).catch(async (error) => {
@@ -155,7 +150,7 @@ export class Claim {
     })
   }
 
-  /** Whether the claim is still there: somebody may have cleared the folder. */
+  /** False where somebody has removed the file. */
   async holds(): Promise<boolean> {
     return (await stat(this.#path).catch(() => undefined)) !== undefined
   }
@@ -164,13 +159,13 @@ export class Claim {
     await unlink(this.#path).catch(() => {})
   }
 
-  /** Frees the lock. Never rejects. */
+  /** Never rejects. */
   release(): Promise<void> {
     return this.withdraw()
   }
 }
 
-/** For a file or folder that is not there: this instead. Rethrows anything else. */
+/** Error handler: `value` for a missing file or folder; rethrows anything else. */
 export function ifMissing<Value>(value: Value): (error: unknown) => Value {
   return (error) => {
     if ((error as { code?: string }).code === "ENOENT") return value

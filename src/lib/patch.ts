@@ -2,7 +2,6 @@ import { head } from "./text.ts"
 
 const MOST_PATH_CHARS = 5000
 
-/** The changes of one file, as a patch. */
 export type FileDiff = {
   readonly file: string
   readonly patch: string
@@ -10,7 +9,7 @@ export type FileDiff = {
   readonly deletions: number
 }
 
-/** A patch of several files, as git writes it, file by file. */
+/** Splits a git patch by file. */
 export function filesOf(patch: string): FileDiff[] {
   return patch
     .split(/^(?=diff --git )/m)
@@ -19,7 +18,7 @@ export function filesOf(patch: string): FileDiff[] {
       const [header = "", ...hunks] = part.split(/^@@/m)
       const lines = hunks.join("").split("\n")
       return {
-        // Git puts a tab behind a name with blanks in it.
+        // Git adds a tab after a name with blanks.
         file:
           quotedIn(header) ?? /^(?:\+\+\+ b\/|rename to )([^\t\n]*)/m.exec(header)?.[1] ?? nameIn(header) ?? "a file",
         patch: part,
@@ -29,7 +28,7 @@ export function filesOf(patch: string): FileDiff[] {
     })
 }
 
-/** The name that stands twice in `diff --git a/… b/…`: two halves are compared, since a name may hold " b/". */
+/** Name in `diff --git a/… b/…`. Its two halves are compared, because a name may contain " b/". */
 function nameIn(header: string): string | undefined {
   const names = head(header.slice("diff --git ".length), 2 * MOST_PATH_CHARS).split("\n", 1)[0] ?? ""
   const [one, other] = [names.slice(0, (names.length - 1) / 2), names.slice((names.length + 1) / 2)]
@@ -37,7 +36,7 @@ function nameIn(header: string): string | undefined {
   return isTwice ? other.slice(2) : undefined
 }
 
-/** The name in a header where git quotes it, as it does one with signs that would end it. */
+/** Name that git quotes because of special characters. */
 function quotedIn(whole: string): string | undefined {
   const header = head(whole, 4 * MOST_PATH_CHARS)
   const quoted =
@@ -48,7 +47,7 @@ function quotedIn(whole: string): string | undefined {
 
 const SIGNS: Readonly<Record<string, string>> = { a: "\x07", b: "\b", t: "\t", n: "\n", v: "\v", f: "\f", r: "\r" }
 
-/** A name as git quotes it in C's manner: bytes that are no signs of ASCII may stand there as octal numbers. */
+/** Decodes git's C-style quoting; bytes outside ASCII are octal numbers. */
 function unquoted(name: string): string {
   const bytes: number[] = []
   for (const [token, sign] of name.matchAll(/\\([0-7]{3}|.)|[^\\]+/gs)) {

@@ -1,4 +1,4 @@
-/** Whether the work is done without an error, for who need not know which. Never rejects. */
+/** Whether the work resolves. Never rejects. */
 export const succeeds = (work: Promise<unknown>): Promise<boolean> =>
   work.then(
     () => true,

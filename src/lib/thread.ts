@@ -1,7 +1,7 @@
 import { Worker } from "node:worker_threads"
 import type { Clock } from "../core/ports.ts"
 
-/** A thread that answers each order with an answer of the same id, as `node:worker_threads` has it. */
+/** A worker thread that answers each order with an answer of the same id. */
 export type Thread<Order, Answer> = {
   postMessage(order: Order): void
   on(event: "message", listener: (answer: Answer) => void): unknown
@@ -10,17 +10,17 @@ export type Thread<Order, Answer> = {
 }
 
 export type ThreadLimits = {
-  /** How long a thread is kept without work: the next order of a burst finds it. */
+  /** How long an idle thread is kept for further orders. */
   readonly idleMs: number
-  /** How long an answer may take; then the thread is ended, and all who wait get none. */
+  /** Time limit for an answer; then the thread is ended and all pending orders get no answer. */
   readonly answerMs: number
-  /** How long no thread is tried after one failed. */
+  /** Delay before a new thread after a failure. */
   readonly restMs: number
 }
 
 type Numbered = { readonly id: number }
 
-/** Has work done in a thread that is started when it is first needed and ended when it has nothing to do. */
+/** Worker thread that is started on demand and ended when idle. */
 export class Helper<Order extends Numbered, Answer extends Numbered> {
   readonly #clock: Clock
   readonly #limits: ThreadLimits
@@ -38,7 +38,7 @@ export class Helper<Order extends Numbered, Answer extends Numbered> {
     this.#start = start
   }
 
-  /** The thread's answer; undefined where no thread can be had, or none answers in time. Never rejects. */
+  /** Undefined where no thread can be started or none answers in time. Never rejects. */
   ask(order: Omit<Order, "id">, answerMs = this.#limits.answerMs): Promise<Answer | undefined> {
     const thread = this.#running()
     if (!thread) return Promise.resolve(undefined)
@@ -54,7 +54,6 @@ export class Helper<Order extends Numbered, Answer extends Numbered> {
     })
   }
 
-  /** Ends the thread, if one runs. */
   end(): void {
     this.#drop()
   }
@@ -82,7 +81,7 @@ export class Helper<Order extends Numbered, Answer extends Numbered> {
     this.#watch(thread)
   }
 
-  /** Ends a thread that does not answer, and one that is not asked. */
+  /** Ends a thread that does not answer or is idle. */
   #watch(thread: Thread<Order, Answer>, answerMs = this.#limits.answerMs): void {
     const { idleMs } = this.#limits
     this.#stopTimer()
@@ -92,14 +91,14 @@ export class Helper<Order extends Numbered, Answer extends Numbered> {
         : this.#clock.after(idleMs, () => this.#drop())
   }
 
-  /** The thread is of no use: what comes now gets no answer. One that was ended on purpose is not heard any more. */
+  /** The thread failed: pending orders get no answer. Errors of a thread ended on purpose are ignored. */
   #fail(thread: Thread<Order, Answer>): void {
     if (thread !== this.#thread) return
     this.#failedAt = this.#clock.now()
     this.#drop()
   }
 
-  /** Ends the thread; who waits is answered with undefined. */
+  /** Ends the thread; pending orders get undefined. */
   #drop(): void {
     const thread = this.#thread
     this.#thread = undefined
@@ -108,7 +107,7 @@ export class Helper<Order extends Numbered, Answer extends Numbered> {
     this.#waiting.clear()
     for (const answer of waiting) answer(undefined)
     try {
-      // In some runtimes this is a promise.
+      // Some runtimes return a promise.
       void Promise.resolve(thread?.terminate()).catch(() => {})
     } catch {
       // It has ended already.
@@ -116,7 +115,7 @@ export class Helper<Order extends Numbered, Answer extends Numbered> {
   }
 }
 
-/** Starts the thread in the file at `url`. It does not keep the process alive. */
+/** The thread does not keep the process alive. */
 export function startThread<Order, Answer>(url: URL): Thread<Order, Answer> {
   const worker = new Worker(url)
   worker.unref()

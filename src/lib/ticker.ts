@@ -1,25 +1,25 @@
 import type { Clock } from "../core/ports.ts"
 
-/** How often a tick that takes its time is looked after, in ms: a timer that comes late tells of a sleep. */
+/** Interval of the timer during a long tick, in ms: its delay shows sleep. */
 const GUARD_MS = 1000
-/** A deadline that has passed is due at once, but no sooner than so long after the last tick began, in ms. */
+/** A passed deadline is due at once, but not sooner than this after the last tick began, in ms. */
 const PASSED_MS = 1000
 
 /**
- * Calls `tick` when something is due. One timer, however much there is to do, and none when there is nothing. `tick`
- * is told how late it comes, and must not reject.
+ * Calls `tick` when a deadline is due, with one timer for all, and none without deadlines. `tick` receives its delay
+ * and must not reject.
  */
 export class Ticker {
   readonly #clock: Clock
   readonly #tick: (late: number) => Promise<void>
   #due = Number.POSITIVE_INFINITY
-  /** When the timer that is set fires. */
+  /** Time of the current timer. */
   #alarm = Number.POSITIVE_INFINITY
   #cancel: (() => void) | undefined
   #ticking = false
-  /** When the last tick began. */
+  /** Start of the last tick. */
   #tickedAt = Number.NEGATIVE_INFINITY
-  /** How late the timer came while a tick went on. */
+  /** Delay of the timer during a running tick. */
   #overslept = 0
 
   constructor(clock: Clock, tick: (late: number) => Promise<void>) {
@@ -27,14 +27,14 @@ export class Ticker {
     this.#tick = tick
   }
 
-  /** How long ago the timer should have fired that has not; with what a tick that goes on was held up by. */
+  /** Delay of the current timer, including the delay of a running tick. */
   get late(): number {
     return Math.max(this.#overslept, this.#clock.now() - this.#alarm, 0)
   }
 
   /**
-   * Makes sure that a tick comes at `time` at the latest. A time that has passed is never armed as it is: asked for by
-   * each tick, it would keep the host's thread busy.
+   * Schedules a tick at `time` at the latest. A passed time is postponed, because a tick that always asks for one would
+   * keep OpenCode's thread busy.
    */
   at(time: number): void {
     const due = this.#ahead(time)
@@ -51,7 +51,7 @@ export class Ticker {
   #arm(time: number, run: () => void): void {
     this.#disarm()
     const now = this.#clock.now()
-    // What was due before anybody asked for it is not late: nobody slept meanwhile.
+    // A deadline that passed before it was requested is no sign of sleep.
     this.#alarm = Math.max(time, now)
     this.#cancel = this.#clock.after(this.#alarm - now, run)
   }
@@ -77,7 +77,7 @@ export class Ticker {
 
   #ahead(time: number): number {
     const now = this.#clock.now()
-    // Somebody may have set the clock back since.
+    // The clock may have been set back.
     return time > now ? time : Math.max(now, Math.min(this.#tickedAt, now) + PASSED_MS)
   }
 

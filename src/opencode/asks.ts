@@ -3,7 +3,6 @@ import { oneLine } from "../lib/text.ts"
 
 type Asked = { readonly id: string; readonly sessionID: string }
 
-/** A permission question as the host tells it. */
 export const permissionAsk = (
   { id, sessionID, permission, patterns }: Asked & { permission?: string; patterns?: readonly string[] },
   askedAt: number,
@@ -13,7 +12,6 @@ export const permissionAsk = (
   return { id, sessionID, kind: "permission", what, ...(doing && { doing }), askedAt }
 }
 
-/** Any other question as the host tells it. */
 export const questionAsk = (
   { id, sessionID, questions }: Asked & { questions?: readonly { question?: string }[] },
   askedAt: number,
@@ -21,13 +19,13 @@ export const questionAsk = (
 
 const named = (patterns: readonly string[] = []): string => patterns.filter((pattern) => pattern !== "*").join(", ")
 
-/** One line that says what a permission question is about: `bash: rm -rf build`. */
+/** Example: `bash: rm -rf build`. */
 function describePermission(permission = "a permission", patterns?: readonly string[]): string {
   const what = named(patterns)
   return oneLine(what === "" ? permission : `${permission}: ${what}`)
 }
 
-/** The permissions of OpenCode's own tools, as what an agent does. */
+/** Descriptions of OpenCode's permissions. */
 const DOING: Readonly<Record<string, string>> = {
   __proto__: null as never,
   read: "reading",
@@ -38,7 +36,7 @@ const DOING: Readonly<Record<string, string>> = {
   doom_loop: "the same call three times in a row of",
 }
 
-/** What an agent asks a permission for, in a sentence: `reading /x`. */
+/** Example: `reading /x`. */
 function doingOf(permission = "", patterns?: readonly string[]): string | undefined {
   const [verb, what] = [DOING[permission], named(patterns)]
   return verb && what !== "" ? oneLine(`${verb} ${what}`) : undefined

@@ -1,6 +1,6 @@
 /**
- * A value that is read when it is first needed, and again, behind the caller's back, when it is older than `ms`: nobody
- * waits for what changes seldom. A failed read leaves the value as it was.
+ * Cached value, refreshed in the background when older than `ms`: callers only wait for the first read. A failed
+ * refresh keeps the old value.
  */
 export class Cached<Value> {
   readonly #ms: number
@@ -13,7 +13,7 @@ export class Cached<Value> {
     this.#read = read
   }
 
-  /** Rejects where the value has never been read and cannot be. */
+  /** Rejects where the first read fails. */
   get(): Promise<Value> {
     const now = performance.now()
     const current = this.#value

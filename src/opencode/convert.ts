@@ -7,7 +7,7 @@ import type { Usage } from "../core/task.ts"
 import { head, oneLine, tail } from "../lib/text.ts"
 import { callOf, errorOf, finishIn, LAUNCHING_TOOL } from "./message-fields.ts"
 
-/** OpenCode's token counts and cost as usage; what is missing counts as none. */
+/** Missing counts are 0. */
 export function toUsage(tokens: unknown, cost: unknown): Usage {
   const counts = (tokens ?? {}) as {
     input?: number
@@ -25,7 +25,7 @@ export function toUsage(tokens: unknown, cost: unknown): Usage {
   }
 }
 
-/** OpenCode's error objects, `{name, data: {message}}`, as name and message; anything else as text. */
+/** Name and message of OpenCode's error objects, `{name, data: {message}}`; anything else as text. */
 export function toError(error: unknown): { name: string; message: string } {
   if (typeof error !== "object" || error === null) return { name: "Error", message: String(error ?? "unknown error") }
   const { name, message, data } = error as { name?: unknown; message?: unknown; data?: { message?: unknown } }
@@ -33,7 +33,7 @@ export function toError(error: unknown): { name: string; message: string } {
   return { name: typeof name === "string" ? name : "Error", message: errorLine(String(text ?? "unknown error")) }
 }
 
-/** What the provider answered, of an error that is one of its refusals. Headers have lower-case names. */
+/** Provider's answer in a refusal error. Header names are lower case. */
 export function refusalIn(error: unknown): { readonly refusal?: Pick<Refusal, "status" | "headers" | "body"> } {
   const { data } = (error ?? {}) as { data?: Partial<ApiErrorData> }
   const { statusCode: status, responseHeaders: headers, responseBody: body } = data ?? {}
@@ -43,13 +43,10 @@ export function refusalIn(error: unknown): { readonly refusal?: Pick<Refusal, "s
 
 type ApiErrorData = { statusCode: number; responseHeaders: Record<string, string>; responseBody: string }
 
-/** Providers' own words, shortened here if anywhere. */
+/** Longest message of a provider that is kept. */
 const MOST_ERROR_CHARS = 2000
 
-/**
- * The host hands over stack traces as messages; a reader needs what stands before them. Providers say at the end of a
- * long text when they open, so whoever shows it cuts it.
- */
+/** First part of an error without its stack trace. Not shortened, because providers give times at the end. */
 export const errorLine = (text: string): string => oneLine(text.split("\n    at ")[0] ?? "", MOST_ERROR_CHARS)
 
 export function toMessage({ info, parts }: { info: SdkMessage; parts: readonly Part[] }): Message {
@@ -74,18 +71,18 @@ export function messageOf(info: SdkMessage, parts: readonly MessagePart[]): Mess
   }
 }
 
-/** Tools that write the file that they are given. */
+/** Tools that write the file they are given. */
 const WRITING_TOOLS = new Set(["write", "edit", "multiedit"])
-/** The one that writes several, which its metadata names. */
+/** Writes several files, named in its metadata. */
 const PATCHING_TOOL = "apply_patch"
 
-/** A part of a message as the core reads it; none where the core does not look at such parts. */
+/** Parts for the core; empty for types that it does not read. */
 export function toParts(part: Part, message: SdkMessage): readonly MessagePart[] {
   const directory = message.role === "assistant" ? message.path.cwd : ""
   if (part.type === "text") return [textOf(part)]
   if (part.type === "reasoning") return [{ type: "reasoning", text: tail(part.text, MOST_THOUGHT_CHARS) }]
   if (part.type === "compaction") return [{ type: "compaction" }]
-  // With snapshots on: what changed below the folder during a step, whoever did it.
+  // With snapshots: files changed below the folder during a step, by anybody.
   if (part.type === "patch")
     return [{ type: "files", own: false, paths: part.files.map((file) => below(directory, file)) }]
   if (part.type !== "tool") return []
@@ -97,7 +94,7 @@ export function toParts(part: Part, message: SdkMessage): readonly MessagePart[]
   return [callOf(call), ...files, ...commandOf(part)]
 }
 
-/** Enough to see what a model thought last. */
+/** Enough to show what a model thought last. */
 const MOST_THOUGHT_CHARS = 1000
 
 const textOf = ({ text, synthetic, metadata }: Extract<Part, { type: "text" }>): MessagePart => ({
@@ -107,14 +104,14 @@ const textOf = ({ text, synthetic, metadata }: Extract<Part, { type: "text" }>):
   ...(metadata?.compaction_continue === true && { goesOn: true as const }),
 })
 
-/** By the host's own loop: it goes on after any other call. */
+/** Mirrors OpenCode's loop, which goes on after any other call. */
 const isFinal = ({ metadata, state }: ToolPart): boolean =>
   Boolean(metadata?.providerExecuted) || (state.status === "error" && state.metadata?.interrupted === true)
 
-/** True for a call after which the host asks the model again, whatever finish reason its provider gave. */
+/** OpenCode calls the model again after such a part, whatever the provider's finish reason. */
 export const asksAgain = (part: Part): boolean => part.type === "tool" && !isFinal(part)
 
-/** The files that a call edited or wrote. */
+/** Files that a call edited or wrote. */
 function writtenBy({ tool, state }: ToolPart): readonly string[] {
   if (state.status !== "completed") return []
   const { files } = (state.metadata ?? {}) as { files?: unknown }
@@ -124,10 +121,10 @@ function writtenBy({ tool, state }: ToolPart): readonly string[] {
   return found.filter((file) => typeof file === "string")
 }
 
-/** The host's shell. Its output's beginning or end is missing where it is long; what it reports stands at the end. */
+/** OpenCode's shell tool. Long output is cut; test reports are at its end. */
 const SHELL = "bash"
 
-/** The command of an ended call of the shell; none where it was refused, or never began. */
+/** Command of an ended shell call; empty where it was refused or never began. */
 function commandOf({ tool, state }: ToolPart): readonly MessagePart[] {
   if (tool !== SHELL || (state.status !== "completed" && state.status !== "error")) return []
   const command = state.input?.command
@@ -139,7 +136,7 @@ function commandOf({ tool, state }: ToolPart): readonly MessagePart[] {
 
 const isCutOff = (error: string): boolean => /aborted/i.test(error)
 
-/** A file's name holds what its maker likes, line breaks too. */
+/** A file's name may contain line breaks. */
 function below(directory: string, given: string): string {
   const file = normalize(given)
   const inside = directory !== "" && file.startsWith(`${directory}/`)
@@ -148,11 +145,11 @@ function below(directory: string, given: string): string {
 
 const MOST_PATH_CHARS = 400
 
-/** What the host writes into a call that was refused without a word: with one, the agent goes on. */
+/** Error text of a call that was refused without a message; with a message, the agent goes on. */
 const isRefusal = (error: string): boolean =>
   /rejected permission(?!.*with the following feedback)|dismissed this question/i.test(head(error, MOST_ERROR_CHARS))
 
-/** Whether a rule is of OpenCode's own tool for tasks and of single agents. */
+/** Whether a rule allows or denies OpenCode's own task tool for single agents. */
 export const picksAgent = ({
   permission,
   pattern,
@@ -167,7 +164,7 @@ export function toAgent(agent: Agent): AgentInfo {
     description: agent.description ?? "",
     mode: agent.mode,
     hidden: agent.hidden,
-    // The host says `null` for no variant, and takes none back.
+    // OpenCode returns `null` for no variant, and does not accept it.
     model: agent.model && {
       provider: agent.model.providerID,
       id: agent.model.modelID,

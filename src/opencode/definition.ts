@@ -1,11 +1,11 @@
-/** What OpenCode hands to `tool.definition`: its types leave out the schema that a model is shown. */
+/** Argument of `tool.definition`: OpenCode's types omit the schema. */
 export type Definition = { description: string; jsonSchema?: unknown }
 
 const known = new WeakMap<object, object>()
 
 /**
- * Takes out of a tool's schema what tells a model nothing, since every request pays for it: the name of the schema's
- * own language, and the list of an inner object's properties where that is empty.
+ * Removes useless parts of a tool's schema, which every request pays for: the schema dialect, and empty property lists
+ * of inner objects.
  */
 export function shorten(definition: Definition): void {
   const { jsonSchema } = definition
@@ -15,7 +15,7 @@ export function shorten(definition: Definition): void {
   definition.jsonSchema = short
 }
 
-/** The outermost list of properties stays: some providers take no tool without one. */
+/** The outermost property list stays: some providers require one. */
 function shortOf({ $schema: _language, properties, ...rest }: Record<string, unknown>): object {
   return { ...rest, properties: isObject(properties) ? mapped(properties, inner) : {} }
 }

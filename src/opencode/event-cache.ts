@@ -3,24 +3,23 @@ import type { Persona } from "../core/ports.ts"
 import { addBounded } from "../lib/bounded-set.ts"
 import type { RawEvent } from "./events.ts"
 
-/** Sessions and messages remembered at most: those in use now, however many there are. */
+/** Most sessions and messages kept. */
 const MOST_SESSIONS = 256
 const MOST_MESSAGES = 256
 
 /**
- * What the host has told by itself of late. A call to the host costs several milliseconds of its one thread, so what an
- * event brought is not asked for again. Where nothing is known, the caller asks the host.
+ * Recent state from events, which saves calls: each costs OpenCode's one thread several milliseconds. Where nothing is
+ * known, the caller asks OpenCode.
  */
 export class EventCache {
   readonly #rows = new Map<string, Session>()
   readonly #speakers = new Map<string, { readonly at: number; readonly persona: Persona }>()
-  /** The parts of users' messages that are stored; the host tells of one part several times. */
+  /** Stored parts of user messages; OpenCode reports one part several times. */
   readonly #messages = new Map<string, Set<string>>()
 
-  /** What is to be done once so many parts of a message are known to be stored. */
+  /** Callbacks for messages whose parts are awaited. */
   readonly #awaited = new Map<string, { readonly parts: number; readonly then: () => void }>()
 
-  /** Takes in an event of the host; most tell nothing that is kept. */
   hear({ type, properties }: RawEvent): void {
     const { info, part, messageID } = (properties ?? {}) as {
       info?: Session | Message
@@ -44,23 +43,23 @@ export class EventCache {
     }
   }
 
-  /** Takes in a message that the host has just stored for us. */
+  /** Adds a message that OpenCode returned as stored. */
   stored({ info, parts }: { info: Message; parts: readonly Part[] }): void {
     addBounded(this.#messages, info.id, new Set(parts.map(({ id }) => id)), MOST_MESSAGES)
   }
 
-  /** Calls `then` when so many parts of this message are heard of, until the function that is returned is called. */
+  /** Calls `then` once that many parts of the message are stored. The returned function cancels it. */
   awaits(messageID: string, parts: number, then: () => void): () => void {
     this.#awaited.set(messageID, { parts, then })
     return () => void this.#awaited.delete(messageID)
   }
 
-  /** The session as last told of: what changes seldom (its parent, rules, metadata) may be relied on, its usage not. */
+  /** Session as last reported. Its parent, rules and metadata may be relied on, its usage may not. */
   row(sessionID: string): Session | undefined {
     return this.#rows.get(sessionID)
   }
 
-  /** What is told of a session may not be heard any more. */
+  /** Events for this session may no longer arrive. */
   forget(sessionID: string): void {
     this.#rows.delete(sessionID)
   }
@@ -70,12 +69,12 @@ export class EventCache {
     return this.#speakers.get(sessionID)?.persona
   }
 
-  /** How many parts of this user message are known to be stored; -1 where the message is not known. */
+  /** Number of stored parts of a user message; -1 for an unknown message. */
   partsOf(messageID: string): number {
     return this.#messages.get(messageID)?.size ?? -1
   }
 
-  /** The host tells of older messages again: only a newer one says who speaks now. */
+  /** Old messages are updated too: only a newer one changes agent and model. */
   #spoke({ id, sessionID, agent, model, time }: Extract<Message, { role: "user" }>): void {
     addBounded(this.#messages, id, this.#messages.get(id) ?? new Set(), MOST_MESSAGES)
     if ((this.#speakers.get(sessionID)?.at ?? 0) > time.created) return

@@ -5,18 +5,18 @@ import { permissionAsk, questionAsk } from "./asks.ts"
 import { errorLine, refusalIn, toError, toUsage } from "./convert.ts"
 import { errorOf, finishOf } from "./message-fields.ts"
 
-/** An event as OpenCode's `event` hook hands it over: trusted for nothing but its type's name. */
+/** Event from OpenCode's `event` hook; only the type is trusted. */
 export type RawEvent = { readonly type: string; readonly properties: unknown }
 
-/** Parts of thinking that are open, remembered at most: one for each session that works. */
+/** Most open reasoning parts kept: one for each working session. */
 const MOST_THOUGHTS = 256
 
 /**
- * Reads events of OpenCode 1.x into the core's words; undefined for those that tell us nothing. Runs for every event of
- * the host, so it looks at the type first and builds nothing for the many that do not concern us.
+ * Converts OpenCode's events; undefined for irrelevant ones. Runs for every event, so it checks the type before
+ * anything else.
  */
 export class EventReader {
-  /** Ids of parts that hold thinking: the host tells their deltas as it does those of a text. */
+  /** Ids of reasoning parts, because their deltas look like those of texts. */
   readonly #thoughts = new Map<string, true>()
 
   read(event: RawEvent, now: number): HostEvent | undefined {
@@ -25,13 +25,13 @@ export class EventReader {
     try {
       return convert((event.properties ?? {}) as Properties, now, this.#thoughts)
     } catch {
-      // A payload of another shape than we know: a hint that cannot be read is no hint.
+      // Events are hints: an unknown payload is ignored.
       return undefined
     }
   }
 }
 
-/** OpenCode's event payloads, as far as we read them; every field may be absent. */
+/** Known fields of OpenCode's events; any may be absent. */
 type Properties = {
   sessionID?: string
   id?: string
@@ -133,7 +133,7 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
       addBounded(thoughts, part.id, true, MOST_THOUGHTS)
       return { type: "thinking", sessionID }
     }
-    // The parts of a user's message have no time.
+    // Parts of user messages have no time.
     if (part.type !== "text" || !part.id || !part.time) return undefined
     return { type: "text", sessionID, messageID, partID: part.id, text: part.text ?? "" }
   },

@@ -1,9 +1,8 @@
 import type { MessageKind, NameMessage } from "../core/ids.ts"
 
 /**
- * Ids that are derived, so that doing a thing twice names the same thing: a prompt or a notification that is sent
- * again is the same message to the host. They begin with a time in 12 hex digits, as the host's own do; it sorts
- * messages by when it stored them, and by id only within a millisecond.
+ * Derived ids, so that a repeated prompt or notification is stored once. Like OpenCode's ids they begin with a time in
+ * 12 hex digits, by which messages of one millisecond are sorted.
  */
 
 const SUFFIX_LENGTH = 14
@@ -28,26 +27,25 @@ const KIND_LETTER: Record<MessageKind, string> = {
 export const messageID: NameMessage = (kind, task, generation, at) =>
   `msg_${hex(BigInt(Math.trunc(at)) * MILLISECOND)}${suffix(kind, task, generation)}`
 
-/** The part number `index` of such a message. */
 export function partID(message: string, index: number): string {
   if (!MESSAGE_ID.test(message)) return `prt_${message.slice("msg_".length)}${index}`
   const time = BigInt(`0x${message.slice("msg_".length, SUFFIX_START)}`)
   return `prt_${hex(time + BigInt(index) * MILLISECOND)}${message.slice(SUFFIX_START)}`
 }
 
-/** The task that a message of ours belongs to; undefined for an id of another form. */
+/** Task of a derived message id; undefined for other ids. */
 export function taskOfMessage(id: string): string | undefined {
   const body = MESSAGE_ID.exec(id)?.[1]
   return body === undefined ? undefined : `bg_${body}`
 }
 
-/** The generation of the task's run that this message is the prompt of; undefined for any other message. */
+/** Generation of the run whose prompt this is; undefined for any other message. */
 export function promptedBy(id: string, task: string): number | undefined {
   const [, body, letter, generation = ""] = MESSAGE_ID.exec(id) ?? []
   return letter === KIND_LETTER.prompt && `bg_${body}` === task ? Number.parseInt(generation, 36) : undefined
 }
 
-/** What the host counts up by for each. */
+/** OpenCode's counter steps per millisecond. */
 const MILLISECOND = 4096n
 
 const hex = (time: bigint): string => time.toString(16).padStart(12, "0").slice(-12)

@@ -3,11 +3,10 @@ import type { Clock, LogFields, LogLevel } from "../core/ports.ts"
 import { Collector } from "../lib/collector.ts"
 
 /**
- * How long what is no trouble may wait to be written to the log. Waking the host's one thread costs it 25 ms, another
- * call in the same moment 1 to 3.
+ * Longest delay of `info` lines. Waking OpenCode's one thread costs 25 ms, a further call in the same moment 1 to 3.
  */
 const LOG_WAIT_MS = 10_000
-/** How long it waits at least: then it goes with the next record. What comes together goes together. */
+/** Shortest delay, so that lines of one moment are written together. */
 const GATHER_MS = 1000
 
 /**
@@ -32,7 +31,7 @@ export class OpencodeLog {
     this.#infos.add({ message, fields })
   }
 
-  /** The host is awake now, and nobody waits: what has waited for long enough is written. */
+  /** Writes pending lines that have waited long enough, while OpenCode is awake anyway. */
   flush(): void {
     this.#infos.flush(GATHER_MS)
   }

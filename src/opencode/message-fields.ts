@@ -1,6 +1,6 @@
 import type { AnswerError, Finish, MessagePart } from "../core/ports.ts"
 
-/** What OpenCode calls by names of its own, and the core by others: no other file knows these words. */
+/** Translates OpenCode's terms into the core's. No other file knows them. */
 
 const FINISHES: ReadonlyMap<string, Finish> = new Map([
   ["stop", "done"],
@@ -11,10 +11,10 @@ const FINISHES: ReadonlyMap<string, Finish> = new Map([
 
 export const finishOf = (word: string): Finish => FINISHES.get(word) ?? `other: ${word}`
 
-/** The error of a turn that its user stopped, or we did. */
+/** Error of a turn that was aborted. */
 export const ABORTED = "MessageAbortedError"
 
-/** What OpenCode makes the error of a turn where it had asked about the turn itself: `doom_loop`, say. */
+/** Error of a turn after a refused question about the turn itself, such as `doom_loop`. */
 const REFUSED = /^The user rejected permission/
 
 export const errorOf = ({ name, message }: { readonly name: string; readonly message: string }): AnswerError => ({
@@ -23,13 +23,13 @@ export const errorOf = ({ name, message }: { readonly name: string; readonly mes
   ...(REFUSED.test(message) && { refused: true }),
 })
 
-/** How a message with these parts ended: after a call whose result the model is to see, the host goes on in any case. */
+/** How a message ended: after a call whose result goes to the model, OpenCode continues in any case. */
 export const finishIn = (word: string, parts: readonly MessagePart[]): Finish =>
   parts.some((part) => part.type === "tool" && !part.final) ? "called" : finishOf(word)
 
 type Call = Extract<MessagePart, { type: "tool" }>
 
-/** A call of a tool. `refused`: without a word, which ends the turn. */
+/** `refused`: without a message, which ends the turn. */
 export function callOf({
   tool,
   refused,
@@ -46,5 +46,5 @@ export function callOf({
   }
 }
 
-/** The tool by which an agent of OpenCode launches others. */
+/** OpenCode's own tool for launching agents. */
 export const LAUNCHING_TOOL = "task"

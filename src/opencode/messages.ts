@@ -3,12 +3,12 @@ import type { Stored } from "../features/forks/opencode/history.ts"
 import { find } from "./client.ts"
 import { CALL_MS, Pace } from "./pace.ts"
 
-/** Messages read in one call. */
+/** Messages of one call. */
 const PAGE = { first: 20, most: 200, targetMs: CALL_MS }
 
 /**
- * The messages of a session, oldest first, read in pages from the newest on: all of them, or as far as `isEnough` of the
- * page that was read last. None where the session is gone.
+ * Messages of a session, oldest first. Pages are read from the newest on until `isEnough` of the last page; empty where
+ * the session is gone.
  */
 export async function storedMessages(
   client: OpencodeClient,

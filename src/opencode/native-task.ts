@@ -2,17 +2,16 @@ import type { Part, UserMessage } from "@opencode-ai/sdk/v2/types"
 import { addBounded } from "../lib/bounded-set.ts"
 import type { Request } from "./request.ts"
 
-/** OpenCode's own tool that hands work to agents. */
+/** OpenCode's own tool for subagents. */
 const NATIVE = "task"
-/** What each user's message says of it where it is not to be offered. */
+/** Setting in user messages that hides the tool. */
 export const WITHOUT_NATIVE: Readonly<Record<string, boolean>> = { [NATIVE]: false }
-/** Sessions remembered at most: a turn that goes on is among the newest. */
+/** Most sessions kept: active turns are among the newest. */
 const MOST_SESSIONS = 256
 
 /**
- * Takes OpenCode's own `task` out of all requests, by what each user's message says of tools: permissions stay as they
- * are. The host needs the tool for a message that mentions an agent, so that one's turn keeps it, with all that comes in
- * its middle.
+ * Hides OpenCode's own `task` tool by the tool settings of user messages, without changing permissions. A turn with a
+ * mention of an agent keeps the tool, because OpenCode needs it there.
  */
 export class NativeTask {
   readonly #mentioned = new Map<string, true>()
@@ -24,10 +23,10 @@ export class NativeTask {
     else if (!this.#mentioned.has(sessionID)) message.tools = { ...message.tools, ...WITHOUT_NATIVE }
   }
 
-  /** A request is about to be made. What the host writes by itself, as after a compaction, says nothing of tools. */
+  /** A request is about to be made. OpenCode's own messages, as after a compaction, have no tool settings. */
   asked({ messages }: Request): void {
     const newest = messages.findLast(({ info }) => info.role === "user")?.info
-    // In place: the host looks at this very object.
+    // In place: OpenCode uses this very object.
     if (newest?.role === "user" && !this.#mentioned.has(newest.sessionID))
       newest.tools = { ...newest.tools, ...WITHOUT_NATIVE }
   }

@@ -1,13 +1,10 @@
-/** How long one call may hold the host's thread; between two calls others run. */
+/** Longest time that one call should occupy OpenCode's thread. */
 export const CALL_MS = 35
 
-/** Lets others run. */
+/** Yields to other work. */
 export const rest = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0))
 
-/**
- * How much to ask of the host in one call, so that none holds its one thread for much longer than `targetMs`: as much
- * as took that long the last time, on this machine and with what it has to do besides.
- */
+/** Adapts the size of calls so that each occupies OpenCode's one thread for about `targetMs`. */
 export class Pace {
   readonly #targetMs: number
   readonly #most: number
@@ -23,7 +20,7 @@ export class Pace {
     return this.#size
   }
 
-  /** What was asked for last took so long. One slow call may have had to wait: it halves the next one, no more. */
+  /** Reports the duration of the last call. A slow call may have waited for others: it only halves the next. */
   took(ms: number): void {
     const fitting = Math.round((this.#size * this.#targetMs) / Math.max(1, ms))
     this.#size = Math.max(1, Math.min(fitting, 2 * this.#size, this.#most), Math.floor(this.#size / 2))

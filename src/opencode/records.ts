@@ -19,7 +19,7 @@ import type { Signer } from "../runtime/record/signature.ts"
 import { UI_METADATA_KEY, type UiMetadata } from "../runtime/record/ui-metadata.ts"
 import { call, find } from "./client.ts"
 
-/** Sessions whose last write is remembered at most; one more costs a read before its next write. */
+/** Most sessions whose last write is kept; others are read before their next write. */
 const MOST_RENEWALS = 1024
 
 const MOST_UNBELIEVED = 5000
@@ -29,19 +29,18 @@ type Metadata = Readonly<Record<string, unknown>>
 export type RecordPorts = {
   readonly client: OpencodeClient
   readonly clock: Clock
-  /** The plugin instance that owns what is written here, and the folder that it serves. */
+  /** Plugin instance that owns the written records. */
   readonly instance: string
   readonly folder: string | undefined
-  /** The installation's. */
   readonly signer: Signer
-  /** A session's metadata as an event last told it. */
+  /** Session's metadata from the last event. */
   readonly heard: (sessionID: string) => Metadata | undefined
 }
 
-/** Our entries in sessions' metadata: read with their signature, written without touching what others keep there. */
+/** Records of tasks in session metadata: signatures are verified, and other keys are kept. */
 export class OpencodeRecords {
   readonly #ports: RecordPorts
-  /** When each session's record was last written here. */
+  /** Time of each session's last record write. */
   readonly #renewals = new Map<string, number>()
   readonly #unbelieved = new Map<string, Unbelieved>()
   /** Each write of a session's metadata reads, merges and writes. */
@@ -55,12 +54,12 @@ export class OpencodeRecords {
     return decodeRecord(session, this.#ports.signer)
   }
 
-  /** Those that `notice` has met so far. */
+  /** Sessions found by `notice` so far. */
   unbelieved(): readonly Unbelieved[] {
     return [...this.#unbelieved.values()]
   }
 
-  /** Remembers which of these sessions have a record of their own that this installation did not sign. */
+  /** Notes sessions with an unverified record of their own. */
   notice(sessions: readonly Session[]): void {
     for (const session of sessions) {
       const { id, cost = 0, time } = session
@@ -69,7 +68,7 @@ export class OpencodeRecords {
     }
   }
 
-  /** The records in these sessions, without those that were copied from another among them. */
+  /** Records in these sessions, without copies of each other. */
   async among(sessions: readonly Session[]): Promise<readonly Recorded<Session>[]> {
     const oldestFirst = sessions.toSorted((one, other) => one.time.created - other.time.created)
     const recorded = oldestFirst.flatMap((row) => {
@@ -79,7 +78,7 @@ export class OpencodeRecords {
     return withoutCopies(recorded, ({ task }) => this.#holdsPrompt(task))
   }
 
-  /** The same where the list need not have all children of a parent: what it was copied from may be missing there. */
+  /** Records where the list may lack siblings, from which a record may be copied. */
   async amongSome(sessions: readonly Session[]): Promise<readonly Recorded<Session>[]> {
     const parents = new Map<string, Promise<readonly TaskRecord[]>>()
     const children = (parentID: string) => {
@@ -88,7 +87,7 @@ export class OpencodeRecords {
       return known
     }
     const isCopy = async ({ row, record: { task, owner } }: Recorded<Session>) => {
-      // Of its own tasks an instance knows the sessions.
+      // An instance knows the sessions of its own tasks.
       if (namesItsSession(row.metadata) || ownershipOf(owner, this.#ports.instance) === "ours") return false
       return !(await children(parentSessionOf(task))).some((record) => record.task.sessionID === row.id)
     }
@@ -97,7 +96,7 @@ export class OpencodeRecords {
     return found.filter((_each, at) => !copies[at])
   }
 
-  /** The records of the tasks that a session launched. */
+  /** Records of the session's tasks. */
   async of(parentID: string): Promise<readonly TaskRecord[]> {
     const children = await find("list children", this.#ports.client.session.children({ sessionID: parentID }))
     return (await this.among(children ?? [])).map(({ record }) => record)
@@ -108,19 +107,19 @@ export class OpencodeRecords {
     return (await find("read a message", route)) !== undefined
   }
 
-  /** The metadata of a session that is about to be made for this task. */
+  /** Metadata for a new session of this task. */
   metadataOf(task: TaskDraft): { [key: string]: unknown } {
     const { instance, folder, signer } = this.#ports
     return { [RECORD_KEY]: encodeRecord(task, ownerNow(instance, folder), signer) }
   }
 
-  /** Writes the record, or removes it. Rejects as taken over where another process has the task by now. */
+  /** Writes or removes the record. Rejects as taken over where another process owns the task. */
   save(sessionID: string, task: Task | undefined): Promise<void> {
     const record = task ? this.metadataOf(task) : {}
     const at = this.#ports.clock.now()
     const write = async () => {
       const known = this.#holds(sessionID) ? this.#ports.heard(sessionID) : undefined
-      // Nobody else has written here: nothing has to be merged, and the session not to be read first.
+      // Without foreign keys there is nothing to merge, so the session is not read first.
       if (known && Object.keys(known).every((key) => key === RECORD_KEY) && !isNewerVersion(known))
         await this.#write(sessionID, record)
       else
@@ -130,14 +129,14 @@ export class OpencodeRecords {
           const { [RECORD_KEY]: _ours, ...others } = metadata
           return { ...others, ...record }
         })
-      // One that has ended and was told of is anybody's to resume.
+      // Anybody may resume a task that has ended and been told.
       if (task && isLookedAfter(task)) this.renewed(sessionID, at)
       else this.#renewals.delete(sessionID)
     }
     return this.#writes.take(write, sessionID)
   }
 
-  /** Removes the companion's request of this id. */
+  /** Removes the terminal's request with this id. */
   clearRequest(sessionID: string, requestID: string): Promise<void> {
     const edit = () =>
       this.#edit(sessionID, (metadata) => {
@@ -148,7 +147,7 @@ export class OpencodeRecords {
     return this.#writes.take(edit, sessionID)
   }
 
-  /** Writes what the screen is to know of a task that works elsewhere; nothing where that is undefined. */
+  /** Writes UI metadata of a remote task; nothing for undefined. */
   sign(sessionID: string, uiMetadata: UiMetadata | undefined): Promise<void> {
     const edit = () =>
       this.#edit(sessionID, (metadata) => {
@@ -159,20 +158,21 @@ export class OpencodeRecords {
     return this.#writes.take(edit, sessionID)
   }
 
-  /** The session's record of this time is written. */
+  /** The session's record was written at this time. */
   renewed(sessionID: string, at = this.#ports.clock.now()): void {
     addBounded(this.#renewals, sessionID, at, MOST_RENEWALS)
   }
 
   /**
-   * Whether nobody can have taken this session's task over since the last write: not so after a long sleep, nor once it
-   * is over.
+   * No process can have taken the task over since the last write. False after a long sleep, or once the task is told.
    */
   #holds(sessionID: string): boolean {
     return this.#ports.clock.now() - (this.#renewals.get(sessionID) ?? Number.NEGATIVE_INFINITY) < LEASE_MS
   }
 
-  /** What another living process has is its own, but for a new run of what is over; and no later run is written over. */
+  /**
+   * Another living process's task may only be written for a new run after its end; a later run is never overwritten.
+   */
   #refuseTakenOver(session: Session, task: Task | undefined): void {
     const record = this.in(session)
     const ownership = record && ownershipOf(record.owner, this.#ports.instance)
@@ -184,7 +184,7 @@ export class OpencodeRecords {
       throw new HostError(`another process has taken task ${id} over`, { takenOver: true })
   }
 
-  /** Reads, merges and writes; `undefined` leaves the metadata as they are. */
+  /** Reads, merges and writes; no write for `undefined`. */
   async #edit(sessionID: string, edit: (metadata: Metadata, session: Session) => Metadata | undefined): Promise<void> {
     const session = await call("read a session", this.#ports.client.session.get({ sessionID }))
     const metadata = edit(session.metadata ?? {}, session)
@@ -196,5 +196,5 @@ export class OpencodeRecords {
   }
 }
 
-/** It runs, or its end is still to be told. */
+/** Active, or its end is still to be told. */
 const isLookedAfter = (task: Task): boolean => isActive(task) || owesNotification(task)

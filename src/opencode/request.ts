@@ -5,23 +5,21 @@ import { isNotice, withoutRunning } from "../present/notification.ts"
 import { asksAgain } from "./convert.ts"
 import { finishOf } from "./message-fields.ts"
 
-/** What OpenCode's hook `experimental.chat.messages.transform` hands over: all that a request will tell the model. */
+/** Argument of `experimental.chat.messages.transform`: the whole conversation of a request. */
 export type Request = { messages: { info: Message; parts: Part[] }[] }
 
-/** The session whose model is about to be asked. */
 export const sessionOf = ({ messages }: Request): string | undefined => messages[0]?.info.sessionID
 
-/** The model that is asked. */
 export function modelIn({ messages }: Request): Model | undefined {
   const asked = messages.findLast(({ info }) => info.role === "user")?.info
-  // Of a message that somebody else has changed it may be anything.
+  // Other plugins may have changed the message.
   const { providerID: provider, modelID: id } = (asked?.role === "user" && asked.model) || {}
   return provider && id ? { provider, id } : undefined
 }
 
 /**
- * The turn that a request belongs to: the id of the user's message that began it, which is the first after the last
- * answer that ended a turn. It is the same in all requests of a turn, whatever messages come in its middle.
+ * Id of the user's message that began the turn: the first after the last answer that ended one. Messages during the
+ * turn do not change it.
  */
 export function turnOf({ messages }: Request): string {
   const last = messages.findLastIndex(({ info, parts }) => info.role === "assistant" && endsTurn(info, parts))
@@ -33,9 +31,8 @@ const endsTurn = ({ error, finish }: Extract<Message, { role: "assistant" }>, pa
   error !== undefined || (finish !== undefined && isEnd(finishOf(finish)) && !parts.some(asksAgain))
 
 /**
- * Leaves out of notifications what the next one says anew, where one follows directly: once a request was made, an
- * answer stands behind the last of them, so that each stays in all requests as it was in its first. Known by their
- * texts: a fork has its parent's as copies.
+ * Removes repeated parts of notifications that directly follow each other. Answered ones never change, so request
+ * prefixes stay stable; they are recognized by text, because forks have copies.
  */
 export function leaveOutStale({ messages }: Request): void {
   for (const [index, message] of messages.entries()) {
@@ -43,30 +40,30 @@ export function leaveOutStale({ messages }: Request): void {
     if (!next || noticeIn(next) < 0) continue
     const at = noticeIn(message)
     const part = message.parts[at]
-    // In place of the host's own list, and not in its parts: those may be looked at elsewhere.
+    // Replaces the list, not its parts, which other code may hold.
     if (part?.type === "text") message.parts = message.parts.with(at, { ...part, text: withoutRunning(part.text) })
   }
 }
 
-/** Where the hidden part of a notification stands in a message; -1 where it is none. */
+/** Index of a notification's hidden part; -1 for other messages. */
 const noticeIn = ({ info, parts }: Request["messages"][number]): number =>
   info.role === "user" ? parts.findIndex((part) => part.type === "text" && part.synthetic && isNotice(part.text)) : -1
 
 /**
- * Tells the model of one request something that is stored nowhere, as the user's newest message: what stands before it
- * is the same in the next request. All tools are taken away for it where that is wanted.
+ * Adds a text to one request only, to the newest user message, so that the prefix stays the same in the next request.
+ * `withoutTools` removes all tools from it.
  */
 export function tellWith(request: Request, texts: readonly string[], withoutTools = false): void {
   const newest = request.messages.findLast(({ info }) => info.role === "user")
   if (newest?.info.role !== "user") return
   const { info } = newest
-  // In place: the host looks at this very object. It is read anew for each request, and not stored.
+  // In place: OpenCode uses this very object, which is built for each request and not stored.
   if (withoutTools) info.tools = NO_TOOLS
-  // Where the session was idle it was asked by a prompt, which is there already.
+  // An idle session got the text as a prompt already.
   const told = (text: string) => newest.parts.some((part) => part.type === "text" && part.text === text)
   const untold = texts.filter((text) => !told(text))
   if (untold.length === 0) return
-  // Ids sort messages: this one comes after what was said since the newest message of the user.
+  // Messages are sorted by id: this one must come after the newest.
   const last = request.messages.at(-1)?.info.id ?? info.id
   const id = `${last.slice(0, -1)}~`
   const { sessionID } = info
@@ -76,7 +73,7 @@ export function tellWith(request: Request, texts: readonly string[], withoutTool
   request.messages.push({ info: { ...info, id }, parts })
 }
 
-/** Says of every tool that it is off, whatever its name: those of MCP servers are known to nobody here. */
+/** Disables every tool by any name, because names of MCP tools are not known here. */
 const NO_TOOLS: Record<string, boolean> = new Proxy(
   {},
   {

@@ -4,33 +4,32 @@ import { addBounded } from "../lib/bounded-set.ts"
 import { messageOf, toParts } from "./convert.ts"
 import type { RawEvent } from "./events.ts"
 
-/** Sessions listened to at most; a prompt to one more makes the first of them be asked instead. */
+/** Most sessions followed; for others OpenCode is asked. */
 const MOST_SESSIONS = 256
 
 type Heard = {
   readonly promptID: string
-  /** Messages from the prompt on, and their parts as the core reads them: a tool's output is not kept. */
+  /** Messages from the prompt on, with parts as the core reads them; tool output is dropped. */
   readonly messages: Map<string, { info: SdkMessage; readonly parts: Map<string, readonly MessagePart[]> }>
 }
 
 /**
- * What was said in sessions since our prompts to them, as the host's events told it: the end of a run needs no call.
- * Relied on only where it is beyond doubt; in all other cases the caller asks the host.
+ * Messages since a prompt, collected from events, so that the end of a run needs no call. Used only where they are
+ * surely complete.
  */
 export class Transcripts {
   readonly #sessions = new Map<string, Heard>()
 
-  /** Listens to a session from this prompt on; what was heard since an earlier one is forgotten. */
+  /** Collects events from this prompt on and drops earlier ones. */
   follow(sessionID: string, promptID: string): void {
     addBounded(this.#sessions, sessionID, { promptID, messages: new Map() }, MOST_SESSIONS)
   }
 
-  /** What is heard of a session is not all of it: it is asked. */
+  /** Events of this session are incomplete: ask OpenCode instead. */
   forget(sessionID: string): void {
     this.#sessions.delete(sessionID)
   }
 
-  /** Takes in an event of the host; most cost a look at their type. */
   hear({ type, properties }: RawEvent): void {
     if (type === "message.updated") {
       const { info } = (properties ?? {}) as { info?: SdkMessage }
@@ -50,8 +49,8 @@ export class Transcripts {
   }
 
   /**
-   * The messages since this prompt, oldest first, if the newest of them is a complete answer to it or to a later one.
-   * They are handed over once, and no longer kept.
+   * Messages since the prompt, oldest first, if the newest is a complete answer to it or to a later one. They can be
+   * taken once.
    */
   take(sessionID: string, promptID: string): readonly Message[] | undefined {
     const heard = this.#sessions.get(sessionID)
@@ -68,7 +67,7 @@ export class Transcripts {
   }
 }
 
-/** An answer that lacks what it ended with was not heard in full. */
+/** Events of an answer without its end are incomplete. */
 function isWhole({ role, finish, parts }: Message): boolean {
   if (role === "user") return true
   if (finish === "done") return parts.some((part) => part.type === "text" && part.text !== "")
@@ -76,7 +75,7 @@ function isWhole({ role, finish, parts }: Message): boolean {
   return calls.length > 0 && calls.every((state) => state === "completed" || state === "error")
 }
 
-/** The host's order: a message's time counts, and its id only between two of one moment. */
+/** OpenCode's order: by time, and by id within a moment. */
 function byTime({ info: one }: { info: SdkMessage }, { info: other }: { info: SdkMessage }): number {
   return one.time.created - other.time.created || (one.id < other.id ? -1 : 1)
 }

@@ -10,12 +10,12 @@ import { call, find } from "./client.ts"
 const MOST_CONVERSATIONS = 100
 const MOST_DIFF_CHARS = 100_000
 
-/** A person's hand on OpenCode 1.x, over the routes of its server. */
+/** A user's actions through the HTTP API of OpenCode 1.x. */
 export class OpencodeUserActions implements UserActions {
   readonly #client: OpencodeClient
   readonly #directory: string
 
-  /** `directory`: the folder that this instance of the plugin serves. */
+  /** `directory`: folder that this instance serves. */
   constructor(client: OpencodeClient, directory: string) {
     this.#client = client
     this.#directory = directory
@@ -85,7 +85,7 @@ export class OpencodeUserActions implements UserActions {
     return historyOf(this.#client, sessionID, id)
   }
 
-  /** The folder in which a session works: the host knows its questions there alone. */
+  /** The session's folder: OpenCode knows its questions only there. */
   async #whereOf({ sessionID }: Ask): Promise<{ directory?: string }> {
     const folder = (await this.session(sessionID))?.folder
     return folder === undefined ? {} : { directory: folder }

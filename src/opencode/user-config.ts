@@ -22,17 +22,14 @@ export function parseJsonc(text: string): unknown {
 }
 
 const NAME = "opencode-superagents"
-/** The package's folder: this file is in its dist once built. */
+/** The package's folder; the built file is in its dist. */
 const PACKAGE = fileURLToPath(new URL(import.meta.url.endsWith(".ts") ? "../../.." : "..", import.meta.url))
 const FILES = ["opencode.json", "opencode.jsonc"]
 
-/** The options of this plugin in the user's own configuration; `problems`: files of it that cannot be read. */
+/** Plugin options of the user's own configuration; `problems`: unreadable files. */
 export type UsersOptions = { readonly options?: unknown; readonly problems: readonly string[] }
 
-/**
- * The options that hold: those of the entry that OpenCode gives, and the user's own where it is a project's that took
- * their place.
- */
+/** Effective options: OpenCode's, merged with the user's own where a project's replaced them. */
 export function optionsFrom(specs: Specs, given: unknown, own: UsersOptions = usersOptions()): Met {
   const isOwn = own.options !== undefined && isDeepStrictEqual(given ?? {}, own.options)
   const met = isOwn ? meet(specs, given, undefined) : meet(specs, own.options, given)
@@ -40,9 +37,8 @@ export function optionsFrom(specs: Specs, given: unknown, own: UsersOptions = us
 }
 
 /**
- * Reads them as OpenCode does: the last entry counts. It shows a plugin the options of one entry, the project's where it
- * has one, so the user's have to be looked for. The user's own are the files of the global folders and what variables
- * of the environment name; not those of the project.
+ * Options of the last entry in the user's files. OpenCode passes on one entry only, the project's if there is one, so
+ * the user's must be read here.
  */
 export function usersOptions(env: NodeJS.ProcessEnv = process.env): UsersOptions {
   const found: { options?: unknown; problems: string[] } = { problems: [] }
@@ -72,14 +68,14 @@ const homeOf = (env: NodeJS.ProcessEnv): string => env.HOME || homedir()
 const globalOf = (env: NodeJS.ProcessEnv): string =>
   join(env.XDG_CONFIG_HOME || join(homeOf(env), ".config"), "opencode")
 
-/** OpenCode's folder in a project, and what it installs into it and into the global one: its plugin package. */
+/** OpenCode's folder in a project, and the plugin package that it installs there. */
 export const ownFolder = (env: NodeJS.ProcessEnv = process.env): HostFolder => ({
   name: ".opencode",
   installs: [".gitignore", "package.json", "package-lock.json", "bun.lock", "node_modules"],
   own: globalOf(env),
 })
 
-/** In the order in which OpenCode reads them. */
+/** In OpenCode's order. */
 function filesOf(env: NodeJS.ProcessEnv): string[] {
   const [home, global] = [homeOf(env), globalOf(env)]
   const { OPENCODE_CONFIG: named, OPENCODE_CONFIG_DIR: folder } = env
@@ -97,7 +93,7 @@ function entriesIn(text: string, env: NodeJS.ProcessEnv): readonly unknown[] {
   return Array.isArray(plugin) ? plugin : []
 }
 
-/** By name, in any version, or by the path of the folder or of a file in it. */
+/** By package name with any version, or by path. */
 function isThisPackage(spec: string, folder: string): boolean {
   const isPath = spec.startsWith("file://") || spec.startsWith(".") || isAbsolute(spec)
   if (!isPath) return spec === NAME || spec.startsWith(`${NAME}@`)

@@ -2,12 +2,12 @@ import { appendFile, mkdir, readFile } from "node:fs/promises"
 import { dirname, join } from "node:path"
 import { dataFolder } from "../runtime/record/signature.ts"
 
-/** The versions of OpenCode that the end-to-end tests were run on (`npm run test:hosts`). */
+/** Versions covered by the end-to-end tests (`npm run test:hosts`). */
 const TRIED = { from: "1.18.28", to: "1.18.34" }
-/** Before this one, what is stored while a session works starts no further step: the host ends its loop by message id. */
+/** Before this version, a message stored during a turn starts no further step. */
 const WAKES_BUSY_FROM = "1.18.15"
 
-/** What is said of a version that was not tried; undefined where it was, or where it is no release. */
+/** Warning for an untested version; undefined for tested ones and for development builds. */
 export function versionNote(version: string): string | undefined {
   if (!isRelease(version) || (!isBefore(version, TRIED.from) && !isBefore(TRIED.to, version))) return undefined
   const note = `superagents was tried on OpenCode ${TRIED.from} to ${TRIED.to}; this is ${version}.`
@@ -23,10 +23,10 @@ function isBefore(one: string, other: string): boolean {
   return differs >= 0 && (ones?.[differs] ?? 0) < (others?.[differs] ?? 0)
 }
 
-/** Where it is noted which versions the user was told of. */
+/** File with versions that the user was warned of. */
 const toldFile = (): string => join(dataFolder(), "told-versions")
 
-/** True the first time that a version is asked for on this machine. Where nothing can be noted, it is told again. */
+/** True once per version and machine; repeated where that cannot be stored. */
 export async function isFirstOf(version: string, file = toldFile()): Promise<boolean> {
   try {
     const told = await readFile(file, "utf8").catch(() => "")
@@ -37,7 +37,7 @@ export async function isFirstOf(version: string, file = toldFile()): Promise<boo
   return true
 }
 
-/** A plugin for OpenCode 2 has this in place of `server`. A host of 1.x calls it too, with less of a context. */
+/** Entry point of plugins for OpenCode 2, in place of `server`. OpenCode 1.x calls it too, with another context. */
 export function setup(context?: { readonly app?: { readonly version?: unknown } }): void {
   const version = context?.app?.version
   if (typeof version !== "string" || !isRelease(version) || isBefore(version, "2.0.0")) return

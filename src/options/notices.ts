@@ -6,13 +6,13 @@ import type { Met } from "./sources.ts"
 const CHECK_OPTIONS = "superagents: check your options"
 const TURNED_ON = "superagents: what this project changes"
 
-/** Says what is wrong with the options, and what a project changes in those of its user. */
+/** Warns of wrong options, and of changes that a project makes to its user's. */
 export function sayOptions(connection: Connection, met: Met): void {
   const { problems, turnedOn, widened, refused, held } = met
   const { host, worktree, directory } = connection
   for (const message of problems) connection.warn({ title: CHECK_OPTIONS, message })
   for (const each of held) host.log("info", `option ${each}`)
-  // A folder that a task works in has the project's configuration, of which the project's own instance has told.
+  // A task's own folder has the project's configuration, of which the project's instance warns already.
   const messages = connection.hasOtherOwner() ? [] : changesIn(met)
   if (messages.length === 0) return
   const isNew = isNews(mainCheckout(worktree, directory), [...turnedOn, ...widened, ...refused].join(" "))

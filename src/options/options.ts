@@ -176,10 +176,10 @@ export interface Options extends ValuesOf<typeof options> {}
 export const optionsOf = (features: readonly Feature[]): Specs =>
   Object.assign({ ...options }, ...features.map((feature) => feature.options))
 
-/** Options as somebody wrote them: those alone that are there and right. */
+/** Valid options that were set explicitly. */
 export type Given = Readonly<Record<string, unknown>>
 
-/** With the defaults for all that is not given. */
+/** Adds the defaults. */
 export const complete = (specs: Specs, given: Given): Options => filled(specs, given) as unknown as Options
 
 function filled(specs: Specs, given: Given): Given {
@@ -216,7 +216,7 @@ function readObject(
   const result: Record<string, unknown> = {}
   for (const [key, value] of Object.entries(input)) {
     const name = path + key
-    // Names the schema for editors and readers.
+    // Used by editors.
     if (name === "$schema") continue
     const spec = Object.hasOwn(specs, key) ? specs[key] : undefined
     if (!spec) {

@@ -1,8 +1,8 @@
-/** How a user's own value of an option and a project's meet. */
+/** How a user's and a project's value of an option meet. */
 export type Rule = {
-  /** Which value holds where both set it. */
+  /** The effective value where both set it. */
   readonly meet: (own: unknown, theirs: unknown) => unknown
-  /** Of a limit: whether a project that alone sets it allows more than the default does. */
+  /** For a limit: whether a project's value allows more than the default. */
   readonly widens?: (theirs: unknown, byDefault: unknown) => boolean
   /** Names what a project alone turns on, for its user to be told. */
   readonly turnsOn?: (own: unknown, theirs: unknown, name: string) => string | undefined
@@ -16,13 +16,13 @@ export const TO_ALLOW =
 
 type Values = Readonly<Record<string, unknown>>
 
-/** Of two limits the lower, where 0 is none. */
+/** Lower of two limits, where 0 is none. */
 const lower = (own: unknown, theirs: unknown): unknown => {
   if (own === 0 || theirs === 0) return own || theirs
   return Math.min(own as number, theirs as number)
 }
 
-/** The project's value holds. */
+/** The project's value wins. */
 export const projects: Rule = { meet: (_own, theirs) => theirs }
 
 /** The project's value holds, and its user is told where it switches on what the user has off. */
@@ -31,18 +31,18 @@ export const switches: Rule = {
   turnsOn: (own, theirs, name) => (own === false && theirs === true ? name : undefined),
 }
 
-/** The lower of two limits holds, where 0 is none. */
+/** The lower limit wins, where 0 is none. */
 export const stricter: Rule = { meet: lower, widens: (theirs, byDefault) => lower(byDefault, theirs) !== theirs }
 
-/** The same, where null leaves it to the plugin. */
+/** The lower limit wins; null leaves it to the plugin. */
 export const stricterIfSet: Rule = {
   meet: (own, theirs) => (own === null || theirs === null ? (own ?? theirs) : lower(own, theirs)),
 }
 
-/** The lower of two counts holds, where 0 is the lowest. */
+/** The lower count wins, where 0 is the lowest. */
 export const fewer: Rule = { meet: (own, theirs) => Math.min(own as number, theirs as number) }
 
-/** Limits by name: of each the lower. */
+/** Limits by name: the lower of each wins. */
 export const stricterOfEach: Rule = {
   meet(own, theirs) {
     const [mine, others] = [own, theirs] as [Values, Values]
@@ -54,7 +54,7 @@ export const stricterOfEach: Rule = {
 
 const AGENT_LIMITS = ["timeout", "maxCost", "maxConcurrent"] as const
 
-/** Settings by agent: of each its limits the lower, all else the project's. */
+/** Settings by agent: the lower of each limit wins, otherwise the project's value. */
 export const stricterOfEachAgent: Rule = {
   meet(own, theirs) {
     const [mine, others] = [own, theirs] as [Record<string, Values>, Record<string, Values>]

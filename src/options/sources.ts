@@ -3,26 +3,23 @@ import { complete, type Given, type Options, readOptions } from "./options.ts"
 import { isGroup, type Specs } from "./spec.ts"
 
 /**
- * How a user's own options meet those of a project. OpenCode gives a plugin the options of one entry alone, the
- * project's where it has one; what the user allows everywhere would be gone without a word.
+ * A user's options merged with a project's. OpenCode passes on one entry only, the project's if there is one, so the
+ * user's would be lost.
  */
 export type Met = {
   readonly options: Options
   readonly problems: readonly string[]
-  /** What the project alone turns on, by name. */
+  /** Options that only the project turns on. */
   readonly turnedOn: readonly string[]
-  /** The limits that the project sets wider than they are by default, where the user sets none. */
+  /** Limits that the project raises above the default, where the user sets none. */
   readonly widened: readonly string[]
-  /** What the project set and only its user may set: one sentence each. It does not hold. */
+  /** Project options that only the user may set, one sentence each. They are ignored. */
   readonly refused: readonly string[]
-  /** The user's limits that hold against the project's, one line each. */
+  /** The user's limits that win against the project's, one line each. */
   readonly held: readonly string[]
 }
 
-/**
- * The options that hold. `own`: the user's, undefined where there are none; `project`: undefined where the project has
- * none of its own.
- */
+/** Merges both; either is undefined where absent. */
 export function meet(specs: Specs, own: unknown, project: unknown): Met {
   const mine = readOptions(specs, own)
   const other = readOptions(specs, project, own === undefined ? undefined : mine.given)

@@ -5,51 +5,48 @@ import { elapsed, type Figures, type Task } from "../core/task.ts"
 import { duration } from "../lib/duration.ts"
 import { count, grouped, head, inTags, oneLine } from "../lib/text.ts"
 
-/** Parts of a notification's message: without both, it was not stored whole. */
+/** A notification with fewer parts was not stored completely. */
 export const NOTICE_PARTS = 2
 
-/** Of an answer that is too long to come whole. */
+/** Characters shown of an answer that is too long. */
 const BEGINNING_CHARS = 1000
-/** With more, what is told of a map could pass 3,000 tokens. */
+/** More could make a map's notification exceed 3,000 tokens. */
 const MOST_MAP_BYTES = 6500
 
-/** All that a notification tells, as it is when the notification is sent. */
+/** Facts of a notification at the time it is sent. */
 export type News = {
   readonly task: Task
   readonly whole: Figures
   readonly thisRun: Figures
-  /** What the run had written; absent where that could not be read. `gone`: it was deleted with its session. */
+  /** The run's answer; absent where it could not be read. `gone`: it was deleted with its session. */
   readonly answer?: Answer
   /** Tasks of the session that have not ended. */
   readonly running: readonly Task[]
   /** Those that have ended, and whose own notifications follow this one. */
   readonly untold: readonly Task[]
-  /** How many tasks of the session have run since none did, with all of this one's batch. */
+  /** Number of tasks that ran since the session last had none, with this one's batch. */
   readonly together: number
-  /** Ended tasks of the session whose answers the parent has not got, this one left out. */
+  /** Other ended tasks of the session whose answers the parent has not fetched. */
   readonly notFetched: readonly Task[]
 }
 
 export type Answer = { readonly text: string; readonly gone: boolean }
 
 export type NoticeOptions = {
-  /** Longest answer that comes whole; 0: none comes. */
+  /** Longest answer included whole; 0 for none. */
   readonly notifyAnswerChars: number
-  /** The statuses that may be resumed. */
+  /** Statuses that may be resumed. */
   readonly resumable?: readonly string[]
-  /** Adds the mark that tells a developer that a hidden hint is attached. */
+  /** Adds a visible mark that a hidden hint is attached. */
   readonly development: boolean
 }
 
-/**
- * The two texts of a notification: what the user reads, and what only the model does. `handsOver`: the answer is in it
- * whole, so that it counts as fetched.
- */
+/** Texts for the user and for the model only. `handsOver`: the answer is included whole and counts as fetched. */
 export type Notice = { readonly visible: string; readonly hidden: string; readonly handsOver: boolean }
 
 /**
- * The notification of an ended run, in the words of the specification; its lines come last in the hidden part, as they
- * stand there. What the agent wrote is data between tags.
+ * Notification of an ended run. The specification's lines come last in the hidden part, unchanged; the agent's text is
+ * data between tags.
  */
 export function compose(news: News, { notifyAnswerChars, resumable, development }: NoticeOptions): Notice {
   const { task } = news
@@ -85,17 +82,20 @@ function headline(task: Task): string {
   return `✓ **${subject} ${resumed ? "completed" : "finished"} in ${time}.**`
 }
 
-/** A model takes a message for the user's unless it says otherwise. The visible part names all but resumed tasks. */
+/**
+ * A model takes a message for the user's unless it says otherwise. The visible part names every task that was not
+ * resumed.
+ */
 function automatic(task: Task, end: string): string {
   const { generation } = task.run
   const subject = generation > 0 ? `Resume #${generation} of task ${nameOf(task)}` : `Task ${task.id}`
   return `${AUTOMATIC} ${subject}: ${end}`
 }
 
-/** Whether the answer is of any use to a notification. */
+/** Whether the notification includes the answer. */
 export const wantsAnswer = (task: Task): boolean => task.retrievedAt === undefined && !isOwnCancel(task)
 
-/** The answer as far as it comes along; `whole`: nothing is left to fetch. */
+/** Included part of the answer; `whole`: nothing is left to fetch. */
 function answerOf(
   { task, answer }: News,
   most: number,
@@ -126,13 +126,13 @@ function answerOf(
   }
 }
 
-/** Rows, and why items failed, may be of any language: a token has one byte at least, and two and more of most. */
+/** Counts bytes, because rows may be in any language: a token has at least one byte. */
 const fits = (task: Task, rows: string): boolean =>
   Buffer.byteLength(summaryOf(task).join("\n")) + Buffer.byteLength(rows) <= MOST_MAP_BYTES
 
 const LEFTOVERS = "WATCH OUT for leftovers, you will likely WANT to wait for all agents to complete."
 
-/** What runs and what was not fetched, by name, and then the specification's hint for the case. */
+/** Names of running and unfetched tasks, then the specification's hint for the case. */
 function guidance({ task, running, untold, notFetched, together }: News, whole: boolean): string[] {
   if (running.length + untold.length > 0)
     return [
@@ -156,9 +156,6 @@ const STILL_RUNNING = /(?:\n(?:Still running|Ended too, told next): [^\n]+){1,2}
 export const isNotice = (hidden: string): boolean =>
   hidden.startsWith(AUTOMATIC) && /^ (?:Task|Resume #\d+ of task) bg_.*\n/.test(hidden.slice(AUTOMATIC.length))
 
-/**
- * The hidden part of a notification that the next one follows directly: without what ran when it was sent, which the
- * next one says anew.
- */
+/** Hidden part without the list of running tasks, which the directly following notification repeats. */
 export const withoutRunning = (hidden: string): string =>
   hidden.endsWith(LEFTOVERS) ? hidden.replace(STILL_RUNNING, "") : hidden

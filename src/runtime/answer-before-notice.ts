@@ -4,8 +4,8 @@ import type { Task } from "../core/task.ts"
 import { notificationID } from "./mailbox/message.ts"
 
 /**
- * What came after its parent was told of the end is its user's, and changes nothing of what the run came to. So is what
- * its user wrote after the end, while that was being told.
+ * Messages after the notification, or written by the user while it was sent, are the user's: they do not change the
+ * answer.
  */
 export async function answerBeforeNotice(
   host: Host,
@@ -16,7 +16,7 @@ export async function answerBeforeNotice(
   const [told] = await host.messagesSince(task.parentID, notificationID(host.messageID, task))
   if (!told) return messages
   const before = messages.filter(({ createdAt }) => createdAt < told.createdAt)
-  // An end that its messages do not prove was written down before it was told.
+  // An end that messages do not prove was recorded before it was told.
   const end = before.findLastIndex((_message, index) => classify(before.slice(0, index + 1), "idle").proven)
   return end < 0 ? before : before.slice(0, end + 1)
 }

@@ -8,14 +8,14 @@ import { pause } from "../lib/clock.ts"
 import type { Answer } from "../present/notification.ts"
 import type { Parts } from "./parts.ts"
 
-/** Waits before a further look at whether the host has closed the message that it was stopped in. */
+/** Delays between checks whether OpenCode has closed the message of an aborted turn. */
 const CLOSING_DELAYS_MS = [20, 100, 400] as const
-/** How much is kept together, in UTF-16 units: memory does not grow with the answers. The oldest go first. */
+/** Bounds memory: the oldest answers are dropped first. In UTF-16 units. */
 const MOST_KEPT_CHARS = 1_000_000
 
 /**
- * The answers of ended runs: read from their sessions, and kept for `resultCacheTTL` so that reading on at an offset
- * does not read the session again.
+ * Answers of ended runs, read from their sessions and cached for `resultCacheTTL`, so that paging does not read a
+ * session again.
  */
 export class Answers {
   readonly #parts: Parts
@@ -28,14 +28,14 @@ export class Answers {
   }
 
   /**
-   * The text of a run, empty where there is none. `next` is the prompt of a later run, if there is one: what comes from
-   * there on is another answer. Rejects with a `HostError`.
+   * Text of a run, empty for none. `next`: prompt of a later run, where this run's answer ends; rejects with a
+   * `HostError`.
    */
   async of(task: Task, next?: string): Promise<Answer> {
     return (await this.#read(task, next)).answer
   }
 
-  /** The same, of a run that was stopped: the host closes its last message a moment after it has stopped. */
+  /** Answer of a stopped run, whose last message OpenCode closes a moment after the abort. */
   async ofClosed(task: Task, next?: string): Promise<Answer> {
     for (const ms of CLOSING_DELAYS_MS) {
       const { answer, closed } = await this.#read(task, next)
@@ -54,7 +54,7 @@ export class Answers {
     const end = since.findIndex(({ id }) => id === next)
     const messages = end < 0 ? since : since.slice(0, end)
     const gone = messages.length === 0 && (await host.session(task.sessionID)) === undefined
-    // What its parent was handed whole stays readable.
+    // An answer that the parent received whole stays readable.
     if (gone && kept?.generation === task.run.generation)
       return { answer: { text: kept.text, gone: false }, closed: true }
     const answer = { text: valueIn(task, answerText(messages)), gone }
@@ -64,7 +64,7 @@ export class Answers {
     return { answer, closed }
   }
 
-  /** Of tries, that of the one that won; of a map, the rows of its ledger. */
+  /** For tries, the winner's answer; for a map, the rows of its ledger. */
   async #ofTeam(team: Group): Promise<{ answer: Answer; closed: boolean }> {
     if (team.kind === "each") {
       const ledgers = await this.#ledgers()
@@ -74,12 +74,11 @@ export class Answers {
     return chosen ? this.#read(chosen) : { answer: { text: "", gone: false }, closed: true }
   }
 
-  /** One that comes whole with its notification: it is kept beyond its time, in case its session is deleted. */
+  /** Answers delivered whole in a notification are kept longer, in case the session is deleted. */
   #isShort(text: string): boolean {
     return text !== "" && text.length <= this.#parts.options.notifyAnswerChars
   }
 
-  /** Keeps an answer that was just read. */
   keep({ id, run }: Task, { text, gone }: Answer): void {
     const { clock, options, store } = this.#parts
     const kept = store.handle(id)

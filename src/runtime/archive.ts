@@ -13,29 +13,28 @@ import { PlaceError, type PlaceKind, type Shown } from "./places/place.ts"
 import type { Places } from "./places/places.ts"
 import { mergeOf, workOf } from "./tasks/changes.ts"
 
-/** Lines of a diff that are shown. */
 const MOST_DIFF_LINES = 300
-/** The beginnings of sentences that stop being true once the work is home. */
+/** Beginnings of sentences that become false when the work is merged. */
 const OWED = /What it changed was not kept at its end|It is stopped on |What it changed is still on /
 
-/** How often a place is waited for that was reached and then cut off. */
+/** Attempts for a remote place that loses contact again. */
 const MOST_TRIES = 3
 
-/** Somebody waits for it: as long as the place allows, and `signal` does not fire. */
+/** The caller waits, as long as the place allows and `signal` is not aborted. */
 export type Waiting = { readonly signal?: AbortSignal }
 
-/** It has ended, and what it changed is still in its place. */
+/** Ended, with work still in its place. */
 const isLeft = (task: Task): task is Task & { readonly outcome: Outcome } =>
   task.place !== undefined && !isActive(task) && task.outcome !== undefined && task.outcome.work === undefined
 
 const isCut = (error: unknown): error is PlaceError => error instanceof PlaceError && error.code === "host"
 
-/** What is done with the work of ended tasks: put away where that failed, shown, merged, forgotten, swept up. */
+/** Work of ended tasks: archived again after a failure, shown, merged, cleared, swept. */
 export class Archive {
   readonly #parts: Parts
   readonly #places: Places
   readonly #home: GroupArchive
-  /** Resolves when a task's last end has been closed. */
+  /** Resolves when the task's last end is closed. */
   readonly #closed: (taskID: string) => Promise<void>
 
   constructor(parts: Parts, places: Places, home: GroupArchive, closed: (taskID: string) => Promise<void>) {
@@ -45,7 +44,7 @@ export class Archive {
     this.#closed = closed
   }
 
-  /** A place can be reached again: brings home what ended tasks left there. Never rejects. */
+  /** Contact with a place is back: fetches the work that ended tasks left there. Never rejects. */
   async settleOwed(name: string): Promise<void> {
     const { store, host } = this.#parts
     const owed = [...store.entries()]
@@ -63,7 +62,7 @@ export class Archive {
     for (const id of teams) await this.#putAside(id)
   }
 
-  /** What tries that did not win had left is put aside by now, though the winner's work had come home before. */
+  /** Archives the losing tries' work that was still missing when the winner's was merged. */
   async #putAside(groupID: string): Promise<void> {
     const { store, host } = this.#parts
     await this.#closed(groupID)
@@ -78,10 +77,7 @@ export class Archive {
     }
   }
 
-  /**
-   * Puts away the place of an ended task where that failed at its end; the task as it is then. `waiting`: a place that
-   * cannot be reached now is waited for.
-   */
+  /** Archives the work of an ended task where that failed at its end. `waiting`: wait for a place out of reach. */
   async settle(task: Task, waiting?: Waiting): Promise<Task> {
     const { store } = this.#parts
     if (!isLeft(task)) return task
@@ -92,7 +88,7 @@ export class Archive {
     await goHome(this.#parts, task)
     const keep = () => this.#putAway(task)
     const kept = await (waiting ? this.#onceReached(task, keep, waiting) : keep())
-    // It may have come home by itself meanwhile, or gone on.
+    // It may have been archived, or resumed, meanwhile.
     const now = store.get(task.id) ?? task
     if (!kept || !isLeft(now)) return now
     const note = now.outcome.note?.split(OWED)[0]?.trim() || undefined
@@ -109,7 +105,10 @@ export class Archive {
     return { work, ...(team?.kind === "tries" && { team: withRefs(team, refs) }) }
   }
 
-  /** A dead connection is found out by using it. Undefined where the task is settled otherwise before it is reached. */
+  /**
+   * Waits for contact, since only a call finds out that a connection is dead. Undefined where the task was archived
+   * meanwhile.
+   */
   async #onceReached<Archive>(
     task: Task,
     keep: () => Promise<Archive>,
@@ -134,7 +133,7 @@ export class Archive {
     }
   }
 
-  /** Brings the kept work of an ended task home. */
+  /** Merges the archived work of an ended task into its parent's folder. */
   async merge(task: Task): Promise<Task> {
     const { outcome } = task
     if (!task.place)
@@ -148,7 +147,7 @@ export class Archive {
     return this.#record(task, { ...outcome, work: { ...outcome.work, merge } })
   }
 
-  /** Writes down what became of an ended task's work since; the task as it is then. */
+  /** Records a change of an ended task's work and returns the task. */
   async #record(task: Task, outcome: Outcome): Promise<Task> {
     const { store, journal, clock } = this.#parts
     const event = { type: "closed", generation: task.run.generation, outcome } as const
@@ -157,7 +156,7 @@ export class Archive {
     return change?.after ?? task
   }
 
-  /** What an ended task changed, with the diff. One that cannot be had is no reason to keep an answer back. */
+  /** Changes of an ended task with their diff. A diff that fails must not withhold the answer. */
   async shown(task: Task): Promise<Shown | undefined> {
     try {
       return await this.#show(task, MOST_DIFF_LINES)
@@ -173,13 +172,13 @@ export class Archive {
     return place.show(task.id, homeOf(this.#parts, task), mostLines)
   }
 
-  /** Every file that an ended task changed. Its record names only the first of many. */
+  /** All files that an ended task changed; its record holds only the first of many. */
   async filesOf(task: Task): Promise<readonly string[]> {
     const { files = [], moreFiles = 0 } = task.outcome?.work ?? {}
     return moreFiles > 0 ? ((await this.#show(task, 0))?.files ?? files) : files
   }
 
-  /** Forgets what is kept of these tasks, where it is merged or empty. Returns those whose work stays. */
+  /** Drops archived work that is merged or empty. Returns ids of tasks whose work stays. */
   async clear(tasks: readonly Task[]): Promise<readonly string[]> {
     const kept: string[] = []
     for (const { name, folder, group } of this.#groups(tasks)) {
@@ -195,7 +194,7 @@ export class Archive {
     return kept
   }
 
-  /** Tasks with places of one name that belong to one folder. */
+  /** Groups tasks by place and folder. */
   #groups(tasks: readonly Task[]) {
     const groups = new Map<string, { name: string; folder: string; group: Task[] }>()
     for (const task of tasks) {
@@ -207,7 +206,7 @@ export class Archive {
     return groups.values()
   }
 
-  /** Finishes what an earlier process left of places around a folder. Never rejects. */
+  /** Cleans up places of earlier processes around a folder. Never rejects. */
   async sweep(folder: string): Promise<void> {
     for (const kind of this.#places.kinds.filter((each) => each.mayHaveLeft()))
       for (const name of kind.names) await this.#sweepOne(kind, name, folder)
@@ -235,11 +234,11 @@ export class Archive {
     }
   }
 
-  /** Records how a merge of an earlier process ended. The parent and the user hear of one that no longer fits. */
+  /** Records the result of a merge that a crash cut off. Parent and user are told if it no longer applies. */
   async #cutOff(taskID: string, merge: Merge): Promise<void> {
     const { store, toaster, background } = this.#parts
     const task = store.get(taskID)
-    // One that is not closed yet is merged by that, and told.
+    // An end that is not closed yet will merge and tell by itself.
     if (!task || isActive(task) || !task.outcome?.work || store.isForeign(taskID)) return
     const now = await this.#record(task, { ...task.outcome, work: { ...task.outcome.work, merge } })
     if (merge.kind !== "conflict") return

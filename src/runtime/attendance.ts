@@ -2,7 +2,7 @@ import type { Clock } from "../core/ports.ts"
 import type { Ask } from "../core/task.ts"
 import { type Presence, refusedAt } from "../core/watchdog.ts"
 
-/** What is known of persons at OpenCode: questions wait longer while one could answer. */
+/** Presence of users: questions wait longer while one could answer. */
 export class Attendance {
   readonly #clock: Clock
   readonly #timeout: number | null
@@ -12,10 +12,7 @@ export class Attendance {
   #pages = 0
   #wroteAt = Number.NEGATIVE_INFINITY
 
-  /**
-   * `timeout`: the option `permissionTimeout`. `isTerminal`: this OpenCode is one with a screen of its own; asked once,
-   * at the first question.
-   */
+  /** `timeout`: option `permissionTimeout`. `isTerminal` is called once, at the first question. */
   constructor(clock: Clock, timeout: number | null, isTerminal: () => Promise<boolean> = async () => false) {
     this.#clock = clock
     this.#timeout = timeout
@@ -26,17 +23,17 @@ export class Attendance {
     return { isOpen: this.#inTerminal || this.#pages > 0, wroteAt: this.#wroteAt }
   }
 
-  /** When a question is refused that nobody answers. */
+  /** When an unanswered question is refused. */
   refusedAt(ask: Ask): number {
     return refusedAt(ask, this.#timeout, this.now)
   }
 
-  /** A person has written to an agent, or has had something done. */
+  /** A user has written or acted. */
   wrote(): void {
     this.#wroteAt = this.#clock.now()
   }
 
-  /** Somebody has opened the page. Returns what to call when it is closed. */
+  /** A page was opened. The result is called when it is closed. */
   opened(): () => void {
     this.#pages++
     let isOpen = true
@@ -46,7 +43,7 @@ export class Attendance {
     }
   }
 
-  /** Finds out about the screen. Never rejects. */
+  /** Finds out whether OpenCode has a screen. Never rejects. */
   look(): Promise<void> {
     this.#terminal ??= this.#isTerminal().then(
       (isTerminal) => {

@@ -16,11 +16,11 @@ type CancellingPorts = {
   readonly kept: Archive
   readonly retention: Retention
   readonly forget: (task: Task) => Promise<void>
-  /** Its work is still on another machine. */
+  /** Whether its work is still on another machine. */
   readonly isAway: (task: Task) => boolean
 }
 
-/** Ends tasks, and forgets them, because the session that launched them asks for it. */
+/** Cancels and clears tasks for the session that launched them. */
 export class Cancelling {
   readonly #parts: Parts
   readonly #ports: CancellingPorts
@@ -31,15 +31,15 @@ export class Cancelling {
   }
 
   /**
-   * Ends the selected tasks that run, and really stops them; of those that have completed, what is still done to merge
-   * their work. Returns those that ended or were stopped by it, with those that waited for them.
+   * Stops the selected runs, and pending merges of completed ones. Returns the tasks that this ended or stopped, and
+   * those that waited for them.
    */
   async cancel(selector: CancelSelector, sessionID: string): Promise<readonly Task[]> {
     const { store } = this.#parts
     const own = store.ofParent(sessionID)
     const selected = selectRunning(selector, own, store)
     const merging = selected.filter(({ id }) => store.isMerging(id))
-    // The newest first: those that wait for others come after them, and are ended for what they are.
+    // Newest first: tasks that wait for others come later and must end as cancelled, not as stranded.
     for (const { id, run } of selected.toReversed())
       this.#ports.dispatcher.end(id, run.generation, CANCELLED, { wake: false })
     const cancelled = own.filter((task) => isActive(task) && store.get(task.id)?.status === "cancelled")
@@ -48,7 +48,7 @@ export class Cancelling {
     return ended.flatMap(({ id }) => store.get(id) ?? [])
   }
 
-  /** Forgets the session's tasks; what runs is stopped first and nobody is told. Their sessions stay. */
+  /** Clears the session's tasks. Running ones are stopped and nobody is told; their sessions stay. */
   async clear(sessionID: string): Promise<Cleared> {
     const { store } = this.#parts
     const own = store.ofParent(sessionID)
@@ -69,7 +69,7 @@ export class Cancelling {
     }
   }
 
-  /** Forgets tasks that have ended, with what is kept of their work. Returns those whose work stays, since it is not merged. */
+  /** Clears ended tasks with their archived work. Returns ids of tasks whose work stays because it is not merged. */
   async forget(tasks: readonly Task[]): Promise<readonly string[]> {
     const { store } = this.#parts
     const all = tasks.flatMap((task) => [store.get(task.id) ?? task, ...store.below(task)])
@@ -78,7 +78,7 @@ export class Cancelling {
     return unmerged
   }
 
-  /** Forgets a task whose parent's session was deleted: what is kept of its work here stays, what lies elsewhere goes. */
+  /** Clears a task whose parent session was deleted: archived work here stays, remote files are removed. */
   async forgetLost(task: Task): Promise<void> {
     const { kept, isAway, forget } = this.#ports
     await kept.clear([task, ...this.#parts.store.below(task)].filter(isAway))

@@ -10,7 +10,7 @@ import type { UiMetadata } from "./record/ui-metadata.ts"
 import type { TaskManager } from "./task-manager.ts"
 import type { UserActions } from "./user-actions.ts"
 
-/** What a caller of the tools, or a request to a model, asks of whoever looks after its session. */
+/** Functions for tool calls and model requests of any instance's sessions. */
 export type RequestHandler = Pick<
   TaskManager,
   | "inRequest"
@@ -26,36 +26,36 @@ export type RequestHandler = Pick<
 
 export type Notice = { readonly title: string; readonly message: string }
 
-/** One instance of the plugin on one host: all that the rest needs of it. A second host API is a second one of these. */
+/** The adapter of one plugin instance to OpenCode. Another API of OpenCode is another implementation. */
 export type Connection = {
   readonly host: Host
   readonly forks: ForkHost
-  /** Signs what this installation writes. */
+  /** Signs this installation's records. */
   readonly signer: Signer
-  /** Writes a warning to the log, and shows it to the user as soon as there is a screen. */
+  /** Logs a warning, and shows it to the user once there is a screen. */
   warn(notice: Notice): void
-  /** What the user has to know of records that are not believed. Asked once the records have been read. */
+  /** Warning about unverified records; asked after the records were read. */
   lost(): Notice | undefined
-  /** Names this instance among those of this process and of others. */
+  /** Id of this instance, unique among processes. */
   readonly instance: string
-  /** The repository's checkout, and the folder in it that this instance serves. */
+  /** The repository's checkout, and the folder of it that this instance serves. */
   readonly worktree: string
   readonly directory: string
-  /** The host's own folder in a project, and what the host installs into it. */
+  /** OpenCode's folder in a project, and the packages it installs there. */
   readonly ownFolder?: HostFolder
-  /** The sessions in which a board's owners work; `home` is the project's main folder. */
+  /** Sessions of the board's owners; `home`: the project's main folder. */
   threads(home: string): Threads
   readonly userActions: UserActions
-  /** Writes what the screen is to know of a task whose session here only stands for the one that works. */
+  /** Writes UI metadata of a task whose session here only represents a remote one. */
   sign(sessionID: string, uiMetadata: UiMetadata | undefined): Promise<void>
-  /** What reads another server of this kind. Nothing of it is loaded before. */
+  /** Loads the client for a remote OpenCode server on first use. */
   remote(): Promise<OpenRemote>
-  /** True where another instance in this process looks after this folder: it recovers what was left here. */
+  /** Another instance of this process serves this folder and recovers its tasks. */
   hasOtherOwner(): boolean
-  /** Whoever looks after this folder: another instance, else `own`. */
+  /** Handler of this folder: another instance's, else `own`. */
   requestHandler(own: RequestHandler): RequestHandler
-  /** What a task's last run changed in its parent's folder; empty where the host does not know. */
+  /** Changes of a task's last run in its parent's folder; empty where OpenCode does not know. */
   changesOf(task: Task): Promise<readonly FileDiff[]>
-  /** The address of the host's own page that a session's id completes; undefined where no server listens. */
+  /** Address of OpenCode's page, to be completed with a session id; undefined without a server. */
   pages(): Promise<string | undefined>
 }

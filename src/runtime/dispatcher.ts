@@ -29,22 +29,22 @@ import type { TaskHandle } from "./tasks/task-handle.ts"
 
 export type DispatcherPorts = {
   readonly outbox: Outbox
-  /** Something is still to be told to this session, or it is to be woken when its model opens. */
+  /** Something is still to be sent to this session, or its model waits to be woken. */
   readonly owes: (sessionID: string) => boolean
   readonly answers: Answers
   readonly ledger: Ledger
   readonly effects: Effects
-  /** How many more parts of a team may begin. */
+  /** Number of further members that may begin. */
   readonly roomFor: (task: Task) => number
-  /** An item of a map is closed. */
+  /** Called when a map's item is closed. */
   readonly settled: (part: Task) => void
-  /** A slot may have become free, and some may wait for a task that has ended. */
+  /** Called when a slot may be free, or tasks may wait for an ended one. */
   readonly freed: () => void
-  /** Something is due at this time. */
+  /** Requests a tick at this time. */
   readonly at: (time: number) => void
 }
 
-/** Whose result it is: of this generation, and of this turn where another stage makes it late. */
+/** Run that a result belongs to. With `turn`, the result is late once the run has changed stage. */
 type Token = { readonly generation: number; readonly turn?: number }
 
 export const PARENT_ENDED: Ending = {
@@ -52,7 +52,7 @@ export const PARENT_ENDED: Ending = {
   reason: { code: "parent-ended", text: "The agent that launched it has ended." },
 }
 
-/** Of a part that still works when its team ends. */
+/** End of a member that still works when its group ends. */
 const notNeeded = ({ outcome }: Task): Ending => {
   const { reason } = outcome ?? {}
   const text = reason ? `Stopped with all of its task: ${reason.text}` : "Another try has passed."
@@ -60,8 +60,8 @@ const notNeeded = ({ outcome }: Task): Ending => {
 }
 
 /**
- * Performs what the machine commands, and feeds what comes of it back: serial for each run, while no run waits for
- * another. What takes time is in `deeds`; all else is done at once, so that who ends a run sees it ended.
+ * Runs the machine's commands and feeds back their results, in order for each run. Quick commands run at once, so that
+ * the caller sees the ended run; slow ones are in `effects`.
  */
 export class Dispatcher {
   readonly #parts: Parts
@@ -77,15 +77,15 @@ export class Dispatcher {
     )
   }
 
-  /** What befalls a task's run. Costs nothing where it has none. */
+  /** Gives an input to a task's run; no effect where there is none. */
   deliver(taskID: string, input: Input, token?: Token): void {
     const entry = this.#parts.store.handle(taskID)
     if (entry && !this.#parts.stopped.aborted) this.#take(entry, () => this.#advance(entry, input, token))
   }
 
   /**
-   * Ends the run `generation` of a task; of one that has completed, what is still done to merge its work. False where
-   * there was nothing to end, or it is not ours to end.
+   * Ends a task's run, or the pending merge of a completed one. False where there was nothing to end, or another
+   * process owns it.
    */
   end(taskID: string, generation: number, ending: Ending, how: EndOptions = {}): boolean {
     const { store } = this.#parts
@@ -98,7 +98,7 @@ export class Dispatcher {
     return wasMerging || (after !== undefined && !isActive(after.task))
   }
 
-  /** Closes an end that a dead process had written and perhaps not closed, and has it told. `task`: as it is told. */
+  /** Closes an end that a dead process recorded and perhaps did not close. `task`: as it is told. */
   closeAgain(task: Task): void {
     const entry = this.#parts.store.handle(task.id)
     if (!entry) return
@@ -106,17 +106,17 @@ export class Dispatcher {
     this.#take(entry, () => this.#commit(entry, reopened(task, this.#parts.clock.now())))
   }
 
-  /** Resolves when the task's last end has been closed: its session is stopped, and its outcome final. */
+  /** Resolves when the task's last end is closed: its session is stopped and its outcome final. */
   closed(taskID: string): Promise<void> {
     return this.#until(taskID, (run) => run?.stage !== "leaving" && run?.stage !== "merging")
   }
 
-  /** The same, but for what is still done to bring its work home. */
+  /** Resolves when the task's session is stopped; a merge may still be pending. */
   quiet(taskID: string): Promise<void> {
     return this.#until(taskID, (run) => run?.stage !== "leaving")
   }
 
-  /** Resolves when another run may begin: nothing of the last one is to come into its session any more. */
+  /** Resolves when another run may begin in the task's session. */
   over({ id }: Task): Promise<void> {
     return this.#until(id, (run) => run?.closing === undefined || isFinished(run))
   }
@@ -140,17 +140,16 @@ export class Dispatcher {
     this.#share(change.after)
   }
 
-  /** Lets every waiting call go, at the plugin's own end. */
+  /** Releases all waiting calls when the plugin stops. */
   releaseAll(): void {
     for (const entry of this.#parts.store.entries()) entry.releaseWaiters()
   }
 
-  /** Has all that is due of the runs come in time. */
+  /** Schedules the next tick of each run. */
   wake(): void {
     for (const task of this.#parts.store.active()) this.#rearm(task.id)
   }
 
-  /** What the machine may know of the world now. */
   #worldOf({ task }: TaskHandle): World {
     const { clock, options, store, host, attendance } = this.#parts
     return {
@@ -170,7 +169,7 @@ export class Dispatcher {
     }
   }
 
-  /** One input after the other: what comes while one is dealt with waits for its end. */
+  /** Handles inputs one at a time; later ones are queued. */
   #take(entry: TaskHandle, take: () => void): void {
     entry.inputs.push(take)
     if (entry.isBusy) return
@@ -252,7 +251,7 @@ export class Dispatcher {
     this.#begin(entry, command)
   }
 
-  /** What takes time comes back as an input; of a run that has gone on meanwhile it changes nothing. */
+  /** Starts a slow command. Its result is an input, which is ignored if the run has moved on. */
   #begin(entry: TaskHandle, command: Command): void {
     const { run, task } = entry
     if (!run) return
@@ -284,7 +283,7 @@ export class Dispatcher {
       duration: elapsed(task, clock.now()),
       tokens: task.outcome && billedTokens(task.outcome.usage),
     })
-    // Whatever ends a task but completion stops the tasks that it launched; of a team, the others are not needed.
+    // Any end but completion stops the task's children; a group's other members are never needed.
     if (task.status !== "completed" || task.team)
       for (const { id } of store.ofParent(task.sessionID))
         this.deliver(id, { type: "end", ending: task.team ? notNeeded(task) : PARENT_ENDED, how: { wake: false } })
@@ -293,22 +292,22 @@ export class Dispatcher {
     this.#ports.freed()
   }
 
-  /** What becomes of a part decides what its team does next. */
+  /** A member's change decides the group's next move. */
   #tellTeam({ part }: Task): void {
     if (part) this.deliver(part.of, { type: "parts" })
   }
 
-  /** What one run spends counts for the limits that others share with it, and for the budgets of those above it. */
+  /** Updates shared limits and the budgets of ancestors. */
   #share(task: Task): void {
     const { ledger } = this.#ports
     ledger.once(() => {
-      // Far from every limit, what one spends changes nothing for those beside it.
+      // Far from every limit, one run's spending changes nothing for the others.
       const others = ledger.isNear(task) ? this.#parts.store.active() : this.#above(task)
       for (const { id } of others) if (id !== task.id) this.deliver(id, { type: "spent" })
     })
   }
 
-  /** The tasks that launched this one, and that one in turn. */
+  /** Ancestors of the task, nearest first. */
   #above({ parentID }: Task): readonly Task[] {
     const parent = this.#parts.store.bySession(parentID)
     return parent && !this.#parts.store.isForeign(parent.id) ? [parent, ...this.#above(parent)] : []
@@ -319,7 +318,7 @@ export class Dispatcher {
   }
 }
 
-/** Changes nothing, or only puts a run's deadlines off: to ask when it is due is not worth it. */
+/** These events change nothing but deadlines: no new tick is computed for them. */
 const FLEETING: readonly HostEvent["type"][] = ["text-delta", "thinking", "text", "updated"]
 
 const isFleeting = (input: Input): boolean => input.type === "heard" && FLEETING.includes(input.event.type)

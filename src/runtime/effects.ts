@@ -26,7 +26,6 @@ export type EffectPorts = CheckingPorts & {
   readonly field: MemberEffects
 }
 
-/** What is done for teams. */
 type GroupEffects = {
   open(task: Task): Promise<readonly number[]>
   leave(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }>
@@ -36,10 +35,10 @@ type MemberEffects = { make(task: Task, nth: number, text: string): Promise<void
 type Of<Do extends Command["do"]> = Extract<Command, { do: Do }>
 type Back = (input: Input) => void
 
-/** Commands whose result means nothing any more at another stage. */
+/** Results of these commands are ignored once the run has changed stage. */
 const OF_TURN: readonly Command["do"][] = ["enter", "look", "verify", "validate", "check"]
 
-/** What the machine commands and what takes time: each comes back as an input, whatever comes of it. */
+/** Slow commands of the machine: each returns an input, even when it fails. */
 export class Effects {
   readonly #parts: Parts
   readonly #ports: EffectPorts
@@ -58,9 +57,9 @@ export class Effects {
   perform(entry: TaskHandle, command: Command, back: Back): void {
     const { task } = entry
     const work = () => this.#work(entry, task, command, back)
-    // Begun at once: who ends a run has its session stopped before anything else comes.
+    // Started at once: the session is stopped before anything else happens.
     const effect = work().catch((error) => {
-      // What somebody can do something about is no fault of ours.
+      // An error that the user can correct is no fault of the plugin.
       const level = error instanceof CallError ? "warn" : "error"
       this.#parts.host.log(level, `${command.do} failed`, { task: task.id, error: String(error) })
       const failed = failureOf(command, error)
@@ -121,22 +120,22 @@ export class Effects {
     }
   }
 
-  /** Its record is written, what it waited for is read, its place made ready. */
+  /** Writes the record, reads the answers it waited for, and prepares the place. */
   async #enter(entry: TaskHandle, task: Task, { save, again }: Of<"enter">): Promise<Input> {
     if (save) await this.#parts.journal.save(task)
-    // Read before its place is made: what it waited for may be dropped meanwhile.
+    // Read before the place is prepared: the tasks may be cleared meanwhile.
     const others = (task.run.after ?? []).flatMap((id) => this.#parts.store.get(id) ?? [])
     const answers = await Promise.all(
       others.map(async (other) => ({ task: other, text: (await this.#ports.answers.of(other)).text })),
     )
-    // Its parts enter places of their own; one that waited for others is to see what they have done.
+    // Members prepare places of their own. A group that waited must capture what those tasks changed.
     if (task.team && task.place && task.run.after) await this.#ports.places.capture(task, homeOf(this.#parts, task))
     if (task.team) return { type: "entered", answers, preface: "", done: await this.#ports.teams.open(task) }
     if (!this.#parts.store.runs(task) || !(task.place || task.depth > 1))
       return { type: "entered", answers, preface: "" }
     const stop = new AbortController()
     entry.stop = stop
-    // The plugin's end stops a set-up command, too.
+    // Stopping the plugin also stops a setup command.
     const entering = this.#ports.places.enter(task, AbortSignal.any([stop.signal, this.#parts.stopped]), again)
     entry.preparation = entering.catch(() => {})
     try {
@@ -149,8 +148,8 @@ export class Effects {
 
   async #prompt(task: Task, { text, preface }: Of<"prompt">): Promise<Input> {
     const asked = promptOf(task, text, preface)
-    // What is stored by now has its files: attached once more they would be read twice. Sent at once where there are
-    // none: what comes in the same moment may end the run.
+    // A stored prompt has its files; attaching them again would duplicate them. Without files it is sent at once, since
+    // an input in between may end the run.
     const prompt = asked.again || !task.run.files ? asked : await this.#withFiles(task, asked)
     await sayTo(this.#parts, task, () => this.#parts.host.prompt(prompt))
     return { type: "prompted" }
@@ -167,7 +166,7 @@ export class Effects {
     const stopping = interrupts && stopSession(this.#parts, task.sessionID, interrupts)
     await stopping?.soon
     const message = messageFor(task, word)
-    // A word is not given up lightly: sent again under the same id it is the same message.
+    // Repeated with the same id, which stores the message once.
     const send = async () => {
       if (store.runs(task)) await host.prompt(message)
     }
@@ -206,7 +205,7 @@ export class Effects {
     if (!ending) {
       if (messages.length === 0 && !(await host.session(sessionID))) return { ...nothing, gone: true }
       if ((await host.activity()).has(sessionID)) return { ...nothing, busy: true }
-      // What was said between the two looks is not in the messages yet.
+      // Messages may have arrived between the two reads.
       messages = await read()
     }
     const openTodos = keptTodos(messages) ? await host.openTodos(sessionID) : 0
@@ -229,7 +228,7 @@ export class Effects {
     return { messages: [], last, asks: asks.filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === task.id) }
   }
 
-  /** Never rejects: an end is told even where its session could not be read. */
+  /** Never rejects: an end is told even where its session cannot be read. */
   async #close(entry: TaskHandle, task: Task, { asks, read }: Of<"close">, back: Back): Promise<void> {
     if (asks) {
       const { soon, done } = stopSession(this.#parts, task.sessionID, asks)
@@ -243,7 +242,7 @@ export class Effects {
 
   async #leave(entry: TaskHandle, { task, merge }: Of<"leave">): Promise<Input> {
     const merging = merge ? this.#checking.merging(entry) : undefined
-    // What still runs there would write into what is kept, and be in the way of its removal.
+    // A running preparation would write into the archived state and block the folder's removal.
     await entry.preparation
     if (task.team) return { type: "left", ...(await this.#ports.teams.leave(task, merging)) }
     return { type: "left", ...(await this.#ports.places.leave(task, merging)) }
@@ -260,9 +259,8 @@ export class Effects {
 }
 
 /**
- * The one way anything is said to a run's session. Where the run has ended meanwhile its session is stopped once more,
- * whether the message is known to have come or not: it may have started the model again, with nobody to watch it.
- * Rejects as the sending does.
+ * Sends every message to a run's session. If the run has ended meanwhile, the session is stopped again, because the
+ * message may have started the model. Rejects as the send does.
  */
 async function sayTo(parts: Parts, task: Task, send: () => Promise<void>): Promise<void> {
   try {
@@ -275,7 +273,7 @@ async function sayTo(parts: Parts, task: Task, send: () => Promise<void>): Promi
 const notEntered = (error: unknown): string =>
   error instanceof CallError ? error.message : `OpenCode did not take the prompt: ${messageOf(error)}`
 
-/** What is made of a command that failed. */
+/** Input for a failed command. */
 function failureOf(command: Command, error: unknown): Input | undefined {
   switch (command.do) {
     case "enter":

@@ -8,22 +8,22 @@ import type { Parts } from "./parts.ts"
 import type { PendingNotification, TaskHandle } from "./tasks/task-handle.ts"
 
 /**
- * Has parents told of the ends of runs, in the order in which these ended while that is a matter of moments. None waits
- * for what is done to bring another's work home.
+ * Queues ends for their parents in the order of the ends, where they are moments apart. No end waits for the merge of
+ * another.
  */
 export class Announcing {
   readonly #parts: Parts
   readonly #outbox: Outbox
   readonly #over: (task: Task) => void
 
-  /** `over`: nothing is to be told of this run any more. */
+  /** `over`: called when nothing more of this run is to be told. */
   constructor(parts: Parts, outbox: Outbox, over: (task: Task) => void) {
     this.#parts = parts
     this.#outbox = outbox
     this.#over = over
   }
 
-  /** How the end of a task's run is to be told: decided when it ends. */
+  /** Notification of a run, decided when it ends. */
   deliveryOf(task: Task, { silent, wake }: EndOptions): Delivery {
     const { store, options } = this.#parts
     if (silent || isUnattended(task) || isMember(task)) return { state: "none" }
@@ -35,13 +35,13 @@ export class Announcing {
     return { state: "pending", wake: wakes && !handedOver && wake !== false, ...progress }
   }
 
-  /** An end is to be told when its turn has come. */
+  /** Adds an end, to be told in its turn. */
   note({ endIndex: endedAs }: TaskHandle, { task, maybeDelivered }: Omit<PendingNotification, "endIndex">): void {
     const household = this.#parts.store.parentState(task.parentID)
     household.pendingNotifications = [...household.pendingNotifications, { task, maybeDelivered, endIndex: endedAs }]
   }
 
-  /** Hands to the outbox what no earlier end of this parent's tasks holds back any more. */
+  /** Queues ends that no earlier end of this parent's tasks holds back any more. */
   inOrder(parentID: string): void {
     const { store, options } = this.#parts
     const household = store.parentState(parentID)
@@ -59,18 +59,20 @@ export class Announcing {
     }
   }
 
-  /** The task has ended or is forgotten: what wakes its parent in its place does so now. */
+  /** The task ended or was cleared: another end wakes the parent in its place. */
   wakeAgainBeside(task: Task, maybeDelivered = false): void {
     const deferredWakes = deferredWakeOf(task, this.#parts.store, this.#parts.options.wake)
     if (deferredWakes) this.#wakeAgain(deferredWakes, maybeDelivered)
   }
 
-  /** `maybeTold`: it ended in an earlier process. After a restart, whether its parent may be woken was decided there. */
+  /**
+   * `maybeDelivered`: the run ended in an earlier process. After a restart, that process's decision to wake is kept.
+   */
   #wakeAgain(task: Task, maybeDelivered: boolean): void {
     if (!maybeDelivered) this.#outbox.wakeAgain(task)
   }
 
-  /** Records how far the notification of a run has come. `handedOver`: the parent has the whole answer with it. */
+  /** Records the delivery state. `handedOver`: the parent has the whole answer. */
   told(task: Task, state: "confirmed" | "abandoned", handedOver: boolean): Promise<void> {
     const { store, clock, journal, host } = this.#parts
     const { generation } = task.run
@@ -87,7 +89,7 @@ export class Announcing {
       state,
       handedOver,
     })
-    // After a crash the parent's own messages tell what it was told: this write may wait.
+    // This write may wait: after a crash the parent's messages show what was told.
     if (state !== "confirmed") return journal.save(change.after)
     journal.told(change.after)
     return Promise.resolve()

@@ -21,7 +21,7 @@ type EventRouterPorts = {
   readonly forget: (task: Task) => Promise<void>
 }
 
-/** Hands what happens in the host to whom it concerns. */
+/** Routes events of OpenCode to the runs they concern. */
 export class EventRouter {
   readonly #parts: Parts
   readonly #ports: EventRouterPorts
@@ -31,7 +31,7 @@ export class EventRouter {
     this.#ports = ports
   }
 
-  /** Takes in what happened in the host. Never throws; costs a look-up or two where the session is not ours. */
+  /** Never throws. Costs one or two look-ups for sessions of other agents. */
   take(event: HostEvent): void {
     const { store, stopped } = this.#parts
     if (stopped.aborted) return
@@ -54,7 +54,7 @@ export class EventRouter {
     if (event.type === "answered" && task.sessionID === sessionID && !isActive(task))
       this.#ports.dispatcher.wentOn(task, event)
     if (isQueued(task) || (!isActive(task) && event.type !== "asked")) return
-    // Its session here only stands for the one that works.
+    // This session only represents the remote one.
     if (this.#ports.places.outlives(task)) return
     this.#ports.poller.noticeSleep()
     this.#ports.dispatcher.deliver(task.id, { type: "heard", event })
@@ -66,7 +66,7 @@ export class EventRouter {
   #sessionDeleted(sessionID: string): void {
     const { store, background } = this.#parts
     const task = store.bySession(sessionID)
-    // Stopped as well: what a deleted session was doing goes on until somebody aborts it.
+    // A deleted session goes on until it is aborted.
     if (task) this.#ports.dispatcher.end(task.id, task.run.generation, DELETED)
     this.#ports.outbox.parentDeleted(sessionID)
     store.forgetSession(sessionID)

@@ -4,9 +4,9 @@ import { retry } from "../lib/clock.ts"
 import type { TaskStore } from "./tasks/store.ts"
 import type { TaskHandle } from "./tasks/task-handle.ts"
 
-/** How long a write may wait that nobody depends on: what is written or asked meanwhile takes it along. */
+/** Longest delay of a write that nothing depends on; any write before it includes it. */
 export const LATER_MS = 10_000
-/** How long the record of an end that its session's messages prove waits for more, and while its parent is told. */
+/** Delay of records that the session's messages prove anyway. */
 const PROVEN_RECORD_MS = 1000
 
 export type JournalPorts = {
@@ -14,15 +14,15 @@ export type JournalPorts = {
   readonly clock: Clock
   readonly stopped: AbortSignal
   readonly store: TaskStore
-  /** The host takes a message to this parent. */
+  /** Whether OpenCode is storing a message for this parent. */
   readonly isTelling: (parentID: string) => boolean
-  /** Another process has taken this task over. */
+  /** Called when another process has taken the task over. */
   readonly takenOver: (taskID: string) => void
 }
 
 /**
- * Writes tasks into their sessions' metadata: one write at a time for each session, always of the newest state, so
- * that a burst of transitions costs two writes at most. Never rejects: a record that cannot be written is logged.
+ * Writes tasks into their sessions' metadata: one write at a time per session, always the newest state, so that a burst
+ * costs two writes. Never rejects: failures are logged.
  */
 export class Journal {
   readonly #ports: JournalPorts
@@ -34,7 +34,7 @@ export class Journal {
     })
   }
 
-  /** Resolves once a state at least as new as the present one is stored, or has been given up. */
+  /** Resolves once this state or a newer one is stored, or the write was given up. */
   save(task: Task): Promise<void> {
     const entry = this.#ports.store.handle(task.id)
     if (!entry) return Promise.resolve()
@@ -43,7 +43,7 @@ export class Journal {
     return entry.writeAgain
   }
 
-  /** Stores the present state, or a newer one, before long: with the next write or `flush`, or after `LATER_MS`. */
+  /** Stores the current or a newer state with the next write or `flush`, at most `LATER_MS` later. */
   saveLater(task: Task): void {
     const { stopped, clock, store } = this.#ports
     const entry = store.handle(task.id)
@@ -51,25 +51,25 @@ export class Journal {
     entry.writeNow = clock.after(LATER_MS, () => void this.save(task))
   }
 
-  /** The same, once no task of this parent has ended and none was told of for a moment: then one write has both. */
+  /** Stores it after a quiet moment of this parent's tasks, so that one write holds both end and delivery. */
   saveSoon(task: Task): void {
     this.saveLater(task)
     this.#recordSoon(task.parentID)
   }
 
-  /** It was told of: that goes with what is written of its parent's tasks. */
+  /** The task's delivery is written with the next write for its parent's tasks. */
   told(task: Task): void {
     this.saveLater(task)
     if (this.#ports.store.parentState(task.parentID).cancelRecordWrite) this.#recordSoon(task.parentID)
   }
 
-  /** Writes now what waits: all of it, or what waits for the tasks of one parent. */
+  /** Performs pending writes now: all, or those of one parent's tasks. */
   flush(parentID?: string): void {
     for (const { task, writeNow: unwait } of [...this.#ports.store.entries()])
       if (unwait && (parentID === undefined || task.parentID === parentID)) void this.save(task)
   }
 
-  /** Removes the record of a task that was forgotten, after what is being written; `remains` is written in its place. */
+  /** Removes a cleared task's record after pending writes; `remains` replaces it where its cost still counts. */
   async erase(entry: TaskHandle, remains?: Task): Promise<void> {
     drop(entry)
     await entry.writing
@@ -83,7 +83,7 @@ export class Journal {
     household.cancelRecordWrite?.()
     household.cancelRecordWrite = clock.after(PROVEN_RECORD_MS, () => {
       household.cancelRecordWrite = undefined
-      // A host that takes a second for a message has no time for records that are written anew with the next one told.
+      // While OpenCode takes long to store messages, records would soon be written again.
       if (isTelling(parentID)) this.#recordSoon(parentID)
       else this.flush(parentID)
     })
@@ -95,7 +95,7 @@ export class Journal {
     entry.writeAgain = undefined
     const writing = this.#write(entry.task, async () => {
       const { task, borrowed } = entry
-      // Not one that was forgotten meanwhile, or is another process's.
+      // Skipped if the task was cleared, or belongs to another process, by now.
       if (!borrowed && store.get(task.id)) await host.saveRecord(task.sessionID, task)
     }).finally(() => {
       if (entry.writing === writing) entry.writing = undefined

@@ -6,15 +6,15 @@ import { pause } from "../lib/clock.ts"
 import type { Parts } from "./parts.ts"
 import { stopSession } from "./stop-session.ts"
 
-/** How long a session that was stopped may take to be idle, and how often it is looked at. */
+/** Time for a stopped session to become idle, and interval of the checks. */
 const QUIET_LIMIT_MS = 10_000
 const QUIET_LOOK_MS = 100
-/** How often a session is looked at whose user has it work: that may take its time. */
+/** Interval for sessions with a turn of the user, which may take long. */
 const USERS_LOOK_MS = 2000
 
 /**
- * The folder where a task's parent works now: the task's work belongs there, and its session while it rests. A parent
- * that has ended has left its own folder, so its work counts as done where its own parent works.
+ * Folder where a task's parent works now, to which its work belongs. An ended parent has left its folder, so its own
+ * parent's folder counts.
  */
 export function homeOf(parts: Pick<Parts, "store" | "host">, task: Task): string {
   const { store, host } = parts
@@ -23,7 +23,7 @@ export function homeOf(parts: Pick<Parts, "store" | "host">, task: Task): string
   return isActive(parent) ? host.folderOf(parent.sessionID) : homeOf(parts, parent)
 }
 
-/** The same for work that is merged by itself: throws where its parent is not where it asked for that, or it was stopped. */
+/** Folder for an automatic merge. Throws where the parent has moved since the launch, or the run was stopped. */
 export function homeAsAsked(parts: Parts, task: Task, signal: AbortSignal): string {
   if (signal.aborted) throw new CallError("it was stopped before that")
   const folder = homeOf(parts, task)
@@ -31,7 +31,7 @@ export function homeAsAsked(parts: Parts, task: Task, signal: AbortSignal): stri
   throw new CallError("the agent that asked for it has ended, and the folder it worked in is put away")
 }
 
-/** Throws unless the check has passed that a task's work went through with what its parent's folder holds by now. */
+/** Throws unless the check passed with the parent's current files. */
 export function refuseUnpassed(result: CheckResult | undefined): void {
   if (!result) throw new CallError("its second check was stopped")
   if (!result.passed)
@@ -39,8 +39,8 @@ export function refuseUnpassed(result: CheckResult | undefined): void {
 }
 
 /**
- * Moves a run's session to its place. What its user has begun there before goes on first: moved while it works, a session
- * goes on where it was, and no stop reaches it. Throws where it was stopped meanwhile.
+ * Moves a run's session to its place, after pending turns of the user: a busy session stays in its folder and cannot be
+ * aborted there. Throws where it was stopped meanwhile.
  */
 export async function goThere(parts: Parts, sessionID: string, folder: string, signal: AbortSignal) {
   const { host, clock } = parts
@@ -48,20 +48,20 @@ export async function goThere(parts: Parts, sessionID: string, folder: string, s
   const works = async () => mayWork((await host.activity()).get(sessionID))
   while (!signal.aborted) {
     await host.move(sessionID, folder)
-    // Looked at once it is there: from then on it begins nothing where it was.
+    // Checked after the move: from then on no turn begins in the old folder.
     if (!(await works())) return
     await host.move(sessionID, home)
-    // A stop that came while it was there has stopped nothing.
+    // An abort sent before the move had no effect.
     if (signal.aborted) await stopSession(parts, sessionID).soon
     while (!signal.aborted && (await works())) await pause(clock, USERS_LOOK_MS)
   }
   throw new CallError("It was stopped before its place was ready.")
 }
 
-/** One that stands for a session on a machine out of reach does nothing here, and is stopped there when that answers. */
+/** A session that represents a remote one does nothing here. */
 const mayWork = (doing: Activity | undefined): boolean => doing !== undefined && doing.type !== "unreachable"
 
-/** Moves a task's session back to where its parent works, once it does nothing any more. */
+/** Moves an idle session back to its parent's folder. */
 export async function goHome(parts: Parts, task: Task): Promise<void> {
   const { host, clock } = parts
   const { sessionID } = task

@@ -4,9 +4,8 @@ import type { Dispatcher } from "./dispatcher.ts"
 import type { Parts } from "./parts.ts"
 
 /**
- * Says a word to a task that has not ended. From the moment of the call its run cannot end by itself before it has read
- * it, so that a word is either read or the call an error. Throws a `CallError` where the task cannot read it. `waits`:
- * it stands behind the prompt of a run that has not begun.
+ * Sends a message to an active task; its run cannot end by itself before it has read it. Throws a `CallError` where the
+ * task cannot read it; `waits`: the message follows a prompt that is not sent yet.
  */
 export function tellTask(parts: Parts, dispatcher: Dispatcher, task: Task, text: string): Promise<{ waits: boolean }> {
   const { id } = task
@@ -31,11 +30,11 @@ export function tellTask(parts: Parts, dispatcher: Dispatcher, task: Task, text:
   })
 }
 
-/** Throws a `CallError` where nobody at work here would read it. */
+/** Throws a `CallError` where no agent here would read it. */
 export function refuseUntellable(parts: Pick<Parts, "store" | "options">, id: string): void {
   const { store } = parts
   const task = store.get(id)
-  // The session of a team is nobody's: no model reads it.
+  // No model reads the session of a group.
   if (task?.team) throw new CallError(ofTeam(id))
   if (!task || !isActive(task) || !store.run(id)) throw endedError(parts, id)
   if (store.isForeign(id)) throw new CallError(`Task ${id} is run by another OpenCode process. Tell it there.`)

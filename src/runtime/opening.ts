@@ -6,10 +6,10 @@ import { membersOf } from "./groups/members-of.ts"
 import type { Parts } from "./parts.ts"
 import { findTask } from "./tasks/lookup.ts"
 
-/** A member of a group, by what the group has noted of it. */
+/** A member as its group's outcome names it. */
 type Noted = { readonly nth: number; readonly id: string; readonly sessionID: string }
 
-/** Finds a task of a session, or a member of one of its groups for as long as that one's session is there. */
+/** Finds a task of a session, or a group's member while its session exists. */
 export class Opening {
   readonly #parts: Parts
   readonly #ledgers: () => Promise<Ledgers>
@@ -19,7 +19,7 @@ export class Opening {
     this.#ledgers = ledgers
   }
 
-  /** By an id, a session, a beginning of either, or a member's name. Throws a `CallError` with the names there are. */
+  /** Finds a task by id, session, prefix of either, or member name. Throws a `CallError` with the possible names. */
   async find(reference: string, own: readonly Task[]): Promise<Task> {
     const wanted = reference.trim()
     const [, group, number] = /^(.+)\/(\d{1,6})$/.exec(wanted) ?? []
@@ -58,7 +58,7 @@ export class Opening {
     return membersOf(this.#parts.store, group).map(({ task }) => task)
   }
 
-  /** What an ended group has noted: its members' records are not read at a start. */
+  /** Members of an ended group; their records are not read at the start. */
   async #noted({ team, outcome }: Task): Promise<readonly Noted[]> {
     const rows =
       team?.kind === "each"
@@ -69,7 +69,7 @@ export class Opening {
     return rows.flatMap(({ nth, task, session }) => (task && session ? [{ nth, id: task, sessionID: session }] : []))
   }
 
-  /** By its own record, as far as that is to be believed. */
+  /** Reads the member's own record, if it is verified. */
   async #read({ id, sessionID }: Noted): Promise<Task | undefined> {
     const session = await this.#parts.host.session(sessionID)
     return session?.record?.task.id === id ? session.record.task : undefined

@@ -7,7 +7,7 @@ import type { Recovery } from "./recovery/recovery.ts"
 import { STOPPED_BY_USER } from "./requests.ts"
 import { type TaskView, viewOf } from "./tasks/view.ts"
 
-/** Clocks of two processes, and a write that was under way, in ms. */
+/** Tolerance for clocks of other processes and pending writes, in ms. */
 const SLACK_MS = 5000
 
 type OverviewPorts = {
@@ -19,8 +19,7 @@ type OverviewPorts = {
 }
 
 /**
- * The tasks of all sessions, for a person who looks at the project as a whole. A look from here is not the parent's:
- * it stamps nothing as retrieved.
+ * Tasks of all sessions, for a user who looks at the whole project. Reading them here does not mark them as retrieved.
  */
 export class Overview {
   readonly #parts: Parts
@@ -33,7 +32,7 @@ export class Overview {
     this.#refreshedAt = parts.clock.now()
   }
 
-  /** Takes in what other processes have launched since the last time. Never rejects. */
+  /** Reads tasks that other processes launched since the last call. Never rejects. */
   async refresh(): Promise<void> {
     const since = this.#refreshedAt - SLACK_MS
     this.#refreshedAt = this.#parts.clock.now()
@@ -41,7 +40,7 @@ export class Overview {
     await this.#ports.recovery.look()
   }
 
-  /** Oldest first, those of other processes included. */
+  /** Oldest first, other processes' tasks included. */
   list(): readonly TaskView[] {
     const { store } = this.#parts
     const tasks = store
@@ -60,20 +59,20 @@ export class Overview {
     return this.#parts.store.isForeign(id)
   }
 
-  /** The text of the last run, or what a running one wrote last. Rejects with a `HostError`. */
+  /** Text of the last run, or the latest text of a running one. Rejects with a `HostError`. */
   async answer(id: string): Promise<string> {
     const view = this.get(id)
     if (!view) return ""
     return isActive(view.task) ? view.lastText : (await this.#ports.answers.of(view.task)).text
   }
 
-  /** The diff of what an ended task changed in a place of its own. Undefined where it had none, or it cannot be had. */
+  /** Diff of an ended task in its own place; undefined without one, or where it cannot be read. */
   async patch(id: string): Promise<string | undefined> {
     const task = this.#parts.store.get(id)
     return task && (await this.#ports.kept.shown(task))?.diff
   }
 
-  /** Stops a running task for the person; its parent is told as of any end. False where there was nothing to stop. */
+  /** Stops a running task for the user; its parent is told. False where there was nothing to stop. */
   async cancel(id: string): Promise<boolean> {
     const task = this.#parts.store.get(id)
     if (!task || this.isForeign(id)) return false
@@ -82,10 +81,13 @@ export class Overview {
     return ended
   }
 
-  /** `listener` is called with the id of a task that may look different now; it must not throw. Returns the end of it. */
+  /**
+   * `listener` is called with the id of a task that may have changed; it must not throw. Returns the unsubscribe
+   * function.
+   */
   subscribe(listener: (id: string) => void): () => void {
     const { store } = this.#parts
-    // What a part comes to is seen of its team.
+    // A member's change is shown with its group.
     return store.subscribe((id) => listener(store.get(id)?.part?.of ?? id))
   }
 

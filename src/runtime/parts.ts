@@ -7,7 +7,7 @@ import type { Toaster } from "./mailbox/toaster.ts"
 import type { CommandMarks } from "./places/command-marks.ts"
 import type { TaskStore } from "./tasks/store.ts"
 
-/** What every part of the engine works with. */
+/** Services that every part of the engine uses. */
 export type Parts = {
   readonly host: Host
   readonly clock: Clock
@@ -17,8 +17,8 @@ export type Parts = {
   readonly toaster: Toaster
   readonly background: Background
   readonly attendance: Attendance
-  /** Where the commands that run for tasks are written down. */
+  /** Where running commands are recorded. */
   readonly commands?: CommandMarks
-  /** Aborted at the plugin's own end: from then on nothing is begun, ended, sent or written any more. */
+  /** Aborted when the plugin stops: nothing is started, ended, sent or written afterwards. */
   readonly stopped: AbortSignal
 }

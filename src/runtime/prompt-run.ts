@@ -13,7 +13,6 @@ export function promptOf(task: Task, text: string, preface: string): Prompt {
   return { sessionID, messageID: run.promptID, agent, model: modelOf(task), parts, ...(again && { again }) }
 }
 
-/** Anything else that is said to it. */
 export const messageOf = (task: Task, { id, text }: SentMessage): Prompt => ({
   sessionID: task.sessionID,
   messageID: id,

@@ -12,19 +12,19 @@ import type { Shown } from "./places/place.ts"
 import { findNamedBatch } from "./tasks/lookup.ts"
 import { type TaskView, viewOf } from "./tasks/view.ts"
 
-/** The answer of an ended task, or none while it runs. `gone`: its session is, and the answer with it. */
+/** Answer of an ended task; none while it runs. `gone`: its session was deleted. */
 export type Report = {
   readonly view: TaskView
   readonly answer?: string
   readonly gone?: boolean
   readonly firstLook: boolean
-  /** The statuses that may be resumed. */
+  /** Statuses that may be resumed. */
   readonly resumable?: readonly string[]
-  /** Of one that still runs: for how long the call has waited for its end in vain, in ms. */
+  /** Time that the call waited in vain for a running task, in ms. */
   readonly waited?: number
-  /** What it changed in a place of its own. */
+  /** Changes in its own place. */
   readonly shown?: Shown
-  /** Of a group: those that are known. */
+  /** Known members of a group. */
   readonly members?: readonly Member[]
 }
 
@@ -36,7 +36,7 @@ type ReportingPorts = {
   readonly holdsBack: (task: Task) => string | undefined
 }
 
-/** What a session is told of a task that it asks for. */
+/** Reports of tasks to the sessions that ask for them. */
 export class Reporting {
   readonly #parts: Parts
   readonly #ports: ReportingPorts
@@ -47,21 +47,21 @@ export class Reporting {
   }
 
   /**
-   * A task of the session, or a part of one, as it is, with its answer if it has ended. `block`: wait up to so many ms
-   * for the end. The first look at an ended task stamps it as retrieved.
+   * A task or member with its answer if it has ended. `block`: longest wait for the end, in ms; the first read of an
+   * ended task marks it as retrieved.
    */
   async report(reference: string, sessionID: string, block: number, signal?: AbortSignal): Promise<Report> {
     const { store, clock, journal } = this.#parts
     const found = await this.#ports.opening.find(reference, store.ofParent(sessionID))
     const { stand, at } = this.#view(found)
-    // One that stands still for longer than the call waits will not end before that.
+    // A task paused for longer than the wait will not end during it.
     const goesOnIn = (stand && whenOf(stand, at)?.in) ?? 0
     const waits = block > 0 && goesOnIn <= block
     if (waits) await this.#wait(found, block, signal)
-    // Of a member that an earlier process has led nothing but its record is known.
+    // Members of earlier processes have only a record.
     const seen = store.get(found.id) ?? (found.part ? found : undefined)
     if (!seen) throw new CallError(`Task ${found.id} was cleared meanwhile.`)
-    // The host stores what an aborted answer had so far when the abort is done.
+    // OpenCode stores the rest of an aborted answer when the abort is done.
     await this.#ports.dispatcher.quiet(found.id)
     const task = store.get(found.id) ?? seen
     if (isActive(task))
@@ -89,7 +89,7 @@ export class Reporting {
     }
   }
 
-  /** The same of all tasks of a batch, by its name. */
+  /** Reports of a task, or of all tasks of a batch. */
   async reports(reference: string, sessionID: string, block: number, signal?: AbortSignal): Promise<readonly Report[]> {
     const batch = findNamedBatch(reference, this.#parts.store.ofParent(sessionID))
     const names = batch.length > 0 ? batch.map(({ id }) => id) : [reference]
@@ -97,8 +97,8 @@ export class Reporting {
   }
 
   /**
-   * Resolves when the task's run has ended, `ms` have passed or `signal` fires. Until then the end will not wake the
-   * parent: the waiting call hands the answer over itself.
+   * Resolves when the run has ended, after `ms`, or on `signal`. Meanwhile the end does not wake the parent, because
+   * the waiting call returns the answer.
    */
   #wait(task: Task, ms: number, signal?: AbortSignal): Promise<void> {
     const entry = this.#parts.store.handle(task.id)

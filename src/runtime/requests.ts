@@ -8,25 +8,25 @@ import type { Parts } from "./parts.ts"
 
 export type RequestPorts = {
   readonly dispatcher: Dispatcher
-  /** Forgets a task that has ended, with what is kept of its work. */
+  /** Clears an ended task and its archived work. */
   readonly forget: (task: Task) => Promise<unknown>
   readonly resume: (task: Task, prompt: string) => Promise<unknown>
   readonly unpark: (task: Task) => void
   readonly tell: (task: Task, text: string) => Promise<unknown>
-  /** Answers a question of a session. False where it is not open any more. */
+  /** Answers a question; false where it is no longer open. */
   readonly answer: (ask: Ask, reply: Reply) => Promise<boolean>
 }
 
 export const STOPPED_BY_USER: Ending = { type: "cancelled", reason: { code: "aborted", text: "The user stopped it." } }
 
 /**
- * Carries out what somebody at the screen asks for. The terminal companion writes a request into the session's
- * metadata; the event that tells of the write brings it here, and here alone is the state changed.
+ * Carries out requests from the terminal, which writes them into the session's metadata. Only this process changes a
+ * task's state.
  */
 export class Requests {
   readonly #parts: Parts
   readonly #ports: RequestPorts
-  /** Requests that were taken up: each comes with every event until it is removed. */
+  /** Handled requests: each comes with every event until it is removed. */
   readonly #taken = new Set<string>()
 
   constructor(parts: Parts, ports: RequestPorts) {
@@ -34,14 +34,14 @@ export class Requests {
     this.#ports = ports
   }
 
-  /** Takes up a request once and removes it, whatever comes of it. */
+  /** Handles a request once and removes it in any case. */
   take(task: Task, request: TaskRequest): void {
     const { store, host, clock, stopped, background, journal, attendance } = this.#parts
     if (this.#taken.has(request.id) || store.isForeign(task.id)) return
     attendance.wrote()
     this.#taken.add(request.id)
     background.run("a request from the screen", async () => {
-      // Taken away first, since to carry it out may take its time: who wrote it takes one that stays for unheard.
+      // Removed first: the terminal takes a remaining request for unheard, and carrying it out may take long.
       const remove = () => host.clearRequest(task.sessionID, request.id)
       const isRemoved = await succeeds(remove())
       try {
@@ -50,10 +50,10 @@ export class Requests {
         if (!(error instanceof CallError)) throw error
         host.toast({ title: "Not done", message: error.message, variant: "warning" })
       } finally {
-        // What stays would be carried out once more after a restart.
+        // A request left in the metadata would be repeated after a restart.
         if (!isRemoved) await retry(clock, stopped, remove)
         this.#taken.delete(request.id)
-        // Whoever wrote the request wrote our record with it, perhaps an older one.
+        // The request's writer also wrote the task's record, perhaps an older one.
         if (store.get(task.id)) await journal.save(task)
       }
     })

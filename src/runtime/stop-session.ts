@@ -3,15 +3,15 @@ import type { Ask, Task } from "../core/task.ts"
 import { retry } from "../lib/clock.ts"
 import type { Parts } from "./parts.ts"
 
-/** How long an abort may take before the caller goes on; the host carries it out all the same. */
+/** Time to wait for an abort, which OpenCode carries out anyway. */
 const ABORT_LIMIT_MS = 5000
 
-/** `soon` resolves when it has stopped, or may not be waited for any longer; `done` when nothing of it is on its way. */
+/** `soon`: stopped or timed out; `done`: no call is pending. */
 export type Stopping = { readonly soon: Promise<void>; readonly done: Promise<void> }
 
 /**
- * Ends what a session does: refuses its open questions first, since an abort would leave them open for ever, then
- * aborts it. `asks` are the open questions of the session and of those below it. Never rejects; a failure is logged.
+ * Refuses the session's open questions, which an abort would leave open for ever, then aborts it. `asks`: questions of
+ * the session and those below; failures are logged, never rejected.
  */
 export function stopSession(parts: Parts, sessionID: string, asks: readonly Ask[] = []): Stopping {
   const done = refuseAndAbort(parts, sessionID, asks)
@@ -28,7 +28,7 @@ export function stopSession(parts: Parts, sessionID: string, asks: readonly Ask[
 async function refuseAndAbort(parts: Parts, sessionID: string, asks: readonly Ask[]): Promise<void> {
   const { host } = parts
   const sessions = new Set([sessionID, ...asks.map((ask) => ask.sessionID)])
-  // Without a message: with one, the child's model would be asked again before the abort comes.
+  // Without a text: a text would start the child's model before the abort.
   await Promise.all(asks.map((ask) => attempt(parts, () => host.refuse(ask, ""), ask.sessionID)))
   await Promise.all([...sessions].map((id) => attempt(parts, () => host.abort(id), id)))
 }
@@ -42,8 +42,7 @@ async function attempt({ clock, host, stopped }: Parts, work: () => Promise<void
 }
 
 /**
- * Takes back what is left of the step in which a run came to stand still: that is no end, and is not sent again. One with
- * a tool call has done its work.
+ * Deletes the remains of a refused step, so that it is neither an end nor sent again. A step with a tool call is kept.
  */
 export async function takeBack({ clock, host, stopped }: Parts, { sessionID }: Task): Promise<void> {
   await retry(clock, stopped, async () => {
@@ -52,7 +51,7 @@ export async function takeBack({ clock, host, stopped }: Parts, { sessionID }: T
   })
 }
 
-/** A run's last message, where it is to be taken back before the run goes on. */
+/** Last message of a run that must be undone before the run continues. */
 export function leftIn(messages: readonly (Message | undefined)[]): Message | undefined {
   const last = messages.at(-1)
   const isUnfinished = last?.role === "assistant" && last.finish === undefined

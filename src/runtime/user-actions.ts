@@ -2,21 +2,21 @@ import type { Reply } from "../core/ports.ts"
 import type { Ask, Task } from "../core/task.ts"
 
 /**
- * What a person does with a host's own sessions and questions, and reads of them. Each host implements `Hand`; the page
- * uses it.
+ * A user's actions on OpenCode's sessions and questions, for the page. Each version of OpenCode implements
+ * `UserActions`.
  */
 
 export type { Reply } from "../core/ports.ts"
 
-/** What an open question offers. */
+/** Options of an open question. */
 export type Question =
   | {
       readonly kind: "permission"
       readonly permission: string
       readonly patterns: readonly string[]
-      /** What "always" allows from then on. */
+      /** Patterns that "always" allows from then on. */
       readonly always: readonly string[]
-      /** Of an edit: what it would change. */
+      /** Diff of a proposed edit. */
       readonly diff?: string
     }
   | {
@@ -25,48 +25,43 @@ export type Question =
         readonly question: string
         readonly header: string
         readonly options: readonly { readonly label: string; readonly description: string }[]
-        /** Several options may be chosen. */
         readonly multiple: boolean
-        /** An answer of one's own may be given. */
         readonly custom: boolean
       }[]
     }
 
-/** A session that a person opened. */
+/** A session that a user opened. */
 export type Conversation = { readonly id: string; readonly title: string; readonly updatedAt: number }
 
-/** A call of a tool in a run. Times are milliseconds since the epoch. */
+/** A tool call of a run. Times are milliseconds since the epoch. */
 export type HistoryStep = {
   readonly tool: string
-  /** What it was called with, on one line. */
+  /** Arguments on one line. */
   readonly what: string
   readonly state: "running" | "done" | "failed"
-  /** Why it failed. */
   readonly error?: string
   /** 0 before it began. */
   readonly at: number
   readonly endedAt?: number
 }
 
-/** One run of a task as its session tells it. */
 export type HistoryRun = {
   /** 0 for the launch, n for resume #n. */
   readonly generation: number
   readonly at: number
   readonly prompt: string
-  /** What it was told while it ran, by whomever. */
+  /** Messages sent to it during the run. */
   readonly told: readonly { readonly at: number; readonly text: string }[]
-  /** The models that answered, in the order of their first answer. */
+  /** Models in the order of their first answer. */
   readonly models: readonly string[]
   readonly cost: number
-  /** The last of its steps, and how many came before them. */
+  /** Last tool calls, and number of those before them. */
   readonly steps: readonly HistoryStep[]
   readonly earlierSteps: number
-  /** The last text that it wrote. */
   readonly text: string
 }
 
-/** What a person says in a session: `folder` is the session's. */
+/** A user's message to a session in `folder`. */
 export type Word = {
   readonly sessionID: string
   readonly folder: string
@@ -74,20 +69,20 @@ export type Word = {
   readonly agent: string
 }
 
-/** Every promise may reject with a `HostError`. */
+/** Promises may reject with a `HostError`. */
 export interface UserActions {
-  /** What the question offers; undefined where it is not open any more. */
+  /** Undefined where the question is no longer open. */
   question(ask: Ask): Promise<Question | undefined>
-  /** False where the question was not open any more. */
+  /** False where the question was no longer open. */
   answer(ask: Ask, reply: Reply): Promise<boolean>
-  /** The newest conversations of this folder; the board's threads are none. */
+  /** Newest conversations of this folder, without the board's threads. */
   conversations(): Promise<readonly Conversation[]>
   /** Undefined where there is no such session. */
   session(sessionID: string): Promise<{ readonly title: string; readonly folder: string } | undefined>
-  /** Begins a conversation; returns its id. */
+  /** Creates a conversation and returns its id. */
   open(title: string): Promise<string>
-  /** Says in a session what the person says; this agent begins a turn with it. Resolves when the host has taken it. */
+  /** Sends a user's message, which starts a turn of this agent. Resolves when OpenCode has accepted it. */
   write(word: Word): Promise<void>
-  /** A task's runs, oldest first. */
+  /** Runs of a task, oldest first. */
   history(task: Task): Promise<readonly HistoryRun[]>
 }

@@ -25,7 +25,7 @@ export function cancelTool(manager: TaskManager): Tool {
 
 function selectorOf({ task_id, batch, all }: { task_id?: string; batch?: string; all?: boolean }): CancelSelector {
   const selectors: CancelSelector[] = []
-  // Models send empty texts for what they leave out.
+  // Models send empty texts for absent arguments.
   if (task_id) selectors.push({ type: "task", reference: task_id })
   if (batch) selectors.push({ type: "batch", name: oneLine(batch) })
   if (all) selectors.push({ type: "all" })

@@ -10,7 +10,7 @@ import type { Tool } from "./tool.ts"
 
 export const TASK_TOOL = "superagents_task"
 
-/** The five tools. Each first brings back what its session had before a restart. */
+/** The five tools. Each first recovers the session's tasks from before a restart. */
 export function toolsFor(manager: TaskManager, options: Options): Readonly<Record<string, Tool>> {
   const prepared = (tool: Tool): Tool => ({
     ...tool,

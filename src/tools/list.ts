@@ -10,7 +10,7 @@ import { defineTool, type Tool } from "./tool.ts"
 const DESCRIPTION =
   "List this session's background tasks with status, time and cost: to find an id or see what is left."
 
-/** `limits` on what tasks may spend: the list says how much of them is used. */
+/** `limits`: spending limits shown with their usage. */
 export function listTool(manager: TaskManager, limits: SpendingLimits): Tool {
   return defineTool({
     description: DESCRIPTION,

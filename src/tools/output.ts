@@ -9,7 +9,7 @@ import { defineTool, type Tool } from "./tool.ts"
 
 const DEFAULT_BLOCK_MS = 60_000
 const MOST_BLOCK_MS = 600_000
-/** More than any answer has; the schema would else name the largest integer. */
+/** Larger than any answer; without it the schema would name the largest integer. */
 const MOST_OFFSET = 1_000_000_000
 
 const DESCRIPTION = `Fetch the answer of a background task, with what it ran and changed, or see how far it is.

@@ -14,25 +14,25 @@ import type { TaskView } from "../runtime/tasks/view.ts"
 import { agentOf, forkLines, result, statusOf, TOLD } from "./render.ts"
 import type { ToolResult } from "./tool.ts"
 
-/** A path that is cut names nothing. */
+/** A cut path would be useless, so paths may be long. */
 const MOST_PATH_CHARS = 4096
 
-/** What is said to who has begun a run, or told one something. */
+/** Results of launches and messages. */
 
-/** A run that was begun, and what it may spend, by each limit. `place`: where it works, in words, where that is not its parent's own folder. */
+/** A started run and its allowances. `place`: description of a place other than the parent's folder. */
 type Begun = {
   readonly view: TaskView
   readonly allowance: readonly string[]
   readonly place?: string
-  /** What that place lacks, and which option brings it. */
+  /** What the place lacks, and the option that adds it. */
   readonly lacks?: string | undefined
-  /** Its model's provider is at its limit. */
+  /** The limit that its model waits for. */
   readonly closed?: PauseView
-  /** The file of its valid value, or of its items' rows. */
+  /** Path of its value or rows. */
   readonly results?: string
 }
 
-/** `named`: its model was given, and is confirmed. */
+/** `named`: the call named its model, which is confirmed. */
 export function renderLaunch(
   { view, reused, allowance, place, lacks, closed, results }: Begun & { readonly reused: boolean },
   named = false,
@@ -59,11 +59,10 @@ export function renderLaunch(
   return result(view, [...lines, next])
 }
 
-/** For which tasks it waits. */
 const waitingLines = ({ task, phase }: TaskView): string[] =>
   isQueued(task) && phase?.startsWith("waiting for bg_") ? [`It is ${phase}, and begins with their answers.`] : []
 
-/** It begins when its provider opens, and nobody has to do anything for that. */
+/** A run that waits for its provider needs no action. */
 const closedLines = ({ at }: TaskView, closed: PauseView | undefined): string[] => {
   if (!closed) return []
   const when = whenOf(closed, at)
@@ -134,7 +133,7 @@ function groupLine(task: Task, team: Group): string {
 
 const namesOf = (all: readonly string[]): string => listed(all.map((each) => oneLine(each)))
 
-/** `waits`: the run has not begun, and the words stand behind its prompt. */
+/** `waits`: the message follows a prompt that is not sent yet. */
 export function renderTold({ view, waits }: { view: TaskView; waits: boolean }): ToolResult {
   const { task } = view
   const when = waits ? "It has not begun; it reads this behind its prompt." : "It reads this at its next step."
@@ -144,13 +143,12 @@ export function renderTold({ view, waits }: { view: TaskView; waits: boolean }):
   return result(view, [`Told task ${nameOf(task)}. ${when}`, ...asks, "", TOLD])
 }
 
-/** One that stood still is tried at once. */
 export function renderUnparked({ view, model, others }: { view: TaskView; model: string; others: number }): ToolResult {
   const follow = others > 0 ? `; ${count(others, "other follows", "others follow")} if it is answered` : ""
   return result(view, [`${nameOf(view.task)} tries ${model} now${follow}.`])
 }
 
-/** What the first step of a fork costs that rides on its parent's cache. */
+/** Cost of the first step of a fork that shares its parent's cache. */
 function priceOf({ fork }: Task): string[] {
   const { price } = fork ?? {}
   if (!price) return []
@@ -159,7 +157,7 @@ function priceOf({ fork }: Task): string[] {
   ]
 }
 
-/** What a fork has not whole: the parent may want to tell it. */
+/** Parts that a fork does not have whole, so that the parent can tell it. */
 function cutLines({ fork }: Task): string[] {
   const cuts = fork?.cuts ?? []
   if (!fork || cuts.length === 0) return []

@@ -14,10 +14,10 @@ const MOST_REASON_CHARS = 120
 
 const NOTHING = "No background tasks found"
 
-/** What a session's tasks have used, shown or not, and the project's in 24 hours, of what they may. */
+/** Usage of the session's tasks, shown or not, and of the project in 24 hours, with their limits. */
 export type Bill = { readonly session: Usage; readonly day: Usage; readonly limits: SpendingLimits }
 
-/** A row a task, and what they took together; `bill` where there are limits on that. */
+/** One row for each task, and their total; `bill` where there are limits. */
 export function renderList(views: readonly TaskView[], droppedUnread: number, bill?: Bill): ToolResult {
   if (views.length === 0) return { title: "No background tasks", output: NOTHING }
   const running = views.filter(({ task }) => isActive(task)).length
@@ -31,7 +31,7 @@ export function renderList(views: readonly TaskView[], droppedUnread: number, bi
   return { title, output: lines.join("\n") }
 }
 
-/** `12 parked until 07:12 (mock/one)`, for each that some stand still behind. */
+/** Example: `12 parked until 07:12 (mock/one)`, one for each cause. */
 function pauseTexts(views: readonly TaskView[]): readonly string[] {
   const groups = new Map<string, { readonly first: TaskView; readonly behind: string; many: number }>()
   for (const view of views) {
@@ -44,7 +44,7 @@ function pauseTexts(views: readonly TaskView[]): readonly string[] {
   return [...groups.values()].map(({ first, behind, many }) => `${many} ${first.phase} (${oneLine(behind)})`)
 }
 
-/** Where only a filter leaves nothing of the `all` tasks there are. */
+/** Text where a filter matches none of `all` tasks. */
 export function renderNone({ status, batch }: { status?: Status; batch?: string }, all: number): ToolResult {
   const filters = [...(status ? [`status "${status}"`] : []), ...(batch ? [`batch "${oneLine(batch)}"`] : [])]
   const output = `${NOTHING} with ${filters.join(" and ")}; this session has ${count(all, "task")} in all.`
@@ -75,7 +75,7 @@ function cancelledLine({ task, elapsed }: TaskView): string {
   return `- ${task.id} ${oneLine(task.description)} (${isStranded ? "it waited for one of these" : `after ${duration(elapsed)}`})`
 }
 
-/** One that had completed, and whose work was on its way home. */
+/** A completed task whose merge was stopped. */
 const stoppedLine = ({ task }: TaskView): string =>
   [`${nameOf(task)} had completed; what was still done to merge its work was stopped.`, ...workOf(task)].join("\n")
 
@@ -94,7 +94,7 @@ export function renderCleared({ cleared, stopped, unmerged = [], left = 0 }: Cle
   }
 }
 
-/** What the model must still know of its tasks when its conversation is compacted; empty where there are none. */
+/** Tasks that the model must remember after a compaction; empty without tasks. */
 export function renderForCompaction(views: readonly TaskView[]): string {
   if (views.length === 0) return ""
   return [
@@ -114,7 +114,7 @@ const fetchedOf = ({ task }: TaskView): string => {
   return task.retrievedAt === undefined ? ", answer not fetched yet" : ", answer fetched"
 }
 
-/** Why a task failed, as far as a row has room. */
+/** Reason of a failure, cut to fit a row. */
 const failureOf = ({ status, outcome }: Task): string =>
   status === "error" && outcome?.reason ? ` (${oneLine(outcome.reason.text, MOST_REASON_CHARS)})` : ""
 

@@ -9,12 +9,12 @@ import type { TaskView } from "../runtime/tasks/view.ts"
 import { MOST_ANSWER_BYTES, statusOf, withinBytes } from "./render.ts"
 import type { ToolResult } from "./tool.ts"
 
-/** However many share one result. */
+/** Smallest share of one task. */
 const LEAST_SHARE_BYTES = 400
 
 const TOLD = "You will be told when each ends. Do not ask again until then."
 
-/** What is told of a whole batch: of each task its account and, as far as its share of the room goes, its answer. */
+/** Reports of a batch: for each task its summary, and its answer within an equal share of the space. */
 export function renderOutputs(reports: readonly Report[]): ToolResult {
   const heads = reports.map(headOf)
   const facts = heads.reduce((sum, lines) => sum + Buffer.byteLength(lines.join("\n")), 0)
@@ -48,7 +48,7 @@ function answerOf({ view, answer, gone, waited }: Report, share: number): string
   return [between("task_output", task.id, shown), ...(shown.length < answer.length ? [rest] : [])]
 }
 
-/** How the merges of a batch came out, one after the other. */
+/** Results of a batch's merges, in order. */
 export function renderMerges(results: readonly (TaskView | CallError)[]): ToolResult {
   const lines = results.map((result) =>
     result instanceof CallError ? result.message : [`Task: ${nameOf(result.task)}`, ...workOf(result.task)].join("\n"),

@@ -26,27 +26,26 @@ import type { Report } from "../runtime/reports.ts"
 import type { TaskView } from "../runtime/tasks/view.ts"
 import type { ToolResult } from "./tool.ts"
 
-/** The host cuts tool output at 2,000 lines or 50 KB; an answer is cut before that, and says how to read on. */
+/** OpenCode cuts tool output at 2,000 lines or 50 KB; answers are cut before that, with a hint how to read on. */
 export const MOST_ANSWER_CHARS = 32_000
 const MOST_ANSWER_LINES = 1900
 export const MOST_ANSWER_BYTES = 46_000
-/** However much is told before it. */
+/** Space always left for the answer. */
 const LEAST_ANSWER_BYTES = 4000
 const LATEST_TEXT_CHARS = 1000
-/** Three hundred lines of code; the rest of what a tool result can hold is the answer's. */
+/** About three hundred lines of code; the rest of a tool result is the answer's. */
 const MOST_DIFF_BYTES = 24_000
 const MOST_NAME_CHARS = 60
 
 export const TOLD = "You will be told when it ends."
-/** What a task that has completed is doing until its work is home. */
+/** Activity of a completed task until it is merged. */
 const MERGING = "its work is being checked and merged"
 
-/** How a merge came out. */
 export function renderMerge(view: TaskView): ToolResult {
   return result(view, [`Task: ${nameOf(view.task)}`, ...workOf(view.task)])
 }
 
-/** A task with its facts in a short head and, if it has ended, its answer from character `offset` on. */
+/** A short head with the task's facts and, if it has ended, its answer from character `offset` on. */
 export function renderOutput(report: Report, offset: number): ToolResult {
   const { view, answer } = report
   const { task } = view
@@ -71,7 +70,7 @@ export function renderOutput(report: Report, offset: number): ToolResult {
   return result(view, [...facts, ...body])
 }
 
-/** `bg_k3x9f2q1 (forked) (resumed)`. */
+/** Example: `bg_k3x9f2q1 (forked) (resumed)`. */
 export const marked = (task: Task): string =>
   `${task.id}${task.fork ? " (forked)" : ""}${task.run.generation > 0 ? " (resumed)" : ""}${isUnmerged(task) ? " (unmerged)" : ""}`
 
@@ -83,7 +82,7 @@ function waitedText({ waited, task: { run } }: TaskView): string {
   return after.length > 0 ? ` (after waiting ${wait} for ${listed(after)})` : ` (after ${wait} in the queue)`
 }
 
-/** The status, and what a task that has not ended is doing. */
+/** Status, with the activity of an active task. */
 export const statusOf = (view: TaskView): string =>
   view.counts ? `${stateOf(view)}, ${groupCounts(view.task, view.counts)}` : stateOf(view)
 
@@ -104,7 +103,7 @@ function stateOf(view: TaskView): string {
   return ask ? `${task.status}, ${phase} (${oneLine(ask.what)})` : `${task.status}, ${phase}`
 }
 
-/** Of a task at work that stands still; how an ended one did is told in its account. */
+/** Pauses of an active task; an ended task's are in its summary. */
 function pauseLines({ task, stand, at }: TaskView): string[] {
   if (!stand) return []
   const when = whenOf(stand, at)
@@ -135,7 +134,7 @@ export function forkLines({ fork }: Task): string[] {
   return [`${inherited}${cuts.length > 0 ? `; ${cuts.join(", ")}` : ""}`]
 }
 
-/** What a fork that rides on the cache really read from it, with its first request. */
+/** Tokens that a fork's first request read from the shared cache. */
 function cacheLines({ fork, outcome }: Task): string[] {
   if (!fork?.whole || !outcome || billedTokens(outcome.usage) + outcome.usage.cacheRead === 0) return []
   const { first } = outcome
@@ -172,17 +171,17 @@ function runningLines(view: TaskView, { waited, resumable = [] }: Report): strin
   ]
 }
 
-/** What becomes of a question that nobody answers. */
+/** What happens if nobody answers the question. */
 const unanswered = ({ refusedAt }: TaskView["asks"][number], now: number): string =>
   refusedAt === undefined
     ? ""
     : ` (refused at ${moment(refusedAt, now)} if nobody answers; the agent then goes on without it)`
 
-/** How many members of a group that is at work are named, and how much of a check's output each shows. */
+/** Most members named of an active group, and characters shown of each check's output. */
 const MOST_MEMBERS = 30
 const MOST_CHECK_CHARS = 1500
 
-/** The members of a group that is at work: first those that failed, each with its reason. */
+/** Members of an active group: failed ones first, with their reasons. */
 function atWorkLines({ view: { task, at }, members = [] }: Report): string[] {
   if (!task.team) return []
   const newest = [...new Map(members.map((member) => [member.task.part?.nth ?? 0, member.task])).values()]
@@ -198,7 +197,7 @@ function atWorkLines({ view: { task, at }, members = [] }: Report): string[] {
   return [...lines, ...(more > 0 ? [`and ${grouped(more)} more`] : [])]
 }
 
-/** What several have come to: of tries a line each, first those that failed, with the end of what their check wrote. */
+/** Lines for members: failed ones first, with the tail of their check's output. */
 function membersLines({ id, outcome }: Task, members: readonly Member[]): string[] {
   const { team } = outcome ?? {}
   if (!team) return []
@@ -224,7 +223,7 @@ function endedLines(
   from: number,
   { gone, resumable, shown: changes, members = [] }: Report,
 ): string[] {
-  // A caller may ask for it from within a letter.
+  // An offset may be within a surrogate pair.
   const offset = from < answer.length ? head(answer, from).length : from
   const tries = offset === 0 ? membersLines(task, members) : []
   const proof = offset === 0 ? [...proofLines(task), ...(changes ? diffLines(task, changes) : [])].join("\n") : ""
@@ -244,7 +243,7 @@ function endedLines(
   return [...facts, ...range, "", title, between("task_output", task.id, shown), ...more]
 }
 
-/** The commands that ran, and what a check that did not pass had written. */
+/** Executed commands, and the output of a failed check. */
 function proofLines({ id, outcome }: Task): string[] {
   const receipt = outcome?.receipt
   if (!receipt) return []
@@ -263,7 +262,7 @@ function diffLines({ id }: Task, { diff, cut, command }: Shown): string[] {
   return [`The first ${lines} of its changes (all of them: \`${command}\`):`, between("changes", id, shown)]
 }
 
-/** As much of the answer as one tool result can hold, in whole characters. */
+/** Part of the answer that fits into one tool result, in whole characters. */
 function slice(answer: string, offset: number, before: string): string {
   const rest = answer.slice(offset)
   const room = Math.max(LEAST_ANSWER_BYTES, MOST_ANSWER_BYTES - Buffer.byteLength(before))
@@ -271,7 +270,7 @@ function slice(answer: string, offset: number, before: string): string {
   return lines.slice(0, MOST_ANSWER_LINES - before.split("\n").length).join("\n")
 }
 
-/** As much of the text as the byte limit allows: scripts other than Latin take several bytes a character. */
+/** Text cut to `most` bytes: scripts other than Latin take several bytes a character. */
 export function withinBytes(text: string, most: number): string {
   const { read } = new TextEncoder().encodeInto(text, new Uint8Array(most))
   return text.slice(0, read)

@@ -2,7 +2,7 @@ import type { Ran } from "../receipt.ts"
 import { type Pipeline, pipelinesOf, type Stage, UNKNOWN } from "./shell.ts"
 import { testsIn } from "./tests.ts"
 
-/** A command that ran, with what its output may be believed to report of tests. */
+/** A command with the test results that its output may be trusted to report. */
 export function ranOf(command: string, exitCode: number | undefined, output: string): Ran {
   const { runs, shows, masked } = characterOf(command)
   const tests = runs && !shows ? testsIn(output) : undefined
@@ -15,22 +15,22 @@ export function ranOf(command: string, exitCode: number | undefined, output: str
   }
 }
 
-/** What a command, or a piece of one, does. */
+/** Effects of a command, or of a part of one. */
 type Character = {
-  /** It does something that can pass or fail: a report of tests in its output may be that of tests which ran. */
+  /** Can pass or fail: a test report in the output may be its own. */
   readonly runs: boolean
-  /** It shows what stands in files, elsewhere or in the command: a report of tests in its output may be any. */
+  /** Prints content of files, other hosts or the command itself: a test report in it proves nothing. */
   readonly shows: boolean
-  /** Its exit code does not tell how all of it ended. */
+  /** The exit code does not cover the whole command. */
   readonly masked: boolean
 }
 
 const SILENT: Character = { runs: false, shows: false, masked: false }
 const SHOWS: Character = { ...SILENT, shows: true }
 const RUNS: Character = { ...SILENT, runs: true }
-/** Runs what stands in the command, and may show anything. */
+/** Runs code given in the command itself, which may print anything. */
 const INLINE: Character = { ...RUNS, shows: true }
-/** Nothing is known of what is more than a list of programs. */
+/** Not a plain list of programs: nothing is known of it. */
 const OPAQUE: Character = { runs: true, shows: true, masked: true }
 
 const words = (list: string): ReadonlySet<string> => new Set(list.split(/\s+/))
@@ -39,14 +39,14 @@ const SHOWING =
   words(`cat tac bat batcat nl echo printf tee grep egrep fgrep zgrep rg ag ack head tail less more sed awk
   gawk cut sort uniq diff comm strings jq yq xxd column fold tr curl wget gh glab journalctl dmesg history zcat find fd`)
 const SHOWING_GIT = words("log show diff blame grep reflog status cat-file shortlog whatchanged notes")
-/** They write nothing that looks like a report. */
+/** Programs that print nothing like a test report. */
 const SILENT_PROGRAMS =
   words(`cd pushd popd pwd ls tree mkdir rmdir rm cp mv ln touch chmod chown export unset set shopt
   source . alias true false : test [ sleep wait date which type whoami hostname uname wc stat file du df ps kill exit
   return trap ulimit local`)
-/** Behind a program its report comes whole through them, or not at all. */
+/** In a pipe, these pass a report on whole or not at all. */
 const LETTING_THROUGH = words("cat head tail tee less more")
-/** They start the program that stands behind their own arguments. */
+/** Programs that run the program named after their own arguments. */
 const STARTING = words("sudo time command exec nohup nice ionice stdbuf env timeout xvfb-run unbuffer xargs")
 const SHELLS = words("sh bash zsh dash ksh")
 const INTERPRETERS = words("node nodejs bun deno tsx python python2 python3 perl ruby php")
@@ -60,7 +60,7 @@ function characterOf(command: string): Character {
   const pipefail = settings.some(({ words: flags }) => flags.includes("pipefail"))
   const written = filesOf(pipelines)
   const all = pipelines.map(({ stages }) => characterOfPipeline(stages, written, pipefail))
-  // What comes before such a pipeline may fail, and what is behind it ends well all the same.
+  // An earlier pipeline may have failed although the last one exits well.
   const last = pipelines.slice(0, -1).findLastIndex(({ next }) => next !== "&&" && !(stops && next === ";"))
   return {
     runs: all.some(({ runs }) => runs),
@@ -69,7 +69,7 @@ function characterOf(command: string): Character {
   }
 }
 
-/** Files to which programs that run something have written, and nothing else has. */
+/** Files written only by programs that run something. */
 function filesOf(pipelines: readonly Pipeline[]): ReadonlySet<string> {
   const files = new Map<string, boolean>()
   for (const { stages } of pipelines) {
@@ -110,10 +110,7 @@ function characterOfStage({ words: given, fed }: Stage, written: ReadonlySet<str
   return files.length > 0 && files.every((file) => written.has(file)) ? SILENT : SHOWS
 }
 
-/**
- * The words of a command that name what it runs: programs, and files that those are given to run; not what is only looked
- * at or read. Undefined where that cannot be told.
- */
+/** Programs and scripts that a command runs, without files that it only reads. Undefined where that is not known. */
 export const runIn = (command: string): readonly string[] | undefined =>
   pipelinesOf(command)?.flatMap(({ stages }) => stages.flatMap(runInStage))
 
@@ -128,17 +125,17 @@ function runInStage(stage: Stage): readonly string[] {
   return characterOfStage(stage, new Set()).runs ? given : []
 }
 
-/** Options of interpreters that a file follows which is run, too. */
+/** Interpreter options whose argument is a script that runs, too. */
 const TAKES_FILE = /^(--import|--require|--loader|-r)$/
 
-/** Of an interpreter's arguments the script: what stands behind it, the script reads. */
+/** The interpreter's script; arguments after it belong to the script. */
 function scriptsIn(name: string, rest: readonly string[]): readonly string[] {
   if (name === "bun" || name === "deno" || rest.some((word) => word === "--test" || word === "-m")) return rest
   const at = rest.findIndex((word, nth) => !word.startsWith("-") && !TAKES_FILE.test(rest[nth - 1] ?? ""))
   return at < 0 ? rest : rest.slice(0, at + 1)
 }
 
-/** Without what stands before a program: variables that are set, and programs that start it. */
+/** Skips variable assignments and launchers such as `sudo` before a program. */
 function started(given: readonly string[]): readonly string[] {
   let isStarted = false
   const at = given.findIndex((word) => {
@@ -155,7 +152,6 @@ function characterOfShell(rest: readonly string[], fed: boolean): Character {
   return fed || rest.length === 0 ? OPAQUE : RUNS
 }
 
-/** What an interpreter runs stands in the command itself. */
 function isInline(name: string, rest: readonly string[]): boolean {
   for (const word of rest) {
     if (/^(-[ecp]|-[np]e|--eval|--print|-|eval)$/.test(word) || (name === "php" && word === "-r")) return true
@@ -164,11 +160,11 @@ function isInline(name: string, rest: readonly string[]): boolean {
   return false
 }
 
-/** What git is asked to do: what stands before it belongs to git itself. */
+/** Git's subcommand, after git's own options. */
 const subcommandOf = (rest: readonly string[]): string =>
   rest.find((word, at) => !word.startsWith("-") && !/^-[cC]$/.test(rest[at - 1] ?? "")) ?? ""
 
-/** What it writes is known, and no report of tests. */
+/** Its output is known and never a test report. */
 function isHarmless(rest: readonly string[]): boolean {
   const text = rest.join(" ").replaceAll("\\n", "\n").replaceAll("\\t", "\t")
   return !text.includes(UNKNOWN) && testsIn(text.replace(/^-[neE]+ /, "")) === undefined

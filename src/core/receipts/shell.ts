@@ -1,32 +1,30 @@
 /**
- * A command line of the shell, as far as a receipt has to know it: which programs it starts, and what joins them. Where
- * it holds more than that (loops, conditions, functions), nothing is said of it: a parser of all that bash knows would
- * cost more at the host's start than the rest of the plugin.
+ * Parses a shell command as far as a receipt needs: programs and operators. Loops, conditions and functions give no
+ * result: a full bash parser would slow OpenCode's start more than the rest of the plugin.
  */
 
-/** A program with its arguments, quotes gone. */
 export type Stage = {
   readonly words: readonly string[]
-  /** The file that its output goes to, in place of the reader. */
+  /** File to which its output is redirected. */
   readonly into?: string
-  /** It reads what stands in the command itself. */
+  /** Its input stands in the command itself. */
   readonly fed: boolean
 }
 
-/** Programs of which each reads what the one before writes, and what joins them with the next ones; "" for nothing. */
+/** Programs joined by pipes, and the operator after them; "" for none. */
 export type Pipeline = { readonly stages: readonly Stage[]; readonly next: "" | ";" | "&&" | "||" | "&" }
 
-/** Stands in a word for text that is known when the command runs. */
+/** Placeholder in a word for text that is known only when the command runs. */
 export const UNKNOWN = "\uFFFC"
 
 const KEYWORDS = new Set(
   "if then elif else fi for while until do done case esac select function ! [[ coproc".split(" "),
 )
 
-/** What is longer is said nothing of: it is a program rather than a command. */
+/** Longer commands are programs and are not parsed. */
 const MOST_CHARS = 20_000
 
-/** The command's pipelines in their order; undefined where it holds more than those. */
+/** Pipelines in order; undefined where the command holds anything else. */
 export function pipelinesOf(command: string): readonly Pipeline[] | undefined {
   if (command.length > MOST_CHARS) return undefined
   const reader = new Reader(command)
@@ -46,7 +44,7 @@ class Reader {
   #at = 0
   #stages: Stage[] = []
   #stage: Draft = { words: [], fed: false }
-  /** The ends of texts that stand below the line. */
+  /** Here-documents that begin after the current line. */
   #below: { end: string; indented: boolean }[] = []
 
   constructor(text: string) {
@@ -74,7 +72,7 @@ class Reader {
 
   #operate(operator: string): boolean {
     if (operator === ";;") return false
-    // A group: what is in it is read as if it stood alone. `name()` would be a function.
+    // A group is parsed as if it stood alone. `name()` would be a function.
     if (operator === "(" || operator === ")") return this.#stage.words.length === 0 || operator === ")"
     if (operator === "|" || operator === "|&") this.#push()
     else this.#join(operator === "\n" ? ";" : (operator as Pipeline["next"]))
@@ -96,7 +94,7 @@ class Reader {
     return true
   }
 
-  /** Goes past the texts that stand below the line that has just ended. */
+  /** Skips the here-documents of the line that has just ended. */
   #skipBelow(): boolean {
     for (const { end, indented } of this.#below) {
       let line: string | undefined
@@ -119,12 +117,12 @@ class Reader {
   #join(next: Pipeline["next"]): void {
     this.#push()
     if (this.#stages.length > 0) this.pipelines.push({ stages: this.#stages, next })
-    // An empty line, or the end of a group: what joins it counts for what stood before.
+    // Empty line or end of a group: the operator belongs to the pipeline before it.
     else if (next !== "" && next !== ";") for (const last of this.pipelines.slice(-1)) last.next = next
     this.#stages = []
   }
 
-  /** A word; undefined where it does not end. */
+  /** A word; undefined where its quotes do not close. */
   #word(): string | undefined {
     let word = ""
     while (this.#at < this.#text.length) {
@@ -165,7 +163,7 @@ class Reader {
     return text
   }
 
-  /** What a `$` or a backtick stands for: a number where it is how a command ended, or is named so. */
+  /** Value of `$` or a backtick: "0" for an exit code, since it is a number, else `UNKNOWN`. */
   #expansion(): string | undefined {
     if (this.#take(/\$(?:[?#!$]|\{(?:PIPESTATUS|pipestatus)\[[\d@*]+\]\}|\{?(?:rc|ec|ret|code|status|exit\w*)\b\}?)/iy))
       return "0"
@@ -174,7 +172,6 @@ class Reader {
     return this.#take(/\$(?!\{)/y)
   }
 
-  /** Goes past what stands in parentheses. */
   #skipGroup(): boolean {
     for (let depth = 1; depth > 0; ) {
       const piece = this.#take(/[^()'"\\`]+|\\[\s\S]|'[^']*'|"(?:[^"\\]|\\[\s\S])*"|`[^`]*`|[()]/y)

@@ -1,7 +1,7 @@
 import type { TestCount } from "../receipt.ts"
 
 type Form = {
-  /** The line, or lines, by which a report is known, and that carry the figures. */
+  /** Pattern of the lines that identify a report and carry its counts. */
   readonly line: RegExp
   readonly read: (match: RegExpExecArray) => TestCount
 }
@@ -9,32 +9,35 @@ type Form = {
 // biome-ignore lint/suspicious/noControlCharactersInRegex: colours of a terminal are control characters
 const COLOURS = /\u001b\[[0-9;]*m/g
 
-/** Longer ones report nothing. So no line takes long to read, whatever a program writes. */
+/** Longer lines are skipped, so that no output is slow to match. */
 const MOST_LINE_CHARS = 300
 
-/** All that is told under one of these words. */
+/** Sum of all numbers before one of these words. */
 const figure = (text: string, words: string): number =>
   [...text.matchAll(new RegExp(`(\\d+) (?:${words})\\b`, "gi"))].reduce((sum, [, found]) => sum + Number(found), 0)
 
-/** `Tests  1 failed | 12 passed`, `Tests: 1 failed, 2 skipped, 12 passed, 15 total`, `== 12 passed, 1 error in 0.1s ==` */
+/**
+ * Examples: `Tests  1 failed | 12 passed`, `Tests: 1 failed, 2 skipped, 12 passed, 15 total`, `== 12 passed, 1 error in
+ * 0.1s ==`
+ */
 const inWords = (text: string): TestCount => ({
   passed: figure(text, "passed|passing|xpassed"),
   failed: figure(text, "failed|failing|errors?"),
   skipped: figure(text, "skipped|todo|pending|xfailed|expected fail|ignored"),
 })
 
-/** A file of tests that could not be run has none that failed. */
+/** A test file that could not be loaded reports no failed test: count the file. */
 const withFiles = (tests: TestCount, files = ""): TestCount =>
   tests.failed > 0 ? tests : { ...tests, failed: figure(files, "failed") }
 
-/** All that is told behind one of these words: `Tests: 12, Assertions: 30, Failures: 1.` */
+/** Sum of all numbers after one of these words: `Tests: 12, Assertions: 30, Failures: 1.` */
 const behind = (text: string, words: string): number =>
   [...text.matchAll(new RegExp(`\\b(?:${words}): (\\d+)`, "g"))].reduce((sum, [, found]) => sum + Number(found), 0)
 
 const NUMBER = "\\d+"
 const WORDS = "(?:passed|failed|skipped|errors?|xfailed|xpassed|deselected|warnings?|rerun|todo|total|subtests passed)"
 
-/** Known forms, each with the programs that write so. */
+/** Known report formats and the programs that print them. */
 const FORMS: readonly Form[] = [
   // vitest
   {
@@ -130,11 +133,11 @@ const numbers = (passed: Figure, failed: Figure, skipped: Figure): TestCount => 
   skipped: Number(skipped ?? 0),
 })
 
-/** Where those that ran are told in place of those that passed. */
+/** For programs that report tests run in place of tests passed. */
 const ofAll = (run: Figure, failed: number, skipped: number): TestCount =>
   numbers(Math.max(0, Number(run) - failed - skipped), failed, skipped)
 
-/** The tests that a command's output reports in known forms, all reports added up; undefined where it reports none. */
+/** Sum of all reports in known formats; undefined where there is none. */
 export function testsIn(output: string): TestCount | undefined {
   const lines = output.replace(COLOURS, "").replaceAll("\r\n", "\n").split("\n")
   const short = lines.map((line) => (line.length > MOST_LINE_CHARS ? "" : line))
@@ -143,12 +146,12 @@ export function testsIn(output: string): TestCount | undefined {
 }
 
 /**
- * How those that run many programs at once mark whose line one is: `web:test: ` (turbo), `packages/web test: ` (pnpm),
- * `[web]: ` and `[0] ` (yarn, concurrently, maven).
+ * Prefixes that mark lines of parallel programs: `web:test: ` (turbo), `packages/web test: ` (pnpm), `[web]: ` and `[0]
+ * ` (yarn, concurrently, maven).
  */
 const MARKS = [/^([\w@/.-]+:[\w:.-]+): ?/, /^([\w@/.-]+ [\w:.-]+): ?/, /^\[([^\]\s]{1,60})\]:? /]
 
-/** The lines of each program that ran beside others, without its mark; those of one alone under "". */
+/** Lines by the prefix of their program, prefix removed; lines without one under "". */
 function apart(lines: readonly string[]): ReadonlyMap<string, readonly string[]> {
   const own = new Map<string, string[]>([["", [...lines]]])
   for (const line of lines)
@@ -163,10 +166,10 @@ function apart(lines: readonly string[]): ReadonlyMap<string, readonly string[]>
   return own
 }
 
-/** What a cache has kept of an earlier run: no test ran. */
+/** Output replayed from a cache: no test ran. */
 const isReplayed = (lines: readonly string[]): boolean => lines.some((line) => /^cache hit\b.*\breplaying/.test(line))
 
-/** Each process of parallel_tests reports its own, and the last report is of all of them. */
+/** parallel_tests reports for each process, and at the end for all of them. */
 const PARALLEL = /^\d+ process(?:es)? for \d+ /m
 
 function reportsIn(text: string): readonly TestCount[] {
@@ -183,8 +186,8 @@ const add = (one: TestCount, other: TestCount): TestCount => ({
 })
 
 /**
- * `go test -v` reports each test of its own; without -v only packages are named, and those are no tests. Where something
- * failed and no test of it is there (it was not built, or the output is cut), what is there is not all.
+ * `go test -v` reports single tests; without -v it names packages only, which are not tests. A failure without a failed
+ * test (build error, cut output) makes the counts incomplete.
  */
 function goTests(text: string): readonly TestCount[] {
   if (!/^(?:ok {2}|FAIL|PASS|\? {3})/m.test(text)) return []
@@ -192,7 +195,7 @@ function goTests(text: string): readonly TestCount[] {
   return count.failed === 0 && /^FAIL\b/m.test(text) ? [] : [count]
 }
 
-/** The Test Anything Protocol without a summary: a plan, and a line for each test. */
+/** Test Anything Protocol without a summary: a plan, and one line for each test. */
 function plainTap(text: string): readonly TestCount[] {
   if (!/^1\.\.\d+/m.test(text)) return []
   return [

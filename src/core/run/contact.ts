@@ -3,7 +3,7 @@ import type { ActiveRun } from "./active-run.ts"
 import type { World } from "./inputs.ts"
 import { type Handler, looks, sign, stay } from "./steps.ts"
 
-/** The machine on which a run works cannot be reached since then: that is no end of it, and no silence. */
+/** The run's machine became unreachable: neither an end nor silence of the run. */
 export function lost(run: ActiveRun, since: number, { task, options }: World): ActiveRun {
   const { kind: host = "" } = task.place ?? {}
   const away: Away = { host, since, most: options.hosts?.[host]?.contactTimeout ?? 0 }
@@ -12,7 +12,7 @@ export function lost(run: ActiveRun, since: number, { task, options }: World): A
   return { ...run, ...unlooked, away, retry: undefined, verifying: false }
 }
 
-/** It can be reached again: nothing of the time between counts for its silence. */
+/** Contact is back: the time without it does not count as silence. */
 export const found = (run: ActiveRun, { now }: World): ActiveRun =>
   run.away ? { ...sign(run, now), away: undefined, looking: false, lookAgain: false } : run
 

@@ -7,10 +7,10 @@ import { missingUntil, stuckUntil, todosUntil } from "./messages.ts"
 
 const NEVER = Number.POSITIVE_INFINITY
 
-/** A limit that has just been passed is being dealt with: the next look at it may wait a moment, in ms. */
+/** Shortest time between two looks, while a limit that was just passed is being handled, in ms. */
 const MIN_TICK_MS = 100
 
-/** Whether time counts for a run: it has its slot, and has not ended. */
+/** Has a slot and has not ended. */
 const isTimed = ({ stage, heldBy }: ActiveRun): boolean =>
   heldBy === "ours" &&
   (stage === "held" ||
@@ -20,14 +20,11 @@ const isTimed = ({ stage, heldBy }: ActiveRun): boolean =>
     stage === "leading" ||
     stage === "checking")
 
-/**
- * When the run has to be looked at if nothing more is heard of it. No part of the engine keeps a timer of its own: every
- * wait of a run stands in its state, and this is the earliest.
- */
+/** Time of the next tick if no event comes. All deadlines are part of the run's state; there are no other timers. */
 export function nextDue(run: ActiveRun, world: World): number {
   if (!isTimed(run)) return NEVER
-  // What is spent comes with an event or a look, never with the clock alone.
-  // While the host is asked whether a limit is really passed, what that brings settles it.
+  // Spending changes with an event or a read, never with the clock. While OpenCode is asked whether a limit is passed,
+  // its answer settles it.
   const settled = run.verifying ? world.now : undefined
   const limits = dueAt(watchedAs(run, { ...world, spent: () => NOTHING_SPENT }), settled)
   const soon = world.now + MIN_TICK_MS
@@ -35,7 +32,7 @@ export function nextDue(run: ActiveRun, world: World): number {
   return Math.min(Math.max(soon, limits), heldUntil, Math.max(soon, hintDue(run)), lookDue(run, world))
 }
 
-/** A wait that was looked at when it was over is over: what it was for is found out by other looks. */
+/** Deadlines already handled are ignored. */
 function lookDue(run: ActiveRun, world: World): number {
   if (run.looking) return NEVER
   const waits = [

@@ -3,40 +3,37 @@ import { isEnd, RECENT_TOOLS } from "../outcome.ts"
 import type { CallState, EndedCall, Finish, Message, MessagePart } from "../ports.ts"
 import { addUsage, NO_USAGE, type Repeated, type Usage } from "../task.ts"
 
-/** Enough to show where a child is. */
+/** Tail of the text kept for display. */
 const KEPT_TEXT_CHARS = 4000
 
-/** A call that took longer waits for something on purpose, in ms: it is no repetition. */
+/** Longer calls wait for something on purpose and are no repetition, in ms. */
 const MOST_REPEATED_MS = 10_000
 
 const CALL_STATES: readonly CallState[] = ["pending", "running", "ended"]
 
-/** An answer of the model: what it used, and how it ended, is told when it has. */
 type Answer = { readonly spoke: boolean; readonly called: boolean; readonly usage?: Usage; readonly finish?: Finish }
 
-/** A message of the model as it ended; `summary`: a compaction wrote it. */
+/** `summary`: a compaction wrote the message. */
 type Ended = { readonly id: string; readonly usage: Usage; readonly finish: Finish; readonly summary?: boolean }
 
 /**
- * What a run's events and messages have told of its work. Events are the quick source and may be lost; messages,
- * whenever they are read, are the true one: both are counted by their ids.
+ * Work of a run from events and messages. Events are fast and may be lost, messages are complete; ids keep both from
+ * being counted twice.
  */
 export type Observed = {
   /** Tool calls by message and call id. */
   readonly calls: ReadonlyMap<string, CallState>
-  /** By message. */
   readonly answers: ReadonlyMap<string, Answer>
-  /** Answers that have ended. */
+  /** Number of answers that have ended. */
   readonly ended: number
   readonly usage: Usage
   readonly recentTools: readonly string[]
   readonly textPart: string
   readonly text: string
-  /** An event was heard: the next one is likely to be heard too. Says nothing of the model: the host speaks first. */
+  /** Events arrive for this run. OpenCode's own events come first, so the model may not have begun. */
   readonly heard: boolean
-  /** The model's first step was heard to begin. */
   readonly began: boolean
-  /** The newest call that has ended, with its result: as a digest, since these may be long. */
+  /** Last ended call with its result, as a digest because these may be long. */
   readonly repeated?: Repeated & { readonly digest: string }
 }
 
@@ -52,7 +49,7 @@ export const NOTHING_OBSERVED: Observed = Object.freeze({
   began: false,
 })
 
-/** The model has begun to answer: an event told so, or what it said did. */
+/** The model has begun to answer, by an event or by its text. */
 export const hasBegun = ({ began, answers }: Observed): boolean => began || answers.size > 0
 
 export function withTool(
@@ -80,7 +77,7 @@ export const withoutOpenCalls = (told: Observed): Observed => ({
   calls: new Map([...told.calls.keys()].map((key) => [key, "ended"])),
 })
 
-/** A call of the run's own agent has ended, of which `toolTold` has not heard before. */
+/** Records an ended call of the run's own agent, to find repeated ones. */
 export function repeatTold(told: Observed, tool: string, { input, result, ms }: EndedCall): Observed {
   if (ms > MOST_REPEATED_MS) return { ...told, repeated: undefined }
   const digest = createHash("sha1")
@@ -100,7 +97,6 @@ export function withDelta(told: Observed, partID: string, delta: string, message
   return { ...spokenIn(told, messageID), textPart: partID, text: (before + delta).slice(-KEPT_TEXT_CHARS) }
 }
 
-/** A message of the model has ended. */
 export function withAnswer(told: Observed, { id, usage, finish, summary }: Ended): Observed {
   const answer: Answer = told.answers.get(id) ?? { spoke: false, called: false }
   if (answer.usage && answer.finish === finish && isSame(answer.usage, usage)) return told
@@ -109,7 +105,7 @@ export function withAnswer(told: Observed, { id, usage, finish, summary }: Ended
   return { ...told, answers, ended: told.ended + (summary ? 0 : 1), usage: addUsage(told.usage, usage) }
 }
 
-/** Takes in a run's messages as the host has them: what events did not tell is in them. */
+/** Merges the run's messages as read, which include what events missed. */
 export function withMessages(told: Observed, messages: readonly Message[]): Observed {
   let next = told
   const answers = messages.filter(({ role }) => role === "assistant")
@@ -129,14 +125,14 @@ function messageTold(
       const state = isOver ? "ended" : callState(part)
       next = withTool(next, { id: part.callID, tool: part.tool, state, messageID: id })
     }
-    // What events tell of a text is newer than what is stored.
+    // Text from events is newer than stored text.
     if (part.type === "text" && part.text.trim() !== "")
       next = next.heard ? spokenIn(next, id) : withText(next, next.textPart, part.text, id)
   }
   return finish === undefined ? next : withAnswer(next, { id, usage, finish, summary })
 }
 
-/** The messages of the last answers in a row that led nowhere: no call of a tool, and no text or no end. */
+/** Ids of the last consecutive answers without a tool call, and without text or an end. */
 export function emptiesIn({ answers }: Observed): readonly string[] {
   const ended = [...answers].filter(([, { usage }]) => usage !== undefined)
   const last = ended.findLastIndex(([, { spoke, called, finish }]) => called || (spoke && isEnd(finish)))

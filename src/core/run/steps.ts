@@ -3,7 +3,6 @@ import type { LastWord } from "../task.ts"
 import type { ActiveRun, Stage } from "./active-run.ts"
 import type { Command, Input, InputType, Step, World } from "./inputs.ts"
 
-/** What an input does to a run in a stage where the table has it. */
 export type Handler<Type extends InputType> = (
   run: ActiveRun,
   input: Extract<Input, { type: Type }>,
@@ -12,7 +11,7 @@ export type Handler<Type extends InputType> = (
 
 export const stay = (run: ActiveRun): Step => ({ run, commands: [] })
 
-/** Another stage: what was asked in the one before is not waited for any more. */
+/** Changes the stage: results awaited in the old one are now late. */
 export const moved = (run: ActiveRun, stage: Stage): ActiveRun => ({
   ...run,
   stage,
@@ -23,7 +22,6 @@ export const moved = (run: ActiveRun, stage: Stage): ActiveRun => ({
   preparing: undefined,
 })
 
-/** A sign of life. */
 export const sign = (run: ActiveRun, now: number): ActiveRun => ({
   ...run,
   lastSignAt: now,
@@ -35,28 +33,28 @@ export const sign = (run: ActiveRun, now: number): ActiveRun => ({
   error: undefined,
 })
 
-/** What its host does about its model: it tries again after an error, or asks. */
+/** OpenCode retries the model's request, or asks the model. */
 export function trying(run: ActiveRun, activity: Activity, now: number): ActiveRun {
   if (activity.type !== "retry") return { ...run, retry: undefined }
   const { attempt, message } = activity
   return { ...run, retry: activity, failing: { since: run.failing?.since ?? now, attempt, message } }
 }
 
-/** Where no time of a run has counted for so long, a time in it lies as much later. */
+/** Shifts a time by a period in which the run's clock was stopped. */
 export const later = (time: number | undefined, ms: number): number | undefined =>
   time === undefined ? undefined : time + ms
 
-/** It has as long for its last word as it had before. */
+/** Extends the time for the last word. */
 export const wordLater = (lastWord: LastWord | undefined, ms: number): LastWord | undefined =>
   lastWord && { ...lastWord, at: lastWord.at + ms, againAt: later(lastWord.againAt, ms) }
 
-/** Its session does nothing: where it waits for its own tasks, it uses no model. */
+/** The session is idle: if it waits for children it releases its model. */
 export const rested = (run: ActiveRun, { ownTasks }: World): Step => ({
   run: { ...run, idle: true },
   commands: ownTasks && !run.idle ? [{ do: "freed" }] : [],
 })
 
-/** The second step is taken after the first, unless that has ended the run. */
+/** Applies a second step unless the first ended the run. */
 export function also({ run, commands }: Step, next: (run: ActiveRun) => Step): Step {
   if (!run || run.closing) return { run, commands }
   const second = next(run)
@@ -70,10 +68,10 @@ export const withCommands = ({ run, commands }: Step, more: readonly Command[]):
 
 export const waitsForOwn = ({ ownTasks, owed }: World): boolean => ownTasks || owed
 
-/** Has its messages looked at; once more where that is under way, since it may have begun too early. */
+/** Reads the messages; once more if a read is under way, which may have begun too early. */
 export function looks(run: ActiveRun, world: World): Step {
   if (run.stage !== "prompting" && run.stage !== "working") return stay(run)
-  // When its machine can be reached again it is looked at.
+  // Repeated when contact is back.
   if (run.away) return stay(run)
   if (run.looking) return stay({ ...run, lookAgain: true })
   return {

@@ -8,7 +8,7 @@ import type { Command, Step, World } from "./inputs.ts"
 import type { Handler } from "./steps.ts"
 import { stay } from "./steps.ts"
 
-/** Does what follows from what its parts have come to. */
+/** Starts, stops or ends members according to their results. */
 export function lead(run: ActiveRun, world: World): Step {
   const { team } = world.task
   if (team?.kind === "each") return leadItems(run, team, world)
@@ -27,7 +27,7 @@ export function lead(run: ActiveRun, world: World): Step {
   }
 }
 
-/** A check that has passed is told without it. */
+/** Output of a passed check is not kept. */
 const withoutOutput = ({ output: _output, ...check }: CheckResult): CheckResult => check
 
 function leadItems(run: ActiveRun, team: ItemsPlan, world: World): Step {
@@ -44,7 +44,7 @@ function fielding(run: ActiveRun, begin: readonly number[]): Step {
 
 export const parts: Handler<"parts"> = (run, _input, world) => lead(run, world)
 
-/** A part that could not be made is the end of it all: so it would be with the next. */
+/** A member that could not be created ends the group: the next would fail alike. */
 export const fielded: Handler<"fielded"> = (given, { nth, problem }, world) => {
   const run = { ...given, creatingMembers: given.creatingMembers.filter((each) => each !== nth) }
   if (problem === undefined) return lead(run, world)

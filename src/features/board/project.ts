@@ -2,26 +2,23 @@ import { readFileSync, realpathSync, statSync } from "node:fs"
 import { homedir } from "node:os"
 import { basename, dirname, isAbsolute, join, resolve } from "node:path"
 
-/**
- * The main checkout of the project that `worktree` belongs to: a linked worktree shares its board with it. Read from
- * git's own files, which say where a linked worktree comes from; without git it is the folder itself.
- */
+/** Main checkout of the project, shared by linked worktrees. Read from git's files; without git, the folder itself. */
 export function mainCheckout(worktree: string, directory: string): string {
-  // OpenCode names the root of the file system where there is no repository.
+  // Without a repository OpenCode names the root of the file system.
   const root = worktree === "/" || worktree === "" ? directory : worktree
   return real(linkedFrom(root) ?? root)
 }
 
 export const boardFolder = (project: string, dir: string): string => (isAbsolute(dir) ? dir : join(project, dir))
 
-/** OpenCode's own state; what is ours in it lies in a folder of our name. */
+/** OpenCode's state folder, with a subfolder for this plugin. */
 export const stateFolder = (env: NodeJS.ProcessEnv = process.env): string =>
   join(env.XDG_STATE_HOME || join(env.HOME || homedir(), ".local", "state"), "opencode", "superagents")
 
-/** Whether two names mean the same folder. */
+/** Compares folders after resolving links. */
 export const isSameFolder = (one: string, other: string): boolean => real(one) === real(other)
 
-/** Where a linked worktree's repository has its main checkout, if `root` is such a worktree. */
+/** Main checkout of a linked worktree, if `root` is one. */
 function linkedFrom(root: string): string | undefined {
   try {
     const git = join(root, ".git")
@@ -29,7 +26,7 @@ function linkedFrom(root: string): string | undefined {
     const gitDir = /^gitdir: (.+)$/m.exec(readFileSync(git, "utf8"))?.[1]
     if (gitDir === undefined) return undefined
     const own = resolve(root, gitDir.trim())
-    // A submodule has no such file: its folder is its own checkout.
+    // Submodules lack this file: they are main checkouts themselves.
     const common = resolve(own, readFileSync(join(own, "commondir"), "utf8").trim())
     return basename(common) === ".git" ? dirname(common) : undefined
   } catch {

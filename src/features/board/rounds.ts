@@ -3,7 +3,7 @@ import { quietUntil } from "./rules/purse.ts"
 import type { Schedule } from "./schedule.ts"
 import type { BoardState } from "./state.ts"
 
-/** A round that comes later than this was missed, and that is said. */
+/** Later rounds count as missed, which is reported. */
 const LATE_MS = 120_000
 
 export type RoundsPorts = {
@@ -12,21 +12,21 @@ export type RoundsPorts = {
   readonly host: Pick<Host, "toast" | "log">
 }
 
-/** The rounds of the board's schedule. */
+/** Rounds of the board's schedule. */
 export class Rounds {
   readonly #ports: RoundsPorts
-  /** The time from which rounds count while the file names no last one, or one from a clock that was set back. */
+  /** Rounds count from here while the file has no valid last one, for example after the clock was set back. */
   #countedFrom = Number.POSITIVE_INFINITY
 
   constructor(ports: RoundsPorts) {
     this.#ports = ports
   }
 
-  /** Has the round begin that is due, if one is. */
+  /** Starts a round if one is due. */
   async beginDue(state: BoardState, begin: () => Promise<unknown>): Promise<void> {
     const { clock, schedule } = this.#ports
     const now = clock.now()
-    // While a purse is there, what it wakes is enough; and no round of that time is made up for.
+    // A purse starts tasks by itself: rounds during its time are skipped, not made up for.
     if (quietUntil(state, now) !== undefined) return
     const silent = Date.parse(state.quiet?.until ?? "") || 0
     const due = schedule.next(Math.max(silent, this.#last(state.tick, now)))
@@ -35,10 +35,10 @@ export class Rounds {
     if (now - due > LATE_MS) this.#sayMissed(due, now)
   }
 
-  /** When the last round was. Where the file does not say so in earnest, the rounds from now on count. */
+  /** Time of the last round. Without a valid one, rounds count from now on. */
   #last(tick: string | undefined, now: number): number {
     const told = tick === undefined ? Number.NaN : Date.parse(tick)
-    // From a clock that has been set right by a little since: what it has begun is not begun again.
+    // A small correction of the clock must not repeat a round.
     const isTrue = told <= now + LATE_MS
     this.#countedFrom = isTrue ? Number.POSITIVE_INFINITY : Math.min(this.#countedFrom, now)
     return isTrue ? told : this.#countedFrom

@@ -1,10 +1,10 @@
 import { Cron } from "croner"
 import { DEFAULT_SCHEDULE } from "./options.ts"
 
-/** No further away a weekday is the nearest of its name. */
+/** Within this time a weekday is unambiguous. */
 const WEEKDAY_SAYS_IT_MS = 6 * 24 * 3_600_000
 
-/** The schedule that counts: of this pattern, or the usual one where it is none. `refused` hears why it is not. */
+/** Schedule of the pattern, or the default one for an invalid pattern, reported to `refused`. */
 export function scheduleOf(pattern: string, refused: (why: string) => void = () => {}): Schedule {
   try {
     return new Schedule(pattern)
@@ -15,28 +15,28 @@ export function scheduleOf(pattern: string, refused: (why: string) => void = () 
 }
 
 /**
- * When the clock wakes: a cron pattern in local time. A time that a daylight change leaves out comes at the change; one
- * that it brings twice comes once; an hour is never dropped.
+ * Cron schedule in local time. Times skipped by daylight saving come at the change, repeated ones once, and hourly ones
+ * always.
  */
 export class Schedule {
   readonly #cron: Cron
   readonly #timeZone: string
   #round = { minute: Number.NaN, at: 0, text: "" }
 
-  /** Throws where the pattern is none. */
+  /** Throws for an invalid pattern. */
   constructor(pattern: string, timeZone = Intl.DateTimeFormat().resolvedOptions().timeZone) {
     this.#timeZone = timeZone
     this.#cron = new Cron(pattern, { paused: true, timezone: timeZone })
   }
 
-  /** The next time after `after`; undefined where there is none any more. Both in ms. */
+  /** Next time after `after`, in ms; undefined for none. */
   next(after: number): number | undefined {
     return this.#cron.nextRun(new Date(after))?.getTime()
   }
 
   /**
-   * What is said of the next round after `now`, in ms; empty where there is none any more. Looked for once a minute: it
-   * is asked for each of a thousand tasks, and to find a round that never comes takes ms.
+   * Text about the next round after `now`; empty for none. Cached for a minute: it is needed for each of a thousand
+   * tasks, and a search without a result takes milliseconds.
    */
   round(now: number): string {
     const minute = Math.floor(now / 60_000)
@@ -47,7 +47,7 @@ export class Schedule {
     return this.#round.text
   }
 
-  /** A time for readers: `14:00` today, `Mon 06:00` within days, `1 Apr 06:00` later. */
+  /** Examples: `14:00` today, `Mon 06:00` within days, `1 Apr 06:00` later. */
   text(at: number, now: number): string {
     const time = this.#format(at, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" })
     const day = { year: "numeric", month: "2-digit", day: "2-digit" } as const

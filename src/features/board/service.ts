@@ -2,7 +2,7 @@ import type { PauseKind } from "../../core/pause.ts"
 import type { NamedReport, ReportHead } from "./purse/report.ts"
 import type { BoardTask, NewStep, NewTask, Resource, TaskPatch, TaskState } from "./task.ts"
 
-/** Who asks for a change: an agent, from its session, or a person, from screen, page or HTTP. */
+/** Author of a change: an agent in a session, or a user. */
 export type Actor =
   | { readonly kind: "agent"; readonly agent: string; readonly sessionID: string; readonly messageID?: string }
   | { readonly kind: "user" }
@@ -14,12 +14,12 @@ export type StepPatch = Partial<NewStep>
 export type NewSubtask = Pick<NewTask, "title" | "description"> & { readonly owner: string }
 
 /**
- * Why a call was refused. `invalid`: an argument is wrong. `not found`: no such task, step or resource. `conflict`: the
- * state forbids it. `unavailable`: the board's files cannot be read or written.
+ * `invalid`: wrong argument. `not found`: no such task, step or resource. `conflict`: forbidden in this state.
+ * `unavailable`: the files cannot be read or written.
  */
 export type BoardErrorCode = "invalid" | "not found" | "conflict" | "unavailable"
 
-/** The text is for the reader: what happened, what was expected, what to do next. */
+/** An error for the reader: what happened, what was expected, what to do next. */
 export class BoardError extends Error {
   override readonly name = "BoardError"
   readonly code: BoardErrorCode
@@ -29,44 +29,44 @@ export class BoardError extends Error {
   }
 }
 
-/** A change that ended tasks: the one asked for, what went with it, and which of its subtasks still run. */
+/** Result of a change that archived tasks: the requested one, those canceled with it, and open subtasks. */
 export type Archived = {
   readonly task: BoardTask
-  /** Subtasks that were canceled with it, at any depth. */
+  /** Subtasks at any depth that were canceled with it. */
   readonly canceled: readonly BoardTask[]
-  /** Subtasks that go on although it is done. */
+  /** Subtasks that stay open. */
   readonly open: readonly BoardTask[]
 }
 
-/** A step's subtask: its owner and state, or how it ended. */
+/** Owner and state of a step's subtask, or how it ended. */
 export type Subtasks = (id: string) => { readonly owner: string; readonly text: string } | undefined
 
 /** An agent that may own tasks. */
 export type BoardAgent = { readonly name: string; readonly description: string }
 
-/** The most archived tasks that are read at once. */
+/** Most archived tasks read at once. */
 export const MOST_HISTORY = 1000
 
-/** A purse as it stands. Times are ISO, amounts US dollars. */
+/** State of a purse. Times are ISO, amounts US dollars. */
 export type PurseView = Readonly<Record<PauseKind, number>> & {
   readonly max: number
   readonly spent: number
   readonly atLeast: boolean
   readonly openedAt: string
   readonly until: string
-  /** Runs that go on; beside it stands, by the word for each way of standing still, how many stand so. */
+  /** Active runs; numbers of paused ones stand beside it, by kind. */
   readonly atWork: number
-  /** `$1.20 of $5.00 until 07:00, 3 at work`. */
+  /** Example: `$1.20 of $5.00 until 07:00, 3 at work`. */
   readonly text: string
 }
 
-/** What can be done with the board's purse. Every promise may reject with a `BoardError`. */
+/** API of the board's purse. Promises may reject with a `BoardError`. */
 export interface Purses {
-  /** The one that is open. */
+  /** The open purse. */
   view(): Promise<PurseView | undefined>
-  /** `until`: a time of day, or an ISO time; what is not of this form is told in an error. */
+  /** `until`: a time of day, or an ISO time; anything else is an error. */
   open(given: { readonly max: unknown; readonly until: unknown }, by: Actor): Promise<PurseView>
-  /** Its runs are stopped, and its report is written a moment later. */
+  /** Its runs are stopped, and the report is written shortly after. */
   close(by: Actor): Promise<void>
   /** Newest first. */
   reports(): Promise<readonly ReportHead[]>
@@ -74,15 +74,15 @@ export interface Purses {
 }
 
 /**
- * Everything that can be done with the board, for tools, screen, page and HTTP alike. All that comes back is a frozen
- * snapshot; ids are taken with or without `#`. Every promise may reject with a `BoardError`, and with nothing else.
+ * API of the board for tools, terminal, page and HTTP. Results are frozen, ids may have a `#`, and promises reject with
+ * `BoardError` only.
  */
 export interface Board {
-  /** The tasks that are not archived, oldest first. */
+  /** Tasks that are not archived, oldest first. */
   list(): Promise<readonly BoardTask[]>
-  /** A task, of history too (then with `archivedAt`). */
+  /** An open or archived task (with `archivedAt`). */
   get(id: string): Promise<BoardTask>
-  /** Archived tasks, newest first; 20 unless said. */
+  /** Archived tasks, newest first; default 20. */
   history(limit?: number): Promise<readonly BoardTask[]>
 
   create(input: NewTask, by: Actor): Promise<BoardTask>
@@ -101,32 +101,32 @@ export interface Board {
   ): Promise<{ readonly parent: BoardTask; readonly subtask: BoardTask }>
   addResource(id: string, resource: Resource, by: Actor): Promise<BoardTask>
   removeResource(id: string, index: number, by: Actor): Promise<BoardTask>
-  /** Reaches the person; only from a task's thread. */
+  /** Shows the user a message; only from a task's thread. */
   notifyUser(message: string, by: Actor): Promise<BoardTask>
 
-  /** Has the owner work on it now, as it stands there; rejects with the reason why not. For a person alone. */
+  /** Starts the task as it is; rejects with the reason. For users only. */
   run(id: string): Promise<void>
-  /** Believes all tasks as they stand there, whoever wrote them. For a person alone. */
+  /** Trusts all tasks as they are. For users only. */
   accept(): Promise<void>
-  /** The tasks of a board whose file has gone, oldest first. They are kept until a person wants them back or not. */
+  /** Tasks of a missing file, oldest first, kept until a user restores them or gives them up. */
   lost(): readonly BoardTask[]
-  /** Brings them back, with the history. For a person alone. */
+  /** Restores tasks and history. For users only. */
   restore(): Promise<void>
-  /** Lets them go. For a person alone. */
+  /** Gives them up. For users only. */
   forget(): Promise<void>
 
-  /** Money and a deadline in which the board is worked on. */
+  /** Budget and deadline for the board's work. */
   readonly purse: Purses
 
-  /** Of a task as just read. Never throws. */
+  /** `task` must be freshly read. Never throws. */
   state(task: BoardTask): TaskState
-  /** What is known of the subtasks of a task's steps. */
+  /** Subtasks of a task's steps. */
   subtasksIn(task: BoardTask): Promise<Subtasks>
-  /** The agents that may own tasks. */
+  /** Agents that may own tasks. */
   agents(): Promise<readonly BoardAgent[]>
-  /** The ids of the tasks that run or are queued to run. */
+  /** Ids of tasks with an active or queued run. */
   inFlight(): readonly string[]
-  /** Called (without news: read again) whenever tasks or their states may have changed. Returns the end of it. */
+  /** Called without details whenever tasks or states may have changed. Returns the unsubscribe function. */
   subscribe(listener: () => void): () => void
 }
 

@@ -4,50 +4,49 @@ import type { Usage } from "../../core/task.ts"
 import type { KeptReport } from "./purse/report.ts"
 import type { BoardTask } from "./task.ts"
 
-/** Why a task's owner is to be woken. */
 export type WakeCause = "created" | "activated" | "subtask" | "hand" | "clock"
 
-/** A wake is kept, once, until a run has begun after it. `at` is an ISO time. */
+/** A pending wake, until a run has begun after it. `at`: ISO time. */
 type Wake = { readonly at: string; readonly cause: WakeCause }
 
-/** What has to be remembered of a task beyond a restart. That it runs is not: the manager knows that. */
+/** Stored run state of a task. Whether it runs is not stored: the manager knows. */
 export type Pulse = {
   readonly wake?: Wake
-  /** When the last run began whose end is known here, an ISO time. */
+  /** Start of the last run whose end is recorded, an ISO time. */
   readonly ran?: string
-  /** Failed runs in a row, and what was said of the last one. */
+  /** Consecutive failed runs, and the last reason. */
   readonly failures?: number
   readonly failure?: string
-  /** Why no run may begin although the task is to be woken: what may be spent is spent. */
+  /** Why no run may begin for lack of budget, although one is due. */
   readonly budget?: string
-  /** Runs of a purse in a row that changed nothing of the task. */
+  /** Consecutive runs of a purse without a change. */
   readonly idle?: number
-  /** What a person is needed for, until somebody writes in the thread. */
+  /** Why a user is needed, until somebody writes in the thread. */
   readonly needs?: string
 }
 
-/** Money and a deadline in which the board is worked on. Times are ISO. */
+/** Budget and deadline for the board's work. Times are ISO. */
 export type Purse = {
   /** In US dollars. */
   readonly max: number
   readonly openedAt: string
   readonly until: string
-  /** The session that opened it. */
+  /** Session that opened it. */
   readonly by?: string
-  /** It is to end. */
+  /** Closed by request; about to end. */
   readonly closed?: true
   readonly threads: Readonly<Record<string, PaidThread>>
-  /** It has come to its end: its report is to be written. */
+  /** The purse is over, and its report is still to be written. */
   readonly ending?: PurseEnd
 }
 
 /** A session that a purse pays. */
 type PaidThread = {
-  /** Of the task that is worked on there. */
+  /** Id of its task. */
   readonly id: string
-  /** What the session had taken before. */
+  /** Usage of the session before. */
   readonly before: Usage
-  /** The runs that were paid, and when the newest one began that has been looked at, an ISO time. */
+  /** Number of paid runs, and start of the newest one counted, an ISO time. */
   readonly runs: number
   readonly seen?: string
 }
@@ -55,70 +54,67 @@ type PaidThread = {
 export type PurseEnd = {
   readonly at: string
   readonly why: "closed" | "time" | "money" | "nothing left"
-  /** Of the report. */
+  /** Name of the report. */
   readonly name: string
-  /** By task id, what was stopped that stood still, by the word for that, or waited for an answer; and what had not begun. */
+  /** By task id: tasks that were paused or waiting when stopped, and tasks not begun. */
   readonly stopped: Readonly<
     Record<string, { readonly [In in PauseKind]?: string } & { readonly ask?: string; readonly unbegun?: true }>
   >
 }
 
-/** The whole board. All of it changes in one write. */
+/** State of the board, changed in a single write. */
 export type BoardState = {
   readonly tasks: readonly BoardTask[]
-  /** More than any id ever used. */
+  /** Greater than every id used. */
   readonly nextId: number
-  /** The last round of the clock, an ISO time. */
+  /** Last round of the schedule, an ISO time. */
   readonly tick?: string
-  /** The one that is open. */
+  /** The open purse. */
   readonly purse?: Purse
-  /** After one has ended: until when the clock stays silent, and whether its money was used up. */
+  /** After a purse: time until which rounds are off, and whether its budget was used up. */
   readonly quiet?: { readonly until: string; readonly spent: boolean }
-  /** Of the last purses, oldest first. */
+  /** Reports of the last purses, oldest first. */
   readonly purseReports?: readonly KeptReport[]
-  /** A report that the session which opened the purse is still to be told. */
+  /** A report not yet delivered to the session that opened the purse. */
   readonly owed?: { readonly sessionID: string; readonly report: string }
-  /** When the purse of the last night was opened by the option. */
+  /** Night for which the option last opened a purse. */
   readonly night?: string
   /** By task id. */
   readonly pulses: Readonly<Record<string, Pulse>>
-  /**
-   * The tasks that another hand wrote or changed, by id, with what was believed of them before; null for one that is
-   * new. They wait for a person: neither clock nor event nor agent starts them.
-   */
+  /** Tasks with outside edits by id, with their trusted version, null for new ones. Only a user can start them. */
   readonly outside: Readonly<Record<string, BoardTask | null>>
-  /** The tasks of a board whose file has gone, until a person brings them back or lets them go. */
+  /** Tasks of a missing file, until a user restores them or gives them up. */
   readonly lost: readonly BoardTask[]
 }
 
 export const EMPTY: BoardState = Object.freeze({ tasks: [], nextId: 1, pulses: {}, outside: {}, lost: [] })
 
-/** How far back another process's runs are looked for: one that goes on has its session written to every few minutes. */
+/** Age limit when looking for other processes' runs: an active one has its session written every few minutes. */
 export const LOOK_BACK_MS = DAY_MS
 
-/** After so many runs in a row that changed nothing a task rests while a purse is open. */
+/** A task rests after this many runs of a purse in a row without a change. */
 export const MOST_IDLE = 2
 
-/** After so many failed runs in a row a task rests until it is touched. */
+/** A task rests after this many failed runs in a row, until it is touched. */
 export const MOST_FAILURES = 3
 
 export const findTask = (state: BoardState, id: string): BoardTask | undefined =>
   state.tasks.find((task) => task.id === id)
 
-/** What is remembered by task id, of some of the tasks alone. */
+/** Filters a record by task id. */
 export const keeping = <Value>(record: Readonly<Record<string, Value>>, isKept: (id: string) => boolean) =>
   Object.fromEntries(Object.entries(record).filter(([id]) => isKept(id)))
 
 export const pulseOf = (state: BoardState, id: string): Pulse => state.pulses[id] ?? {}
 
-/** Whether a task waits for a person because another hand wrote or changed it. */
+/** Whether a task has an outside edit and waits for a user. */
 export const isUnverified = (state: BoardState, id: string): boolean => Object.hasOwn(state.outside, id)
 
-/** A task as it is believed: before another hand changed it, where one did; undefined where nothing of it is. */
+/** Trusted version of a task, before an outside edit; undefined for a new one. */
 export const believed = (state: BoardState, task: BoardTask): BoardTask | undefined =>
   isUnverified(state, task.id) ? (state.outside[task.id] ?? undefined) : task
 
-/** The task whose step this one does. A link that is believed comes before one that a hand has drawn. */
+/** Parent of a subtask. Trusted links take precedence over outside edits. */
 export function parentOf(state: BoardState, id: string): BoardTask | undefined {
   const links = ({ steps }: BoardTask) => steps.some((step) => step.taskId === id)
   return (
@@ -129,17 +125,17 @@ export function parentOf(state: BoardState, id: string): BoardTask | undefined {
   )
 }
 
-/** The subtasks of a task that are not archived. */
+/** Open subtasks of a task. */
 export const subtasksOf = (state: BoardState, task: BoardTask): readonly BoardTask[] =>
   task.steps.flatMap(({ taskId }) => (taskId === undefined ? [] : (findTask(state, taskId) ?? [])))
 
-/** The subtask that the next open step waits for. */
+/** Subtask of the next open step. */
 export function waitsFor(state: BoardState, task: BoardTask): BoardTask | undefined {
   const next = task.steps.find(({ done }) => !done)
   return next?.taskId === undefined ? undefined : findTask(state, next.taskId)
 }
 
-/** Whether the clock passes this task by: it waits for somebody or something, or rests. */
+/** Whether rounds skip the task: it waits, or rests. */
 export function isHeld(state: BoardState, task: BoardTask): boolean {
   const { needs, failures = 0 } = pulseOf(state, task.id)
   return (
@@ -150,7 +146,7 @@ export function isHeld(state: BoardState, task: BoardTask): boolean {
   )
 }
 
-/** What is on the board is never changed in place: it is frozen where it stands, once, when it is handed out. */
+/** Freezes a task once, when it is handed out, because board objects are never changed in place. */
 export function frozen(task: BoardTask): BoardTask {
   if (Object.isFrozen(task)) return task
   for (const part of [...task.steps, ...task.resources, task.steps, task.resources]) Object.freeze(part)

@@ -5,35 +5,35 @@ import type { RunView } from "./runs.ts"
 import { type BoardState, isUnverified, MOST_FAILURES, type Pulse, pulseOf, waitsFor } from "./state.ts"
 import type { BoardTask, TaskState } from "./task.ts"
 
-/** What is known of the moment, beside the board. */
+/** Facts beside the board at one time. */
 export type Moment = {
   /** The thread's newest run. */
   readonly runOf: (task: BoardTask) => RunView | undefined
-  /** The agents that may own tasks. */
+  /** Agents that may own tasks. */
   readonly agents: readonly string[]
-  /** An ISO time. */
+  /** ISO time. */
   readonly now: string
-  /** When the clock wakes next, as text; empty where it does not. */
+  /** Text of the next round; empty for none. */
   readonly nextTick: string
 }
 
 const MOST_REASON_CHARS = 160
 const CHANGED_OUTSIDE = "changed outside; look at it and start it"
 
-/** Whether a run of the task is under way, or handed to the manager. */
+/** Whether a run is active or queued. */
 export const isInFlight = (run: RunView | undefined): boolean => run !== undefined && run.state !== "ended"
 
 /**
- * Whether a run has ended and that does not yet stand on the board: what it makes of the task's wake comes first. A last
- * run from the future was written by a clock that has been set back since, and does not count, but for this very one.
+ * Whether a run's end is not recorded on the board yet, so that the task must not start again. A recorded run in the
+ * future comes from before the clock was set back.
  */
 export const isUnrecorded = (run: RunView | undefined, { ran = "" }: Pulse, now: string): boolean =>
   run?.state === "ended" && (beginOf(run) > ran || (ran > now && beginOf(run) !== ran))
 
-/** When a run began, as the board writes it. */
+/** Start of a run in the board's format. */
 export const beginOf = (run: RunView): string => new Date(run.createdAt).toISOString()
 
-/** What a task is doing, with the reason. Pure: the same for tool, screen, page and HTTP. */
+/** State and reason of a task. Pure; the same for tool, terminal, page and HTTP. */
 export function stateOf(state: BoardState, task: BoardTask, moment: Moment): TaskState {
   const waits = isUnverified(state, task.id)
   if (task.status !== "active") {
@@ -66,8 +66,8 @@ export function stateOf(state: BoardState, task: BoardTask, moment: Moment): Tas
 }
 
 /**
- * The tasks whose owners are to be woken now, in order. `slots`: how many more runs there may be. What the clock brings
- * comes last, and one at a time: `clockBusy` says that one such run goes on.
+ * Tasks to start now, in order. `slots`: free runs; rounds come last and one at a time, `clockBusy` while one is
+ * active.
  */
 export function dueTasks(
   state: BoardState,
@@ -86,11 +86,11 @@ export function dueTasks(
   return [...events, ...ticks, ...others].slice(0, Math.max(0, slots.free))
 }
 
-/** Whether a run of a task is wanted, and nothing but money or a place may keep its owner from it. */
+/** Due, unless budget or slots prevent it. */
 export const wantsRun = (state: BoardState, task: BoardTask, moment: Moment): boolean =>
   isOwed(state, task, moment) || (isReady(state, task) && mayBegin(state, task, moment))
 
-/** The tasks that a purse has worked on by turns: first those whose last run is the longest ago. */
+/** Tasks for a purse to run in turn: longest since their last run first. */
 function readyTasks(state: BoardState, moment: Moment): readonly BoardTask[] {
   const ranAt = ({ id }: BoardTask) => pulseOf(state, id).ran ?? ""
   return state.tasks
@@ -100,12 +100,12 @@ function readyTasks(state: BoardState, moment: Moment): readonly BoardTask[] {
     .toSorted((a, b) => (ranAt(a) < ranAt(b) ? -1 : ranAt(a) > ranAt(b) ? 1 : Number(a.id) - Number(b.id)))
 }
 
-/** The same, because something has happened. */
+/** Due because of an event rather than the clock. */
 function isOwed(state: BoardState, task: BoardTask, moment: Moment): boolean {
   return pulseOf(state, task.id).wake !== undefined && mayBegin(state, task, moment)
 }
 
-/** Whether a run of a task could begin, were it woken. */
+/** Whether a run could begin. */
 function mayBegin(state: BoardState, task: BoardTask, moment: Moment): boolean {
   const pulse = pulseOf(state, task.id)
   if (task.status !== "active" || isUnverified(state, task.id)) return false

@@ -16,14 +16,14 @@ export type WorldPorts = {
   readonly store: Pick<Store, "latest">
 }
 
-/** What other processes run is looked at no more often than this. */
+/** Shortest interval for looking at other processes' runs. */
 const REFRESH_MS = 2000
 
-/** What goes on beside the files: which agents there are, what runs, what the clock says. */
+/** Facts beside the files: agents, runs, clock. */
 export class World {
   readonly schedule: Schedule
   readonly #ports: WorldPorts
-  /** As last read, for answers that cannot wait. */
+  /** Last read agents, for synchronous answers. */
   #agents: readonly BoardAgent[] = []
   #saidMissing = false
   #refreshedAt = 0
@@ -33,7 +33,7 @@ export class World {
     this.schedule = scheduleFrom(ports.options.schedule, ports.host)
   }
 
-  /** The agents that may own tasks: those that the option names, or all that are not hidden. */
+  /** Agents that may own tasks: those of the option, or all visible ones. */
   async agents(): Promise<readonly BoardAgent[]> {
     const { agents: allowed } = this.#ports.options
     try {
@@ -48,7 +48,7 @@ export class World {
     return this.#agents
   }
 
-  /** What the rules have to know. The host is asked now, and no more when the files are locked. */
+  /** Facts for the rules, read before the files are locked. */
   async facts() {
     const agents = (await this.agents()).map(({ name }) => name)
     const isRunning = (id: string) => {
@@ -72,7 +72,7 @@ export class World {
     return threadId !== undefined && isInFlight(this.#ports.runs.of(threadId))
   }
 
-  /** Looks at what other processes run, of which nothing is heard here. Never rejects. */
+  /** Updates runs of other processes, which send no events here. Never rejects. */
   async refresh(): Promise<void> {
     const { clock, runs } = this.#ports
     if (Math.abs(clock.now() - this.#refreshedAt) < REFRESH_MS) return

@@ -3,29 +3,28 @@ import type { PauseKind } from "../../core/pause.ts"
 import { oneLine } from "../../lib/text.ts"
 
 /**
- * The board's words: a board task (`#5`) is work with steps that outlives a conversation; a thread is the OpenCode
- * session in which its owner works on it. Not to be confused with a background task (`bg_…`) of the core. Everything
- * here is plain data, as it stands in the files; a board changes only in `rules/`.
+ * A board task (`#5`) is work with steps that outlives a conversation; a thread is the session in which its owner works
+ * on it. Plain data, changed only in `rules/`; not to be confused with a background task (`bg_…`).
  */
 
 export const BOARD_STATUSES = ["draft", "active", "done", "canceled"] as const
 
 export type BoardStatus = (typeof BOARD_STATUSES)[number]
 
-/** Ids have at most 15 digits: the files are not read with longer ones, which could not be counted on any more. */
+/** Longer ids could not be counted exactly; files with them are rejected. */
 export const MOST_ID = 999_999_999_999_999
 
 export const IS_ID = /^[1-9]\d{0,14}$/
 
 export const MOST_STEP_TITLE_CHARS = 60
 
-/** Of one task's steps, and of its resources. */
+/** Most steps, and most resources, of a task. */
 export const MOST_ITEMS = 100
 
-/** One form everywhere: it stands in commands that people copy. */
+/** Strict, because people copy it into commands. */
 const IS_SESSION = /^ses_\w{1,80}$/
 
-/** What a hand leaves out, or sets to null, is not there. */
+/** In edited files, null counts as absent. */
 const absent = <Schema extends z.ZodType>(schema: Schema) =>
   schema
     .nullish()
@@ -34,7 +33,7 @@ const absent = <Schema extends z.ZodType>(schema: Schema) =>
 
 const ID = z.union([z.string(), z.int()]).transform(String).pipe(z.string().regex(IS_ID, "an id is a number, as text"))
 
-/** A step, as it is stored; `taskId` is the subtask that does it. Lengths are for the rules to check. */
+/** A stored step; `taskId`: its subtask. The rules check lengths. */
 export const stepSchema = z.object({
   title: z.string(),
   details: absent(z.string()),
@@ -42,14 +41,14 @@ export const stepSchema = z.object({
   taskId: absent(ID),
 })
 
-/** A step as callers give it: its link to a subtask is not theirs to draw. */
+/** A step as callers give it: they cannot link it to a subtask. */
 export const newStepSchema = z.strictObject({
   title: z.string().describe(`At most ${MOST_STEP_TITLE_CHARS} characters.`),
   details: z.string().optional(),
   done: z.boolean().optional(),
 })
 
-/** `value` is a URL or an absolute path. */
+/** `value`: a URL or an absolute path. */
 export const resourceSchema = z.object({
   type: z.enum(["url", "file"]),
   value: z.string(),
@@ -62,7 +61,7 @@ export const newResourceSchema = z.strictObject({
   label: z.string().optional(),
 })
 
-/** A task as callers give it: an agent that names no owner means itself; `active` unless said. */
+/** A task as callers give it: the owner defaults to the calling agent, the status to `active`. */
 export const newTaskSchema = z.strictObject({
   title: z.string(),
   description: z.string().optional(),
@@ -72,7 +71,7 @@ export const newTaskSchema = z.strictObject({
   resources: z.array(newResourceSchema).optional(),
 })
 
-/** What is left out stays as it is. `done` and `canceled` archive, as completing and canceling do. */
+/** Absent fields stay. `done` and `canceled` archive the task. */
 export const taskPatchSchema = z.strictObject({
   title: z.string().optional(),
   description: z.string().optional(),
@@ -80,15 +79,15 @@ export const taskPatchSchema = z.strictObject({
   status: z.enum(BOARD_STATUSES).optional(),
 })
 
-/** A task, as it is stored. Times are ISO; `archivedAt` is that of a task in history. */
+/** A stored task. Times are ISO; `archivedAt` is set in history. */
 export const taskSchema = z.object({
-  /** Never used twice. */
+  /** Never reused. */
   id: ID,
   title: z.string(),
   description: z.string().default(""),
-  /** The agent that works on it. */
+  /** Agent that works on it. */
   owner: z.string(),
-  /** The agent whose session made it, or `user`. */
+  /** Agent that created it, or `user`. */
   createdBy: z.string().default("user"),
   status: z.enum(BOARD_STATUSES),
   steps: z.array(stepSchema).default([]),
@@ -112,10 +111,10 @@ export type TaskPatch = Frozen<z.input<typeof taskPatchSchema>>
 export type Resource = Frozen<z.output<typeof resourceSchema>>
 export type BoardTask = Frozen<z.output<typeof taskSchema>>
 
-/** `#5 Title`, on one line: how a task is named to people and models. */
+/** Example: `#5 Title`, on one line. */
 export const headOf = ({ id, title }: Pick<BoardTask, "id" | "title">): string => `#${id} ${oneLine(title)}`
 
-/** What a task is doing, and why: the same for tools, screen, page and HTTP. */
+/** Current state of a task and its reason. */
 export type TaskState = {
   readonly state:
     | "draft"
@@ -129,16 +128,16 @@ export type TaskState = {
     | "waiting for a person"
     | "next run"
     | "rests"
-  /** What it waits for, what is needed, when it runs next, why it rests; empty where there is nothing to say. */
+  /** What it waits for or needs, or when it runs next; may be empty. */
   readonly reason: string
-  /** Both in one line, as it is shown: `waits for #6`, `needs you: …`, `next run 14:00`. */
+  /** State and reason in one line: `waits for #6`, `needs you: …`, `next run 14:00`. */
   readonly text: string
 }
 
-/** A state as a model reads it: it is not the one who is needed. */
+/** State for a model, which is not the "you" of "needs you". */
 export const toModel = ({ state, reason, text }: TaskState): string =>
   state === "needs you" ? `waits for the user, who alone can answer, in its thread: ${reason}` : text
 
-/** Whether two forms of a task say the same, but for its plan and resources. */
+/** Whether two versions are equal except for plan and resources. */
 export const isSameText = (one: BoardTask, other: BoardTask): boolean =>
   (["title", "description", "owner", "status"] as const).every((key) => one[key] === other[key])

@@ -11,33 +11,33 @@ export type NewThread = {
   readonly model?: Model
 }
 
-/** `taskID`: the task that the session names, where this installation wrote that. */
+/** `taskID`: task in the session's signed metadata. */
 export type FoundThread = { readonly folder: string; readonly taskID?: string }
 
-/** Threads: sessions of the project's main folder. Every promise may reject with a `HostError`. */
+/** Threads are sessions of the project's main folder. Promises may reject with a `HostError`. */
 export interface Threads {
   create(thread: NewThread): Promise<string>
-  /** Undefined where there is no such session (any more). */
+  /** Undefined where there is no such session. */
   find(sessionID: string): Promise<FoundThread | undefined>
   remove(sessionID: string): Promise<void>
   rename(sessionID: string, title: string): Promise<void>
-  /** The model that the calling message was answered by. */
+  /** Model of the calling message. */
   modelOf(sessionID: string, messageID: string): Promise<Model | undefined>
-  /** Has the host load this plugin for the project's main folder, where the scheduler lives. */
+  /** Makes OpenCode load the plugin in the project's main folder, where the scheduler runs. */
   wakeHome(): Promise<void>
 }
 
-/** A thread that the host does not make within this time is made at the task's first run. */
+/** If OpenCode takes longer, the thread is created at the task's first run. */
 const PATIENCE_MS = 5000
 
-/** Makes the threads of tasks, and has them named as the tasks are. */
+/** Creates threads, titled like their tasks. */
 export class ThreadMaker {
   readonly #project: string
   readonly #threads: Threads
   readonly #log: Host["log"]
   readonly #clock: Clock
 
-  /** `project`: the main folder, in which threads are. */
+  /** `project`: main folder, where threads are created. */
   constructor(project: string, threads: Threads, log: Host["log"], clock: Clock) {
     this.#project = project
     this.#threads = threads
@@ -45,7 +45,7 @@ export class ThreadMaker {
     this.#clock = clock
   }
 
-  /** Of a task that is being made, with its maker's model. Undefined, soon, where the host does not do it. */
+  /** Thread for a new task, with its creator's model. Undefined where OpenCode takes too long. */
   async forNew(task: BoardTask, by: Actor): Promise<string | undefined> {
     let cancel = () => {}
     const late = new Promise<never>((_resolve, reject) => {
@@ -70,8 +70,8 @@ export class ThreadMaker {
   }
 
   /**
-   * The session in which a task is worked on: a new one where there is none (any more), where it works in another
-   * folder, or where it does not name the task itself. So nobody's own conversation is ever taken for a thread.
+   * Thread of a task: a new one where it is missing, in another folder, or not signed for this task. So a user's
+   * conversation is never taken for a thread.
    */
   async forRun(task: BoardTask): Promise<string> {
     const found = task.threadId === undefined ? undefined : await this.#threads.find(task.threadId)
@@ -79,14 +79,14 @@ export class ThreadMaker {
     return isItsOwn && task.threadId !== undefined ? task.threadId : this.#threads.create(threadOf(task))
   }
 
-  /** The task was not made after all. Never rejects. */
+  /** The task was not created. Never rejects. */
   async drop(threadId: string): Promise<void> {
     await this.#threads.remove(threadId).catch((error) => {
       this.#log("warn", "the thread of a task that was not made stays", { session: threadId, error: String(error) })
     })
   }
 
-  /** Gives a thread its task's present title. Never rejects. */
+  /** Updates a thread's title. Never rejects. */
   async rename(task: BoardTask): Promise<void> {
     if (task.threadId === undefined) return
     try {

@@ -2,17 +2,17 @@ import { BOARD_TOOLS } from "../../runtime/launch/checks.ts"
 
 type Rules = string | Record<string, unknown>
 type Agent = { hidden?: boolean; disable?: boolean; permission?: Rules } & Record<string, unknown>
-/** The part of the host's configuration that says what agents may do. */
+/** OpenCode's configuration of agents and permissions. */
 export type AgentConfig = { permission?: Rules; agent?: Record<string, Agent | undefined> }
 
-/** The host's own agents that a user sees; the configuration names them only where it changes them. */
+/** OpenCode's visible built-in agents, which a configuration names only to change them. */
 const BUILT_IN = ["build", "plan", "general", "explore"]
-/** Of these, the one whose own rules deny all that they do not name. */
+/** OpenCode's agent whose rules deny everything they do not name. */
 const DENIES_ALL = "explore"
 
 /**
- * Sees to it that the board's tools are offered to its agents alone: the others are denied them, and those that deny
- * everything else are allowed them. Changes the configuration before the host makes its agents of it.
+ * Offers the board's tools to its agents only, by permission rules in OpenCode's configuration. Must run before
+ * OpenCode creates its agents.
  */
 export function restrictTools(config: AgentConfig, allowed: readonly string[] | null): void {
   config.agent ??= {}
@@ -34,6 +34,6 @@ export function restrictTools(config: AgentConfig, allowed: readonly string[] | 
   }
 }
 
-/** Rules as a table: in short they are one word for everything. */
+/** Rules as a table; the short form is one word for everything. */
 const asRules = (rules: Rules | undefined): Record<string, unknown> =>
   typeof rules === "string" ? { "*": rules } : { ...rules }

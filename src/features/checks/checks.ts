@@ -10,10 +10,10 @@ export type CheckingPorts = {
   readonly home: { inspected(task: Task, result: CheckResult): Promise<CheckResult> }
 }
 
-/** What a check came to; `lacks`: what its place lacks, where the command may have failed for that alone. */
+/** Result of a check; `lacks`: missing dependencies of the place that may have failed it. */
 type AtEnd = { readonly result?: CheckResult; readonly lacks?: string }
 
-/** The checks of runs: each has its own way to be stopped, and whoever closes the run waits for its end. */
+/** Checks of runs. Each can be stopped, and the run is not closed before its check has ended. */
 export class Checking {
   readonly #parts: Parts
   readonly #ports: CheckingPorts
@@ -23,7 +23,7 @@ export class Checking {
     this.#ports = ports
   }
 
-  /** The check of a run that is about to end as completed; `runs`: how often it ran before. */
+  /** Check of a run that is about to complete; `runs`: how often it ran before. */
   async atEnd(entry: TaskHandle, task: Task, runs: number): Promise<AtEnd> {
     const stop = new AbortController()
     entry.stop = stop
@@ -34,7 +34,7 @@ export class Checking {
     return { ...(result && { result }), ...(lacks !== undefined && { lacks }) }
   }
 
-  /** What checks a completed task's work once more before it is merged; whoever halts the run stops all of that. */
+  /** Checks for the merge of a completed task; halting the run stops them all. */
   merging(entry: TaskHandle): Merging {
     const stop = new AbortController()
     entry.stop = stop
@@ -43,7 +43,7 @@ export class Checking {
     return { signal: stop.signal, check: (task, folder) => this.#inspected(task, runs, stop.signal, folder) }
   }
 
-  /** Runs a check in the task's place, or in a folder here. */
+  /** Runs a check in the task's place, or in a local folder. */
   async #inspected(task: Task, runs: number, signal: AbortSignal, folder?: string): Promise<CheckResult | undefined> {
     const where = folder ?? this.#parts.host.folderOf(task.sessionID)
     const run = folder === undefined ? await this.#ports.places.runner(task) : undefined
@@ -52,7 +52,7 @@ export class Checking {
   }
 }
 
-/** Shells, Node, Bun, Python and Ruby say this of what is not installed. */
+/** Messages of shells, Node, Bun, Python and Ruby about missing programs and modules. */
 const NOT_FOUND =
   /command not found|: not found$|cannot find (?:module|package)|No module named|ModuleNotFoundError|cannot load such file/im
 

@@ -6,19 +6,19 @@ import type { Parts } from "../../runtime/parts.ts"
 import type { RunLimits } from "../../runtime/places/place.ts"
 import type { CommandResult } from "../../runtime/places/run-command.ts"
 
-/** Lines of a check's output that the agent, and at last the parent, is told. */
+/** Lines of a check's output for the agent, and at last the parent. */
 const MOST_LINES = 200
 const MOST_CHARS = 16_000
 
-/** Where a check runs: in a folder, or by whoever runs it on another machine. */
+/** Local folder of a check, or its runner on another machine. */
 type Where = {
   readonly folder: string
   readonly run?: (command: string, limits: RunLimits) => Promise<CommandResult>
 }
 
 /**
- * Runs a task's check, a command of the user's, where its session works; undefined where it has none, or was stopped.
- * `runs`: how often it ran before.
+ * Runs a task's check, a shell command of the user; undefined for none, or where it was stopped. `runs`: how often it
+ * ran before.
  */
 export async function runCheck(
   { host, options, commands: marks, stopped }: Parts,
@@ -29,13 +29,13 @@ export async function runCheck(
 ): Promise<CheckResult | undefined> {
   const { check: command, timeout } = task.run
   if (command === undefined) return undefined
-  // Once more before a merge: then the run's own limit is the last one.
+  // Before a merge the run's own limit no longer applies.
   const timeLimit = options.checkTimeout || timeout
   const [{ runCommand, lastLines }, { ranOf }] = await Promise.all([
     import("../../runtime/places/run-command.ts"),
     import("../../core/receipts/command.ts"),
   ])
-  // The plugin's end stops it: nobody would hear what it says.
+  // Stopping the plugin stops the check.
   const until = AbortSignal.any([signal, stopped])
   const limits = { timeLimit, signal: until }
   const here = () => runCommand(command, { cwd: where.folder, ...limits, marks })

@@ -2,18 +2,17 @@ import type { Model } from "../../core/task.ts"
 import type { HistoryMessage } from "./ports.ts"
 import { type Load, loadOf, type Meter, type Pause, sumWeights, weightOf } from "./tokens.ts"
 
-/** A count below half or above thrice the meter's is of something else: what was pruned since, or no true count at all. */
+/** Ratios outside these bounds compare different texts, for example after pruning, and are ignored. */
 const LEAST_FACTOR = 0.5
 const MOST_FACTOR = 3
-/** How much of the newest history is held against the provider's counts: at least and about, in bytes and tokens. */
+/** Amount of recent history compared with the provider's counts, in bytes and tokens. */
 const ENOUGH_BYTES = 100_000
 const LEAST_COUNT = 2000
 const ROUNDING = 1e-6
 
 /**
- * By what to multiply a meter's counts of this history for this model: what its provider counted more for a later
- * request than for an earlier one, over the meter's count of what came between. System prompt and tools are in both
- * requests and so in neither side. 1 where there are no two such counts, or none to be believed.
+ * Factor between a meter's and the provider's token counts, from two requests of this history; system prompt and tools
+ * cancel out. 1 without two credible counts.
  */
 export async function calibrate(
   messages: readonly HistoryMessage[],

@@ -3,26 +3,25 @@ import type { HistoryMessage, HistoryPart } from "./ports.ts"
 import { addWeights, loadOf, type Meter, NO_WEIGHT, tokensOf, type Weight, weighMessage, weightOf } from "./tokens.ts"
 import type { Newest, Weighed } from "./weigh.ts"
 
-/** A user's message that alone would take more than this share of the limit is cut to it. */
+/** A single user message longer than this share of the limit is shortened to it. */
 const ANCHOR_SHARE = 0.25
-/** Where the search for a length that fits begins, and from where on a text is not even counted whole. */
+/** First guess for a length that fits, and limit for counting a text whole. */
 const USUAL_CHARS_PER_TOKEN = 4
 const MOST_CHARS_PER_TOKEN = 20
 
-/** What was taken from the message that opens the kept history, so that it fits. Lengths in UTF-16 units. */
+/** Characters kept of the message that begins the history, in UTF-16 units. */
 export type Shortened = { readonly kept: number; readonly of: number; readonly files: readonly string[] }
 
 export type Chosen = {
   readonly kept: readonly Weighed[]
-  /** What is before this index and not kept is dropped. */
+  /** Messages before this index are dropped unless they are in `kept`. */
   readonly from: number
   readonly shortened?: Shortened
 }
 
 /**
- * The newest messages that fit into `limit` tokens. What is left begins as the model's view of a session can: with the
- * history's own beginning, with a tail before the compaction that opens the view, or with a user's message: where a turn
- * has to be broken, with the one that began it.
+ * Newest messages that fit into `limit` tokens. They begin as a session may: at the history's start, at a compaction's
+ * kept tail, or with a user's message, that of the current turn if it must be split.
  */
 export async function choose(
   messages: readonly HistoryMessage[],
@@ -57,7 +56,7 @@ function nextUser(messages: readonly HistoryMessage[], from: number): number {
   return next < 0 ? messages.length : next
 }
 
-/** How many of the oldest have to go for the others to fit beside `taken`. */
+/** Number of oldest messages to drop so that the others fit beside `taken`. */
 function countTooMany(newest: readonly Weighed[], factor: number, limit: number, taken: Weight): number {
   let total = taken
   for (let index = newest.length - 1; index >= 0; index--) {
@@ -69,7 +68,7 @@ function countTooMany(newest: readonly Weighed[], factor: number, limit: number,
 
 type Opening = { readonly weighed: Weighed; readonly shortened?: Shortened }
 
-/** The same message; without its files and with its texts cut where it weighs more than `tokens`. */
+/** Drops a message's files and cuts its texts where it exceeds `tokens`. */
 async function shorten(message: HistoryMessage, meter: Meter, factor: number, tokens: number): Promise<Opening> {
   const load = loadOf(message)
   if (load.text.length <= tokens * MOST_CHARS_PER_TOKEN) {

@@ -5,13 +5,13 @@ export type CountOrder = { readonly id: number; readonly texts: readonly string[
 export type CountAnswer = { readonly id: number; readonly counts: readonly number[] }
 export type CountThread = Thread<CountOrder, CountAnswer>
 
-/** The tokenizer holds some 150 MB. */
+/** The tokenizer uses some 150 MB. */
 export const IDLE_MS = 5000
 /** Loading the tokenizer takes a second. */
 export const ANSWER_MS = 15_000
 export const REST_MS = 600_000
 
-/** Counts tokens in a thread of its own. */
+/** Counts tokens in a worker thread. */
 export class TokenCounter {
   readonly #helper: Helper<CountOrder, CountAnswer>
 
@@ -20,7 +20,7 @@ export class TokenCounter {
     this.#helper = new Helper(clock, { idleMs: IDLE_MS, answerMs: ANSWER_MS, restMs: REST_MS }, start)
   }
 
-  /** How many tokens each text is; undefined where no thread can be had. Never rejects. */
+  /** Token count of each text; undefined without a thread. Never rejects. */
   async count(texts: readonly string[]): Promise<readonly number[] | undefined> {
     return (await this.#helper.ask({ texts }))?.counts
   }

@@ -1,7 +1,7 @@
 import { head } from "../../lib/text.ts"
 import type { HistoryMessage, ToolHistoryPart } from "./ports.ts"
 
-/** A tool result that was cut. Lengths in UTF-16 units: `kept` of the `of` that it had at first. */
+/** A shortened tool result, in UTF-16 units: `kept` of the original `of`. */
 export type CutResult = {
   readonly callID: string
   readonly tool: string
@@ -10,17 +10,17 @@ export type CutResult = {
   readonly of: number
 }
 
-/** The tool whose results are what an agent said, and not what a program printed. */
+/** Tool whose results are answers of agents. */
 const ANSWER_TOOL = "superagents_output"
-/** Longest answer of an agent in a fork's history, in UTF-16 units. */
+/** Longest agent's answer in a fork's history, in UTF-16 units. */
 export const MOST_ANSWER_CHARS = 20_000
 
 export const isAnswer = (tool: string): boolean => tool === ANSWER_TOOL
 
-/** How long a result of this tool may stay, where others may have `most` characters. */
+/** Longest result kept of this tool; `most` applies to all but answers of agents. */
 const limitOf = (tool: string, most: number): number => (isAnswer(tool) ? Math.max(most, MOST_ANSWER_CHARS) : most)
 
-/** The message with its tool results cut to `most` characters; the very same one where none is longer. */
+/** Cuts tool results to `most` characters; returns the same object where none is longer. */
 export function cutResults(message: HistoryMessage, most: number): HistoryMessage {
   const isLong = (part: ToolHistoryPart) => part.result.length > limitOf(part.tool, most)
   if (!message.parts.some((part) => part.type === "tool" && isLong(part))) return message
@@ -32,13 +32,13 @@ export function cutResults(message: HistoryMessage, most: number): HistoryMessag
 
 const NOTE = /\n\[Cut: (\d+) characters originally, the first (\d+) kept\.\]$/
 
-/** The length a text had before anything was cut from it. */
+/** Length before the first cut. */
 export const originalLength = (text: string): number => Number(NOTE.exec(text)?.[1] ?? text.length)
 
-/** How much of the text as it was at first is still there. */
+/** Length of the original text that is left. */
 export const keptLength = (text: string): number => Number(NOTE.exec(text)?.[2] ?? text.length)
 
-/** The beginning of a text and a note of its original length, together at most `most` characters where that can be. */
+/** Beginning of a text and a note of its original length, together at most `most` characters if possible. */
 export function cutText(text: string, most: number): string {
   if (text.length <= most) return text
   const original = originalLength(text)
@@ -50,7 +50,7 @@ export function cutText(text: string, most: number): string {
 const note = (original: number, kept: number): string =>
   `\n[Cut: ${original} characters originally, the first ${kept} kept.]`
 
-/** The results that are shorter in `kept` than they were in `before`. */
+/** Results that are shorter in `kept` than in `before`. */
 export function cutsIn(before: readonly HistoryMessage[], kept: readonly HistoryMessage[]): readonly CutResult[] {
   const originals = new Map(before.map((message) => [message.id, message]))
   return kept.flatMap((message) => {

@@ -2,15 +2,14 @@ import { count, head, within } from "../../lib/text.ts"
 import type { HistoryMessage, HistoryPart } from "./ports.ts"
 import { addWeights, guessText, type Pause, tokensOf } from "./tokens.ts"
 
-/** Lengths of what is shown of one call's parameters, and of one text, in characters. */
+/** Characters shown of a call's parameters, and of a text. */
 const PARAMS_CHARS = 200
 const TEXT_CHARS = 400
 export const DIGEST_TAG = "left_out_messages"
 
 /**
- * Messages in short: `User:` and `Agent:` lines, and `[Tool: name] params` for every call. Weighs at most `tokens` by
- * the calibrated estimate: the first line stays, then the newest as far as they fit, and a line between them says how
- * many are not shown.
+ * Summary of dropped messages within `tokens`: one line for each text and tool call. Keeps the first line and the
+ * newest ones, with a count of those left out.
  */
 export async function digest(
   messages: readonly HistoryMessage[],
@@ -53,14 +52,14 @@ function plainLine(role: HistoryMessage["role"], part: Shown): string {
   return `[Tool: ${flat(part.tool)}] ${brief(paramsOf(part.input), PARAMS_CHARS)}`
 }
 
-/** Arguments as text; a value that is too long to be shown whole is not looked at whole. */
+/** Arguments as text; long values are cut before they are serialized. */
 export const paramsOf = (input: unknown): string =>
   typeof input === "string" ? input : (JSON.stringify(input, (_, value) => beginning(value)) ?? "")
 
 const beginning = (value: unknown): unknown =>
   typeof value === "string" && value.length > 2 * PARAMS_CHARS ? value.slice(0, 2 * PARAMS_CHARS) : value
 
-/** One line, so that no text can look like another speaker's. Only as much is looked at as can be shown. */
+/** One line, so that no text can imitate another speaker. Reads no more than is shown. */
 function brief(text: string, most: number): string {
   const line = flat(head(text, most * 4))
   return line.length <= most && text.length <= most * 4 ? line : `${head(line, most)}...`

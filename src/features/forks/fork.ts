@@ -9,39 +9,39 @@ import { estimating, type Meter, type Pause, tokensOf, weighText } from "./token
 import { type Trimmed, trim } from "./trim.ts"
 import { isCheaper, obstacle, type Uncut, weighUncut } from "./whole.ts"
 
-/** Part of a model's context that an inherited history may fill. */
+/** Share of a model's context that an inherited history may fill. */
 const CONTEXT_SHARE = 0.6
-/** Part of the limit that the digest of what went may fill, and its most, in tokens. */
+/** Share of the limit for the digest, and its upper bound, in tokens. */
 const DIGEST_SHARE = 0.1
 const DIGEST_TOKENS = 4000
-/** How long the host's one thread is held at a time, in ms. */
+/** Longest time that OpenCode's one thread is blocked at a time, in ms. */
 const SLICE_MS = 4
-/** Longest text that is counted whole, in UTF-16 units: a second's work of the counting thread. */
+/** Longest text counted whole, in UTF-16 units: one second of the counting thread. */
 const MOST_COUNTED_CHARS = 2_000_000
-/** How many of the cut results are named, the newest of them, and how much of each call, in characters. */
+/** Most cut results named, newest ones, and characters of each call. */
 const MOST_NAMED = 20
 const CALL_CHARS = 60
 
 type ForkLimits = { readonly maxTokens: number; readonly maxToolResultChars: number }
 
 export type ForkRequest = {
-  /** The task that is being made; its parent's message is the one that calls. */
+  /** Task being created, for the calling message of its parent. */
   readonly draft: TaskDraft
   readonly title: string
   readonly rules: readonly Rule[]
   readonly limits: ForkLimits
-  /** It is to begin with its parent's own bytes, if it can. */
+  /** Data for sharing the parent's request prefix, if possible. */
   readonly whole?: WholeRequest
 }
 
 export type WholeRequest = {
-  /** `cheaper`: only where that is the cheaper way, which nobody asked for. */
+  /** `cheaper`: chosen by price, not requested by the call. */
   readonly choice: "asked" | "cheaper"
-  /** Its parent's own, to the letter. */
+  /** Exact copy of the parent's rules. */
   readonly rules: readonly Rule[]
-  /** Tools that are on offer because its parent has them, and refused. */
+  /** Tools that are offered because the parent has them, and refused on use. */
   readonly refused: readonly string[]
-  /** The session whose requests' beginning it shares, and whether that is told what a fresh agent is. */
+  /** Session whose request prefix it shares, and whether that includes the briefing of fresh agents. */
   readonly rides: string
   readonly briefed: boolean
 }
@@ -52,13 +52,13 @@ export type Forked = { readonly sessionID: string; readonly info: ForkInfo }
 export type ForkPorts = {
   readonly forks: ForkHost
   readonly host: Pick<Host, "prompt" | "deleteSession" | "messageID">
-  /** True where a session's system prompt has what is of this session alone: nobody else's requests begin like it. */
+  /** Whether the session is a board's thread, whose system prompt no other session can share. */
   readonly isThread?: (sessionID: string) => Promise<boolean>
 }
 
 /**
- * Makes the session of a forked task: the parent's history up to the calling message, made to fit, and the preamble.
- * Rejects with a `HostError`; nothing is left behind then. The parent is only read.
+ * Creates a forked task's session: the parent's history up to the calling message, trimmed, and the preamble. Rejects
+ * with a `HostError`, leaving nothing behind; the parent is only read.
  */
 export async function forkContext(ports: ForkPorts, request: ForkRequest): Promise<Forked> {
   const { forks, host } = ports
@@ -78,7 +78,7 @@ export async function forkContext(ports: ForkPorts, request: ForkRequest): Promi
   return { sessionID, info }
 }
 
-/** What a fork gets: the history as it is kept, what it weighs, and the preamble's text. */
+/** Kept history, its weight, and the preamble. */
 type Inheritance = {
   readonly messages: readonly HistoryMessage[]
   readonly tokens: number
@@ -111,7 +111,7 @@ async function inheritance({ forks: host, isThread }: ForkPorts, request: ForkRe
   return { ...ride, info: { ...ride.info, why: CHOSEN } }
 }
 
-/** That its requests would not begin as its parent's: looked at last, since a session is made for it. */
+/** Whether the prefixes differ. Checked last, because it creates a session. */
 async function apart(
   host: ForkHost,
   { draft: { parentID, agent, model }, title }: ForkRequest,
@@ -127,7 +127,7 @@ const THREAD =
   "The system prompt of a thread of the board has its task, which is no other session's: this fork is trimmed."
 const CHOSEN = "Chosen as the cheaper way (option fork.whole)."
 
-/** All of the history, as the parent's last request had it. */
+/** The whole history, as in the parent's last request. */
 function uncutFork(
   messages: readonly HistoryMessage[],
   { tokens, told }: Uncut,
@@ -149,7 +149,7 @@ function uncutFork(
   return { messages, tokens, rules, text, info }
 }
 
-/** As much of the history as fits, its long results cut. */
+/** History with long results cut, as far as it fits. */
 async function trimmed(
   host: ForkHost,
   { draft: { model }, limits, rules }: ForkRequest,
@@ -175,7 +175,7 @@ async function trimmed(
 const weighs = async (text: string, { meter, factor }: Trimmed): Promise<number> =>
   tokensOf(await weighText(text, meter), factor)
 
-/** Counts where the host can, and guesses where it cannot. A text beyond all measure is counted by its beginning. */
+/** Counts with the tokenizer if there is one, otherwise estimates. Only the beginning of very long texts is counted. */
 function counting(host: ForkHost, pause: Pause): Meter {
   const guess = estimating(pause)
   return async (texts) => {
@@ -209,7 +209,7 @@ const named = ({ tool, input, kept, of }: CutResult) => ({
   of,
 })
 
-/** Lets others run whenever `ms` have gone by since they last did. */
+/** Yields to other work every `ms`. */
 function sliced(ms: number): Pause {
   let since = performance.now()
   return async () => {

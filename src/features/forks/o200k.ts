@@ -1,14 +1,14 @@
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base"
 
-/** Longest piece that is counted at once, in UTF-16 units: the tokenizer's cost grows with the square of a word. */
+/** Longest piece counted at once, in UTF-16 units: the tokenizer is quadratic in the length of a word. */
 const PIECE_CHARS = 2000
 
-/** A text that spells a special token is a text. */
+/** Counts special tokens as plain text. */
 const AS_TEXT = { disallowedSpecial: new Set<string>() }
 
 /**
- * How many o200k tokens a text is. It is counted in pieces that end before white space, where words begin, and only
- * within an unbroken run anywhere: that may cost one token for each 2,000 characters of the run.
+ * Number of o200k tokens. Texts are split before white space, or anywhere within long runs, which may add one token for
+ * each 2,000 characters.
  */
 export function countO200k(text: string): number {
   let tokens = 0

@@ -4,16 +4,16 @@ import { DIGEST_TAG } from "./digest.ts"
 import type { HistoryMessage } from "./ports.ts"
 import type { Trimmed } from "./trim.ts"
 
-/** What a preamble tells; all figures are of what really happened. */
+/** Actual figures for the preamble. */
 export type PreambleFacts = Pick<Trimmed, "kept" | "dropped" | "cut" | "shortened"> & {
   readonly maxToolResultChars: number
-  /** The limit the history was brought under, in tokens. */
+  /** Limit of the history, in tokens. */
   readonly maxTokens: number
-  /** Tools that are on offer and refused. */
+  /** Tools that are offered and refused on use. */
   readonly refused?: readonly string[]
 }
 
-/** The message between the copied history and the fork's prompt. `digest`: of what was left out, if anything was. */
+/** Message between the copied history and the fork's prompt. `digest`: of dropped messages, if any. */
 export function preamble(facts: PreambleFacts, digest?: string): string {
   const text = [
     "[Forked context] You are a background agent. The messages above were copied from the session that started you; " +
@@ -66,7 +66,7 @@ const cutLine = (what: string, cut: readonly CutResult[], most: number): string 
 const READ_AGAIN =
   "Context may be truncated. Read files again and repeat searches where you need their complete or current content."
 
-/** What to do about what is missing, and nothing about what is not. */
+/** Advice about parts that are missing. */
 function advice({ dropped, cut, shortened }: PreambleFacts): string {
   if (dropped.length === 0 && cut.length === 0 && !shortened)
     return "A fork's context may be truncated; yours is complete. Read files again only where they may have changed since."

@@ -2,30 +2,26 @@ import { byteLength, estimateTokens } from "./estimate.ts"
 import type { HistoryMessage, HistoryPart, Media } from "./ports.ts"
 
 /**
- * What texts weigh, in tokens. Three witnesses, each asked only where the one before cannot decide:
- *
- * 1. The UTF-8 bytes bound a text from above: a token is at least one byte. What fits by its bytes fits.
- * 2. A meter counts: o200k's tokens, in a thread of its own. Where there is none, `estimateTokens` guesses, linear and
- *    erring upwards.
- * 3. The provider's own count of the same history scales the meter's, where there is a believable one (`calibration.ts`).
+ * Weight of texts in tokens, by three methods in order: bytes as an upper bound; a meter (o200k in a worker thread,
+ * else `estimateTokens`); and the provider's own count as a factor (`calibration.ts`).
  */
 
-/** What a message, and a tool call in it, cost beside their texts. */
+/** Overhead of a message, and of a tool call. */
 const MESSAGE_TOKENS = 6
 const CALL_TOKENS = 16
 const IMAGE_TOKENS = 2000
-/** Documents are read as text and as images of their pages. */
+/** Documents are read as text and as page images. */
 const BYTES_PER_DOCUMENT_TOKEN = 20
-/** What rounding may add to a sum that just fitted. */
+/** Tolerance for rounding in sums. */
 const ROUNDING = 1e-6
 
-/** How many tokens each text is, before the provider's count scales it. Must not reject. */
+/** Token count of each text before calibration. Must not reject. */
 export type Meter = (texts: readonly string[]) => Promise<readonly number[]>
 
-/** Awaited between two steps of a long work, so that others can run. */
+/** Awaited between slices of long work, so that others can run. */
 export type Pause = () => Promise<void> | void
 
-/** A weight by its bytes and by a meter. */
+/** Weight by bytes and by a meter. */
 export type Weight = { readonly bytes: number; readonly count: number }
 
 export const NO_WEIGHT: Weight = { bytes: 0, count: 0 }
@@ -38,14 +34,14 @@ export const sumWeights = (weights: Iterable<Weight>): Weight => {
   return sum
 }
 
-/** Tokens that something weighs at most. `factor` is the calibration. */
+/** Upper bound in tokens. `factor`: calibration. */
 export const tokensOf = (weight: Weight, factor: number): number =>
   Math.ceil(Math.min(weight.bytes, weight.count * factor) - ROUNDING)
 
-/** As much as is estimated at a time: some 2 ms. */
+/** Characters estimated at a time: some 2 ms. */
 const SLICE_CHARS = 100_000
 
-/** The estimate as a meter; `pause` is awaited after every slice of a text, so that the caller can let others run. */
+/** The estimate as a meter, with `pause` after each slice of a text. */
 export const estimating =
   (pause: Pause = () => {}): Meter =>
   async (texts) => {
@@ -68,7 +64,7 @@ export async function weighText(text: string, meter: Meter): Promise<Weight> {
   return { bytes: byteLength(text), count }
 }
 
-/** What there is to weigh in a message: its texts as one, and what the rest of it weighs. */
+/** Content of a message: its texts joined, and fixed weight of the rest. */
 export type Load = { readonly text: string; readonly flat: number; readonly bytes: number }
 
 export function loadOf(message: HistoryMessage): Load {
@@ -97,7 +93,7 @@ function partLoad(part: HistoryPart): { texts: readonly string[]; flat: number }
 const mediaTokens = ({ mime, bytes }: Media): number =>
   mime.startsWith("image/") ? IMAGE_TOKENS : Math.max(IMAGE_TOKENS, Math.ceil(bytes / BYTES_PER_DOCUMENT_TOKEN))
 
-/** Arguments of a call as the model sees them. */
+/** Arguments as the model sees them. */
 function asText(value: unknown): string {
   if (typeof value === "string") return value
   return JSON.stringify(value) ?? ""

@@ -4,29 +4,28 @@ import type { HistoryMessage } from "./ports.ts"
 import { type Meter, sumWeights, tokensOf } from "./tokens.ts"
 import { type Scales, weighNewest } from "./weigh.ts"
 
-/** Lengths in UTF-16 units, as JavaScript counts characters; limits in tokens. */
+/** Lengths in UTF-16 units, limits in tokens. */
 export type TrimLimits = { readonly maxToolResultChars: number; readonly maxTokens: number }
 
 export type Trimmed = {
-  /** What is kept, oldest first. */
+  /** Kept messages, oldest first. */
   readonly kept: readonly HistoryMessage[]
-  /** What is left out, oldest first. */
+  /** Dropped messages, oldest first. */
   readonly dropped: readonly HistoryMessage[]
-  /** The results that were cut among those kept. */
+  /** Shortened results among the kept messages. */
   readonly cut: readonly CutResult[]
-  /** What had to be taken from the message that opens what is kept. */
+  /** Set where the first kept message had to be shortened. */
   readonly shortened?: Shortened
-  /** What is kept weighs this many tokens at most. */
+  /** Upper bound of the kept messages' tokens. */
   readonly tokens: number
-  /** The calibration, and what weighed, for texts that are added to the history. */
+  /** Calibration factor and meter, for texts added to the history. */
   readonly factor: number
   readonly meter: Meter
 }
 
 /**
- * Makes a history fit: long results are cut, then the oldest messages go until the rest weighs, with what `beside` says
- * that stands beside it, at most `maxTokens`. Order stays; a call and its result are one part and never part; what is
- * left begins as `choose` says. The cost is of what may be kept, not of the whole history.
+ * Fits a history into `maxTokens` with the text of `beside`: long results are cut, then the oldest messages are
+ * dropped. Calls and results stay together; the cost depends on what may be kept, not on the whole history.
  */
 export async function trim(
   messages: readonly HistoryMessage[],

@@ -15,25 +15,24 @@ import {
   weightOf,
 } from "./tokens.ts"
 
-/** Texts that are handed to the meter at once, in UTF-16 units. */
+/** Characters passed to the meter at once. */
 const BATCH_CHARS = 200_000
 
-/** A message as it may be kept, and its weight. */
 export type Weighed = { readonly message: HistoryMessage; readonly weight: Weight }
 
-/** Who weighs. `model`: the one that will read the history. */
+/** `model`: the one that will read the history. */
 export type Scales = { readonly meter: Meter; readonly model: Model | undefined; readonly pause: Pause }
 
 export type Newest = {
-  /** The newest messages, cut and weighed, oldest first: as many as can fit and at least one more, if there are. */
+  /** Newest messages, cut and weighed, oldest first: all that can fit, and one more if there is one. */
   readonly newest: readonly Weighed[]
-  /** The calibration of their weights. */
+  /** Calibration factor of the weights. */
   readonly factor: number
-  /** What weighed them, for texts that come beside. */
+  /** Meter for added texts. */
   readonly meter: Meter
 }
 
-/** Weighs as much of a history as can fit into `maxTokens`. What fits by its bytes is not counted, only guessed. */
+/** Weighs as much of a history as can fit into `maxTokens`. Messages that fit by bytes are estimated, not counted. */
 export async function weighNewest(
   messages: readonly HistoryMessage[],
   { maxToolResultChars, maxTokens }: { readonly maxToolResultChars: number; readonly maxTokens: number },
@@ -76,7 +75,7 @@ async function guessed(looked: readonly Loaded[], pause: Pause): Promise<Newest>
   return { newest: (await weighBatch(looked, meter)).reverse(), factor: 1, meter }
 }
 
-/** Takes what was looked at first, then on from there. */
+/** Yields messages weighed for the calibration first, then the rest. */
 async function nextBatch(looked: Loaded[], walk: Generator<Loaded, void>, pause: Pause): Promise<readonly Loaded[]> {
   const batch: Loaded[] = []
   for (let chars = 0; chars < BATCH_CHARS; ) {

@@ -3,23 +3,23 @@ import { grouped } from "../../lib/text.ts"
 import type { ForkHost, HistoryMessage, Prices } from "./ports.ts"
 import { loadOf, type Meter, sumWeights, tokensOf, weightOf } from "./tokens.ts"
 
-/** How much of the room that a model has in its session a history may fill that nobody cuts. */
+/** Share of the model's context that an uncut history may fill. */
 const ROOM_SHARE = 0.8
-/** For how many steps a fork is taken to work where the cheaper way is looked for. */
+/** Assumed number of steps when prices are compared. */
 const STEPS = 8
 
-/** A history that a fork takes over uncut. `tokens` counts what stands before it, too, where the provider told of that. */
+/** An uncut history. `tokens` includes system prompt and tools where the provider counted them. */
 export type Uncut = {
   readonly tokens: number
-  /** What of them stands before the messages: system prompt and tools. */
+  /** Tokens before the messages: system prompt and tools. */
   readonly before: number
-  /** Its provider told of its cache with the last step that has ended; absent where there is none. */
+  /** The provider reported its cache for the last step; absent where it never did. */
   readonly told?: boolean
 }
 
 /**
- * What the request weighs that these messages end. The provider's count of the last step that has ended, and a guess of
- * what came since; a guess of all of it where there is none.
+ * Tokens of the request that these messages end: the provider's count of the last step and an estimate of the rest; an
+ * estimate of all without such a count.
  */
 export async function weighUncut(
   messages: readonly HistoryMessage[],
@@ -40,7 +40,7 @@ export async function weighUncut(
 const isOf = (one: Model | undefined, other: Model | undefined): boolean =>
   one !== undefined && one.provider === other?.provider && one.id === other.id
 
-/** Why a fork's requests could not begin with those of its parent, a sentence; undefined where they can. */
+/** Why a fork cannot share its parent's prefix, a sentence; undefined where it can. */
 export async function obstacle(
   host: ForkHost,
   { agent, model }: Pick<TaskDraft, "agent" | "model">,
@@ -57,9 +57,6 @@ export async function obstacle(
   return `The history, about ${grouped(tokens)} tokens, leaves the model too little room (${grouped(room)}): this fork is trimmed.`
 }
 
-/**
- * Whether to ride on the cache is cheaper than a trimmed fork of so many tokens: that one is written once and read in
- * every step, as the whole history is.
- */
+/** Compares a shared cache with a trimmed fork, which is written once and read in each step. */
 export const isCheaper = (whole: number, trimmed: number, { cached, anew }: Prices): boolean =>
   STEPS * whole * cached < trimmed * anew + STEPS * trimmed * cached

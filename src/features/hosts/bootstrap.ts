@@ -1,34 +1,34 @@
-/** How the relay is started on a host where nothing of ours is installed: by a line of shell, and what it reads then. */
+/** Starts the relay on a host without an installation: a shell line, and a script that it reads. */
 
 /**
- * The one argument that the transport gets. It has no quote of the other kind, no newline and no exclamation mark, so
- * that it survives another shell; what it runs comes over its stdin, where nothing has to be quoted.
+ * Only argument of the transport. It contains no double quotes, newlines or exclamation marks, so that it survives a
+ * second shell; everything else comes over stdin, unquoted.
  */
 export const LINE = "exec sh -c 'IFS= read -r s; eval \"$s\"'"
 
-/** What the host says where it has no OpenCode, instead of the marker. */
+/** Printed in place of the marker where the host has no OpenCode. */
 export const NOT_FOUND = "superagents: no opencode"
 
-/** Folders in which OpenCode's own installers put it, beside those of PATH. */
+/** Folders of OpenCode's installers, searched after PATH. */
 const FOLDERS = [".opencode/bin", ".local/bin", ".bun/bin"]
 const ELSEWHERE = ["/usr/local/bin", "/opt/homebrew/bin"]
 
 const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
 
-/** A path that a shell is to take as it is, but for the home that it may begin with. */
+/** Quotes a path for the shell, except for a leading `~/`. */
 const inHome = (path: string): string => (path.startsWith("~/") ? `"$HOME"/${quoted(path.slice(2))}` : quoted(path))
 
 /**
- * The two lines that the host reads first: one of shell, which finds OpenCode and starts it as the Bun that it is, and
- * one of JavaScript, the relay. What follows is the relay's own.
+ * First two lines for the host: a shell script that finds OpenCode and starts it as Bun, and the relay's JavaScript.
+ * All later bytes belong to the relay.
  */
 export function opening(relay: string, settings: unknown, opencode: string): string {
   const path = [...FOLDERS.map((folder) => `$HOME/${folder}`), ...ELSEWHERE].join(":")
   const wanted = opencode === "" ? "opencode" : opencode
   const shell = [
-    // A sign of life: what follows may take a busy host a while.
+    // A sign of life: the next steps may take long on a busy host.
     "echo",
-    // Wherever the command has led: that folder may be gone.
+    // The login folder may be gone.
     'cd "$HOME" 2>/dev/null || cd /',
     `PATH="$PATH:${path}"`,
     "export PATH",
@@ -44,5 +44,5 @@ export function opening(relay: string, settings: unknown, opencode: string): str
   return `${shell}\n${oneLineOf(script)}\n`
 }
 
-/** JSON has no raw line breaks; these two it leaves, and a shell does not mind them, but an older script parser does. */
+/** JSON allows U+2028 and U+2029 unescaped, which old script parsers reject. */
 const oneLineOf = (script: string): string => script.replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029")

@@ -3,30 +3,30 @@ import { LINE } from "./bootstrap.ts"
 import { bytesOf, Credit, encode, type Frame, Frames, HEAD_BYTES, Intake, inFrames, textOf } from "./frames.ts"
 import { type CallEnd, endIn, type Hello, type Order, type Pong } from "./orders.ts"
 
-/** Complaints of the transport that are kept to tell why it ended. */
+/** Characters of the transport's stderr that are kept to explain its end. */
 const MOST_COMPLAINT_CHARS = 4000
 
-/** What of a call is wanted as it comes. */
+/** Callbacks for parts of a call's result. */
 type Receiver = {
   readonly head?: (body: string) => void
-  /** Where it returns a promise, what comes counts as on its way until that is over. */
+  /** If it returns a promise, the chunk's credit is returned when that resolves. */
   readonly data?: (body: Uint8Array) => void | Promise<void>
   readonly errors?: (body: Uint8Array) => void
 }
 
-/** A call over a channel whose connection is gone before its end. */
+/** The connection was lost during the call. */
 export class Cut extends Error {
   override readonly name = "Cut"
 }
 
 export type CallOptions = {
-  /** Sent along. */
+  /** Body of the request. */
   readonly input?: Uint8Array | AsyncIterable<Uint8Array>
   readonly receiver?: Receiver
   readonly signal?: AbortSignal
 }
 
-/** How a channel ended: in the transport's last words; `byItself` where nobody here ended it. */
+/** End of a channel: the transport's last output; `byItself` where it was not closed here. */
 type Closed = { readonly complaint: string; readonly byItself: boolean; readonly started: boolean }
 
 type Waiting = {
@@ -37,21 +37,21 @@ type Waiting = {
 }
 
 export type ChannelPorts = {
-  /** The transport's command: it gets one more argument. */
+  /** Command of the transport, which gets one more argument. */
   readonly command: readonly string[]
-  /** What the host reads first. */
+  /** First lines sent to the host. */
   readonly opening: string
-  /** The host has said something, be it what its shell prints: the way there is open. */
+  /** Called at the host's first output of any kind: the connection works. */
   readonly heard: () => void
-  /** The relay is there. */
+  /** Called when the relay has started. */
   readonly opened: (hello: Hello) => void
   readonly closed: (closed: Closed) => void
 }
 
-/** Nobody is there to be asked for a password: neither on a terminal, which it has not, nor in a window. */
+/** ssh must not ask for a password, on a terminal or in a window: nobody could answer. */
 const unasked = () => ({ ...process.env, SSH_ASKPASS_REQUIRE: "never" })
 
-/** One process of the transport, and the calls that go over it. It is never used again once it is closed. */
+/** One transport process and its calls. Never reused once closed. */
 export class Channel {
   readonly #ports: ChannelPorts
   readonly #child: ChildProcess
@@ -68,7 +68,7 @@ export class Channel {
   constructor(ports: ChannelPorts) {
     this.#ports = ports
     const [program = "", ...args] = ports.command
-    // A group of its own: what a terminal sends to OpenCode is not for it.
+    // Own process group: signals from OpenCode's terminal must not reach it.
     this.#child = spawn(program, [...args, LINE], {
       stdio: ["pipe", "pipe", "pipe"],
       detached: true,
@@ -89,7 +89,7 @@ export class Channel {
     return this.#isOpen && !this.#isClosed
   }
 
-  /** Has the far end carry out an order. Rejects with `Cut` where the connection is gone before that has ended. */
+  /** Runs an order on the host. Rejects with `Cut` where the connection is lost first. */
   call(order: Order, { input, receiver = {}, signal }: CallOptions = {}): Promise<CallEnd> {
     const number = ++this.#calls
     if (!this.isOpen) return Promise.reject(new Cut("there is no connection"))
@@ -112,13 +112,13 @@ export class Channel {
     return ended
   }
 
-  /** Asks for a sign of life. Never rejects: who gets no answer in time closes the channel. */
+  /** Asks for a sign of life. Never rejects; the caller closes the channel on a timeout. */
   ping(answered: (pong: Pong) => void): void {
     this.#pong = answered
     this.#write(encode("ping", 0))
   }
 
-  /** Ends the connection; what waits for an answer gets none. */
+  /** Closes the connection; pending calls are cut. */
   close(): void {
     this.#byItself = false
     this.#child.stdin?.destroy()
@@ -137,7 +137,7 @@ export class Channel {
     await this.#write(encode("end", number))
   }
 
-  /** Resolves when there is room for more; at once where nobody reads any more. */
+  /** Resolves when the stream can take more; at once when it is closed. */
   #write(bytes: Uint8Array): Promise<void> | undefined {
     const { stdin } = this.#child
     if (this.#isClosed || !stdin?.writable || stdin.write(bytes)) return undefined
@@ -192,7 +192,7 @@ export class Channel {
     this.#ports.closed({ complaint, byItself: this.#byItself, started: this.#isOpen })
   }
 
-  /** Its whole group: what a wrapper has started would hold the connection. */
+  /** Kills the whole group: children of a wrapper would keep the connection open. */
   #kill(): void {
     try {
       if (this.#child.pid !== undefined) process.kill(-this.#child.pid, "SIGKILL")

@@ -2,18 +2,17 @@ import { oneLine } from "../../lib/text.ts"
 import { NOT_FOUND } from "./bootstrap.ts"
 
 /**
- * How a host is reached, and what is made of it when it is not: pure. Attempts, their times, and what the rest is told;
- * the link carries it out.
+ * State machine of a host's connection: attempts, delays, and states for readers. Pure; `connection.ts` carries it out.
  */
 
-/** `phase`: what is known of the way to the host. */
+/** State of a host's connection. */
 export type Reach =
-  /** Nobody needs it. */
+  /** No task needs it. */
   | { readonly phase: "idle" }
-  /** An attempt is under way. `since` is when the host was first wanted. */
+  /** A first attempt is under way. `since`: when the host was first needed. */
   | { readonly phase: "connecting"; readonly since: number; readonly tries: number; readonly why?: string }
   | { readonly phase: "contact" }
-  /** It was in contact, and is not. `tries`: attempts since; `nextAt`: of the next one, absent while one is under way. */
+  /** Contact was lost. `tries`: attempts since; `nextAt`: the next one, absent during an attempt. */
   | {
       readonly phase: "no contact"
       readonly since: number
@@ -21,27 +20,27 @@ export type Reach =
       readonly nextAt?: number
       readonly why?: string
     }
-  /** Never reached: the next one who needs it begins anew. */
+  /** First contact failed: the next user starts again. */
   | { readonly phase: "ended"; readonly why: string }
 
 export type ReachInput =
-  /** `known`: it was reached before. */
+  /** `known`: there was contact before. */
   | { readonly type: "wanted"; readonly known: boolean }
   | { readonly type: "opened" }
-  /** The connection, or the attempt at one, is over. `byItself`: its command ended, rather than hung. */
+  /** A connection or attempt has ended. `byItself`: the command exited, rather than hung. */
   | { readonly type: "closed"; readonly why: string; readonly byItself: boolean; readonly fatal?: boolean }
   | { readonly type: "due" }
   | { readonly type: "unwanted" }
 
-/** How often a command that ends by itself is tried before a first contact. */
+/** Attempts before a first contact if the command exits by itself. */
 const FIRST_TRIES = 3
 const FIRST_PAUSES_MS = [1500, 3000]
-/** After a loss: at once, then after these, the last one for ever. */
+/** Delays of attempts after a loss; the last one repeats. */
 const PAUSES_MS = [0, 1000, 2000, 4000, 5000]
 
 export const IDLE: Reach = { phase: "idle" }
 
-/** What becomes of the way to a host. A phase that stands for an attempt under way has to have one begun: `begins`. */
+/** Next state. `begins`: an attempt was started. */
 export function step(reach: Reach, input: ReachInput, now: number): Reach {
   switch (input.type) {
     case "wanted":
@@ -78,20 +77,20 @@ function closed(reach: Reach, { why, byItself, fatal }: Extract<ReachInput, { ty
   return { ...reach, tries, nextAt: now + pause, why }
 }
 
-/** How long to wait before the next attempt of a phase in which one is to be made, in ms; undefined where none is. */
+/** Delay before the next attempt, in ms; undefined where none is due. */
 export function pauseBefore(reach: Reach, now: number): number | undefined {
   if (reach.phase === "connecting") return reach.tries === 0 ? 0 : (FIRST_PAUSES_MS[reach.tries - 1] ?? 0)
   if (reach.phase === "no contact") return reach.nextAt === undefined ? undefined : Math.max(0, reach.nextAt - now)
   return undefined
 }
 
-/** The line of a command's complaints that says why it ended: the last one that is not empty. */
+/** Last non-empty line, which usually names the reason. */
 export function lastLine(text: string): string {
   const lines = text.split("\n").map((line) => line.trim())
   return lines.findLast((line) => line !== "") ?? ""
 }
 
-/** Complaints that their reader can do something about, and what. */
+/** Patterns in error output, with advice. */
 const ADVICE: readonly (readonly [RegExp, (name: string) => string])[] = [
   [
     /could not resolve hostname|name or service not known/i,
@@ -104,14 +103,14 @@ const ADVICE: readonly (readonly [RegExp, (name: string) => string])[] = [
   ],
 ]
 
-/** Why a command ended, in its own last words, and what to do about that where it is known. */
+/** Why a command ended, with advice where known. */
 function whyEnded(complaint: string, name: string): string {
   const line = oneLine(lastLine(complaint))
   const advice = ADVICE.find(([fits]) => fits.test(complaint))?.[1](name)
   return advice === undefined ? line : `${line.replace(/[.]?$/, ".")}${advice}`
 }
 
-/** Why a connection ended; `fatal` where to try again is no use. */
+/** Reason for the end of a connection; `fatal` where another attempt cannot help. */
 export function reasonOf(complaint: string, name: string): { why: string; fatal?: boolean } {
   if (complaint.includes(NOT_FOUND)) return { why: `OpenCode was not found on ${name}.`, fatal: true }
   return { why: `${name} could not be reached: ${whyEnded(complaint, name)}` }

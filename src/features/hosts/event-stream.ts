@@ -3,22 +3,19 @@ import type { CallOptions } from "./channel.ts"
 import { textOf } from "./frames.ts"
 import { type CallEnd, type Hint, hintIn, type Order } from "./orders.ts"
 
-/** Where nothing can be heard it is tried again after the first of these, then less and less often, in ms. */
+/** Delay after a failed connection, doubled each time, in ms. */
 const FIRST_PAUSE_MS = 10_000
 const LONGEST_PAUSE_MS = 300_000
 
 export type RemoteEventStreamPorts = {
   readonly clock: Clock
-  /** Rejects where there is no contact. */
+  /** Rejects without contact. */
   readonly call: (order: Order, options: CallOptions) => Promise<CallEnd>
-  /** Something happened there; undefined: from now on it is heard, and what was before may have been missed. */
+  /** Called with hints of activity; undefined: events arrive from now on, and earlier ones may be lost. */
   readonly heard: (hint: Hint | undefined) => void
 }
 
-/**
- * Hears of a host's server when something happens there that is worth a look. What it hears are hints: where none comes,
- * say since nothing can be heard, polling finds out the same. Nothing wakes anybody while nothing happens.
- */
+/** Event stream of a remote server. Events are hints, and polling finds out the same without them. */
 export class RemoteEventStream {
   readonly #ports: RemoteEventStreamPorts
   #stop: AbortController | undefined
@@ -30,12 +27,12 @@ export class RemoteEventStream {
     this.#ports = ports
   }
 
-  /** True while what happens there is told. */
+  /** True while events arrive. */
   get hears(): boolean {
     return this.#hears
   }
 
-  /** There is contact: it listens until `rest`, or until that is lost. */
+  /** Listens while there is contact, until `rest`. */
   listen(): void {
     this.rest()
     this.#pause = FIRST_PAUSE_MS
@@ -69,7 +66,7 @@ export class RemoteEventStream {
     try {
       await this.#ports.call({ do: "listen" }, { receiver, signal: stop.signal })
     } catch {
-      // Without contact there is nothing to be heard; with the next one somebody has it listen again.
+      // The next contact starts it again.
       if (isOurs()) this.rest()
     }
     if (!isOurs()) return

@@ -17,17 +17,17 @@ import { filling, takeIn } from "./incoming-bundle.ts"
 import { type FilesOrder, lookedIn, namesIn, type Sent, sentIn } from "./orders.ts"
 import type { Rooms } from "./rooms.ts"
 
-/** Large repositories take their time. */
+/** Large repositories take long. */
 const LONG_MS = 900_000
 const OLDEST_GIT = [2, 38] as const
-/** What a run may bring home. */
+/** Largest result that a run may send back. */
 const MOST_HOME_BYTES = 4 * 2 ** 30
-/** What is told of a reason that came from there. */
+/** Characters quoted of an error on the host. */
 const MOST_PROBLEM_CHARS = 400
-/** What a system says where it has no room. */
+/** Messages of a full disk. */
 const FULL = /no space left on device|disk quota exceeded|disk full/i
 
-/** A host, and where the files of a repository lie there. */
+/** A host and its folders for a repository. */
 export type There = {
   readonly name: string
   readonly ask: (order: FilesOrder, options?: RunOptions) => Promise<Answered>
@@ -37,15 +37,15 @@ export type There = {
 export type Sending = {
   readonly taskID: string
   readonly commit: string
-  /** Patterns of ignored files that go along. */
+  /** Patterns of ignored files to copy. */
   readonly copy: readonly string[]
-  /** Its folder is there, and goes on with what git ignores in it. */
+  /** The folder exists, and its ignored files are kept. */
   readonly inPlace?: boolean
 }
 
 /**
- * Has a task's folder made on a host, of a commit that is kept here under a ref: as a bundle without what the host has.
- * Throws a `CallError` where its git is not there or too old.
+ * Creates a task's remote folder from a commit that a local ref keeps, sent as a bundle without what the host has.
+ * Throws a `CallError` where git is missing there or too old.
  */
 export async function send(there: There, from: Checkout, { taskID, commit, copy, inPlace }: Sending): Promise<void> {
   const { rooms } = there
@@ -72,13 +72,13 @@ export async function send(there: There, from: Checkout, { taskID, commit, copy,
   await sendIgnored(there, from, taskID, await ignoredIn(from, copy))
 }
 
-/** True where a host that has these commits has that one, too: git makes no bundle of nothing. */
+/** A host with these commits has that one too: git refuses to make an empty bundle. */
 async function isWithin(from: Checkout, commit: string, haves: readonly string[]): Promise<boolean> {
   if (haves.length === 0) return false
   return (await gitLine(["rev-list", "--max-count=1", commit, "--not", ...haves], at(from))) === ""
 }
 
-/** Sends files that git ignores: those alone that the options name. What is there already stays as it is. */
+/** Sends ignored files that the options name. Existing files are not overwritten. */
 async function sendIgnored(there: There, from: Checkout, taskID: string, files: readonly string[]): Promise<void> {
   if (files.length === 0) return
   const tar = spawn("tar", ["-C", from.top, "-cf", "-", "--null", "-T", "-"], { stdio: ["pipe", "pipe", "ignore"] })
@@ -106,7 +106,7 @@ async function look(there: There): Promise<readonly string[]> {
   )
 }
 
-/** Those of the host's commits that are here, too: what is sent is told from them. */
+/** Host's commits that exist here: the bundle is based on them. */
 async function knownHere(from: Checkout, commits: readonly string[]): Promise<readonly string[]> {
   if (commits.length === 0) return []
   const { out } = await git(["cat-file", "--batch-check=%(objectname) %(objecttype)"], {
@@ -122,12 +122,12 @@ async function shallowOf(from: Checkout): Promise<readonly string[]> {
   return text.split("\n").filter((line) => line !== "")
 }
 
-/** The ref under which what came is kept until the task's own has it. */
+/** Temporary ref of fetched work, until the task's own ref has it. */
 const incoming = (taskID: string): string => `refs/superagents-incoming/${taskID}`
 
 /**
- * Brings the state of a task's folder home, verified object by object; undefined where there is no such folder. Nothing
- * is removed there.
+ * Fetches the state of a task's folder and verifies each object; undefined without a folder. Removes nothing on the
+ * host.
  */
 export async function fetchHome(there: There, to: Checkout, taskID: string): Promise<Sent | undefined> {
   const { name, rooms } = there
@@ -146,7 +146,7 @@ export async function fetchHome(there: There, to: Checkout, taskID: string): Pro
   return home
 }
 
-/** The files in a task's folder there that no commit of it has and that these globs name. */
+/** Files in a task's remote folder that match the globs and are in no commit of it. */
 export async function hiddenThere(
   there: There,
   taskID: string,
@@ -166,16 +166,16 @@ function committedBy(name: string, out: Uint8Array): Sent | null {
   }
 }
 
-/** What came home is kept under another ref by now. */
+/** Removes the temporary ref. */
 export const settleIncoming = (to: Checkout, taskID: string): Promise<unknown> =>
   git(["update-ref", "-d", incoming(taskID)], shared(to))
 
-/** Takes a task's folder away there; `commit`: only where that is what was kept of it last. */
+/** Removes a task's remote folder; with `commit`, only if that is its last committed state. */
 export async function removeThere(there: There, taskID: string, commit?: string): Promise<void> {
   await asked(there, { do: "remove", rooms: there.rooms, taskID, commit })
 }
 
-/** The answer to an order. Throws where it failed there; `what` begins the reason. */
+/** Result of an order. Throws where it failed; `what` begins the message. */
 async function asked(there: There, order: FilesOrder, options?: RunOptions, what = ""): Promise<Uint8Array> {
   const { name } = there
   const { out, problem } = await there.ask(order, options)

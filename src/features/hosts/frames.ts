@@ -1,7 +1,4 @@
-/**
- * What goes over the one stream between here and a host: frames of a kind, a number that tells which call they belong
- * to, and bytes. Both ends use this file; nothing in it knows what is carried.
- */
+/** Frames on the single stream between this machine and a host: kind, call number, body. Both ends use this file. */
 
 const KINDS = ["open", "data", "errors", "head", "end", "cancel", "ping", "pong", "hello", "more"] as const
 
@@ -9,18 +6,18 @@ export type Kind = (typeof KINDS)[number]
 
 export type Frame = { readonly kind: Kind; readonly call: number; readonly body: Uint8Array }
 
-/** The longest body of one frame: what is longer goes in several. */
+/** Longest body of a frame; longer data is split. */
 export const MOST_BODY_BYTES = 65_536
 
-/** What the far end writes first. What a login shell prints before it is skipped. */
+/** First bytes of the relay. Output of a login shell before it is skipped. */
 export const MARKER = "\u0002superagents-relay-1\u0003"
 
 const LENGTH_BYTES = 4
-/** Of each frame, before its body. */
+/** Length of a frame's header. */
 export const HEAD_BYTES = LENGTH_BYTES + 1 + 4
-/** How many bytes of one call may be on their way in one direction before its reader has taken any of them. */
+/** Most bytes of a call in flight in one direction. */
 export const WINDOW_BYTES = 1_048_576
-/** A stream whose frame says to be longer is not ours: something has written into it. */
+/** A longer frame means that something else wrote into the stream. */
 const MOST_FRAME_BYTES = 1_048_576
 
 const encoder = new TextEncoder()
@@ -40,31 +37,31 @@ export function encode(kind: Kind, call: number, body: Uint8Array = new Uint8Arr
   return frame
 }
 
-/** A body of any length in frames that are short enough. */
+/** Splits a body into frames. */
 export function* inFrames(kind: Kind, call: number, body: Uint8Array): Iterable<Uint8Array> {
   for (let from = 0; from < body.length; from += MOST_BODY_BYTES)
     yield encode(kind, call, body.subarray(from, from + MOST_BODY_BYTES))
 }
 
-/** What may still be sent of a call: each byte needs credit, which the reader gives back once it has taken it. */
+/** Send credit of a call: each byte uses credit, which the reader returns after taking it. */
 export class Credit {
   #left = WINDOW_BYTES
   #isOver = false
   readonly #waiting = new Set<() => void>()
 
-  /** Waits until something may be sent, and counts it. */
+  /** Waits for credit and uses it. */
   async spend(bytes: number): Promise<void> {
     while (this.#left <= 0 && !this.#isOver) await new Promise<void>((resolve) => this.#waiting.add(resolve))
     this.#left -= bytes
   }
 
-  /** The reader has taken so many bytes, as the body of its `more` frame says. */
+  /** Adds the credit of a `more` frame. */
   give(body: Uint8Array): void {
     this.#left = Math.min(WINDOW_BYTES, this.#left + (Number.parseInt(textOf(body), 10) || 0))
     this.#wake()
   }
 
-  /** Nobody reads it any more: nobody waits for it. */
+  /** The reader is gone: release waiting senders. */
   end(): void {
     this.#isOver = true
     this.#wake()
@@ -76,21 +73,21 @@ export class Credit {
   }
 }
 
-/** What came of a call and was not taken yet. */
+/** Received bytes of a call that were not taken yet. */
 export class Intake {
   #open = 0
   #taken = 0
   readonly #more: (body: Uint8Array) => void
 
-  /** `more`: tells the sender of bytes that were taken. */
+  /** `more`: returns credit to the sender. */
   constructor(more: (body: Uint8Array) => void) {
     this.#more = more
   }
 
-  /** Throws where the sender does not keep to its credit. */
+  /** Throws where the sender exceeds its credit. */
   arrive(bytes: number): void {
     this.#open += bytes
-    // Each of its streams may have begun a frame with the last byte of credit.
+    // Each of its streams may have begun a frame with its last byte of credit.
     if (this.#open > WINDOW_BYTES + 2 * MOST_BODY_BYTES) throw new Error("more was sent than was asked for")
   }
 
@@ -103,12 +100,12 @@ export class Intake {
   }
 }
 
-/** Takes a stream apart into its frames, however its bytes come. */
+/** Incremental parser for frames. */
 export class Frames {
   #rest: Uint8Array = new Uint8Array(0)
   #skips: boolean
 
-  /** `afterMarker`: what stands before the marker is no frame. */
+  /** `afterMarker`: frames begin after the marker. */
   constructor(afterMarker: boolean) {
     this.#skips = afterMarker
   }
@@ -118,7 +115,7 @@ export class Frames {
     return this.#skips
   }
 
-  /** The frames that are whole by now. Throws where the stream is none of ours. */
+  /** Completed frames. Throws where the stream is corrupt. */
   take(bytes: Uint8Array): readonly Frame[] {
     this.#rest = joined(this.#rest, bytes)
     if (this.#skips && !this.#skip()) return []
@@ -142,7 +139,7 @@ export class Frames {
     const marker = bytesOf(MARKER)
     const at = Buffer.from(this.#rest.buffer, this.#rest.byteOffset, this.#rest.length).indexOf(marker)
     if (at < 0) {
-      // What came may be the marker's beginning.
+      // Keep what may be the beginning of the marker.
       this.#rest = this.#rest.subarray(Math.max(0, this.#rest.length - marker.length + 1))
       return false
     }

@@ -1,12 +1,12 @@
 import { oneLine } from "../../lib/text.ts"
 import type { Rooms } from "./rooms.ts"
 
-/** What the near end asks of the far one, and what comes back: each order is the body of an `open` frame, as JSON. */
+/** Orders to a relay and their results: an order is the JSON body of an `open` frame. */
 
 export type Order =
-  /** A line for `sh`; what follows in `data` frames is its stdin, until `end`. */
+  /** A line for `sh`; the `data` frames that follow are its stdin, until `end`. */
   | { readonly do: "run"; readonly line: string; readonly cwd?: string }
-  /** A request to OpenCode's server there; its body follows likewise. */
+  /** A request to OpenCode's server; its body follows likewise. */
   | {
       readonly do: "request"
       readonly method: string
@@ -14,15 +14,15 @@ export type Order =
       readonly path: string
       readonly headers: Readonly<Record<string, string>>
     }
-  /** Has OpenCode's server run there. */
+  /** Starts OpenCode's server. */
   | { readonly do: "serve" }
-  /** Tells what happens in tasks' sessions there, a hint in each `data` frame; the `head` comes once that can be heard. */
+  /** Reports activity of tasks' sessions, one hint for each `data` frame; the `head` comes once events arrive. */
   | { readonly do: "listen" }
-  /** No task of ours is there any more: the server may end soon. */
+  /** No task is left: the server may end soon. */
   | { readonly do: "rest" }
   | FilesOrder
 
-/** About the files of tasks there; `rooms` is the place of their repository. */
+/** Orders on a task's files; `rooms`: folders of its repository. */
 export type FilesOrder = {
   readonly rooms: Rooms
 } & (
@@ -31,85 +31,85 @@ export type FilesOrder = {
       | {
           readonly do: "receive"
           readonly commit: string
-          /** The ref under which the bundle that follows has it; absent where none follows, since the store has it. */
+          /** Ref in the bundle that follows; absent where the store has the commit. */
           readonly ref?: string
-          /** Commits whose parents are not here either. */
+          /** Commits whose parents are missing here, too. */
           readonly shallow: readonly string[]
-          /** The folder is there, and its state committed: it goes on with what git ignores in it. */
+          /** The folder exists and its state is committed: its ignored files are kept. */
           readonly inPlace?: boolean
         }
-      /** A tar archive of files that git ignores follows. */
+      /** A tar archive of ignored files follows. */
       | { readonly do: "copy" }
       | { readonly do: "commit" }
       | { readonly do: "bundle" }
-      /** Which of the files that no commit of its folder has are named by these pathspecs; `tree`: of what the run began with. */
+      /** Untracked files that match these pathspecs; `tree`: state at the run's start. */
       | { readonly do: "hidden"; readonly tree: string; readonly specs: readonly string[] }
-      /** `commit`: only where that is what was committed of its folder last. */
+      /** `commit`: only if that is the last committed state of its folder. */
       | { readonly do: "remove"; readonly commit?: string }
     ))
 )
 
-/** The answer to `look`; empty where no git is installed. */
+/** Result of `look`; empty where git is missing. */
 export type Looked = { readonly git?: string; readonly commits?: readonly string[] }
 
-/** The answer to `commit`, `null` where there is no folder: the state of it, and what of it no commit can hold. */
+/** Result of `commit`, `null` without a folder: its commit, and paths that no commit can hold. */
 export type Sent = { readonly commit: string; readonly unsaved: readonly string[] }
 
-/** What a relay is told when it begins. */
+/** First message to a relay. */
 export type RelaySettings = {
-  /** Names this side among those that use the same server. */
+  /** Names this side among users of the same server. */
   readonly client: string
-  /** How long the server there goes on without a sign of anybody, in ms. */
+  /** How long the server runs without a sign of anybody, in ms. */
   readonly unattended: number
-  /** How long it is kept when nobody has a task there, in ms. */
+  /** How long it runs without tasks, in ms. */
   readonly kept: number
   /** How long the relay stays without a sign of this side, in ms. */
   readonly patience: number
 }
 
-/** What a relay says of itself at first. */
+/** First message of a relay. */
 export type Hello = { readonly now: number; readonly cache: string; readonly pid: number }
 
-/** What comes back to a ping. `server`: whether OpenCode's server answers; undefined where none was started or asked. */
+/** Answer to a ping. `server`: whether OpenCode's server answers; undefined where none was started or asked. */
 export type Pong = { readonly now: number; readonly server?: boolean }
 
-/** How OpenCode's server there is. `id` changes with each start. */
+/** State of OpenCode's server. `id` changes with each start. */
 export type Served = {
   readonly id: string
   readonly version: string
-  /** When it was started, by the clock there. */
+  /** Start time, by the host's clock. */
   readonly since?: number
 }
 
-/** How a call ended. `code`: of a command; null where a signal ended it. `isServerGone`: OpenCode's server answers nobody. */
+/** End of a call. `code`: exit code, null after a signal; `isServerGone`: OpenCode's server no longer answers. */
 export type CallEnd = { readonly code?: number | null; readonly problem?: string; readonly isServerGone?: boolean }
 
 export type CallHead = { readonly status: number; readonly headers: Readonly<Record<string, string>> }
 
-/** Something happened in a session there. `urgent`: it may have ended, or asks something. */
+/** Activity in a remote session. `urgent`: it may have ended, or asks something. */
 export type Hint = { readonly session: string; readonly urgent: boolean }
 
-/** Whoever answers there may be anybody: what it says of itself is looked at before it is used. */
+/** A relay is not trusted: its message is validated. */
 export const isHello = (given: unknown): given is Hello => {
   const { now, cache } = (given ?? {}) as Partial<Hello>
   const isPath = typeof cache === "string" && PATH.test(cache)
   return typeof now === "number" && Math.abs(now) < MOST_TIME_MS && isPath
 }
 
-/** What a host says of its server; undefined where it cannot be read. */
+/** Undefined where it cannot be read. */
 export function servedIn(text: string): Served | undefined {
   const { id, version, since } = partsOf<Served>(text)
   if (!isWord(id) || !isWord(version)) return undefined
   return { id, version, ...(typeof since === "number" && { since }) }
 }
 
-/** What was told of a session there; undefined where it cannot be read. */
+/** Undefined where it cannot be read. */
 export function hintIn(text: string): Hint | undefined {
   const { session, urgent } = partsOf<Hint>(text)
   return isWord(session) ? { session, urgent: urgent === true } : undefined
 }
 
-/** How a call ended, as far as that can be read. */
+/** End of a call, as far as readable. */
 export function endIn(text: string): CallEnd {
   const { code, problem, isServerGone } = partsOf<CallEnd>(text)
   return {
@@ -119,14 +119,14 @@ export function endIn(text: string): CallEnd {
   }
 }
 
-/** What a host says of its git and its store. */
+/** Validates the host's git version and commits. */
 export function lookedIn(text: string): Looked {
   const { git, commits } = partsOf<Looked>(text)
   const known = Array.isArray(commits) ? commits.slice(0, MOST_COMMITS).filter(isCommit) : []
   return { ...(typeof git === "string" && { git }), commits: known }
 }
 
-/** What a host has committed of a task's folder; null where it says that there is none. Throws where it says nothing of use. */
+/** Committed state of a task's folder; null for none. Throws where it is invalid. */
 export function sentIn(text: string): Sent | null {
   if (text === "null") return null
   const { commit, unsaved } = partsOf<Sent>(text)
@@ -135,13 +135,13 @@ export function sentIn(text: string): Sent | null {
   return { commit, unsaved: names.map((name) => oneLine(String(name))) }
 }
 
-/** Files that a host names. */
+/** Valid file names. */
 export function namesIn(text: string): readonly string[] {
   const names = partsOf<readonly unknown[]>(text)
   return Array.isArray(names) ? names.slice(0, MOST_UNSAVED).map((name) => oneLine(String(name))) : []
 }
 
-/** What is told of it is looked at part by part: whoever answers may have written anything. */
+/** Only single fields are validated, since the sender is not trusted. */
 function partsOf<Told>(text: string): Partial<Told> {
   try {
     return (JSON.parse(text) ?? {}) as Partial<Told>
@@ -150,15 +150,15 @@ function partsOf<Told>(text: string): Partial<Told> {
   }
 }
 
-/** The longest reason of a failed call, and how many commits and names are taken from one answer. */
+/** Longest error of a call, and most commits and names in a result. */
 const MOST_PROBLEM_CHARS = 4000
 const MOST_COMMITS = 100
 const MOST_UNSAVED = 100
-/** A commit's name. What is told under another one is not looked up here: it could name a branch. */
+/** A full commit id: other names could mean a local branch. */
 const isCommit = (given: unknown): given is string =>
   typeof given === "string" && /^([0-9a-f]{40}|[0-9a-f]{64})$/.test(given)
 
-/** The last moment of a `Date`. */
+/** Largest valid `Date`. */
 const MOST_TIME_MS = 8.64e15
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
 const PATH = /^\/[^\u0000-\u001f]{0,1000}$/

@@ -16,7 +16,7 @@ import type { RemoteFolder } from "./remote.ts"
 import { asAnswered, generationOf, movedPrompt, withDeath } from "./remote-messages.ts"
 import { movedID, movedMessage, type RemoteSession } from "./remote-session.ts"
 
-/** Two looks at a folder in such a time are one, in ms. */
+/** Folder reads within this time are shared, in ms. */
 const SAME_LOOK_MS = 400
 
 type Answering = {
@@ -26,8 +26,8 @@ type Answering = {
 }
 
 /**
- * The host here, which reads and writes the sessions of tasks on other machines there. To whoever runs tasks they are
- * sessions like others; what cannot be reached is told as such by `activity`.
+ * Wraps `Host` so that sessions of remote tasks are read and written on their hosts. Hosts out of reach are reported by
+ * `activity`.
  */
 export class RemoteHost {
   readonly #near: Host
@@ -38,7 +38,7 @@ export class RemoteHost {
     this.#hosts = hosts
   }
 
-  /** The same host, with what is different for stubs. */
+  /** `near` with overrides for remote sessions. */
   static over(near: Host, hosts: Hosts): Host {
     const far = new RemoteHost(near, hosts)
     hosts.keep = (remote) => far.#keep(remote)
@@ -119,7 +119,7 @@ export class RemoteHost {
     return records
   }
 
-  /** The prompt is kept here, too; on the host it goes as soon as that can be reached. */
+  /** The prompt is also stored locally; it is sent with the next contact. */
   async #prompt(prompt: Prompt): Promise<void> {
     const remote = this.#hosts.remote(prompt.sessionID)
     if (!remote) return this.#near.prompt(prompt)
@@ -136,20 +136,20 @@ export class RemoteHost {
         await machine.server.prompt(movedPrompt(prompt, session.id, session.skew))
         return
       } catch (error) {
-        // It may have been taken all the same: sent again under the same id it is the same message.
+        // It may have been accepted: a repeated id stores nothing new.
         if (!isCut(error, machine) || !remote.live) throw error
       }
     }
   }
 
-  /** Whoever opens the stub sees what was asked there. Agents and models of another machine may not be known here. */
+  /** The local session shows the prompt, without agents and models that may not exist here. */
   async #stored(prompt: Prompt): Promise<void> {
     const { agent: _agent, model: _model, ...bare } = prompt
     const kept = { ...bare, noReply: true }
     await this.#near.prompt({ ...prompt, noReply: true }).catch(() => this.#near.prompt(kept).catch(() => {}))
   }
 
-  /** The task's session there. Rejects with `NoContact`, or where it is not there. */
+  /** The task's remote session. Rejects with `NoContact`, or where it does not exist. */
   async place(remote: RemoteSession): Promise<NonNullable<RemoteSession["far"]>> {
     if (remote.far) return remote.far
     throw new NoContact(`the folder of ${remote.taskID} on ${remote.host} is not known yet`)
@@ -190,7 +190,7 @@ export class RemoteHost {
       const { activity, asks } = await this.#look(remote, machine, remote.far.folder)
       const known = new Map(remote.asks.map((ask) => [ask.id, ask]))
       const before = [...known.keys()].join()
-      // Since when it is open is told from when it was first seen.
+      // A question keeps the time at which it was first seen.
       remote.asks = asks.map((ask) => known.get(ask.id) ?? { ...ask, sessionID: remote.sessionID })
       if (remote.asks.map(({ id }) => id).join() !== before) this.#hosts.show(remote)
       return activity.get(remote.far.session.id)
@@ -224,7 +224,7 @@ export class RemoteHost {
       const askedAt = found.findLast(({ role }) => role === "user")?.createdAt
       const messages = (await this.#wasLeft(remote, machine, askedAt)) ? withDeath(moved, remote.host) : moved
       remote.read = { since: messageID, messages }
-      // Before anybody knows of its end: that may be told by a later process, with the host gone.
+      // Stored before the end is known, because a later process may tell it without the host.
       if (classify(messages, "working")) await this.#keep(remote)
       return messages
     } catch (error) {
@@ -233,7 +233,7 @@ export class RemoteHost {
     }
   }
 
-  /** Without contact: what was read last, else what was kept here of an answer. */
+  /** Without contact: messages of the last read, else the stored answer. */
   async #remembered({ read, sessionID }: RemoteSession, messageID: string): Promise<readonly Message[]> {
     if (read?.since === messageID) return read.messages
     const kept = asAnswered(await this.#near.messagesSince(sessionID, messageID))
@@ -241,8 +241,8 @@ export class RemoteHost {
   }
 
   /**
-   * Its server there is another one than it was asked on, and does nothing with it: the one that did has died. Where an
-   * earlier process has asked it, a server that was started later than it was asked (by the clock there) is another one.
+   * True where another server now owns the session and does not work on it: the one that was asked has died. For a
+   * prompt of an earlier process, a server started after the prompt is another one.
    */
   async #wasLeft(remote: RemoteSession, machine: Machine, askedAt = Number.POSITIVE_INFINITY): Promise<boolean> {
     const { id, since } = machine.link.contact?.server ?? {}
@@ -257,7 +257,7 @@ export class RemoteHost {
     return [...near, ...this.#hosts.live().flatMap(({ asks }) => asks)]
   }
 
-  /** Keeps what the run has answered here, where it reads the same with the host gone. Told twice it is kept once. */
+  /** Stores the run's answer locally, so that it can be read without the host. Repeatable. */
   async #keep(remote: RemoteSession): Promise<void> {
     const { read, sessionID, taskID } = remote
     const last = read?.messages.at(-1)
@@ -293,10 +293,10 @@ export class RemoteHost {
   }
 }
 
-/** Its work is still there. */
+/** Its work is still on the host. */
 const isUnsettled = (task: Task): boolean => isActive(task) || task.outcome?.work === undefined
 
-/** Whether a call failed since its host cannot be reached, rather than by what the host said. */
+/** The call failed for lack of contact, not by an answer of the host. */
 const isCut = (error: unknown, { link }: Machine): boolean =>
   error instanceof NoContact || (error instanceof HostError && !error.notFound && !link.contact)
 

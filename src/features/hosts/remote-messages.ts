@@ -2,16 +2,16 @@ import { classify } from "../../core/outcome.ts"
 import type { Message, Prompt } from "../../core/ports.ts"
 import { movedID } from "./remote-session.ts"
 
-/** What is made of prompts and messages on their way between here and a host: pure. */
+/** Converts prompts and messages between this machine and a host. Pure. */
 
-/** A prompt as it is sent to a host whose clock is so far ahead. */
+/** Prompt with its id moved by the host's clock difference. */
 export const movedPrompt = (prompt: Prompt, sessionID: string, skew: number): Prompt => ({
   ...prompt,
   sessionID,
   messageID: movedID(prompt.messageID, skew),
 })
 
-/** A run that a server's death has cut off, as its messages would say it if they could; one that had ended has. */
+/** Adds the interruption by a server's death to messages that do not show an end. */
 export function withDeath(messages: readonly Message[], host: string): readonly Message[] {
   const asked = messages.findLast(({ role }) => role === "user")
   const last = messages.at(-1)
@@ -30,7 +30,7 @@ export function withDeath(messages: readonly Message[], host: string): readonly 
   return [...messages, death as Message]
 }
 
-/** What was kept of an answer is a user's message to the host here: to whoever reads it, it is the answer. */
+/** Stored answers are user messages in the local session; readers get them as answers. */
 export function asAnswered(messages: readonly Message[]): readonly Message[] {
   return messages.map((message, at) =>
     at > 0 && isAnswer(message.id)
@@ -48,5 +48,5 @@ export function asAnswered(messages: readonly Message[]): readonly Message[] {
 const ANSWER = /^msg_[0-9a-f]{12}[a-z0-9]{8}A[0-9a-z]{5}$/
 const isAnswer = (id: string): boolean => ANSWER.test(id)
 
-/** Of which run of a task a prompt is. */
+/** Generation of the run whose prompt this is. */
 export const generationOf = (promptID: string): number => Number.parseInt(promptID.slice(-5), 36) || 0

@@ -2,62 +2,62 @@ import type { Message, NewSession } from "../../core/ports.ts"
 import type { Ask, Preparing, Task } from "../../core/task.ts"
 import type { RemoteFolder, RemoteSessionInfo } from "./remote.ts"
 
-/** Where a task's files are on its host, once that was reached. */
+/** Location of a task's files on its host, once it was reached. */
 export type RemotePlace = { readonly folder: string; readonly session: RemoteSessionInfo }
 
-/** Of a task that has none there. */
+/** Of a task without a remote session. */
 export const NO_SESSION: RemoteSessionInfo = { id: "", skew: 0 }
 
 /**
- * A session here that stands for one on a host: it has the record, and at the end the answer, and is never asked. What
- * is known of the other one is kept here while the task is at work.
+ * A local session that represents a remote one: it holds the record and at the end the answer, and is never prompted.
+ * State of the remote session is kept here while the task is active.
  */
 export type RemoteSession = {
   readonly taskID: string
   readonly sessionID: string
   readonly host: string
-  /** Where its parent works. */
+  /** The parent's folder. */
   readonly parentFolder: string
   readonly title: string
   readonly agent: string
   model: NewSession["model"]
   readonly isModelNamed?: boolean
-  /** Absent where it was made by an earlier process: then its session there is made already. */
+  /** Absent for a session that an earlier process created. */
   readonly rules?: NewSession["rules"]
-  /** Of a task that stands for several: it has no session there, only a folder where their work is checked. */
+  /** A group: it has no remote session, only a folder for checks. */
   readonly bare?: boolean
-  /** What its messages are is read there; else they are read here. */
+  /** True while messages are read on the host; otherwise in the local session. */
   live: boolean
-  /** There may be files of it there. */
+  /** Files may exist on the host. */
   sent: boolean
-  /** All that it changed is here, as of this commit, and its folder is still to be removed; "" for one that has no work. */
+  /** Commit of the fetched work whose folder is still to be removed; "" for no work. */
   home?: string
-  /** Its prompt has been handed over, or was by an earlier process. */
+  /** The prompt has been sent, perhaps by an earlier process. */
   asked: boolean
   far?: RemotePlace
-  /** The last look at its folder. */
+  /** Last read of its folder. */
   look?: { readonly at: number; readonly found: Promise<RemoteFolder> }
-  /** What was read of it last. */
+  /** Result of the last read. */
   read?: { readonly since: string; readonly messages: readonly Message[] }
-  /** The last message of what is kept here of its answer. */
+  /** Id of the last message of the locally stored answer. */
   kept?: string
   asks: readonly Ask[]
-  /** What the screen is told of it beside that. */
+  /** Preparation shown in the terminal. */
   preparing?: Preparing
-  /** What it changed is being fetched. */
+  /** Its changes are being fetched. */
   fetches?: boolean
   lost?: boolean
-  /** The run of its host's server that was asked last. */
+  /** Id of the server's start that got the last prompt. */
   server?: string
-  /** It was stopped while there was no contact: that is done when there is. */
+  /** Stopped without contact: abort it with the next contact. */
   owesAbort: boolean
 }
 
-/** What its task changed may be there alone. */
+/** The task's changes may exist only on the host. */
 export const isThere = (remote: RemoteSession | undefined): remote is RemoteSession =>
   remote?.live === true && remote.sent
 
-/** The stub of a task that an earlier process, or another one, has made. */
+/** State for a task of an earlier or another process. */
 export const remoteSessionOf = (task: Task, live: boolean): RemoteSession | undefined => {
   const { id, sessionID, place, description, agent, model, team } = task
   if (!place) return undefined
@@ -79,14 +79,14 @@ export const remoteSessionOf = (task: Task, live: boolean): RemoteSession | unde
   }
 }
 
-/** Clocks that differ less are the same to ids, which are only for the order of messages. */
+/** Smaller clock differences do not matter for ids, which only order messages. */
 const SAME_CLOCK_MS = 60_000
 const TIMED = /^((?:msg|prt)_)([0-9a-f]{12})(.*)$/
 
-/** The difference that ids are moved by, where the host's clock is another one. */
+/** Difference by which ids are moved; 0 for small ones. */
 export const skewOfIDs = (skew: number): number => (Math.abs(skew) < SAME_CLOCK_MS ? 0 : Math.trunc(skew))
 
-/** An id as it is where the clock is `ms` ahead. */
+/** Id with its time moved by `ms`. */
 export function movedID(id: string, ms: number): string {
   const [, kind, time, rest] = TIMED.exec(id) ?? []
   if (ms === 0 || kind === undefined) return id
@@ -94,7 +94,7 @@ export function movedID(id: string, ms: number): string {
   return `${kind}${moved.toString(16).padStart(12, "0")}${rest}`
 }
 
-/** A message of the host's as it is here. */
+/** A host's message with local ids and times. */
 export function movedMessage(message: Message, { ids, clock }: { ids: number; clock: number }): Message {
   const { id, parentID, createdAt, completedAt } = message
   return {

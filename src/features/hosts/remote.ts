@@ -2,28 +2,28 @@ import type { Activity, AgentInfo, Message, NewSession, Prompt } from "../../cor
 import type { Ask } from "../../core/task.ts"
 import type { Question, Reply } from "../../runtime/user-actions.ts"
 
-/** A session of ours on another machine. `skew`: that machine's clock less this one's when it was made, in ms. */
+/** A session on a host. `skew`: the host's clock minus this one's at its creation, in ms. */
 export type RemoteSessionInfo = { readonly id: string; readonly skew: number }
 
-/** Which sessions there are ours, and how they are made. */
+/** Data for a remote session, by which it is found again. */
 export type NewRemoteSession = Omit<NewSession, "parentID"> & {
   readonly folder: string
   readonly taskID: string
   readonly skew: number
 }
 
-/** What a folder's sessions do, and what they ask. */
+/** Activity and questions of a folder's sessions. */
 export type RemoteFolder = { readonly activity: ReadonlyMap<string, Activity>; readonly asks: readonly Ask[] }
 
 /**
- * A second reader of sessions: another server of the same kind, on another machine. Times are that machine's, ids its
- * own. Each method may reject: with what its transport rejects with where there is no way there, else a `HostError`.
+ * API of OpenCode on another machine; times and ids are that machine's. Methods reject with their transport's error
+ * without contact, otherwise with a `HostError`.
  */
 export interface RemoteServer {
   agents(folder: string): Promise<readonly AgentInfo[]>
-  /** `provider/model` of all that can be used. */
+  /** All usable models as `provider/model`. */
   models(folder: string): Promise<readonly string[]>
-  /** The session that a task has in a folder, if there is one. */
+  /** Session of a task in a folder, if there is one. */
   sessionOf(folder: string, taskID: string): Promise<RemoteSessionInfo | undefined>
   createSession(session: NewRemoteSession): Promise<RemoteSessionInfo>
   prompt(prompt: Prompt): Promise<void>
@@ -36,9 +36,9 @@ export interface RemoteServer {
   refuse(ask: Ask, folder: string, message: string): Promise<void>
   question(ask: Ask): Promise<Question | undefined>
   answer(ask: Ask, reply: Reply): Promise<boolean>
-  /** Ends what the server keeps of a folder. */
+  /** Disposes OpenCode's instance of a folder. */
   leave(folder: string): Promise<void>
 }
 
-/** Makes a reader of the server that `fetch` leads to. */
+/** Creates a client for the server that `fetch` leads to. */
 export type OpenRemote = (fetch: (request: Request) => Promise<Response>, baseUrl: string) => RemoteServer

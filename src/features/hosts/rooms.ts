@@ -1,6 +1,6 @@
 import { join } from "node:path"
 
-/** Where the files of a repository's tasks lie on a host: a store of git objects, and a folder for each task. */
+/** Folders for a repository on a host: a store of git objects, and a folder for each task. */
 export type Rooms = { readonly room: string; readonly store: string }
 
 export const roomsIn = (cache: string, key: string): Rooms => {

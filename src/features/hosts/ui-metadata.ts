@@ -6,7 +6,7 @@ import { encodeUiMetadata, type RemoteAsk, type UiMetadata } from "../../runtime
 import type { Question } from "../../runtime/user-actions.ts"
 import type { RemoteSession } from "./remote-session.ts"
 
-/** What lasts shorter is not worth a write, in ms. */
+/** Shorter states are not written, in ms. */
 const SETTLED_MS = 500
 
 type Ports = {
@@ -18,8 +18,8 @@ type QuestionOf = (ask: Ask) => Promise<Question | undefined> | undefined
 type Shown = { text: string; cancel?: () => void; readonly offers: Map<string, Question> }
 
 /**
- * Tells the terminal of tasks on other machines, in the metadata of the sessions that stand for them: no event of this
- * machine tells what they ask, and whether they can be reached. Nothing is written where nothing has changed.
+ * Writes state of remote tasks into the metadata of their local sessions for the terminal, which gets no events for
+ * them. Writes only changes.
  */
 export class UiMetadataWriter {
   readonly #ports: Ports

@@ -5,10 +5,13 @@ import { PlaceError } from "../../runtime/places/place.ts"
 import { type Contact, NoContact } from "./connection.ts"
 import type { Machine } from "./hosts.ts"
 
-/** Somebody stands and waits, whom `contactTimeout` may keep for hours; a cut of 40 s is over by then, in ms. */
+/**
+ * Longest wait of a call that somebody waits for: `contactTimeout` may be hours, while short losses end within 40 s. In
+ * ms.
+ */
 const MOST_WAIT_MS = 60_000
 
-/** Waits for contact with a host that has what a task changed. Throws a `PlaceError` where that takes too long. */
+/** Waits for a host that has a task's changes. Throws a `PlaceError` after too long. */
 export async function untilReached({ name, link, settings }: Machine, taskID: string, signal?: AbortSignal) {
   if (!link.contact) link.use(taskID, true)
   const most = Math.min(settings.contactTimeout || MOST_WAIT_MS, MOST_WAIT_MS)
@@ -26,13 +29,13 @@ export async function untilReached({ name, link, settings }: Machine, taskID: st
 export type Waiting = {
   readonly taskID: string
   readonly signal: AbortSignal | undefined
-  /** It is waited for from now on. */
+  /** Called when waiting begins. */
   readonly waits: () => void
 }
 
 /**
- * Does something with a host, as soon as it answers; once more where contact is lost meanwhile. Rejects with `NoContact`
- * where its command fails before it was ever reached, at `contactTimeout`, or where `signal` fires.
+ * Runs `work` with contact, and again where contact is lost meanwhile. Rejects with `NoContact` where the first
+ * connection fails, at `contactTimeout`, or when `signal` is aborted.
  */
 export async function inContact<Value>(
   machine: Machine,
@@ -46,7 +49,7 @@ export async function inContact<Value>(
     try {
       return await work(contact)
     } catch (error) {
-      // Whatever was under way when it was lost has failed by that.
+      // A lost connection fails everything that was under way.
       const isLost = error instanceof NoContact || (!link.contact && !(error instanceof CallError))
       if (!isLost || signal?.aborted) throw error
     }
@@ -70,7 +73,7 @@ async function contactWith({ name, link, settings }: Machine, taskID: string, si
   }
 }
 
-/** That a host has what a task changed, and cannot be asked for it. */
+/** Error: the host has a task's changes and is out of reach. */
 export const stillThere = (name: string, why: string): PlaceError =>
   new PlaceError(
     `its work is still on ${name}, and ${why.replace(/\.$/, "")}. It is fetched as soon as ${name} answers.`,

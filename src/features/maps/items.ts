@@ -3,11 +3,11 @@ import { count, oneLine } from "../../lib/text.ts"
 import { fileIn, textIn } from "../schemas/file.ts"
 import type { MayRead } from "../schemas/given.ts"
 
-/** The items of a map, and the prompt that each is asked with. */
+/** Items of a map, and the prompt of each. */
 
 const refused = (why: string): CallError => new CallError(`Argument \`each\`: ${why} Nothing was launched.`)
 
-/** Throws a `CallError` where there is nothing to go through. */
+/** Throws a `CallError` for unusable or no items. */
 export async function itemsGiven(
   given: readonly unknown[] | string,
   { folder, most, prompt }: { readonly folder: string; readonly most: number; readonly prompt: string },
@@ -50,10 +50,10 @@ function parsed(text: string, what: string): unknown {
   }
 }
 
-/** A field may have blanks around it, which are taken off afterwards: a pattern that does so takes time by the square. */
+/** Blanks around a field are trimmed later: matching them in the pattern takes quadratic time. */
 const PLACE = /\{\{\s*item(?:\.([^{}]+)|\s*)\}\}/g
 
-/** The fields that a prompt names; undefined for an item as a whole. */
+/** Fields named by a prompt; undefined for a whole item. */
 const fieldsIn = (prompt: string): readonly (string | undefined)[] =>
   [...prompt.matchAll(PLACE)].map(([, field]) => field?.trimEnd())
 
@@ -62,13 +62,13 @@ const fieldOf = (item: unknown, field: string): unknown =>
     ? (item as Record<string, unknown>)[field]
     : undefined
 
-/** The prompt for an item; nothing within the item is looked at again. */
+/** Prompt of an item; placeholders within the item are left alone. */
 export const filled = (prompt: string, item: unknown): string =>
   prompt.replace(PLACE, (_whole, field?: string) => textOf(field === undefined ? item : fieldOf(item, field.trimEnd())))
 
 const textOf = (value: unknown): string => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""))
 
-/** What all items' prompts have in common, and what each has of its own, all together. */
+/** Common text of all items' prompts, and their own texts together. */
 export function apart(prompt: string, items: readonly unknown[]): readonly [common: string, own: string] {
   const places = [...prompt.matchAll(PLACE)].map(([whole]) => whole).join("\n")
   return [prompt.replace(PLACE, ""), items.map((item) => filled(places, item)).join("\n")]

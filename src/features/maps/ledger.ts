@@ -3,7 +3,7 @@ import type { ItemRow } from "../../core/items.ts"
 import { appendPlain, NoFile, readPlain, replace } from "../../lib/atomic-file.ts"
 import { makeResultsFolder, resultsFolder } from "../schemas/keep.ts"
 
-/** The values of tasks, and the ledgers of maps: a row an item. In the project's main checkout; git ignores them. */
+/** Values of tasks and ledgers of maps (one row for each item), in the main checkout, ignored by git. */
 export class Ledgers {
   readonly #project: string
 
@@ -15,12 +15,12 @@ export class Ledgers {
     return join(resultsFolder(this.#project), `${taskID}.jsonl`)
   }
 
-  /** Where a task's value lies. */
+  /** Path of a task's value. */
   valueOf(taskID: string): string {
     return join(resultsFolder(this.#project), `${taskID}.json`)
   }
 
-  /** Keeps a task's value; returns its file. */
+  /** Stores a task's value and returns its path. */
   async keep(taskID: string, json: string): Promise<string> {
     await makeResultsFolder(this.#project)
     const file = this.valueOf(taskID)
@@ -28,18 +28,18 @@ export class Ledgers {
     return file
   }
 
-  /** Writes it whole, in order. */
+  /** Writes all rows, in order. */
   async write(file: string, rows: readonly ItemRow[]): Promise<void> {
     await makeResultsFolder(this.#project)
     await replace(file, rows.map((row) => `${JSON.stringify(row)}\n`).join(""))
   }
 
-  /** Behind a line that a crash has torn, a row begins its own. */
+  /** Begins a new line where a crash has torn the last one. */
   append(file: string, row: ItemRow): Promise<void> {
     return appendPlain(file, `\n${JSON.stringify(row)}\n`)
   }
 
-  /** The last row of each item, in order; a torn line does not count. None where the file is gone, or is none. */
+  /** Last row of each item, in order, without torn lines. Empty where the file is missing or unusable. */
   async read(file: string): Promise<readonly ItemRow[]> {
     const rows = new Map<number, ItemRow>()
     for (const line of (await readPlain(file).catch(orNothing)).split("\n")) {
@@ -60,7 +60,7 @@ function rowIn(line: string): ItemRow | undefined {
   }
 }
 
-/** What is gone, and what somebody has put in its place, holds no rows. */
+/** A missing file, or something else in its place, holds no rows. */
 function orNothing(error: NodeJS.ErrnoException): string {
   if (error instanceof NoFile || error.code === "ENOENT" || error.code === "ELOOP") return ""
   throw error

@@ -1,6 +1,6 @@
 import type { Task } from "../../core/task.ts"
 
-/** By model: the last that was told to each session whose model was not started for it. */
+/** By model: the last notification of each session whose model was not started for it. */
 export class DeferredWakes {
   readonly #tasks = new Map<string, readonly Task[]>()
 
@@ -17,12 +17,12 @@ export class DeferredWakes {
     return this.#tasks.has(model)
   }
 
-  /** Whether this session is to be woken when a model opens. */
+  /** Whether this session is to be woken when a model is available. */
   owes(parentID: string): boolean {
     return [...this.#tasks.values()].some((tasks) => tasks.some((task) => task.parentID === parentID))
   }
 
-  /** What is to be told anew now, as news that were told before: by the time that a gate opens they were. */
+  /** Tasks to be told again now; their notifications were stored before. */
   take(model: string): readonly Task[] {
     const tasks = this.#tasks.get(model) ?? []
     this.#tasks.delete(model)

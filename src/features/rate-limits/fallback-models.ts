@@ -4,16 +4,16 @@ import { isActive, isParked, isQueued, type Model, modelOf, type Task } from "..
 import type { Parts } from "../../runtime/parts.ts"
 
 export type FallbackModelPorts = {
-  /** Whether requests to a model may be sent now, as far as is known. */
+  /** Whether requests to a model may be sent, as far as known. */
   readonly isOpen: (model: string) => boolean
-  /** The task has another model, and goes on with that. */
+  /** Called when a task continues with another model. */
   readonly switched: (task: Task) => void
 }
 
-/** A model that is closed for longer than this is gone round, in ms. */
+/** Only models closed for longer than this are replaced, in ms. */
 export const LONG_CLOSED_MS = 60_000
 
-/** Other models for tasks whose own is at its limit, where the user named some. */
+/** Other models for tasks whose own is at its limit, as named by the user. */
 export class FallbackModels {
   readonly #parts: Parts
   readonly #ports: FallbackModelPorts
@@ -25,17 +25,17 @@ export class FallbackModels {
     this.#ports = ports
   }
 
-  /** Whether the user named other models for this task's agent, or for its model. */
+  /** Whether the user named fallback models for this task's agent or model. */
   has(task: Task): boolean {
     return this.#namedFor(task).length > 0
   }
 
-  /** Whether one of them may be asked now. */
+  /** Whether a fallback model is available now. */
   isDue(task: Task): boolean {
     return this.#openFor(task) !== undefined
   }
 
-  /** Gives tasks that wait for a closed model the next one that is open, where there is one. `why`: of the closed one. */
+  /** Gives waiting tasks their next available model. `why`: reason of the closed one. */
   choose(tasks: readonly Task[], why: string): void {
     const due = tasks.filter((task) => this.isDue(task))
     if (due.length === 0 || this.#choosing) return
@@ -51,7 +51,7 @@ export class FallbackModels {
     })
   }
 
-  /** It goes on with this model. `why`: of the one before. */
+  /** `why`: reason for leaving the model before. */
   give({ id, run }: Task, model: Model, why: string): void {
     const { store, clock } = this.#parts
     const step = (store.run(id)?.observed.ended ?? 0) + 1
@@ -91,7 +91,7 @@ export class FallbackModels {
     )
   }
 
-  /** One that rides on its parent's cache has its parent's model, whatever comes. */
+  /** A fork that shares its parent's cache must keep its parent's model. */
   #namedFor({ agent, model, fork }: Task): readonly string[] {
     const { fallbackModels } = this.#parts.options
     if (!model || fork?.whole) return []

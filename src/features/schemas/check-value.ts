@@ -4,11 +4,11 @@ import type { Checked } from "../../core/value.ts"
 import { oneLine } from "../../lib/text.ts"
 import { extract } from "./extract.ts"
 
-/** Places that are told at most. */
+/** Most problems reported. */
 const MOST_PROBLEMS = 10
 const MOST_PLACE_CHARS = 200
 const MOST_ERROR_CHARS = 300
-/** What these say is said better by what is below them. */
+/** Keywords whose errors repeat those of nested ones. */
 const APPLICATORS = new Set([
   "properties",
   "items",
@@ -23,7 +23,7 @@ const APPLICATORS = new Set([
   "dependentSchemas",
 ])
 
-/** What the validator says by the number itself, or wrongly. */
+/** Better texts for the validator's bare or wrong ones. */
 const REWORDED: Readonly<Record<string, readonly [RegExp, string]>> = {
   minimum: [/^\S+/, "The number"],
   maximum: [/^\S+/, "The number"],
@@ -33,7 +33,7 @@ const REWORDED: Readonly<Record<string, readonly [RegExp, string]>> = {
   maxProperties: [/does not have at least/, "has more than"],
 }
 
-/** Looks for a valid value in an answer. May take long, and much of the stack: for a thread of its own. */
+/** Finds and validates a value in an answer. May take long and much stack: run it in a worker thread. */
 export function checkValue(schema: Schema, text: string): Checked {
   const found = extract(text)
   if ("problem" in found) return { valid: false, problems: [found.problem] }
@@ -42,7 +42,7 @@ export function checkValue(schema: Schema, text: string): Checked {
   return valid ? { valid, at: found.at, length: found.length } : { valid: false, problems: problemsOf(errors) }
 }
 
-/** One line a place, the innermost word on it; names within a value may be of any length. */
+/** One line for each path, with the most specific error; names in a value may be long. */
 function problemsOf(errors: readonly OutputUnit[]): readonly string[] {
   const inner = errors.filter(({ keyword }) => !APPLICATORS.has(keyword))
   const byPlace = new Map<string, string>()

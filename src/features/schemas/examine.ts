@@ -4,12 +4,12 @@ import type { Schema } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 
 /**
- * Looks through a JSON Schema before anything is launched with it. The validator takes what it does not understand, or
- * fails only when it validates: what a caller most likely got wrong is told here, with its place.
+ * Checks a JSON Schema before a launch. The validator ignores what it does not understand, or fails only later, so
+ * likely mistakes are reported here with their path.
  */
 
 const MOST_SCHEMA_CHARS = 20_000
-/** Of objects and arrays within each other: all that follows, and the validator, may go down by calls. */
+/** Limit of nesting, because later steps and the validator are recursive. */
 const MOST_DEPTH = 200
 
 const TYPES = ["null", "boolean", "object", "array", "number", "integer", "string"]
@@ -30,13 +30,13 @@ const SCHEMA = [
 const SCHEMAS = ["allOf", "anyOf", "oneOf", "prefixItems"]
 /** Keywords whose value is an object of schemas. */
 const NAMED_SCHEMAS = ["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"]
-/** The old keyword whose value is an object of schemas, or of lists of names. */
+/** Old keyword with schemas or lists of names. */
 const DEPENDENCIES = "dependencies"
-/** Keywords that apply a schema to the very same value. */
+/** Keywords that apply a schema to the same value. */
 const IN_PLACE = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"]
 const NAMED_IN_PLACE = ["dependentSchemas", DEPENDENCIES]
 
-/** Keywords that the validator does not know: what they ask for would never be checked. */
+/** Keywords that the validator would silently ignore. */
 const UNSUPPORTED = ["$dynamicRef", "$recursiveRef"]
 const NUMBERS = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"]
 const COUNTS = [
@@ -50,17 +50,17 @@ const COUNTS = [
   "maxContains",
 ]
 
-/** Every schema within one, with its place as a JSON pointer. */
+/** A nested schema with its JSON pointer. */
 type Place = { readonly at: string; readonly schema: Schema }
 
-/** What is wrong with a schema, as `at /properties/x/type: …`; undefined where nothing is seen. */
+/** Fault in a schema, as `at /properties/x/type: …`; undefined where none is found. */
 export function problemIn(given: unknown): string | undefined {
   if (!isSchema(given)) return "it is no object"
   const size = ofSize(given)
   if (size) return size
   const length = JSON.stringify(given).length
   if (length > MOST_SCHEMA_CHARS) return `it has ${length} characters; at most ${MOST_SCHEMA_CHARS} are taken`
-  // The validator writes into what it reads.
+  // The validator modifies its input.
   const schema = structuredClone(given)
   const places: Place[] = []
   const wrong = walk(schema, "", places)
@@ -74,7 +74,7 @@ export function problemIn(given: unknown): string | undefined {
   return ofCircle(schema, places)
 }
 
-/** Looks at the depth before anything goes down by calls, and no further than a schema may be long. */
+/** Checks depth without recursion, and stops at the longest allowed schema. */
 function ofSize(schema: Schema): string | undefined {
   const open: { readonly value: object; readonly depth: number }[] = [{ value: schema, depth: 0 }]
   let seen = 0
@@ -89,7 +89,7 @@ function ofSize(schema: Schema): string | undefined {
   return undefined
 }
 
-/** What the validator finds references by; why it finds nothing at all. */
+/** The validator's reference table, or why it cannot build one. */
 function knownIn(schema: Schema): Readonly<Record<string, unknown>> | string {
   try {
     return dereference(schema as JsonSchema)
@@ -155,7 +155,7 @@ function ofPatterns({ pattern, patternProperties }: Schema, pointer: string): st
   return undefined
 }
 
-/** Keywords that the validator takes in a wrong form without a word. */
+/** Keywords that the validator accepts in a wrong form. */
 function ofLists(schema: Schema, pointer: string): string | undefined {
   for (const [key, value] of Object.entries(schema)) {
     const where = below(pointer, key)
@@ -199,7 +199,7 @@ function ofRef(
   return isKnown && resolve(root, $ref) !== undefined ? undefined : at(where, `${shown($ref)} leads nowhere`)
 }
 
-/** What a reference names within the root; undefined where there is nothing, or no schema. */
+/** Target of a reference within the root; undefined where it is missing or no schema. */
 function resolve(root: Schema, ref: string): Schema | boolean | undefined {
   let found: unknown = root
   for (const step of ref.slice(1).split("/").slice(1)) {
@@ -219,7 +219,7 @@ function decoded(text: string): string {
   }
 }
 
-/** A schema that refers to itself for the very same value never comes to an end. Looks at each schema once. */
+/** Finds schemas that refer to themselves for the same value, which would never end. Visits each schema once. */
 function ofCircle(root: Schema, places: readonly Place[]): string | undefined {
   const done = new Set<unknown>()
   for (const { schema } of places) {

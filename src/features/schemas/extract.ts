@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util"
 import { type Flaw, placeIn, readJson } from "./json.ts"
 
-/** Finds the one JSON value in what an agent said. Pure, and linear in the length of the text. */
+/** Finds the one JSON value in an agent's answer. Pure, and linear in the text's length. */
 
 export type Extracted =
   | { readonly value: unknown; readonly at: number; readonly length: number }
@@ -10,8 +10,8 @@ export type Extracted =
 const FENCE_MARK = /^[ \t]*(`{3,}|~{3,})([^`\n]*)$/gm
 
 /**
- * The value of an answer: all of it, or the only one in its fences and its prose. What begins as JSON and breaks off is
- * broken, and several values that differ are not one: nothing is ever taken out of the inside of another.
+ * Value of an answer: the whole answer, or the only value in its fences and prose. Incomplete JSON is an error, as are
+ * several different values; nested values are never taken out.
  */
 export function extract(text: string): Extracted {
   const start = text.length - text.trimStart().length
@@ -30,11 +30,11 @@ function parsedAt(text: string, at: number, end: number) {
 
 const problemOf = (text: string, { at, why }: Pick<Flaw, "at" | "why">): string => `${placeIn(text, at)}: ${why}`
 
-/** Goes through the fences of a text and the prose between them, until something is wrong. */
+/** Scans a text's fenced blocks and the prose between them, until a fault is found. */
 class Search {
   readonly #text: string
   #at = 0
-  /** The next bracket that opens something, where it was looked for already. */
+  /** Cached index of the next opening bracket. */
   #opening = -1
   #found: { readonly value: unknown; readonly at: number; readonly length: number } | undefined
   #problem: string | undefined
@@ -43,7 +43,7 @@ class Search {
     this.#text = text
   }
 
-  /** The one value, or what is wrong; undefined where nothing looks like JSON. */
+  /** The only value, or a fault; undefined where nothing looks like JSON. */
   run(): Extracted | undefined {
     for (const fence of fencesIn(this.#text)) {
       this.#prose(fence.start)
@@ -54,7 +54,7 @@ class Search {
     return this.#problem === undefined ? this.#found : { problem: this.#problem }
   }
 
-  /** What a bracket opens is a value, or broken JSON, or a few words of prose without another bracket in them. */
+  /** A bracket in prose opens a value, broken JSON, or a few words without another bracket. */
   #prose(until: number): void {
     while (this.#problem === undefined) {
       const at = this.#nextOpening()
@@ -71,7 +71,7 @@ class Search {
     }
   }
 
-  /** A fence that is called JSON, or begins like it, is JSON through and through; another may be one value, or is none. */
+  /** A block labelled as JSON, or beginning like it, must be JSON; another may be one value, or none. */
   #fence({ body, bodyEnd, label }: Fence): void {
     const content = this.#text.slice(body, bodyEnd)
     const start = body + content.length - content.trimStart().length
@@ -98,7 +98,7 @@ class Search {
   }
 }
 
-/** The next of these brackets; the text's end where there is none. */
+/** Index of the next bracket; the text's end without one. */
 function bracketFrom(text: string, from: number, brackets: RegExp): number {
   brackets.lastIndex = from
   return brackets.exec(text)?.index ?? text.length
@@ -112,7 +112,7 @@ type Fence = {
   readonly end: number
 }
 
-/** The fenced blocks of a text. One that nothing closes is none. */
+/** Fenced blocks of a text; unclosed ones are ignored. */
 function* fencesIn(text: string): Iterable<Fence> {
   let open: { readonly start: number; readonly mark: string; readonly label: string; readonly body: number } | undefined
   for (const { 0: line, 1: mark = "", 2: info = "", index } of text.matchAll(FENCE_MARK)) {

@@ -4,12 +4,12 @@ import { CallError, messageOf } from "../../core/errors.ts"
 import { NoFile, readPlain } from "../../lib/atomic-file.ts"
 import { grouped, oneLine } from "../../lib/text.ts"
 
-/** More than all that an argument may hold. */
+/** Larger than any allowed argument. */
 const MOST_BYTES = 8_000_000
 
 type Refused = (why: string) => CallError
 
-/** A file of a folder that an argument names: its own path, and that within the folder. `refused`: what is thrown else. */
+/** A file in `folder`: its real path, and its path within the folder. Otherwise throws `refused`. */
 export async function fileIn(folder: string, name: string, refused: Refused) {
   const shown = oneLine(name)
   const [root, file] = await Promise.all([realpath(folder), realpath(resolve(folder, name)).catch(() => undefined)])
@@ -18,7 +18,6 @@ export async function fileIn(folder: string, name: string, refused: Refused) {
   return { file, within: file.slice(root.length + 1) }
 }
 
-/** Its text. */
 export async function textIn(file: string, name: string, refused: Refused, most = MOST_BYTES): Promise<string> {
   const shown = oneLine(name)
   const tooLong = (bytes: number) => refused(`${shown} has ${grouped(bytes)} bytes; at most ${grouped(most)} are read.`)

@@ -7,7 +7,7 @@ import { fileIn, textIn } from "./file.ts"
 /** Rejects where the caller may not read this file of its folder. */
 export type MayRead = (file: string) => Promise<void>
 
-/** The schema of a call: itself, or a `.json` file of the project. Throws a `CallError` where it is not usable. */
+/** Schema given inline, or as a `.json` file of the project. Throws a `CallError` where it is unusable. */
 export async function schemaGiven(given: Schema | string, folder: string, mayRead: MayRead): Promise<Schema> {
   const schema = typeof given === "string" ? await inFile(given, folder, mayRead) : given
   const problem = problemIn(schema)
@@ -15,7 +15,7 @@ export async function schemaGiven(given: Schema | string, folder: string, mayRea
   return schema as Schema
 }
 
-/** Room for white space around what may be used of it. */
+/** Leaves room for white space around the longest schema. */
 const MOST_FILE_BYTES = 200_000
 
 const refused = (why: string): CallError => new CallError(`Argument \`schema\`: ${why} Nothing was launched.`)

@@ -1,19 +1,19 @@
 import { oneLine } from "../../lib/text.ts"
 
-/** Reads strict JSON out of a text, in one pass and without recursion, and says what is wrong with it and where. Pure. */
+/** Strict JSON reader that reports faults with their position. Pure, single pass, no recursion. */
 
-/** The end of a value; or where and why there is none. */
+/** End of a value, or position and reason of a fault. */
 export type Read = { readonly end: number } | Flaw
 
 export type Flaw = {
   readonly at: number
   readonly why: string
-  /** What was read until then looks like JSON: no prose that happens to have a bracket. */
+  /** The text so far was surely meant as JSON, not prose with a bracket. */
   readonly begun: boolean
 }
 
 const SPACE = /[ \t\r\n]+/y
-/** A class of single characters: a pattern with branches would take stack for each character of a long string. */
+/** A pattern with branches would use stack for each character of a long string. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON forbids them within a text
 const PLAIN = /[^"\\\u0000-\u001f]+/y
 const ESCAPE = /\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})/y
@@ -21,7 +21,7 @@ const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y
 const WORD = /true|false|null/y
 const MOST_KEY_CHARS = 60
 
-/** The value that begins at `start`, or before it but for white space. */
+/** Reads the value after optional white space at `start`. */
 export function readJson(text: string, start: number): Read {
   const reader = new Reader(text, start)
   try {
@@ -33,7 +33,7 @@ export function readJson(text: string, start: number): Read {
   }
 }
 
-/** `line 3, column 14`, both from 1. */
+/** Example: `line 3, column 14`, both from 1. */
 export function placeIn(text: string, at: number): string {
   const lines = text.slice(0, at).split("\n")
   return `line ${lines.length}, column ${(lines.at(-1)?.length ?? 0) + 1}`
@@ -48,7 +48,7 @@ class Broken extends Error {
   }
 }
 
-/** An object, with the keys read so far, or an array, that is not closed yet. */
+/** An unclosed array, or an object with its keys so far. */
 type Open = { readonly at: number; readonly close: "}" | "]"; readonly keys?: Set<string> }
 
 class Reader {
@@ -68,7 +68,7 @@ class Reader {
     while (this.#goesOn())
   }
 
-  /** Reads a scalar, with the beginnings of the objects and arrays around it; or the beginning of an empty one. */
+  /** Reads a scalar after its opening brackets, or the start of an empty container. */
   #value(): void {
     for (;;) {
       this.#take(SPACE)
@@ -88,7 +88,7 @@ class Reader {
     if (!this.#number() && this.#take(WORD) === undefined) this.#fail("a value was expected")
   }
 
-  /** Closes what ends here. True where another value has to follow. */
+  /** Closes finished containers. True where another value must follow. */
   #goesOn(): boolean {
     for (let top = this.#open.at(-1); top; top = this.#open.at(-1)) {
       this.#take(SPACE)
@@ -153,7 +153,7 @@ class Reader {
   }
 }
 
-/** Overflow, underflow, and a whole number of more digits than a program reads. */
+/** False for overflow, underflow, and integers with more digits than programs can read. */
 function isRepresented(digits: string): boolean {
   const number = Number(digits)
   if (!Number.isFinite(number)) return false

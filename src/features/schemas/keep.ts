@@ -2,12 +2,11 @@ import { mkdir, realpath, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { CallError } from "../../core/errors.ts"
 
-/** Where results of tasks lie, in the project's main checkout. */
+/** Folder for results of tasks, in the main checkout. */
 export const resultsFolder = (project: string): string => join(project, ".opencode", "superagents")
 
 /**
- * Makes that folder; git ignores it. Throws where it leads elsewhere: a repository may come with links, and nothing of
- * its user's is written over.
+ * Creates the folder, ignored by git. Throws where it is a link, since a repository could point it at a user's files.
  */
 export async function makeResultsFolder(project: string): Promise<string> {
   const folder = resultsFolder(project)

@@ -7,15 +7,15 @@ export type ValueOrder = { readonly id: number; readonly schema: Schema; readonl
 export type ValueAnswer = { readonly id: number } & Checked
 export type ValueThread = Thread<ValueOrder, ValueAnswer>
 
-/** A pattern can run for ever. */
+/** A schema's pattern can run for ever. */
 export const MOST_CHECK_MS = 2000
-/** A crowded machine takes its time to start a thread: that is no fault of the value. */
+/** Starting a thread on a busy machine may take long. */
 export const MOST_START_MS = 30_000
 const SLICES = 20
-/** Answered as soon as the thread can answer. */
+/** Order that only tests whether the thread answers. */
 const NOTHING = { schema: {}, text: "0" }
 
-/** Validates agents' answers in a thread of its own, which is started when the first one is there. */
+/** Validates agents' answers in worker threads, started on demand. */
 export class Validation {
   readonly #start: () => ValueThread
   readonly #clock: Clock
@@ -26,7 +26,7 @@ export class Validation {
     this.#start = start
   }
 
-  /** Each answer has a thread of its own: one that runs for ever holds up no other. Never rejects. */
+  /** Each answer has its own thread, so that a hanging one blocks no other. Never rejects. */
   async check(schema: Schema, text: string): Promise<Checked> {
     const limits = { idleMs: MOST_CHECK_MS, answerMs: MOST_CHECK_MS, restMs: 0 }
     const helper = new Helper<ValueOrder, ValueAnswer>(this.#clock, limits, this.#start)
@@ -44,10 +44,7 @@ export class Validation {
     return { valid: false, problems: [`it could not be checked ${why}`] }
   }
 
-  /**
-   * The time for a check, in slices one after the other: where this thread is held up, each comes late, as the other
-   * thread does that has as little of the machine.
-   */
+  /** Time limit counted in slices: when the process is held up, so is the thread. */
   #patience(): { readonly over: Promise<undefined>; readonly end: () => void } {
     let end = () => {}
     const over = new Promise<undefined>((resolve) => {

@@ -2,7 +2,7 @@ import { parentPort } from "node:worker_threads"
 import { checkValue } from "./check-value.ts"
 import type { ValueAnswer, ValueOrder } from "./validation.ts"
 
-/** The thread that validates values: a file of its own, loaded when a task has a schema. */
+/** Worker thread that validates values, loaded when a task has a schema. */
 parentPort?.on("message", ({ id, schema, text }: ValueOrder) => {
   const answer: ValueAnswer = { id, ...check({ schema, text }) }
   parentPort?.postMessage(answer)

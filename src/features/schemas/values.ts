@@ -4,10 +4,10 @@ import type { Checked } from "../../core/value.ts"
 import type { Parts } from "../../runtime/parts.ts"
 import type { Ledgers } from "../maps/ledger.ts"
 
-/** Looks for a valid value in a text. Nothing of it is loaded where no task has a schema. */
+/** Finds a valid value in a text. Its code is loaded only for tasks with a schema. */
 export type Validate = (schema: Schema, text: string) => Promise<Checked>
 
-/** What agents' answers are worth: valid or not, and in which file a valid one lies. */
+/** Values in agents' answers: validation, and the files of valid ones. */
 export class Values {
   readonly #host: Parts["host"]
   readonly #validate: Validate
@@ -19,22 +19,22 @@ export class Values {
     this.#ledgers = ledgers
   }
 
-  /** What there is of a value in a run's answer; undefined where it has no schema. */
+  /** Value of a run's answer; undefined for a run without a schema. */
   async in({ id, part, run: { schema } }: Task, text: string): Promise<Checked | undefined> {
     if (!schema) return undefined
     const found = await this.#validate(schema, text)
-    // Of several tries the team keeps the winner's alone, and a map has the values of its items in its rows.
+    // A group of tries stores its winner's value only, and a map stores its items' values in rows.
     if (!found.valid || part) return found
     const file = await this.keep(id, text.slice(found.at, found.at + found.length))
     return { ...found, ...(file !== undefined && { file }) }
   }
 
-  /** The file that will hold a task's value. */
+  /** Path for a task's value. */
   async fileOf(taskID: string): Promise<string> {
     return (await this.#ledgers()).valueOf(taskID)
   }
 
-  /** The file of a value; undefined where it could not be kept. */
+  /** Path of the stored value; undefined where storing failed. */
   async keep(taskID: string, json: string): Promise<string | undefined> {
     try {
       return await (await this.#ledgers()).keep(taskID, json)

@@ -5,11 +5,11 @@ import { useTerminalDimensions } from "@opentui/solid"
 import { onMount } from "solid-js"
 import { readable } from "./view-model.ts"
 
-/** What the host's dialogs leave free above and below themselves, and our title. */
+/** Rows used by OpenCode's dialog frame and the title. */
 const FRAME_ROWS = 12
 const FEWEST_ROWS = 5
 
-/** A foreign text to be read and scrolled, by wheel and keys. */
+/** Scrollable foreign text. */
 export function AnswerDialog(props: { api: TuiPluginApi; title: string; text: string }) {
   const theme = () => props.api.theme.current
   const dimensions = useTerminalDimensions()

@@ -6,9 +6,8 @@ import { type BoardTask, headOf } from "../board/task.ts"
 import type { Change } from "./known-tasks.ts"
 
 /**
- * Desktop notifications for what happens in children, and for a board task that needs somebody. Toasts are the server
- * half's, and sounds the host's own: it plays one for every session that ends or asks, and tells the desktop of root
- * sessions, the board's threads among them, but of no child. Only what is missing is added here: nothing is told twice.
+ * Desktop notifications about children and board tasks. OpenCode itself plays sounds and notifies about root sessions,
+ * threads included, so only children are added here.
  */
 export function createAttention(api: TuiPluginApi, enabled: () => boolean) {
   const notify = ({ title, message }: { title: string; message: string }) => {

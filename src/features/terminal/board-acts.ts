@@ -17,10 +17,10 @@ type BoardActsPorts = {
   readonly look: () => Promise<void>
 }
 
-/** What the user can have done with the board, in its files: whoever runs its tasks hears of that. None of it rejects. */
+/** A user's actions on the board, written to its files, where the running process sees them. None rejects. */
 export function boardActs(ports: BoardActsPorts) {
   const { api, board, files, look } = ports
-  /** False where it failed: that is told in a toast. */
+  /** False on failure, which is shown as a toast. */
   async function attempt(what: string, work: (files: Store) => Promise<unknown>): Promise<boolean> {
     try {
       const found = files()
@@ -45,13 +45,13 @@ export function boardActs(ports: BoardActsPorts) {
         await files.carryOut({ type: "restore" }, await factsNow(ports))
         await files.restoreHistory()
       }),
-    /** Writes in a task's thread. True once it is there. */
+    /** Writes to a task's thread. True once it is stored. */
     say: ({ threadId: sessionID = "", owner: agent }: BoardTask, text: string) =>
       attempt("write in its thread", async () => {
         const { error } = await api.client.session.promptAsync({ sessionID, agent, parts: [{ type: "text", text }] })
         if (error !== undefined) throw new Error(toError(error).message)
       }),
-    /** What is spent of the purse that is open; undefined where there is none, or OpenCode does not say. */
+    /** Spending of the open purse; undefined without one, or where OpenCode does not answer. */
     async purseSpent(): Promise<number | undefined> {
       const { purse } = board()
       if (!purse) return undefined
@@ -61,7 +61,7 @@ export function boardActs(ports: BoardActsPorts) {
   }
 }
 
-/** What the rules have to know of the moment. */
+/** Facts for the rules. */
 async function factsNow({ api, options, board, threads }: BoardActsPorts) {
   const { data } = await api.client.app.agents()
   const allowed = options()?.agents

@@ -3,12 +3,12 @@ import type { Address } from "../web/address.ts"
 import type { Actions } from "./actions.ts"
 import type { BoardSource } from "./board-source.ts"
 
-/** What the dialogs of the board stand on. */
+/** Services for the board's dialogs. */
 export type BoardCompanion = {
   readonly api: TuiPluginApi
   readonly board: BoardSource
   readonly actions: Actions
-  /** Where the page is, if it is served. */
+  /** Address of the page, if it is served. */
   readonly page: Address | undefined
 }
 

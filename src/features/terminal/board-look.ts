@@ -2,25 +2,25 @@ import type { BoardState } from "../board/state.ts"
 import type { Store } from "../board/store/store.ts"
 import type { Watch } from "../board/store/watch.ts"
 
-/** How often a look is taken at what other processes run, and at what was not heard of. */
+/** Interval for other processes' runs and missed events. */
 const LOOK_MS = 15_000
 
 export type BoardLookPorts = {
-  /** The files of the board that is the nearest now; undefined where there is to be none. */
+  /** Files of the current project's board; undefined where the board is off. */
   readonly files: () => Store | undefined
-  /** The board has changed, or what other processes run on it is to be looked at. */
+  /** Called when the board changed, or other processes' runs should be read. */
   readonly found: (state: BoardState) => Promise<void>
 }
 
-/** Looks at the board's files: when they change, by the clock, and when somebody asks. */
+/** Reads the board's files on changes, by the clock, and on request. */
 export class BoardLook {
   readonly #ports: BoardLookPorts
   #watcher: Watch | undefined
-  /** The board as it was read last. */
+  /** Last read state. */
   #present: BoardState | undefined
-  /** Whether there was a board at the last look. */
+  /** Whether the board existed at the last look. */
   #existed = false
-  /** What other processes run is to be looked at, too. */
+  /** Other processes' runs must be read, too. */
   #isDue = false
   #timer: ReturnType<typeof setInterval> | undefined
   #looking: Promise<void> | undefined
@@ -44,13 +44,13 @@ export class BoardLook {
     this.#present = undefined
   }
 
-  /** A look at the board, and at what other processes run on it. Never rejects. */
+  /** Reads the board, and other processes' runs. Never rejects. */
   look(): Promise<void> {
     this.#isDue = true
     return this.#lookAtFile()
   }
 
-  /** One look at a time, and one more for all that is asked for meanwhile. Never rejects. */
+  /** One read at a time, and one more for all requests meanwhile. Never rejects. */
   #lookAtFile(): Promise<void> {
     this.#again = true
     this.#looking ??= this.#looks().finally(() => {
@@ -69,14 +69,14 @@ export class BoardLook {
   async #lookOnce(): Promise<void> {
     const files = this.#isOn ? this.#ports.files() : undefined
     if (!files) return
-    // While there is none, the folders above may have come or gone: another one may be the nearest by now.
+    // Without the folder, its parents may change: watch the nearest one again.
     const exists = await files.exists()
     if (!this.#isOn) return
     if (!this.#existed || !exists) this.#unwatch()
     this.#existed = exists
     this.#watcher ??= files.watch(() => void this.#lookAtFile())
     const state = await files.look().catch(() => undefined)
-    // One that is being mended: there is another look.
+    // An unreadable file may be being edited: it is read again later.
     if (!this.#isOn || !state || (state === this.#present && !this.#isDue)) return
     this.#present = state
     this.#isDue = false

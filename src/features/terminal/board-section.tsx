@@ -6,13 +6,13 @@ import type { BoardSource } from "./board-source.ts"
 import { progressOf } from "./board-view.ts"
 import { cut } from "./view-model.ts"
 
-/** Of the host's sidebar. */
+/** Width of OpenCode's sidebar. */
 const COLUMNS = 36
 const MOST_ROWS = 6
 
 type Props = { api: TuiPluginApi; board: BoardSource }
 
-/** The sidebar's section of the project's active board tasks; nothing at all while there are none. */
+/** Sidebar section of active board tasks; hidden without any. */
 export function BoardTasks(props: Props) {
   const theme = () => props.api.theme.current
   const active = () => props.board.tasks().filter(({ status }) => status === "active")

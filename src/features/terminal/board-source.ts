@@ -15,9 +15,8 @@ import { BoardThreads } from "./board-threads.ts"
 export type BoardSource = ReturnType<typeof createBoardSource>
 
 /**
- * The board as the terminal shows it: read from its files, since the terminal runs on the machine where the work is.
- * What runs is read from the threads' records. Nothing is read, heard or timed where the option `board`
- * is not there; the host may tell of it later.
+ * Board data for the terminal, read from its files and from threads' records. Does nothing while the option `board` is
+ * off; OpenCode's configuration may arrive later.
  */
 export function createBoardSource(
   api: TuiPluginApi,
@@ -41,7 +40,7 @@ export function createBoardSource(
       await threads.read(board().tasks)
     },
   })
-  /** Returns the end of it. */
+  /** Returns the stop function. */
   const begin = (): (() => void) => {
     const stop = threads.listen()
     look.begin()
@@ -59,7 +58,7 @@ export function createBoardSource(
   })
   return {
     ...boardActs({ api, options, board, threads, files, look: () => look.look() }),
-    /** The tasks that are not archived, oldest first. */
+    /** Open tasks, oldest first. */
     tasks: () => board().tasks,
     state(task: BoardTask): TaskState {
       const runOf = (of: BoardTask) => threads.runOf(of)
@@ -67,11 +66,11 @@ export function createBoardSource(
       return stateOf(board(), task, { runOf, agents, now: new Date().toISOString(), nextTick: nextTick() })
     },
     asks: (task: BoardTask) => threads.asks(task),
-    /** Whether another hand has written or changed a task, and no person has started it since. */
+    /** Whether a task has an outside edit that no user has accepted. */
     isUnverified: ({ id }: BoardTask) => isUnverified(board(), id),
-    /** The tasks of a board whose file has gone. */
+    /** Tasks of a missing file. */
     lost: () => board().lost,
-    /** The purse that is open, and the reports of the last ones, oldest first. */
+    /** The open purse, and reports of the last ones, oldest first. */
     purse: () => board().purse,
     reports: () => board().purseReports ?? [],
     isOn: () => options() !== undefined,
@@ -80,7 +79,7 @@ export function createBoardSource(
   }
 }
 
-/** Tells what tasks have come to need; not what they needed when the board was first seen. */
+/** Reports new needs of tasks, not those of the first read. */
 function needsTold(needed: (task: BoardTask, what: string) => void) {
   let told: ReadonlyMap<string, string | undefined> | undefined
   return ({ tasks, pulses }: BoardState): void => {
@@ -93,7 +92,7 @@ function needsTold(needed: (task: BoardTask, what: string) => void) {
   }
 }
 
-/** The files of the project's board, wherever that is by now; undefined where the option is not there. */
+/** Files of the current project's board; undefined without the option. */
 function filesOf(api: TuiPluginApi, options: () => BoardOptions | undefined): () => Store | undefined {
   let last: { readonly files: Store; readonly folder: string } | undefined
   return () => {
@@ -114,6 +113,6 @@ const openFiles = (project: string, folder: string): Store =>
     signer: installationSigner(),
     processes: { self: processMark, isAlive: processLives },
     now: Date.now,
-    // The server half says so in the log.
+    // The server plugin logs it.
     warn: () => {},
   })

@@ -8,17 +8,17 @@ import { decodeRecord } from "../../runtime/record/codec.ts"
 import { LOOK_BACK_MS } from "../board/state.ts"
 import type { BoardTask } from "../board/task.ts"
 
-/** Clocks of two processes, and a write that was under way. */
+/** Tolerance for clocks of other processes and pending writes. */
 const SLACK_MS = 5000
-/** The host may be gone: its answer is not waited for longer. */
+/** Time limit, since OpenCode may be gone. */
 const LIST_LIMIT_MS = 5000
 
-/** The threads of the board's tasks: what runs there, and what is asked. */
+/** Runs and questions in threads of board tasks. */
 export class BoardThreads {
   readonly #api: TuiPluginApi
-  /** As they were read: other processes' runs are told of in no event here. */
+  /** Sessions as read: other processes' runs send no events here. */
   readonly #threads = new Map<string, Session>()
-  /** Sessions change without the signals of the board: their events count here. */
+  /** Signal for session changes, which do not change the board's own signals. */
   readonly #version = createSignal(0)
   #readSince: number | undefined
 
@@ -26,12 +26,12 @@ export class BoardThreads {
     this.#api = api
   }
 
-  /** Returns the end of it. */
+  /** Returns the stop function. */
   listen(): () => void {
     return this.#api.event.on("session.updated", () => this.#touch())
   }
 
-  /** Reads those that changed since the last time. Never rejects. */
+  /** Reads threads changed since the last call. Never rejects. */
   async read(tasks: readonly BoardTask[]): Promise<void> {
     const ids = new Set(tasks.flatMap(({ status, threadId = "" }) => (status === "active" ? threadId : [])))
     ids.delete("")
@@ -47,7 +47,7 @@ export class BoardThreads {
     if (data.length > 0) this.#touch()
   }
 
-  /** What a task's thread asks. */
+  /** Open questions of a task's thread. */
   asks({ threadId: sessionID }: BoardTask): readonly Ask[] {
     if (sessionID === undefined) return []
     const { session } = this.#api.state
@@ -75,7 +75,7 @@ export class BoardThreads {
     }
   }
 
-  /** Whichever is newer: as an event told it, or as it was read. */
+  /** The newer of event and read. */
   #thread(id: string): Session | undefined {
     const [heard, read] = [this.#api.state.session.get(id), this.#threads.get(id)]
     return heard && read ? (read.time.updated > heard.time.updated ? read : heard) : (heard ?? read)

@@ -2,15 +2,15 @@ import { type Accessor, createEffect, createMemo, createSignal, onCleanup } from
 
 const FRAMES = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"]
 /**
- * The host draws the whole screen for every change, which takes it tens of ms: so time and spinner move together, every
- * second for a few tasks and more slowly for many.
+ * Each change redraws OpenCode's whole screen, which takes tens of ms: times and spinners therefore change together,
+ * each second, and less often for many tasks.
  */
 const TICK_MS = 1000
 const TASKS_A_TICK = 3
 
 export type DrawingClock = { readonly now: Accessor<number>; readonly spinner: Accessor<string> }
 
-/** The time and the spinner of what is drawn. There is a timer only while tasks run and the component lives. */
+/** Time and spinner for display. The timer runs only with active tasks and a mounted component. */
 export function createClock(running: Accessor<number>): DrawingClock {
   const [now, setNow] = createSignal(Date.now())
   const period = createMemo(() => TICK_MS * Math.ceil(running() / TASKS_A_TICK))

@@ -4,10 +4,10 @@ import { Show } from "solid-js"
 import type { Source } from "./source.ts"
 import { createUsed } from "./use.ts"
 
-/** One line of the sidebar. */
+/** Must fit one line of the sidebar. */
 const HINT = 'Try: "let three agents look at it"'
 
-/** What to ask for, until the first agent was launched: anywhere, and once for all. `offered`: the tools are there. */
+/** Example request, shown until any agent was launched. `offered`: the tools are available. */
 export function FirstUse(props: { api: TuiPluginApi; source: Source; offered: () => boolean }) {
   const used = createUsed(props.api, () => props.source.all())
   return (

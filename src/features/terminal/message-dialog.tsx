@@ -5,11 +5,11 @@ import { createSignal } from "solid-js"
 type Words = {
   readonly title: string
   readonly placeholder: string
-  /** True once they are sent. */
+  /** True once sent. */
   readonly send: (text: string) => Promise<boolean | undefined>
 }
 
-/** Stays open until the words are on their way: what could not be sent can be sent again. */
+/** Stays open until the message is sent, so that a failed send can be repeated. */
 export function askForWords(api: TuiPluginApi, { title, placeholder, send }: Words): void {
   const [busy, setBusy] = createSignal(false)
   let open = true

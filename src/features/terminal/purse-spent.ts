@@ -2,14 +2,14 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
 import type { Purse } from "../board/state.ts"
 
-/** The host may be gone: its answers are not waited for longer. */
+/** Time limit, since OpenCode may be gone. */
 const LIMIT_MS = 5000
 
 type Client = Pick<TuiPluginApi["client"], "session">
 
 /**
- * What a purse's threads took since they are paid from it, with the sessions below them, in US dollars: OpenCode keeps
- * each session's sum. Undefined where it does not say. Never rejects.
+ * Usage of a purse's threads and their descendants since it pays them, in US dollars, from OpenCode's totals. Undefined
+ * where OpenCode does not answer; never rejects.
  */
 export async function spentOf(client: Client, { threads }: Pick<Purse, "threads">): Promise<number | undefined> {
   const options = { signal: AbortSignal.timeout(LIMIT_MS) }

@@ -11,10 +11,10 @@ const SEND = { title: "Send what is ticked", value: "\u0000send" }
 const OWN_ANSWER = { title: "Type an answer", value: "\u0000own" }
 const REFUSE = { title: "Dismiss the question", value: "\u0000refuse" }
 
-/** The labels chosen, a refusal, or nothing: the user closed the dialog, and the question stays open. */
+/** Chosen labels, a refusal, or undefined: the dialog was closed and the question stays open. */
 type Answer = readonly string[] | "refused" | undefined
 
-/** Asks the user what the child asks, one question after the other, and sends all answers together. */
+/** Shows a child's questions in turn and sends all answers together. */
 export async function askQuestions(api: TuiPluginApi, actions: Actions, ask: Ask): Promise<void> {
   const questions = await actions.questionsOf(ask)
   if (!questions) return api.ui.toast({ variant: "info", message: "The question is no longer open." })
@@ -53,7 +53,7 @@ function askOne(api: TuiPluginApi, question: QuestionInfo): Promise<Answer> {
       ...(question.custom === false ? [] : [OWN_ANSWER]),
       REFUSE,
     ]
-    // A dialog that is replaced by another hears that it closed, too: what was chosen first counts.
+    // OpenCode also reports a close when a dialog is replaced: the first choice counts.
     api.ui.dialog.replace(
       () => (
         <api.ui.DialogSelect

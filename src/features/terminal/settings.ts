@@ -5,25 +5,25 @@ import type { Specs } from "../../options/spec.ts"
 import type { SessionLimits } from "./view-model.ts"
 
 /**
- * What a user may set for the companion, as the second element of the plugin's tuple in tui.json. The host drops keys
- * that it does not know from tui.json's own `keybinds`, so the binding is an option here.
+ * Options of the terminal plugin in tui.json. The key binding is an option because OpenCode drops unknown names from
+ * `keybinds`.
  */
 export type Settings = {
-  /** Opens the tasks; "none" or false for no key. */
+  /** Key that opens the tasks; "none" or false for none. */
   readonly keybind: string | undefined
-  /** A desktop notification when a task ends or asks. Default: the option of the same name in opencode.json. */
+  /** Desktop notifications of ends and questions. Default: the same option in opencode.json. */
   readonly osNotifications: boolean
-  /** The server half is there to carry out what is asked for (option `enabled`). */
+  /** The server plugin is enabled and can carry out requests. */
   readonly actions: boolean
-  /** The statuses that the server half lets a user resume. */
+  /** Statuses that a user may resume. */
   readonly resumable: Options["resumable"]
-  /** How deep tasks may launch tasks of their own, 0 for any depth. */
+  /** Depth to which tasks may launch tasks; 0 for any. */
   readonly maxDepth: number
-  /** What a session's tasks may use: tokens, and US dollars. */
+  /** Limits of a session in tokens and US dollars. */
   readonly limits: SessionLimits
-  /** The board's options, where it is on. */
+  /** Options of the board, if it is on. */
   readonly board: Options["board"]
-  /** A page in the browser is served (option `web`). */
+  /** The page is served (option `web`). */
   readonly web: boolean
 }
 
@@ -49,10 +49,7 @@ export function settingsFrom(given: unknown, server: Options): Settings {
 type Config = TuiPluginApi["state"]["config"]
 type Spec = Pick<TuiPluginMeta, "spec">
 
-/**
- * The options of the server half, as it reads them itself: from the configuration that the host shows, the entry of the
- * same package, and from the user's own.
- */
+/** Options of the server plugin, from OpenCode's configuration and the user's own files, as that plugin reads them. */
 export function serverOptions(specs: Specs, config: Config, meta: Spec, own: UsersOptions): Options {
   const entry = entryOf(config, meta)
   return optionsFrom(specs, Array.isArray(entry) ? entry[1] : undefined, own).options
@@ -71,7 +68,7 @@ function keybindFrom(value: unknown): string | undefined {
   return typeof value === "string" && value.trim() !== "" ? value : DEFAULT_KEYBIND
 }
 
-/** `name` of `name@1.2.3` and of `@scope/name@1.2.3`; paths stay as they are, but for the way they are written. */
+/** `name` of `name@1.2.3` and `@scope/name@1.2.3`; paths are normalized. */
 const packageOf = (spec: string): string =>
   spec.includes("://") || spec.startsWith("/") || spec.startsWith(".")
     ? spec.replace(/^file:\/\//, "")

@@ -19,7 +19,7 @@ export type Companion = {
   readonly settings: () => Settings
 }
 
-/** `/tasks`: the tasks of the session shown and, in a child, the way back to its parent. */
+/** `/tasks`: tasks of the current session and, in a child, the way back to its parent. */
 export async function openTasks(companion: Companion): Promise<void> {
   const { api, source } = companion
   const sessionID = currentSession(api)
@@ -33,7 +33,7 @@ export async function openTasks(companion: Companion): Promise<void> {
   api.ui.dialog.setSize("large")
 }
 
-/** A row keeps its place while the list is open: what begins meanwhile comes last. */
+/** Rows keep their position while the list is open; new ones come last. */
 function TaskList(props: { companion: Companion; sessionID: string; parentID: string | undefined }) {
   const { api, source, settings } = props.companion
   const order = new Set<string>()
@@ -66,7 +66,7 @@ function TaskList(props: { companion: Companion; sessionID: string; parentID: st
   )
 }
 
-/** No session has this id. */
+/** Not a valid session id. */
 const CANCEL_ALL = "cancel all"
 
 const cancelAll = (running: number): TuiDialogSelectOption<string> => ({
@@ -75,7 +75,7 @@ const cancelAll = (running: number): TuiDialogSelectOption<string> => ({
   value: CANCEL_ALL,
 })
 
-/** The newest first: those that wait for others come after them, and are ended for what they are. */
+/** Newest first: tasks that wait for others come later and must end as cancelled, not as stranded. */
 function stop({ api, actions }: Companion, running: readonly Seen[]) {
   api.ui.dialog.clear()
   for (const { task } of running.toReversed()) void actions.request(task.sessionID, { action: "cancel" })
@@ -99,7 +99,7 @@ function optionOf(seen: Seen, all: readonly Seen[], now: number): TuiDialogSelec
 
 type Choice = { readonly title: string; readonly description?: string; readonly run: () => void }
 
-/** What can be done with a task, in the state that it is in when the list opens. */
+/** Actions on a task in its current state. */
 function openChoices(companion: Companion, sessionID: string) {
   const { api, source } = companion
   const seen = source.taskIn(sessionID)
@@ -166,7 +166,7 @@ function choicesFor(companion: Companion, seen: Seen): readonly Choice[] {
   ]
 }
 
-/** Has the user answer what a session asks. */
+/** Lets the user answer a session's question. */
 export function openAsk({ api, actions }: Pick<Companion, "api" | "actions">, ask: Ask) {
   if (ask.kind === "question") return void askQuestions(api, actions, ask)
   const replies = [

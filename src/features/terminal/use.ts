@@ -1,10 +1,10 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { type Accessor, createEffect, createMemo, untrack } from "solid-js"
 
-/** Kept by the host for all its projects. */
+/** Key in OpenCode's store for all projects. */
 export const USED_KEY = "superagents.used"
 
-/** Whether an agent was ever launched. Written down once: each time, the host writes its whole file anew. */
+/** Whether an agent was ever launched. Stored once, because each write rewrites OpenCode's whole file. */
 export function createUsed({ kv }: Pick<TuiPluginApi, "kv">, tasks: Accessor<readonly unknown[]>): Accessor<boolean> {
   const launched = createMemo(() => tasks().length > 0)
   const isWritten = () => kv.get(USED_KEY, false)

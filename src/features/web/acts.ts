@@ -9,7 +9,7 @@ import { agentRow, boardTaskOf } from "./rows.ts"
 import { namedTask, presentPerson } from "./sources.ts"
 import type { Done } from "./wire.ts"
 
-/** Arguments of `superagents_task`: what is wrong with them, the tool says. */
+/** Arguments of `superagents_task`, which validates them. */
 const launch = z.looseObject({ session: z.string().min(1).max(200).optional() })
 const args = z.looseObject({})
 
@@ -20,8 +20,8 @@ const selection = z.union([
 ])
 
 /**
- * What a person does with background tasks. A launch, a word, a resume and a merge are calls of `superagents_task`, with
- * its arguments, checks and errors.
+ * A user's actions on background tasks. Launches, messages, resumes and merges are calls of `superagents_task`, with
+ * its checks and errors.
  */
 export function actsRoutes(source: () => Source): Hono {
   const routes = new Hono()
@@ -34,11 +34,11 @@ export function actsRoutes(source: () => Source): Hono {
   routes.post("/cancel", async (context) => {
     const { agents } = source()
     const ids = chosen(source(), await bodyOf(context, selection)).map(({ task }) => task.id)
-    // The newest first: those that wait for others come after them, and are ended for what they are.
+    // Newest first: tasks that wait for others come later and must end as cancelled, not as stranded.
     const ended = await Promise.all(ids.toReversed().map(async (id) => ((await agents.cancel(id)) ? [id] : [])))
     return context.json({ stopped: ended.flat() })
   })
-  // A merge takes nothing beside its task.
+  // A merge has no other arguments.
   for (const act of ACTS)
     routes.post(`/:id/${act}`, async (context) =>
       answer(context, act, act === "merge" ? {} : await bodyOf(context, args)),
@@ -51,7 +51,7 @@ export function actsRoutes(source: () => Source): Hono {
     return person.call(given, session)
   }
 
-  /** A conversation in which nothing was begun does not stay. */
+  /** A new conversation is removed if the launch fails. */
   async function launchInNew(given: Readonly<Record<string, unknown>>): Promise<Called> {
     const person = presentPerson(source())
     const session = await person.open(String(given.description ?? "").slice(0, 200) || "Launched from the page")

@@ -5,41 +5,40 @@ import { basename, dirname, join } from "node:path"
 import { createOnce, readJson, replaceSync } from "../../lib/atomic-file.ts"
 import { newCode } from "./codes.ts"
 
-/** Where the page is and how to get in. Kept in a file that only the user can read, one a project. */
+/** Address and keys of the page, in a file per project that only the user can read. */
 export type Address = {
   readonly url: string
-  /** What scripts show with each request. It outlives restarts. */
+  /** Token for scripts, sent with each request. It survives restarts. */
   readonly token: string
-  /** What links and sessions are derived from. It is never sent. */
+  /** Key for links and sessions; never sent. */
   readonly key: string
-  /** The serving process's life: what a link promises holds for that one alone. */
+  /** Id of the serving process: links are valid only for it. */
   readonly boot: string
 }
 
 const KEY_BYTES = 32
 const KEY = /^[A-Za-z0-9_-]{43}$/
 const FILE = /^web-[\da-f]{16}\.json$/
-/** How long a link can be opened that somebody is shown, in ms. */
+/** Validity of a displayed link, in ms. */
 const LINK_MS = 600_000
 
-/** Beside OpenCode's own state. */
+/** Next to OpenCode's state. */
 export function addressFile(project: string, env: NodeJS.ProcessEnv = process.env): string {
   const state = env.XDG_STATE_HOME || join(env.HOME || homedir(), ".local", "state")
   const name = createHash("sha256").update(project).digest("hex").slice(0, 16)
   return join(state, "opencode", "superagents", `web-${name}.json`)
 }
 
-/** Where the page's sessions are written down. */
 export const webSessionsFile = (file: string): string => file.replace(/\.json$/, ".sessions.json")
 
-/** A link that opens the page, once and for a while. What it promises stands in the fragment, which is sent to nobody. */
+/** A link that opens the page once, within a time limit. Its secret is in the fragment, which browsers do not send. */
 export const linkOf = ({ url, key, boot }: Address, now = Date.now()): string =>
   `${url}/#code=${newCode(key, boot, now + LINK_MS)}`
 
-/** One that opens it once, for as long as the server lives: what the file itself holds. */
+/** A link that opens the page once while the server runs, for the file. */
 const lastingLink = ({ url, key, boot }: Address): string => `${url}/#code=${newCode(key, boot)}`
 
-/** Undefined where the file is missing, broken, or open to others: a key that others could read is none. */
+/** Undefined for a missing or broken file, or one that others can read, whose key is not secret. */
 export function readAddress(file: string): Address | undefined {
   try {
     if (process.platform !== "win32" && (statSync(file).mode & 0o077) !== 0) return undefined
@@ -51,7 +50,7 @@ export function readAddress(file: string): Address | undefined {
   return KEY.test(token) && KEY.test(key) ? { url, token, key, boot } : undefined
 }
 
-/** The project's keys: those there are, or new ones. Of several processes that make them at once, one wins. */
+/** The project's keys, created if missing. Of several processes one wins. */
 export function ensureKeys(file: string): Pick<Address, "token" | "key"> {
   const known = keysIn(file)
   if (known) return known
@@ -66,11 +65,11 @@ function keysIn(file: string): Pick<Address, "token" | "key"> | undefined {
   return token === undefined || key === undefined ? undefined : { token, key }
 }
 
-/** With a link that nobody has opened yet, for whoever reads the file. */
+/** Includes an unused link for whoever reads the file. */
 export const writeAddress = (file: string, address: Address): void =>
   replaceSync(file, JSON.stringify({ ...address, ...(address.url !== "" && { link: lastingLink(address) }) }))
 
-/** The ports that other projects had last: each is to find its page where it was. */
+/** Last ports of other projects, to be left free for them. */
 export function portsOfOthers(file: string): ReadonlySet<number> {
   const ports = new Set<number>()
   try {
@@ -80,7 +79,7 @@ export function portsOfOthers(file: string): ReadonlySet<number> {
       if (port !== undefined) ports.add(port)
     }
   } catch {
-    // Nobody has had one here.
+    // No file exists.
   }
   return ports
 }

@@ -16,7 +16,7 @@ const reply = z.union([
   z.strictObject({ dismiss: z.literal(true) }),
 ])
 
-/** The open questions of agents: what they offer, and a person's answer. */
+/** Routes for open questions and their answers. */
 export function asksRoutes(source: () => Source): Hono {
   const routes = new Hono()
 

@@ -9,18 +9,18 @@ export type AuthPorts = {
   readonly address: Address
   readonly passes: WebSessions
   readonly clock: Pick<Clock, "now">
-  /** A link was opened, and holds no more. */
+  /** Called when a link was used. */
   readonly opened: () => void
 }
 
-/** Who asks: a script with the token of the file, or the page with a pass. */
+/** Authenticated caller: a script with the token, or the page with a web session. */
 export type Caller = { readonly kind: "script" } | { readonly kind: "page"; readonly pass: string }
 
-/** Who may come in. All secrets are compared in a time that tells nothing of them. */
+/** Authentication. Secrets are compared in constant time. */
 export class Auth {
   readonly #ports: AuthPorts
   readonly #token: Buffer
-  /** The codes that were used in this life: only its own are good. */
+  /** Used codes of this server process; codes of others are invalid. */
   readonly #used = new Set<string>()
 
   constructor(ports: AuthPorts) {
@@ -32,14 +32,14 @@ export class Auth {
     return this.#ports.passes
   }
 
-  /** Proves to whoever holds the secret of this id who is speaking, and says whether the id still lets in. */
+  /** Proves the server's identity to the holder of this id's secret, and tells whether the id is valid. */
   hello(id: string, nonce: string): Hello {
     const { url: origin, key, boot } = this.#ports.address
     const said = { origin, boot, state: this.#isGood(id) ? "live" : "ended" } as const
     return { ...said, proof: macOf(secretOf(key, id), proofText(said, nonce)) }
   }
 
-  /** Who shows this key; undefined for nobody who may come in. */
+  /** Caller with this key; undefined for an invalid one. */
   caller(key: string): Caller | undefined {
     if (timingSafeEqual(digest(key), this.#token)) return { kind: "script" }
     const id = this.#idOf(key)
@@ -48,7 +48,7 @@ export class Auth {
     return { kind: "page", pass: id }
   }
 
-  /** A pass for a code, which is used up by that; undefined where it is not good. */
+  /** Exchanges a code for a web session; undefined for an invalid code. The code cannot be used again. */
   signIn(key: string): Issued | undefined {
     const id = this.#idOf(key)
     if (id === undefined || !codeIn(id) || !this.#isGood(id)) return undefined
@@ -58,7 +58,7 @@ export class Auth {
     return { id: pass, secret: secretOf(this.#ports.address.key, pass) }
   }
 
-  /** The id in `id.access`, where the access is that of this life. */
+  /** Id in `id.access`, if the access is valid for this server process. */
   #idOf(key: string): string | undefined {
     const { id, rest } = splitCredential(key) ?? { id: "", rest: "" }
     const { address } = this.#ports
@@ -75,5 +75,5 @@ export class Auth {
   }
 }
 
-/** All of one length, whatever was given. */
+/** Hashes make all values equally long. */
 const digest = (text: string): Buffer => createHash("sha256").update(text).digest()

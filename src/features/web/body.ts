@@ -8,15 +8,15 @@ const MOST_BODY_BYTES = 1_048_576
 const MOST_PROBLEM_CHARS = 1000
 
 export type Body = {
-  /** Undefined where the request has none. */
+  /** Undefined for a request without a body. */
   readonly stream?: ReadableStream<Uint8Array<ArrayBuffer>>
-  /** Whether nothing of it is still to come. */
+  /** Whether the body has been read completely. */
   readonly isWhole: () => boolean
 }
 
 /**
- * A request's body, of which nothing is taken in before it is asked for: guards go first, and what they refuse costs
- * nothing. Asked for, it fails where it is too long or takes longer than `ms`.
+ * Body that is read only on demand, so that refused requests cost nothing. Fails where it is too long or takes longer
+ * than `ms`.
  */
 export function lazyBody(incoming: IncomingMessage, ms: number): Body {
   const { headers } = incoming
@@ -59,13 +59,13 @@ export function lazyBody(incoming: IncomingMessage, ms: number): Body {
 const tooLarge = () => new WebError(413, `A body may have ${grouped(MOST_BODY_BYTES)} bytes; this one has more.`)
 const tooSlow = (ms: number) => new WebError(408, `A body must come within ${ms / 1000} s; this one did not.`)
 
-/** A body that says itself that it is too long is not begun. */
+/** Rejects a body by its declared length, without reading it. */
 export const limitBody: MiddlewareHandler = async (context, next) => {
   if (Number(context.req.header("content-length") ?? 0) > MOST_BODY_BYTES) throw tooLarge()
   await next()
 }
 
-/** The body as `schema` has it. */
+/** Parses the body by `schema`. */
 export async function bodyOf<Schema extends z.ZodType>(context: Context, schema: Schema): Promise<z.output<Schema>> {
   if (!/^application\/json\s*(;|$)/i.test(context.req.header("content-type") ?? ""))
     throw new WebError(400, 'A body must be JSON, and say so: "content-type: application/json".')
@@ -86,6 +86,6 @@ async function json(context: Context): Promise<unknown> {
   }
 }
 
-/** `"title": Invalid input: expected string, received undefined`, for each. */
+/** Example: `"title": Invalid input: expected string, received undefined`, one for each problem. */
 const problemsOf = ({ issues }: z.ZodError): string =>
   issues.map(({ path, message }) => (path.length > 0 ? `"${path.join(".")}": ${message}` : message)).join("; ")

@@ -1,10 +1,10 @@
 import { createHmac, randomBytes } from "node:crypto"
 
-/** 128 bits, in base64url. */
+/** 128 bits in base64url. */
 const SECRET_CHARS = 22
 const CODE = /^c\.([\w-]+)\.([\da-z]+)\.[\w-]+$/
 
-/** The secret that belongs to the id of a code or of a pass: whoever has `key` can derive it. */
+/** Secret of a code or web session, derived from its id with `key`. */
 export const secretOf = (key: string, id: string): string =>
   macOf(key, `superagents secret\n${id}`).slice(0, SECRET_CHARS)
 
@@ -12,13 +12,13 @@ export const macOf = (key: string, text: string): string => createHmac("sha256",
 
 export const randomPart = (bytes: number): string => randomBytes(bytes).toString("base64url")
 
-/** What a link holds: it is good once, at the server of this life, until `expires` (0: for that whole life). */
+/** Code for a link: valid once, for this server process, until `expires` (0: while it runs). */
 export function newCode(key: string, boot: string, expires = 0): string {
   const id = `c.${boot}.${expires.toString(36)}.${randomPart(6)}`
   return `${id}.${secretOf(key, id)}`
 }
 
-/** What the id of a code says of it; undefined where it is none. */
+/** Contents of a code's id; undefined for another id. */
 export function codeIn(id: string): { boot: string; expires: number } | undefined {
   const [, boot, expires] = CODE.exec(id) ?? []
   return boot === undefined || expires === undefined ? undefined : { boot, expires: Number.parseInt(expires, 36) }

@@ -5,7 +5,7 @@ import { HostError } from "../../core/ports.ts"
 import type { BoardError, BoardErrorCode } from "../board/service.ts"
 import type { Log } from "./ports.ts"
 
-/** An answer that is an error. The text is for the reader and never holds what the request brought along. */
+/** HTTP error. The text is for the reader and never repeats input. */
 export class WebError extends Error {
   override readonly name = "WebError"
   readonly status: ContentfulStatusCode
@@ -15,7 +15,7 @@ export class WebError extends Error {
   }
 }
 
-/** What each kind of refusal is in HTTP: said here alone. */
+/** HTTP status of each board error. */
 const BOARD_STATUS: Readonly<Record<BoardErrorCode, ContentfulStatusCode>> = {
   invalid: 400,
   "not found": 404,
@@ -23,7 +23,7 @@ const BOARD_STATUS: Readonly<Record<BoardErrorCode, ContentfulStatusCode>> = {
   unavailable: 503,
 }
 
-/** Puts whatever a route threw into words: `{"error": "…"}` with the status that fits. */
+/** Converts errors of routes into `{"error": "…"}` with a status. */
 export function errorHandler(log: Log) {
   return (error: Error, context: Context): Response => {
     const { status, message } = told(error, log)
@@ -33,7 +33,7 @@ export function errorHandler(log: Log) {
 
 function told(error: Error, log: Log): { status: ContentfulStatusCode; message: string } {
   if (error instanceof WebError) return error
-  // By its name: another copy of the plugin in this process may have thrown it.
+  // Compared by name: another copy of the plugin in this process may have thrown it.
   if (error.name === "BoardError") return { status: BOARD_STATUS[(error as BoardError).code], message: error.message }
   if (error instanceof CallError) return { status: 409, message: error.message }
   if (error instanceof HostError) return { status: 502, message: `OpenCode did not do its part: ${error.message}` }

@@ -4,24 +4,20 @@ import type { Feed } from "./feed.ts"
 import type { Env } from "./guard.ts"
 import type { WebSessions } from "./web-sessions.ts"
 
-/** Who tells readers what there is. */
 export type Teller = Pick<Feed, "join">
 
 const MOST_STREAMS = 64
-/** A reader that lags so far behind is cut off: it comes back and begins with the whole. */
+/** A reader further behind is disconnected; it reconnects and starts with the whole state. */
 const MOST_WAITING_BYTES = 8_388_608
 
-/**
- * The stream of events. It begins with the whole state, so whoever comes back after a lost connection is right again
- * from the first event on, whatever was missed.
- */
+/** Event stream. It starts with the whole state, so that a reconnected reader is up to date. */
 export function eventsRoute(feed: Teller, passes: Pick<WebSessions, "open">): Handler<Env> {
   let open = 0
   return (context) => {
     if (open >= MOST_STREAMS) throw new WebError(409, `${MOST_STREAMS} pages are open already; close one of them.`)
     const { signal } = context.req.raw
     if (signal.aborted) return new Response()
-    // Before anything is waited for: of many that come at once, no more are let in. The signal tells of every end.
+    // Counted before anything is awaited, so that the limit holds for simultaneous requests.
     open++
     signal.addEventListener("abort", () => open--, { once: true })
     const caller = context.get("caller")
@@ -32,7 +28,7 @@ export function eventsRoute(feed: Teller, passes: Pick<WebSessions, "open">): Ha
   }
 }
 
-/** `hold`: what the stream keeps for as long as it is open; it is told how to end the stream. */
+/** `hold`: resource kept while the stream is open; it receives a function that ends the stream. */
 function streamOf(
   feed: Teller,
   signal: AbortSignal,
@@ -50,11 +46,11 @@ function streamOf(
           try {
             controller.close()
           } catch {
-            // Closed by the reader.
+            // The reader closed it.
           }
         }
         const send = (event: string, data: string) => {
-          // Left while the whole was being read.
+          // The reader left while the state was read.
           if (signal.aborted) return
           if ((controller.desiredSize ?? 0) < 0) return end()
           controller.enqueue(encoder.encode(`event: ${event}\ndata: ${data}\n\n`))

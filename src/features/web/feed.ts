@@ -7,19 +7,19 @@ import { agentRow } from "./rows.ts"
 import { listOf } from "./tasks.ts"
 import type { Delta, Snapshot, TaskList } from "./wire.ts"
 
-/** Changes within this time go together, in ms: text comes in deltas, many a second. */
+/** Changes within this time are sent together, in ms: text arrives in many deltas a second. */
 const GATHER_MS = 150
-/** How often everything is looked at again while somebody reads, in ms: what was not told is found so. */
+/** Interval for reading everything again while somebody listens, in ms, in case an event is missed. */
 const LOOK_MS = 10_000
-/** A sign of life for readers, in ms: without one they take the connection for lost. */
+/** Interval of heartbeats, in ms: without them readers assume a lost connection. */
 const BEAT_MS = 15_000
 
-/** What is told beside the rows. */
+/** Values beside the rows. */
 type Fact = "problem" | "owners" | "inFlight" | "ended" | "lost" | "purse" | "spent"
-/** What says nothing, as it would be sent: the first event leaves it out. */
+/** Serialized empty values, which the first event leaves out. */
 const NOTHING: { readonly [Name in Fact]?: string } = { problem: '""', ended: '""', lost: "0", purse: "null" }
 
-/** Sends one event to a reader; must not throw. */
+/** Sends an event to a reader; must not throw. */
 type Send = (event: "state" | "change" | "beat", data: string) => void
 
 type FeedPorts = {
@@ -29,14 +29,11 @@ type FeedPorts = {
   readonly log: Log
 }
 
-/**
- * Tells readers what there is and then what changes. With nobody reading it does nothing: no timer, no subscription,
- * no look at anything.
- */
+/** Sends readers the state, then changes. Without readers it has no timers or subscriptions. */
 export class Feed {
   readonly #ports: FeedPorts
   readonly #readers = new Map<Send, () => void>()
-  /** What the readers know, as it was sent. */
+  /** Rows as last sent. */
   readonly #agents = new Map<string, string>()
   readonly #tasks = new Map<string, string>()
   readonly #facts = new Map<string, string>(Object.entries(NOTHING))
@@ -46,7 +43,7 @@ export class Feed {
   #all = false
   #gathering: (() => void) | undefined
   #undo: (() => void)[] = []
-  /** One look at the board at a time, in order. */
+  /** Reads of the board run one at a time, in order. */
   readonly #turn = new Turn()
 
   constructor(ports: FeedPorts) {
@@ -57,31 +54,31 @@ export class Feed {
     return this.#readers.size
   }
 
-  /** `send` gets the whole state first. `end` is called when the feed ends. Returns how to leave. */
+  /** `send` receives the whole state first; `end` is called when the feed ends. Returns the leave function. */
   async join(send: Send, end: () => void): Promise<() => void> {
     if (this.#readers.size === 0) this.#begin()
-    // In the readers' turn: what changes meanwhile comes after the state.
+    // In order with other sends: later changes follow the state.
     await this.#inTurn(async () => {
       await this.#flush()
       send("state", await this.#snapshot())
       this.#readers.set(send, end)
     })
     if (this.#readers.size === 0) this.#rest()
-    // Anew where the last of the others has left meanwhile.
+    // Restart if the last other reader has left meanwhile.
     else this.#begin()
     return () => this.#leave(send)
   }
 
-  /** The sources are others now. */
+  /** Called when the sources change. */
   changed(): void {
-    // By what is heard, not by who reads: the first reader may be coming just now.
+    // Checks subscriptions, not readers, since the first reader may be joining now.
     if (this.#undo.length === 0) return
     this.#rest()
     this.#begin()
     this.#touchAll()
   }
 
-  /** Sends all readers away. */
+  /** Disconnects all readers. */
   close(): void {
     for (const [send, end] of [...this.#readers]) {
       this.#leave(send)
@@ -149,12 +146,12 @@ export class Feed {
     })
   }
 
-  /** Sends what differs from what the readers know. */
+  /** Sends the differences to what was last sent. */
   async #flush(): Promise<void> {
     const changes = { ...this.#agentChanges(), ...(await this.#boardChanges()), ...this.#spentChange() }
     const hasBoard = this.#ports.source().board !== undefined
     if (hasBoard !== this.#hasBoard) {
-      // It came or went with other sources: that is no change of a row.
+      // The board appeared or disappeared with its source, which is no change of a row.
       this.#hasBoard = hasBoard
       return this.#tell("state", await this.#snapshot())
     }
@@ -210,7 +207,7 @@ export class Feed {
     return spent ? this.#changed("spent", { cost: spent.cost, atLeast: spent.atLeast ?? false }) : {}
   }
 
-  /** A fact, where it differs from what the readers know; known from now on. */
+  /** The value if it differs from the last one sent, and records it. */
   #changed<Name extends Fact>(name: Name, value: Delta[Name]): Partial<Delta> {
     const text = JSON.stringify(value)
     if (text === this.#facts.get(name)) return {}
@@ -218,13 +215,13 @@ export class Feed {
     return { [name]: value }
   }
 
-  /** As it was sent last; undefined where it says nothing. */
+  /** Value as last sent; undefined for an empty one. */
   #fact(name: Fact): string | undefined {
     const text = this.#facts.get(name)
     return text === NOTHING[name] ? undefined : text
   }
 
-  /** A `Snapshot` as text, put together from the rows' texts: thousands are not read to be written again. */
+  /** A serialized `Snapshot`, assembled from serialized rows to avoid parsing thousands. */
   async #snapshot(): Promise<string> {
     const { project, clock, source } = this.#ports
     const { board, pages, person } = source()
@@ -253,7 +250,7 @@ async function read(board: Board): Promise<Read> {
   }
 }
 
-/** Those rows that differ from what is known; known from now on. */
+/** Rows that differ from the last ones sent, and records them. */
 function renew<Row extends { readonly id: string }>(known: Map<string, string>, rows: readonly Row[]): readonly Row[] {
   return rows.filter((row) => {
     const text = JSON.stringify(row)
@@ -273,7 +270,7 @@ const some = <Key extends string, Value>(key: Key, values: readonly Value[]) =>
 
 const list = (known: ReadonlyMap<string, string>): string => `[${[...known.values()].join(",")}]`
 
-/** An object of values that are JSON already; what is undefined is left out. */
+/** Object from serialized values, without undefined ones. */
 const object = (values: Readonly<Record<string, string | undefined>>): string =>
   `{${Object.entries(values)
     .flatMap(([key, text]) => (text === undefined ? [] : `${JSON.stringify(key)}:${text}`))

@@ -2,16 +2,13 @@ import type { Context, MiddlewareHandler } from "hono"
 import type { Auth, Caller } from "./auth.ts"
 import { WebError } from "./errors.ts"
 
-/** What the guards leave for the routes. */
+/** Values that guards pass on to routes. */
 export type Env = { Variables: { caller: Caller } }
 
 const LOOPBACK: readonly string[] = ["localhost", "127.0.0.1", "[::1]"]
 const AUTHORITY = /^(\[[\da-f:]+\]|[\w.-]+)(?::\d{1,5})?$/i
 
-/**
- * Only requests that name this server by an address of its own: a page on the internet whose name was made to lead
- * here (DNS rebinding) still sends its own name.
- */
+/** Accepts only requests that name this server: after DNS rebinding, a browser still sends the foreign name. */
 export function hostGuard(host: string): MiddlewareHandler {
   const names = new Set([...LOOPBACK, host.toLowerCase(), `[${host.toLowerCase()}]`])
   return async (context, next) => {
@@ -22,7 +19,7 @@ export function hostGuard(host: string): MiddlewareHandler {
   }
 }
 
-/** Only requests that our own page sends, or no page at all. */
+/** Accepts only requests of the page itself, or without an origin. */
 export const originGuard: MiddlewareHandler = async (context, next) => {
   const origin = context.req.header("origin")
   const site = context.req.header("sec-fetch-site")
@@ -32,7 +29,7 @@ export const originGuard: MiddlewareHandler = async (context, next) => {
   await next()
 }
 
-/** Only requests of the page with a pass, or with the token. */
+/** Accepts only requests with a web session or the token. */
 export function authGuard(door: Auth): MiddlewareHandler<Env> {
   return async (context, next) => {
     const caller = door.caller(keyIn(context))
@@ -42,7 +39,7 @@ export function authGuard(door: Auth): MiddlewareHandler<Env> {
   }
 }
 
-/** What is shown as key: `authorization: Bearer …`. */
+/** Key from `authorization: Bearer …`. */
 export const keyIn = (context: Context): string =>
   /^Bearer (.*)$/i.exec(context.req.header("authorization") ?? "")?.[1] ?? ""
 

@@ -1,16 +1,15 @@
 /**
- * How page and server know each other, for both. Whoever comes in has an id and a secret that the server can derive
- * from the id: first that of a link, which holds once, then that of the session that the page got for it. Neither secret
- * is ever sent again:
- *
- *   page    GET /hello?id&nonce        nothing that is of use to anybody else
- *   server  origin, boot, state, proof: only who can derive the secret can say this, of this very address
- *   page    authorization: id.access   holds for this life of the server, and for the next it is worth nothing
+ * Mutual authentication of page and server. Each caller has an id and a secret that the server derives from it, first
+ * of a link, then of a web session; secrets are never sent again.
+ * 
+ *     page    GET /hello?id&nonce
+ *     server  origin, boot, state, proof (only the holder of the secret can create it, for this address)
+ *     page    authorization: id.access (valid while this server process runs)
  */
 export type Hello = {
-  /** Where the server itself believes to be served: another that passes our questions on to it is somewhere else. */
+  /** Address that the server knows as its own: a proxy that forwards requests has another one. */
   readonly origin: string
-  /** This life of the server. */
+  /** Id of the server process. */
   readonly boot: string
   readonly state: "live" | "ended"
   readonly proof: string
@@ -21,10 +20,10 @@ export const proofText = ({ origin, boot, state }: Omit<Hello, "proof">, nonce: 
 
 export const accessText = (boot: string): string => `superagents access\n${boot}`
 
-/** What the page gets for a link. */
+/** New web session. */
 export type Issued = { readonly id: string; readonly secret: string }
 
-/** `id.rest` at its last dot: ids have dots themselves. */
+/** Splits `id.rest` at the last dot: ids contain dots. */
 export function splitCredential(text: string): { id: string; rest: string } | undefined {
   const at = text.lastIndexOf(".")
   return at > 0 ? { id: text.slice(0, at), rest: text.slice(at + 1) } : undefined

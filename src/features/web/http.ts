@@ -2,14 +2,14 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from "node:net"
 import { type Body, lazyBody } from "./body.ts"
 
-/** Answers a request; must not reject. Its body is read from the connection only when the answer asks for it. */
+/** Answers a request; must not reject. The body is read only on demand. */
 export type Fetch = (request: Request) => Response | Promise<Response>
 
 export type Listener = { readonly port: number; close(): Promise<void> }
 
-/** Requests that are answered at once, streams included; more are turned away. */
+/** Most simultaneous requests, streams included. */
 const MOST_AT_ONCE = 128
-/** How long a body may take, and a reader that takes nothing in, in ms. */
+/** Time limit for a body, and for a reader that accepts no data, in ms. */
 const BODY_MS = 10_000
 const STALL_MS = 30_000
 
@@ -18,8 +18,8 @@ export type Limits = { readonly bodyMs: number; readonly stallMs: number; readon
 const LIMITS: Limits = { bodyMs: BODY_MS, stallMs: STALL_MS, atOnce: MOST_AT_ONCE }
 
 /**
- * Listens, or returns undefined where the port is taken. On `node:http`, which OpenCode's Bun and Node both have. Does
- * not keep the process alive.
+ * Server on `node:http`, which OpenCode's Bun and Node both have; undefined for a port in use. Does not keep the
+ * process alive.
  */
 export function listen(
   fetch: Fetch,
@@ -40,7 +40,7 @@ export function listen(
       .catch(() => socket.destroy())
       .finally(() => underWay--)
   })
-  // Nothing here speaks another protocol: left alone, such a connection would stay open for good.
+  // Connections that upgrade would stay open for ever.
   server.on("upgrade", (_incoming, socket) => socket.destroy())
   server.on("connect", (_incoming, socket) => socket.destroy())
   return new Promise((resolve, reject) => {
@@ -71,14 +71,14 @@ async function answer(
 ): Promise<void> {
   const gone = new AbortController()
   const { socket } = incoming
-  // Not the response's "close", which the host's Bun does not tell.
+  // Bun does not emit "close" on the response.
   const leave = () => gone.abort()
   socket.once("close", leave)
   try {
     outgoing.on("error", leave)
     const body = lazyBody(incoming, bodyMs)
     const response = await fetch(requestOf(incoming, body, gone.signal))
-    // What is not read to its end cannot be followed by another request.
+    // After an unread body the connection cannot be used again.
     const isLast = !body.isWhole()
     if (isLast) outgoing.setHeader("connection", "close")
     await send(response, outgoing, gone.signal, stallMs)
@@ -86,7 +86,7 @@ async function answer(
     else outgoing.end()
   } finally {
     socket.off("close", leave)
-    // Over for its answer too, which may be a stream that nobody read: that of a HEAD.
+    // Ends the response too, which may be a stream that nobody read, as for HEAD.
     leave()
   }
 }
@@ -102,7 +102,7 @@ function requestOf(incoming: IncomingMessage, { stream }: Body, signal: AbortSig
   })
 }
 
-/** For the address alone: guards look at the header as it came. */
+/** Only for the request's address: guards check the original header. */
 const hostOf = ({ headers }: IncomingMessage): string =>
   /^[\w.:[\]-]+$/.test(headers.host ?? "") ? `${headers.host}` : "x"
 
@@ -115,7 +115,7 @@ function headersOf(incoming: IncomingMessage): Headers {
   return headers
 }
 
-/** All but the end of the answer. */
+/** Sends all but the end of the response. */
 async function send(response: Response, outgoing: ServerResponse, gone: AbortSignal, stallMs: number): Promise<void> {
   outgoing.writeHead(response.status, Object.fromEntries(response.headers))
   const reader = response.body?.getReader()
@@ -130,7 +130,7 @@ async function send(response: Response, outgoing: ServerResponse, gone: AbortSig
   }
 }
 
-/** Rejects where the reader takes nothing in for too long. */
+/** Rejects where the reader accepts no data for too long. */
 function drained(outgoing: ServerResponse, gone: AbortSignal, stallMs: number): Promise<void> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => reject(new Error("The reader does not read.")), stallMs)

@@ -7,12 +7,12 @@ import { proofOf } from "./app.ts"
 import type { Fetch, Listener } from "./http.ts"
 import type { Log } from "./ports.ts"
 
-/** How often a process that does not serve looks whether the serving one lives, in ms. */
+/** Interval at which followers check the serving process, in ms. */
 export const LOOK_MS = 20_000
-/** How soon after it took its seat the serving one looks whether another did so in the same moment, in ms. */
+/** Delay after which a new server checks for another one that started at the same time, in ms. */
 const SETTLE_MS = 2000
 const PROOF_LIMIT_MS = 2000
-/** Ports that are tried, from the wanted one on: each project needs its own. */
+/** Number of ports tried: each project needs its own. */
 const PORTS = 20
 
 export type LeaderPorts = {
@@ -23,25 +23,25 @@ export type LeaderPorts = {
   readonly log: Log
   readonly listen: (fetch: Fetch, port: number, host: string) => Promise<Listener | undefined>
   readonly app: (address: Address) => Fetch
-  /** What can be read at an address; rejects where nothing answers in time. */
+  /** Reads an address; rejects without an answer in time. */
   readonly get?: (url: string, limit: number) => Promise<string>
 }
 
 /**
- * Which process serves a project's page: the first that takes a port. The others know it by the file, and take its
- * place when it is gone.
- *
- *   looking ──► serving ──► looking (another one serves as well)
- *      ▲  │
- *      │  └───► following ──┐
- *      └────────────────────┘ every LOOK_MS
+ * Elects the process that serves a project's page: the first to take a port. Followers find it by the file and take
+ * over when it is gone.
+ * 
+ *     looking ──► serving ──► looking (another one serves as well)
+ *        ▲  │
+ *        │  └───► following ──┐
+ *        └────────────────────┘ every LOOK_MS
  */
 export class Leader {
   readonly #ports: LeaderPorts
   #state: "looking" | "serving" | "following" | "stopped" = "looking"
   #listener: Listener | undefined
   #followed = ""
-  /** As it was said last: it may last for as long as OpenCode runs. */
+  /** Last reported problem, which may last as long as OpenCode runs. */
   #problem = ""
   #later: () => void = () => {}
 
@@ -53,7 +53,7 @@ export class Leader {
     return this.#state
   }
 
-  /** Serves or follows; looks again by itself. Never rejects. */
+  /** Serves or follows, and checks again by itself. Never rejects. */
   async take(): Promise<void> {
     if (this.#state === "stopped") return
     const { log, clock } = this.#ports
@@ -102,7 +102,7 @@ export class Leader {
       let answer: Fetch = () => new Response(null, { status: 503 })
       const listener = await listen((request) => answer(request), each, host)
       if (!listener) {
-        // Taken in this very moment by a process of our own, or by somebody else: then the next one.
+        // Taken just now by another process: if it is not this project's, try the next port.
         if (each !== 0 && (await this.#isOurs(urlOf(host, each), keys.token))) return this.#follow(urlOf(host, each))
         continue
       }
@@ -119,7 +119,7 @@ export class Leader {
     throw new Error(`ports ${port} to ${port + PORTS - 1} are taken (option web.port)`)
   }
 
-  /** Two that sat down in the same moment: the file names one of them, and the other gets up. */
+  /** Of two servers, the one not named in the file stops. */
   async #settle(): Promise<void> {
     const { file, host, log } = this.#ports
     try {
@@ -141,7 +141,7 @@ export class Leader {
     this.#followed = url
   }
 
-  /** Whether a server of this project answers there. The token itself is shown to nobody. */
+  /** Whether a server of this project answers there. The token itself is not sent. */
   async #isOurs(url: string, token: string): Promise<boolean> {
     const nonce = randomBytes(16).toString("hex")
     const { get = getText } = this.#ports
@@ -154,8 +154,8 @@ export class Leader {
 }
 
 /**
- * First the one that the project had before, as long as the option allows it: the page's session belongs to it. Then
- * those that no other project had, so that it finds its own again, too.
+ * The project's last port first, if the option allows it, because the page's session belongs to it; then ports not used
+ * by other projects.
  */
 export function portsToTry(port: number, before: number | undefined, others: ReadonlySet<number>): readonly number[] {
   if (port === 0) return before === undefined ? [0] : [before, 0]

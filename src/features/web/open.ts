@@ -19,7 +19,7 @@ type PageSetup = {
   readonly clock: Clock
 }
 
-/** Shows what this instance of the plugin has on the project's page. Loaded only where the option `web` is there. */
+/** Adds this instance to the project's page. Loaded only with the option `web`. */
 export function openPage(setup: PageSetup): () => Promise<void> {
   const { connection, web, board, clock } = setup
   const { worktree, directory, host } = connection
@@ -67,7 +67,7 @@ function agentsOf({ manager, connection }: PageSetup): Agents {
 function personOf({ manager, options, connection }: PageSetup): Person {
   const { userActions, host } = connection
   const [task, clear] = [taskTool(manager, options), clearTool(manager)]
-  /** A person has no message in the session, and asks nobody for a permission. */
+  /** A user has no message in the session and needs no permission. */
   const callerIn = (sessionID: string) => ({ sessionID, messageID: "" })
   return {
     question: (ask) => userActions.question(ask),

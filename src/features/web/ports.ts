@@ -5,70 +5,67 @@ import type { Overview } from "../../runtime/overview.ts"
 import type { HistoryRun, UserActions } from "../../runtime/user-actions.ts"
 import type { Board } from "../board/service.ts"
 
-/**
- * What the web needs of the rest, whatever gives it: the background tasks, the board where there is one, and where the
- * sessions can be looked at.
- */
+/** What the page needs of tasks, board and OpenCode's sessions. */
 
-/** The background tasks of all sessions. */
+/** Background tasks of all sessions. */
 export interface Agents
   extends Pick<Overview, "list" | "get" | "isForeign" | "refresh" | "answer" | "cancel" | "subscribe"> {
-  /** What its last run changed, file by file; empty where that is not known. */
+  /** Changed files of its last run; empty where not known. */
   diff(id: string): Promise<readonly FileDiff[]>
-  /** Its runs, oldest first, as its session tells them. */
+  /** Runs from its session, oldest first. */
   history(id: string): Promise<readonly HistoryRun[]>
 }
 
-/** What a person does with a task: modes of `superagents_task`, each asked for by the argument of its name. */
+/** A user's actions on a task: modes of `superagents_task`, named like their argument. */
 export const ACTS = ["tell", "resume", "unpark", "merge"] as const
 
 export type Act = (typeof ACTS)[number]
 
-/** What a call of `superagents_task` came to: the task, and what the tool says. */
+/** Result of a call of `superagents_task`: the task and the tool's text. */
 export type Called = { readonly taskID: string; readonly text: string }
 
-/** What may be used, by the options; 0 for any. */
+/** Limits by options; 0 for none. */
 export type Limits = {
   readonly dayCost: number
   readonly sessionCost: number
   readonly taskCost: number
   readonly taskTokens: number
-  /** The longest duration of a run, in ms. */
+  /** Longest duration of a run, in ms. */
   readonly taskTime: number
-  /** The statuses that can be resumed. */
+  /** Statuses that can be resumed. */
   readonly resumable: readonly string[]
   /** Whether a launch may name a model. */
   readonly models: boolean
 }
 
 /**
- * A person's hand at the page: answers, words and launches, by the doors that agents use, with their checks and errors.
- * Every promise may reject with a `CallError` or a `HostError`.
+ * A user's actions on the page, with the checks and errors of agents' tools. Promises may reject with a `CallError` or
+ * a `HostError`.
  */
 export interface Person extends Omit<UserActions, "history"> {
-  /** Calls `superagents_task` in a conversation's name. Nobody is asked for a permission: a person calls. */
+  /** Calls `superagents_task` in a conversation. No permission is asked, because a user calls. */
   call(args: Readonly<Record<string, unknown>>, sessionID: string): Promise<Called>
-  /** Forgets a conversation's tasks; returns what the tool says. */
+  /** Clears a conversation's tasks; returns the tool's text. */
   clear(sessionID: string): Promise<string>
-  /** Takes back a conversation in which nothing was begun. */
+  /** Removes a conversation without a launch. */
   discard(sessionID: string): Promise<void>
   agents(): Promise<readonly AgentInfo[]>
   /** As `provider/model`. */
   models(): Promise<readonly string[]>
   readonly limits: Limits
-  /** What the day's budget counts; undefined where there is none. */
+  /** Spending by the daily limit; undefined without one. */
   spentToday(): Usage | undefined
 }
 
 export type Log = (level: "info" | "warn" | "error", message: string, fields?: Record<string, string>) => void
 
-/** What one instance of the plugin has to show. */
+/** Data of one plugin instance. */
 export type Source = {
-  /** The folder that it serves. */
+  /** Its folder. */
   readonly folder?: string
   readonly agents: Agents
   readonly person?: Person
   readonly board?: Board
-  /** The address of OpenCode's own page that a session's id completes; undefined where no server of it listens. */
+  /** Address of OpenCode's page, to be completed with a session id; undefined without a server. */
   readonly pages?: () => Promise<string | undefined>
 }

@@ -10,8 +10,8 @@ import { presentBoard, presentPerson } from "./sources.ts"
 const words = z.strictObject({ text: z.string().trim().min(1).max(100_000) })
 
 /**
- * What a person says to a board task's owner: in its thread, as if it were typed there. While a run goes on it reads it
- * at its next step; else its turn begins with it, and the board takes that for a run as it does when it was typed.
+ * A user's message to a board task's owner, sent to its thread. An active run reads it at its next step; otherwise it
+ * starts a turn, which the board counts as a run.
  */
 export function repliesRoutes(source: () => Source): Hono {
   const routes = new Hono()

@@ -14,11 +14,11 @@ import type { AgentFacts, AgentRow, TaskRow } from "./wire.ts"
 
 const LAST_TEXT_CHARS = 400
 
-/** A background task as the page sees it. Figures that tick by themselves are left to the page's clock. */
+/** Row of a background task. Running times are computed by the page. */
 export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRow {
   const { task } = view
   const { run, outcome, model } = task
-  // Of a team its parts have cost what there is: they have no rows.
+  // A group's cost includes its members, which have no rows.
   const day = costOfDay(task, task.team ? view.whole.usage : view.thisRun.usage, now)
   return {
     id: task.id,
@@ -43,7 +43,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     generation: run.generation,
     foreign,
     createdAt: run.createdAt,
-    // The time for which it stood still, or all that it waited for did, is no time of its work.
+    // Pauses of the run, and of all it waited for, do not count.
     startedAt: run.startedAt === undefined ? undefined : run.startedAt + uncounted(run),
     endedAt: run.endedAt,
     toolCalls: view.whole.toolCalls,
@@ -65,7 +65,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
   }
 }
 
-/** What is told of one task alone: a list of thousands goes without it. */
+/** Facts for a single task, left out of lists. */
 export function agentFacts({ task: { run, outcome } }: TaskView): AgentFacts {
   const { receipt, work } = outcome ?? {}
   return {
@@ -84,11 +84,11 @@ export function agentFacts({ task: { run, outcome } }: TaskView): AgentFacts {
 const partsOf = (team: GroupResult | undefined): readonly string[] | undefined =>
   team && (team.kind === "tries" ? tryLines(team) : itemLines(team))
 
-/** The board task whose thread this is a run of. */
+/** Board task whose thread this run is in. */
 export const boardTaskOf = (task: Task): string | undefined =>
   isUnattended(task) ? /^#(\d+) /.exec(task.description)?.[1] : undefined
 
-/** A board task with its state. */
+/** Row of a board task. */
 export function taskRow(task: BoardTask, board: Pick<Board, "state">): TaskRow {
   const { state, reason, text } = board.state(task)
   return { ...task, state, reason, stateText: text }

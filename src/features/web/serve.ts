@@ -15,7 +15,7 @@ import { WebSessions } from "./web-sessions.ts"
 type WebOptions = { readonly port: number; readonly host: string }
 
 export type ServePorts = {
-  /** The repository's checkout, and the folder in it that this instance of the plugin serves. */
+  /** The repository's checkout, and the folder that this instance serves. */
   readonly worktree: string
   readonly directory: string
   readonly options: WebOptions
@@ -24,13 +24,13 @@ export type ServePorts = {
   readonly log: Log
 }
 
-/** One project's page in this process, for all instances of the plugin that show something on it. */
+/** State of a project's page in this process, shared by plugin instances. */
 type Shared = { readonly sources: Set<Source>; readonly feed: Feed; readonly leader: Leader }
 
-/** All copies of this module in the process share it: the host makes an instance for each folder that it serves. */
+/** Shared by all copies of this module in the process: OpenCode creates an instance for each folder. */
 const SHARED = Symbol.for("superagents.web.1")
 
-/** Shows `source` on the project's page, and serves it where no other process does. Returns how to take it away. */
+/** Adds `source` to the project's page, and serves it unless another process does. Returns the remove function. */
 export function serve(ports: ServePorts): () => Promise<void> {
   const { worktree, directory, source } = ports
   const project = mainCheckout(worktree, directory)
@@ -54,7 +54,7 @@ function open(project: string, { options, clock, log }: ServePorts): Shared {
   const source = () => joined([...sources])
   const feed = new Feed({ project: basename(project), source, clock, log })
   const file = addressFile(project)
-  // A name leads to several addresses, of which others may have one.
+  // A host name may have several addresses with different ports in use.
   const host = options.host === "localhost" ? "127.0.0.1" : options.host
   const leader = new Leader({
     file,
@@ -70,12 +70,12 @@ function open(project: string, { options, clock, log }: ServePorts): Shared {
       return createApp({ address, door, host, source, feed, page: readPage, log }).fetch
     },
   })
-  // Not before the host answers requests: a plugin is loaded while the server still starts.
+  // Plugins are loaded before OpenCode answers requests.
   clock.after(0, () => void leader.take())
   return { sources, feed, leader }
 }
 
-/** Beside this file once built; a source has to take the one that was built last. */
+/** Next to the built file; unbuilt sources use the last build. */
 const PAGE = new URL(import.meta.url.endsWith(".ts") ? "../../../dist/page.html" : "./page.html", import.meta.url)
 const readPage = (): string => readFileSync(PAGE, "utf8")
 

@@ -4,7 +4,7 @@ import type { Source } from "./ports.ts"
 import { presentPerson } from "./sources.ts"
 import type { Choices } from "./wire.ts"
 
-/** Conversations, and what a launch in one can choose from. */
+/** Routes for conversations and the choices of a launch. */
 export function sessionsRoutes(source: () => Source): Hono {
   const routes = new Hono()
 

@@ -5,26 +5,26 @@ import type { Board } from "../board/service.ts"
 import { WebError } from "./errors.ts"
 import { ACTS, type Agents, type Person, type Source } from "./ports.ts"
 
-/** Throws where no instance of the plugin is left that could act. */
+/** Throws where no plugin instance is left to act. */
 export function presentPerson({ person }: Source): Person {
   if (!person) throw new WebError(503, "OpenCode is ending. Try again when the page is live.")
   return person
 }
 
-/** Throws where there is no board. */
+/** Throws without a board. */
 export function presentBoard({ board }: Source): Board {
   if (!board) throw new WebError(404, "the board is off")
   return board
 }
 
-/** The background task that the request's address names. Throws where there is none. */
+/** Task named in the request's address; throws for an unknown one. */
 export function namedTask({ agents }: Source, context: Context): TaskView {
   const view = agents.get(context.req.param("id") ?? "")
   if (!view) throw new WebError(404, "There is no such background task; it may have been cleared.")
   return view
 }
 
-/** What several instances of the plugin have to show, as one. */
+/** Combines the data of several plugin instances. */
 export function joined(sources: readonly Source[]): Source {
   const [first, ...others] = sources
   if (first && others.length === 0) return first
@@ -37,7 +37,7 @@ export function joined(sources: readonly Source[]): Source {
   }
 }
 
-/** A task that two of them know is shown once, by the one that runs it. */
+/** A task known to several instances is shown once, by the one that runs it. */
 function joinedAgents(all: readonly Agents[]): Agents {
   const ownerOf = (id: string): Agents | undefined => {
     const knowing = all.filter((agents) => agents.get(id))
@@ -69,7 +69,7 @@ function joinedAgents(all: readonly Agents[]): Agents {
   }
 }
 
-/** What is done in a session is done by the one that serves the session's folder; what is asked, by the one that asks. */
+/** Actions in a session go to the instance of its folder, answers to the instance that asks. */
 function joinedPerson(person: Person, sources: readonly Source[]): Person {
   const serving = async (sessionID: string): Promise<Person> => {
     const folder = (await person.session(sessionID))?.folder
@@ -79,7 +79,7 @@ function joinedPerson(person: Person, sources: readonly Source[]): Person {
   }
   const asking = (id: string): Person =>
     sources.find(({ agents }) => agents.list().some(({ asks }) => asks.some((ask) => ask.id === id)))?.person ?? person
-  /** What is asked of a task is asked where it runs; one of the board is no conversation's. */
+  /** Actions on a task go to the instance that runs it; board runs belong to no conversation. */
   const running = (args: Readonly<Record<string, unknown>>): Person | undefined => {
     const id = String(ACTS.map((act) => args[act]).find((named) => named !== undefined) ?? "")
     return sources.find(({ agents }) => agents.get(id) && !agents.isForeign(id))?.person

@@ -4,36 +4,34 @@ import { readJson, replaceSync } from "../../lib/atomic-file.ts"
 import { randomPart } from "./codes.ts"
 import type { Log } from "./ports.ts"
 
-/** Without use for so long, a session of the page ends, in ms. */
+/** An unused web session expires after this time, in ms. */
 export const WEB_SESSION_MS = DAY_MS
-/** How exactly the time of the last use is written down, in ms. */
+/** Precision of the stored last use, in ms. */
 const SAVE_MS = 600_000
-/** The longest unused go first. */
+/** Above this number, sessions unused for longest are dropped. */
 const MOST_PASSES = 64
 const PASS = /^p\.(\d+)\.[\w-]{22}$/
 
 type WebSessionPorts = {
   readonly file: string
-  /** Where the page is served. */
+  /** Port of the page. */
   readonly port: number
   readonly clock: Pick<Clock, "now">
   readonly log: Log
 }
 
 /**
- * The sessions of the page that are signed in, and when each was last used. The file has no secret: those are derived.
- * It outlives the process, so that a page comes back after a restart.
- *
- * Each belongs to one port, and ends when the page is served at another: whoever has the old one by then can load a page
- * in the browser that uses what is kept there, though it cannot read it.
+ * Signed-in web sessions with their last use. Stored without secrets, which are derived, so they survive restarts; each
+ * belongs to a port and ends when the page moves to another, because a later server at the old port could use the
+ * browser's key.
  */
 export class WebSessions {
   readonly #ports: WebSessionPorts
-  /** When each was last used, by its id. */
+  /** Last use by session id. */
   readonly #used: Map<string, number>
-  /** What was written down of that. */
+  /** Last uses as stored. */
   readonly #saved: Map<string, number>
-  /** How to end the streams that are open for each: a page that is open is in use. */
+  /** Functions that end each session's open streams; an open page counts as use. */
   readonly #streams = new Map<string, Set<() => void>>()
 
   constructor(ports: WebSessionPorts) {
@@ -44,7 +42,7 @@ export class WebSessions {
     if (this.#used.size < written.size) this.#save()
   }
 
-  /** A new one; returns its id. */
+  /** Creates a session and returns its id. */
   issue(): string {
     const id = `p.${this.#ports.port}.${randomPart(16)}`
     this.#used.set(id, this.#ports.clock.now())
@@ -63,7 +61,7 @@ export class WebSessions {
     if (now - (this.#saved.get(id) ?? 0) >= SAVE_MS) this.#save()
   }
 
-  /** A stream is open for this one; `end` is called when the session is ended. Returns how to tell that it was left. */
+  /** Registers a stream; `end` is called when the session is ended. Returns the function for its close. */
   open(id: string, end: () => void): () => void {
     const streams = this.#streams.get(id) ?? new Set()
     this.#streams.set(id, streams.add(end))
@@ -83,7 +81,7 @@ export class WebSessions {
     for (const end of [...streams]) end()
   }
 
-  /** What cannot be written down holds all the same, until the process ends. */
+  /** If storing fails, sessions last until the process ends. */
   #save(): void {
     const { file, log } = this.#ports
     for (const id of this.#used.keys()) if (!this.isLive(id)) this.#used.delete(id)

@@ -11,10 +11,9 @@ import { filesOf, withIndex } from "./snapshot.ts"
 const LONG_MS = 900_000
 
 /**
- * Brings these changes into a checkout's files, all of them or none; index, HEAD and all other files stay as they are.
- * The new files are written whole into a folder beside the repository first, so that a full disk is found out before
- * anything is touched; then each takes the old one's place at once. Killed in between, every file is its old or its new
- * self. `tree` has them all. Throws `InTheWay` where a file is not as the changes expect it.
+ * Applies changes to a checkout's files, all or none; index, HEAD and other files do not change. New files are first
+ * written next to the repository, so that a full disk changes nothing, then swapped in one by one, so that a crash
+ * leaves each file old or new. Throws `InTheWay` where a file is not as expected; `tree` contains all new files.
  */
 export async function applyChanges(
   checkout: Checkout,
@@ -36,7 +35,7 @@ export async function applyChanges(
 
 async function writeNew(checkout: Checkout, changes: readonly Change[], prefix: string, tree: string): Promise<void> {
   await mkdir(prefix, { recursive: true })
-  // Git writes files as the .gitattributes in the checkout say; where those come along, they are not there yet.
+  // Git writes files as .gitattributes in the checkout say; new ones are not there yet.
   if (changes.some(({ path }) => basename(path) === ".gitattributes")) return writeFrom(tree, checkout, changes, prefix)
   const entries = changes.flatMap(({ path, to }) => (to ? [{ path, ...to }] : []))
   await withEntries(checkout, entries, (index) =>
@@ -70,17 +69,17 @@ const withEntries = <Value>(
     return work(index)
   })
 
-/** What stands where each change will be made. Throws `InTheWay` where that is not what the change expects. */
+/** Checks the present files. Throws `InTheWay` where one is not as its change expects. */
 async function look(checkout: Checkout, changes: readonly Change[], tree: string): Promise<Map<string, Stats>> {
   const seen = new Map<string, Stats>()
-  // How old they are, and only then what is in them: so what is written from here on differs in one or the other.
+  // Times are read before contents, so that any later write differs in one of them.
   for (const { path, from } of changes) {
     const found = from && (await stat(join(checkout.top, path)))
     if (found) seen.set(path, found)
   }
   const inTheWay = new Set(await differing(checkout, changes, tree))
   const leaving = new Set(changes.filter(({ to }) => !to).map(({ path }) => path))
-  // Where a disk takes two names for one, a file that is renamed so is found under its new name before it has left.
+  // On a case-insensitive disk, a file renamed in case only is found under its new name before it is moved.
   const left = [...seen].flatMap(([path, found]) => (leaving.has(path) ? [`${found.dev} ${found.ino}`] : []))
   const isLeaving = (found: Stats | undefined) =>
     found?.isDirectory() === false && left.includes(`${found.dev} ${found.ino}`)
@@ -93,7 +92,7 @@ async function look(checkout: Checkout, changes: readonly Change[], tree: string
   return seen
 }
 
-/** The files that are not what the changes start from. */
+/** Files that differ from the changes' start. */
 async function differing(checkout: Checkout, changes: readonly Change[], tree: string): Promise<string[]> {
   const entries = changes.flatMap(({ path, from }) => (from ? [{ path, ...from }] : []))
   const names = await withEntries(checkout, entries, async (index) => {
@@ -102,8 +101,7 @@ async function differing(checkout: Checkout, changes: readonly Change[], tree: s
     return gitList(["diff-files", "-z", "--name-only"], run)
   })
   if (names.length === 0) return names
-  // What git would store of a file changes with its settings for line ends and filters; one that it has looked at before
-  // is to git what it was. The changes start from what git sees.
+  // Line end and filter settings change what git would store: compare what git sees, as the changes do.
   const now = await filesOf(checkout, tree, "whole")
   const unread = new Set(now.unreadable)
   const seen = new Map((await changesBetween(checkout, tree, now.tree)).map(({ path, to }) => [path, to]))
@@ -131,7 +129,7 @@ async function blocked(
   return !found.isDirectory() || !(await onlyHolds(top, path, leaving))
 }
 
-/** Whether a folder holds nothing but files that leave, and folders of such. */
+/** Whether a folder contains nothing but files that are removed. */
 async function onlyHolds(top: string, folder: string, leaving: ReadonlySet<string>): Promise<boolean> {
   for (const entry of await readdir(join(top, folder), { withFileTypes: true })) {
     const path = `${folder}/${entry.name}`

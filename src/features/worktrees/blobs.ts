@@ -4,16 +4,16 @@ import { at, type Checkout } from "./checkout.ts"
 import { SUBMODULE, type TaskHandle } from "./diff.ts"
 import { absentFilters, git, gitLine, gitList } from "./git.ts"
 
-/** All that git keeps of files in these modules is bytes, each a character of its own: an encoding is the user's matter. */
+/** Content is handled as bytes, one per character: encodings are the user's. */
 
 const LINK = "120000"
-/** A larger one is no text that somebody would put together by hand. */
+/** Larger files are not merged by hand as text. */
 const MOST_TEXT_BYTES = 500_000
 
 export const isLink = (entry: TaskHandle | undefined): boolean => entry?.mode === LINK
 export const isFile = (entry: TaskHandle | undefined): boolean => entry?.mode.startsWith("100") === true
 
-/** The contents of those of these objects that are not too large to be read as a text. */
+/** Contents of those objects that are small enough to be text. */
 export async function readBlobs(checkout: Checkout, oids: readonly string[]): Promise<ReadonlyMap<string, string>> {
   const found = new Map<string, string>()
   const wanted = [...new Set(oids)]
@@ -37,7 +37,7 @@ export async function readBlobs(checkout: Checkout, oids: readonly string[]): Pr
 
 const lines = (items: readonly string[]): string => items.map((item) => `${item}\n`).join("")
 
-/** Keeps a text as git would keep that of a file at `path`, or just as it is; returns its object. */
+/** Stores a text as git would for `path`, or unchanged without one; returns its object id. */
 export const writeBlob = (checkout: Checkout, text: string, path?: string): Promise<string> =>
   gitLine(["hash-object", "-w", "--stdin", ...(path === undefined ? ["--no-filters"] : [`--path=${path}`])], {
     ...at(checkout),
@@ -45,14 +45,14 @@ export const writeBlob = (checkout: Checkout, text: string, path?: string): Prom
     bytes: true,
   })
 
-/** A file's text as it would lie in the checkout; empty where the user's program makes none of it. */
+/** Content as checked out; empty where its filter fails. */
 export async function readFiltered(checkout: Checkout, oid: string, path: string): Promise<string> {
   const args = ["cat-file", "--filters", `--path=${path}`, oid]
   const { code, out } = await git(args, { ...at(checkout), bytes: true, accept: [1, 128] })
   return code === 0 ? out : ""
 }
 
-/** What a state has at these paths. */
+/** Entries of a state at these paths. */
 export async function entriesAt(
   checkout: Checkout,
   state: string,
@@ -73,7 +73,7 @@ export async function entriesAt(
 
 export const isSubmoduleEntry = (entry: TaskHandle | undefined): boolean => entry?.mode === SUBMODULE
 
-/** What is said of the files whose program is not installed: they stay what git stores of them. Undefined where there are none. */
+/** Note on files whose filter program is not installed, which stay as git stores them; undefined for none. */
 export async function withoutProgram(checkout: Checkout): Promise<string | undefined> {
   const absent = await absentFilters(at(checkout))
   if (absent.length === 0) return undefined
@@ -92,7 +92,7 @@ export async function withoutProgram(checkout: Checkout): Promise<string | undef
 
 const MOST_NAMES = 3
 
-/** Those of these files that a program of the user's reads and writes for git, as for large files. */
+/** Files with a filter of the user's, such as Git LFS. */
 export async function filtered(checkout: Checkout, paths: readonly string[]): Promise<ReadonlySet<string>> {
   const input = paths.map((path) => `${path}\0`).join("")
   const told = await gitList(["check-attr", "-z", "--stdin", "filter"], { ...at(checkout), input })

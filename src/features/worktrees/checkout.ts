@@ -5,27 +5,27 @@ import { CallError } from "../../core/errors.ts"
 import { CaptureError } from "../../runtime/places/place.ts"
 import { GitError, git, gitLine, gitList, gitProblem, redirected } from "./git.ts"
 
-/** A checkout of a repository: the user's own one, or a worktree. All paths are absolute and real. */
+/** A checkout of a repository: the user's, or a worktree. Paths are absolute and resolved. */
 export type Checkout = {
-  /** The folder of the checkout's files. */
+  /** Top folder. */
   readonly top: string
-  /** The folder's own repository data: its index and HEAD. */
+  /** Repository data of this checkout: index and HEAD. */
   readonly gitDir: string
-  /** What all checkouts of the repository share: commits and refs. */
+  /** Repository data shared by all checkouts: commits and refs. */
   readonly commonDir: string
-  /** The folder below `top` that somebody works in; empty where it is `top`. Absent for a task's own worktree. */
+  /** Working folder below `top`; empty for `top` itself. Absent for a task's worktree. */
   readonly prefix?: string | undefined
 }
 
-/** A checkout in which somebody works. */
+/** A checkout that a user or agent works in. */
 export type Home = Checkout & { readonly prefix: string }
 
 export type Found = Home & {
-  /** The commit it is on. */
+  /** Current commit. */
   readonly head: string
 }
 
-/** What git leaves behind while it is in the middle of something; the name for a reader. */
+/** Files that git keeps during an operation, and its name for a reader. */
 const UNDER_WAY: readonly (readonly [file: string, what: string])[] = [
   ["MERGE_HEAD", "a merge"],
   ["rebase-merge", "a rebase"],
@@ -36,7 +36,7 @@ const UNDER_WAY: readonly (readonly [file: string, what: string])[] = [
 
 const SORRY = "A worktree could not be made: "
 
-/** The checkout around a folder, to make a worktree of. Throws a `CaptureError` where none can be made. */
+/** Checkout around a folder as the source of a worktree. Throws a `CaptureError` where it cannot be one. */
 export async function checkoutAround(folder: string): Promise<Found> {
   const problem = await gitProblem(folder)
   if (problem) throw new CaptureError(`${SORRY}it ${problem}.`)
@@ -62,7 +62,7 @@ export async function checkoutAround(folder: string): Promise<Found> {
   return { ...found, head }
 }
 
-/** Whether git ignores all that is in the folder that somebody works in, and would ignore what is made there. */
+/** Whether git ignores the working folder and all in it. */
 async function isIgnored({ top, gitDir, prefix }: Home): Promise<boolean> {
   if (prefix === "") return false
   const run = { cwd: top, gitDir }
@@ -72,14 +72,14 @@ async function isIgnored({ top, gitDir, prefix }: Home): Promise<boolean> {
   return (await gitList(seen, { ...run, mostBytes: 1000 })).length === 0
 }
 
-/** The checkout around a folder, whatever its state. Throws a `CallError` where there is none. */
+/** Checkout around a folder in any state. Throws a `CallError` where there is none. */
 export async function checkoutOf(folder: string): Promise<Home> {
   const checkout = await homeAround(folder)
   if (!checkout) throw new CallError(`${folder} is not in the checkout of a git repository.`)
   return checkout
 }
 
-/** The same; undefined where there is none. */
+/** Checkout around a folder; undefined for none. */
 export async function homeAround(folder: string): Promise<Home | undefined> {
   const found = await find(folder)
   return found && { ...found, prefix: relative(found.top, await realpath(folder)) }
@@ -87,10 +87,10 @@ export async function homeAround(folder: string): Promise<Home | undefined> {
 
 const BETWEEN = "--superagents"
 
-/** The checkout that git finds around a folder; undefined where there is none. */
+/** Checkout that git finds around a folder; undefined for none. */
 export async function find(folder: string): Promise<Checkout | undefined> {
   try {
-    // Git repeats an option that it does not know: so paths are told apart that have line breaks in them.
+    // Git repeats unknown options, which here separate paths that may contain line breaks.
     const wanted = ["--show-toplevel", BETWEEN, "--git-dir", BETWEEN, "--git-common-dir"]
     const { out } = await git(["rev-parse", "--path-format=absolute", ...wanted], { cwd: folder })
     const [top, gitDir, commonDir] = out.replace(/\n$/, "").split(`\n${BETWEEN}\n`)
@@ -103,13 +103,13 @@ export async function find(folder: string): Promise<Checkout | undefined> {
   }
 }
 
-/** Where a checkout's git commands run: in its folder, its repository named outright. */
+/** Options for git commands in a checkout, with its repository named explicitly. */
 export const at = ({ top, gitDir }: Checkout) => ({ cwd: top, gitDir })
 
-/** Where git commands run that are about what all checkouts share: a checkout may be gone. */
+/** Options for git commands on shared data: the checkout may be gone. */
 export const shared = ({ commonDir }: Pick<Checkout, "commonDir">) => ({ cwd: commonDir, gitDir: commonDir })
 
-/** The commit a checkout is on; undefined where it is on none. */
+/** Current commit; undefined for none. */
 export async function headOf(checkout: Checkout): Promise<string | undefined> {
   const { code, out } = await git(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], {
     ...at(checkout),
@@ -118,7 +118,7 @@ export async function headOf(checkout: Checkout): Promise<string | undefined> {
   return code === 0 ? out.trim() : undefined
 }
 
-/** What the checkout is in the middle of, for a reader; undefined where nothing stands in the way. */
+/** Name of git's operation in progress; undefined for none. */
 export async function underWay(checkout: Checkout): Promise<string | undefined> {
   for (const [file, what] of UNDER_WAY) if (existsSync(join(checkout.gitDir, file))) return what
   const unmerged = await gitList(["ls-files", "--unmerged", "-z"], { ...at(checkout), mostBytes: 1000 })

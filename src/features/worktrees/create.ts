@@ -35,25 +35,22 @@ import { aroundSubmodules, withoutThoseOf } from "./submodules.ts"
 import { threeWay } from "./three-way.ts"
 import { addSubmodules, addWorktree, copyIgnored, removeWorktree } from "./worktree.ts"
 
-/** The commit a worktree begins with; `mine` where the parent's state was merged into it; what the run's work is told from. */
+/** Start of a worktree: its commit; `mine` if the parent's state was merged in; base of the run's changes. */
 type Start = {
   readonly commit: string
   readonly mine?: string
   readonly conflicts: readonly string[]
   readonly unsolved?: boolean
   readonly toldFrom?: string
-  /** What of the parent's state may not be read; as it was before where that state was not looked at. */
+  /** Files of the parent that cannot be read; unchanged where its state was not read. */
   readonly unreadable?: readonly string[]
 }
 
-/** Of what a setup that failed wrote: its end, and no more of it than can be told. */
+/** Lines quoted of a failed setup's output: its tail. */
 const SETUP_LINES = 30
 const SETUP_CHARS = 1000
 
-/**
- * Makes a worktree for a run, at the state that was captured or that the last run left. Where that fails nothing is
- * left behind but that state.
- */
+/** Creates a run's worktree from the captured state or the last run's. A failure leaves nothing but that state. */
 export async function makeReady(ports: WorktreePorts, request: EnterRequest): Promise<Entered> {
   const { taskID, folder, timeLimit, signal } = request
   const from = await checkoutAround(folder)
@@ -88,7 +85,7 @@ export async function makeReady(ports: WorktreePorts, request: EnterRequest): Pr
     await writeMarker(target, { ...making, ...equipped.noted, state: "used", worktree })
     return await readyIn(from, request, { target, directory, start, stashed, lacks: equipped.lacks })
   } catch (error) {
-    // Where it cannot be removed, its marker stays, too, and the next start tries again.
+    // If it cannot be removed its marker stays, and the next start tries again.
     await removeWorktree(ports, from, target).then(
       () => dropMarker(target),
       () => {},
@@ -125,7 +122,7 @@ async function readyIn(
   }
 }
 
-/** Notes what is in git's stash; returns the commits of what the last run has left in it. */
+/** Records git's stash; returns the last run's stashed commits. */
 async function note(
   ports: WorktreePorts,
   from: Checkout,
@@ -137,7 +134,7 @@ async function note(
   return left.map(({ commit }) => commit)
 }
 
-/** From now on the run has begun with it. */
+/** Records that the run has begun with it. */
 export async function begin(from: Checkout, taskID: string, begun: Start): Promise<void> {
   const { commit, mine, conflicts, toldFrom = mine, unreadable } = begun
   if (!toldFrom) return
@@ -146,7 +143,7 @@ export async function begin(from: Checkout, taskID: string, begun: Start): Promi
   await writeRefs(from, taskID, mine ? { state: commit, base: mine, conflict, start } : { start })
 }
 
-/** Goes on in a folder that had to stay: what a fresh one would begin with comes into its files. */
+/** Continues in a folder that had to stay, with the files of a fresh start. */
 async function goOn(
   ports: WorktreePorts,
   from: Checkout,
@@ -158,14 +155,14 @@ async function goOn(
   if (!worktree || !state || !existsSync(worktree.gitDir)) return undefined
   const { tree } = await filesOf(worktree, state, "whole")
   const commit = await commitOf(from, tree, [state], "superagents: what the folder held")
-  // What the last run had left in git's stash is part of its work, but not in that folder.
+  // Work that the last run stashed belongs to it, but is not in the folder.
   const whole = await withStashed(from, taskID, tree)
   const now = await commitOf(from, whole, [state], "superagents: what the folder held, and its stash")
   const start = await startOf(ports, from, request, now)
   const all = await changesBetween(from, commit, start.commit)
   const around = new Set(aroundSubmodules(all))
   const changes = all.filter((change) => !around.has(change))
-  // First the files: died in between, they are both states' work over the old base, and nothing is taken for undone.
+  // Files first: after a crash they are both states' work on the old base, so no change counts as undone.
   const { fault } = ports
   const work = { tree: start.commit, stage: stageOf(worktree, taskID), keep: "", fault }
   if (changes.length > 0) await applyChanges(worktree, changes, work)
@@ -183,7 +180,7 @@ async function make(ports: WorktreePorts, from: Checkout, target: string, reques
   return { worktree, start }
 }
 
-/** The state that is kept; where it was asked for, or after a conflict, with the parent's merged into it, marks included. */
+/** Stored state; on request, or after a conflict, merged with the parent's, markers included. */
 export async function startOf(
   ports: WorktreePorts,
   from: Checkout,
@@ -199,7 +196,7 @@ export async function startOf(
   const toldFrom = state === base ? base : undefined
   const before = await readRef(from, "conflict", taskID)
   if (!before && !bringIn) return { commit: state, conflicts: [], toldFrom }
-  // Not merged once more before the last conflict is solved: its marks are known by the state that it was with.
+  // No new merge before the last conflict is solved: its markers refer to the state of that merge.
   const unsolved = await unsolvedIn(from, taskID, state)
   if (unsolved.length > 0) return { commit: state, conflicts: unsolved, unsolved: true }
   const { commit: parents, unreadable } = await stateToMerge(ports, from, base)
@@ -216,14 +213,14 @@ export async function startOf(
 }
 
 type Equipped = {
-  /** What its agent and its parent are told that it lacks. */
+  /** What agent and parent are told that it lacks. */
   readonly lacks?: string
   readonly noted: Pick<Marker, "bytes" | "lacks">
 }
 
 type Equipping = { readonly target: string; readonly making: Marker; readonly signal?: AbortSignal }
 
-/** Brings in what its host has installed for the project, and what git ignores of its dependencies. */
+/** Copies dependencies: OpenCode's installed packages, and ignored ones of the project. */
 async function equip(ports: WorktreePorts, from: Found, worktree: Checkout, equipping: Equipping): Promise<Equipped> {
   const { target, making, signal } = equipping
   const { hostFolder, bounds = BOUNDS } = ports
@@ -260,14 +257,14 @@ async function equip(ports: WorktreePorts, from: Found, worktree: Checkout, equi
 
 const SETUP = "The option worktree.setup names a command that installs it in each worktree."
 
-/** What a worktree of this checkout will lack, for who launches a task; undefined where nothing is to be said. */
+/** What a worktree of this checkout will lack, for the launcher; undefined for nothing. */
 export async function lackedIn(ports: WorktreePorts, from: Found): Promise<string | undefined> {
   const { setup, dependencies } = ports.settings
   if (setup !== "" || dependencies === "none") return undefined
   return (await lacksOf(ports, await dependenciesOf(from, from.prefix)))?.text
 }
 
-/** `isAll`: nothing of it is brought. */
+/** `isAll`: no dependencies are copied. */
 async function lacksOf(
   ports: WorktreePorts,
   known: Dependencies,

@@ -4,19 +4,19 @@ import { few } from "./dependencies.ts"
 import { git, gitList } from "./git.ts"
 
 export const EXECUTABLE = "100755"
-/** The mode of an entry that names a commit of another repository: a submodule. */
+/** Mode of a submodule's entry. */
 export const SUBMODULE = "160000"
 const NOTHING = "000000"
 
-/** What git keeps at a path: a file, a link, a submodule. */
+/** An entry of a tree: file, link or submodule. */
 export type TaskHandle = { readonly mode: string; readonly oid: string }
 
-/** What is different at a path; without `from` it is new, without `to` it goes. */
+/** A changed path: added without `from`, removed without `to`. */
 export type Change = { readonly path: string; readonly from?: TaskHandle; readonly to?: TaskHandle }
 
 export const isSubmodule = ({ from, to }: Change): boolean => from?.mode === SUBMODULE || to?.mode === SUBMODULE
 
-/** Each path at which two states differ; a rename is a file that goes and one that comes. */
+/** A rename is a removal and an addition. */
 export async function changesBetween(checkout: Checkout, from: string, to: string): Promise<readonly Change[]> {
   const records = await gitList(
     ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none", from, to],
@@ -37,7 +37,7 @@ export async function changesBetween(checkout: Checkout, from: string, to: strin
   return changes
 }
 
-/** What the host itself writes into its configuration folder, wherever it starts: where git does not track it, nobody's work. */
+/** Files that OpenCode writes into its configuration folder at each start: no work unless tracked. */
 const HOSTS_OWN = /(^|\/)\.opencode\/(bun\.lockb?|package-lock\.json|node_modules\/.*)$/
 const HOSTS_FOLDERS = ":(top,glob)**/.opencode/**"
 
@@ -62,7 +62,7 @@ export async function divide(
   }
 }
 
-/** A file that is hidden at the top, or lies in such a folder, and is new. */
+/** A new file that is hidden at the top, or within such a folder. */
 const isNewHidden = ({ path, from }: Change): boolean => path.startsWith(".") && from === undefined
 
 async function ignoredOf(checkout: Checkout, paths: readonly string[]): Promise<readonly string[]> {
@@ -70,7 +70,7 @@ async function ignoredOf(checkout: Checkout, paths: readonly string[]): Promise<
   return gitList(["check-ignore", "-z", "--stdin"], { ...at(checkout), input: paths.join("\0"), accept: [1] })
 }
 
-/** What there is to tell of new hidden files and folders at the top of a state: of which nothing was there before. */
+/** Notes on new hidden files and folders at the top. */
 export async function hiddenNotes(checkout: Checkout, from: string, to: string): Promise<readonly string[]> {
   const changes = await changesBetween(checkout, from, to)
   if (!changes.some(isNewHidden)) return []
@@ -86,7 +86,7 @@ export async function hiddenNotes(checkout: Checkout, from: string, to: string):
   ]
 }
 
-/** Files and lines that changed between two states. */
+/** Changed files and lines between two states. */
 export async function workBetween(checkout: Checkout, from: string, to: string): Promise<Changed> {
   const { work: changes } = await divide(checkout, await changesBetween(checkout, from, to))
   const files = changes.filter((change) => !isSubmodule(change)).map(({ path }) => path)
@@ -107,10 +107,10 @@ export async function workBetween(checkout: Checkout, from: string, to: string):
   return { files, added, removed, submodules }
 }
 
-/** The most of a diff that is read; what is shown of it is less. */
+/** Most bytes read of a diff; less is shown. */
 const MOST_DIFF_BYTES = 200_000
 
-/** The diff as a person reads it, up to `mostLines`, and whether there is more. */
+/** Diff for a reader, up to `mostLines`, and whether there is more. */
 export async function diffText(
   checkout: Checkout,
   from: string,

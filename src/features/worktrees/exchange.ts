@@ -20,8 +20,8 @@ import type { Fault } from "../../runtime/places/fault.ts"
 import { type Change, EXECUTABLE, type TaskHandle } from "./diff.ts"
 
 /**
- * What could not be written because something else is there, or came meanwhile. Nothing was changed, but that what was
- * saved over a file while the changes were made stays: that is named, too.
+ * A path is blocked or changed meanwhile. No change was made, but content that was saved over a file during the
+ * exchange stays, and is named.
  */
 export class InTheWay extends Error {
   override readonly name = "InTheWay"
@@ -32,26 +32,26 @@ export class InTheWay extends Error {
   }
 }
 
-/** What failed halfway and could not be put back: some files are new, some old, none is lost. */
+/** A failure that could not be undone: some files are new, some old, none is lost. */
 export class HalfDone extends Error {
   override readonly name = "HalfDone"
 }
 
 export type Exchange = {
-  /** Has the new files whole under `new`, and room for the old ones under `old`. */
+  /** Folder with new files under `new`, and space for old ones under `old`. */
   readonly stage: string
   readonly keep: string
   readonly fault: Fault
-  /** What stood at each path when it was compared with what the change starts from. */
+  /** State of each path at the comparison. */
   readonly seen: ReadonlyMap<string, Stats>
 }
 
-/** A change that has been made: what stands there by it; undefined where it took a file away. */
+/** A change that was made, and the file now there; undefined after a removal. */
 type Done = { readonly change: Change; placed?: Stats | "nothing" }
 
 /**
- * Makes the changes in a checkout's files, one after the other: first what leaves, then what comes, since a folder may
- * take a file's place, and a file a folder's. Where one fails, those before it are put back.
+ * Applies changes in order: removals first, since a folder may replace a file and a file a folder. A failure undoes
+ * those before it.
  */
 export async function exchange(top: string, changes: readonly Change[], work: Exchange): Promise<void> {
   const ordered = [...changes.filter(({ to }) => !to), ...changes.filter(({ to }) => to)]
@@ -72,7 +72,7 @@ export async function exchange(top: string, changes: readonly Change[], work: Ex
   }
 }
 
-/** Returns the paths at which something is that we have not placed: it stays. */
+/** Returns paths with files that are not from this exchange: they stay. */
 async function putAllBack(top: string, done: readonly Done[], work: Exchange, why: unknown): Promise<string[]> {
   const stay: string[] = []
   const failures: string[] = []
@@ -88,7 +88,7 @@ async function putAllBack(top: string, done: readonly Done[], work: Exchange, wh
   return stay
 }
 
-/** The last look before a file is touched: somebody may have written to it since. */
+/** Last check before a file is touched: it may have been written since. */
 async function unchanged(top: string, { path, from }: Change, { seen }: Exchange): Promise<void> {
   const now = await stat(join(top, path))
   const before = seen.get(path)
@@ -112,14 +112,14 @@ async function exchangeOne(top: string, step: Done, { stage, keep, seen }: Excha
   await mkdir(dirname(target), { recursive: true })
   if ((await stat(target))?.isDirectory()) await dropEmptyTree(target)
   const before = seen.get(path)
-  // Who may read the user's file is the user's matter; who may run it is what git keeps.
+  // The user decides who may read a file; git only stores whether it is executable.
   if (before?.isFile() && isFile(to)) await chmod(fresh, runnable(before.mode & 0o7777, from, to))
   step.placed = await move(fresh, target)
 }
 
 const isFile = ({ mode }: TaskHandle): boolean => mode === "100644" || mode === EXECUTABLE
 
-/** The same mode; where the change makes a file executable, for all who may read it, or takes that away. */
+/** Adds or removes execute permission where the change does, for all who may read. */
 function runnable(mode: number, from: TaskHandle | undefined, to: TaskHandle): number {
   if (from?.mode === to.mode) return mode
   return to.mode === EXECUTABLE ? mode | ((mode & 0o444) >> 2) : mode & ~0o111
@@ -135,7 +135,7 @@ async function keepOld(file: string, old: string): Promise<void> {
   }
 }
 
-/** Undoes one exchange, finished or not; false where something else stands there by now, which stays. */
+/** Undoes an exchange, complete or not; false where another file is there now, which stays. */
 async function putBack(top: string, { change, placed }: Done, { stage, keep }: Exchange): Promise<boolean> {
   if (!placed) return true
   const { path, from } = change
@@ -156,8 +156,8 @@ const isSame = (one: Stats, other: Stats): boolean =>
   one.ino === other.ino && one.mtimeMs === other.mtimeMs && one.size === other.size && one.mode === other.mode
 
 /**
- * Moves a file; between two disks as a copy beside the target first, so that the target changes at once there, too.
- * Returns what stands there by it.
+ * Moves a file; between disks via a copy next to the target, so that the target changes at once. Returns the file's new
+ * state.
  */
 async function move(from: string, to: string): Promise<Stats> {
   const moved = await lstat(from)
@@ -172,7 +172,7 @@ async function move(from: string, to: string): Promise<Stats> {
       else await copyFile(from, beside)
       const copied = await lstat(beside)
       await rename(beside, to)
-      // It goes with its folder anyway; once the target is another, nothing may fail.
+      // It goes with its folder anyway; after the target has changed, nothing may fail.
       await unlink(from).catch(() => {})
       return copied
     } catch (failure) {
@@ -182,7 +182,7 @@ async function move(from: string, to: string): Promise<Stats> {
   }
 }
 
-/** Removes folders that have become empty, upwards; not the one that somebody works in. */
+/** Removes empty folders upwards, except the working folder. */
 async function dropEmpty(top: string, folder: string, keep: string): Promise<void> {
   for (let path = folder; path !== "." && path !== "" && !`${keep}/`.startsWith(`${path}/`); path = dirname(path)) {
     try {
@@ -198,13 +198,13 @@ async function dropEmptyTree(folder: string): Promise<void> {
   await rmdir(folder)
 }
 
-/** What stands at a path; undefined where nothing does. */
+/** Undefined where nothing exists. */
 export async function stat(path: string): Promise<Stats | undefined> {
   try {
     return await lstat(path)
   } catch (error) {
     const { code } = error as { code?: string }
-    // Below a file, or below a link that leads to itself, nothing can stand.
+    // Nothing can exist below a file, or below a link to itself.
     if (code === "ENOENT" || code === "ENOTDIR" || code === "ELOOP") return undefined
     throw error
   }

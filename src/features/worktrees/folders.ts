@@ -19,46 +19,46 @@ import { settleStash, type Working } from "./stash.ts"
 import { removeWorktree, unsavedWithin } from "./worktree.ts"
 
 type WorktreeSettings = {
-  /** Run in a fresh worktree before the agent; empty for none. */
+  /** Command run in a new worktree before the agent; empty for none. */
   readonly setup: string
-  /** What git ignores and is brought along. */
+  /** Patterns of ignored files to copy. */
   readonly copy: readonly string[]
-  /** Whether the installed dependencies are brought along that git ignores. */
+  /** Whether ignored dependencies are copied. */
   readonly dependencies: "auto" | "none"
 }
 
 export type WorktreePorts = {
-  /** The folder in which all worktrees are made. */
+  /** Folder of all worktrees. */
   readonly root: string
   readonly settings: WorktreeSettings
-  /** A folder of the host's own in a project, into which it installs something. */
+  /** OpenCode's folder in a project, and the packages it installs there. */
   readonly hostFolder?: HostFolder
-  /** Most bytes of dependencies that are copied for one worktree, and that all worktrees hold together. */
+  /** Largest size of copied dependencies, for one worktree and for all. */
   readonly bounds?: Bounds
   readonly processes: Processes
-  /** Of the commands that run for tasks, in worktrees or not. */
+  /** Records of running commands. */
   readonly commands?: CommandMarks
-  /** Who makes worktrees here. */
+  /** Owner mark of new worktrees. */
   readonly keeper: () => OwnerMark
-  /** Whether somebody else who lives looks after it. */
+  /** Another living process owns it. */
   readonly isOthers: (keeper: OwnerMark) => boolean
   readonly fault: Fault
 }
 
-/** The folder of a repository's worktrees, which all its checkouts share. */
+/** Folder of a repository's worktrees, shared by all its checkouts. */
 export async function roomOf({ root }: WorktreePorts, { commonDir }: Checkout): Promise<string> {
   const room = join(root, createHash("sha256").update(commonDir).digest("hex").slice(0, 16))
   await mkdir(room, { recursive: true, mode: 0o700 })
   return realpath(room)
 }
 
-/** A task's folders are named after it; where one could not be removed, the next has a number. */
+/** Named after the task; with a number where an earlier folder could not be removed. */
 const nameOf = (taskID: string, nth: number): string => (nth === 1 ? taskID : `${taskID}-${nth}`)
 
-/** The task that a folder is named after. */
+/** Task of a folder's name. */
 export const taskOf = (name: string): string => name.replace(/-\d+$/, "")
 
-/** The folder of a task's worktree, there or not; not one of which all is kept, and that may go. */
+/** Folder of a task's worktree, existing or not; skips archived ones, which may be removed. */
 export async function targetOf(ports: WorktreePorts, checkout: Checkout, taskID: string): Promise<string> {
   const room = await roomOf(ports, checkout)
   for (let nth = 1; ; nth++) {
@@ -67,7 +67,7 @@ export async function targetOf(ports: WorktreePorts, checkout: Checkout, taskID:
   }
 }
 
-/** The dependencies that all worktrees of this user hold, in bytes. */
+/** Size of dependencies in all worktrees of this user, in bytes. */
 export async function heldBytes({ root }: WorktreePorts): Promise<number> {
   let sum = 0
   for (const room of await readdir(root).catch(() => []))
@@ -76,17 +76,16 @@ export async function heldBytes({ root }: WorktreePorts): Promise<number> {
   return sum
 }
 
-/** What came of cleaning up. */
 export type Cleaned = {
-  /** What cannot be kept: then the folder stays. */
+  /** Paths that cannot be archived: the folder stays. */
   readonly unsaved: readonly string[]
-  /** What there is to know of it, a sentence or two each. */
+  /** Further sentences for readers. */
   readonly notes: readonly string[]
 }
 
-/** Cleans up all folders of a task. */
+/** Archives and removes all folders of a task. */
 export async function cleanAll(ports: WorktreePorts, checkout: Checkout, taskID: string): Promise<Cleaned> {
-  // What still runs there of one who died would write into what is kept.
+  // Leftover commands of a dead process would write into the archived state.
   if (ports.commands) await endLeftovers(ports.commands)
   const room = await roomOf(ports, checkout)
   const names = (await jsonNames(room)).filter((name) => taskOf(name) === taskID)
@@ -95,14 +94,14 @@ export async function cleanAll(ports: WorktreePorts, checkout: Checkout, taskID:
   return { unsaved: cleaned.flatMap(({ unsaved }) => unsaved), notes: cleaned.flatMap(({ notes }) => notes) }
 }
 
-/** Keeps what has to be kept of a worktree, then removes it. Once all is kept, it is no failure that the folder stays. */
+/** Archives a worktree, then removes it. Once it is archived, a folder that stays is no failure. */
 export function clean(ports: WorktreePorts, target: string, taskID: string): Promise<Cleaned> {
   const { fault } = ports
   return holding(folderLock(ports, target), async () => {
     const marker = readMarker(target)
     if (!marker || marker.state === "held") return { unsaved: [], notes: [] }
     if (marker.state === "used") {
-      // The agent may have been stopped while it brought its own tasks' work in.
+      // The agent may have been stopped during a merge of its own tasks' work.
       const unsaved = await betweenMerges(ports, marker.from, () => keepState(ports, target, taskID, marker))
       fault("away: state kept")
       await writeMarker(target, { ...marker, state: unsaved.length > 0 ? "held" : "kept" })
@@ -121,7 +120,7 @@ export function clean(ports: WorktreePorts, target: string, taskID: string): Pro
   })
 }
 
-/** The runs at work in a repository, but this one. */
+/** Active runs in a repository, except this one. */
 export async function atWork(ports: WorktreePorts, checkout: Checkout, but: string): Promise<readonly Working[]> {
   const room = await roomOf(ports, checkout)
   const found: Working[] = []
@@ -145,7 +144,7 @@ async function keepState(
   if (!worktree || !existsSync(target)) return []
   const [state, base] = await Promise.all([readRef(from, "state", taskID), readRef(from, "base", taskID)])
   const known = [state, base].filter((commit) => commit !== undefined)
-  // Where git's notes of the worktree are gone (somebody pruned them), the files are all there is.
+  // Where git's data of the worktree is gone (pruned), only its files are left.
   const whole = existsSync(worktree.gitDir)
   const checkout = whole ? worktree : { ...worktree, gitDir: worktree.commonDir }
   const head = whole ? await headOf(checkout) : undefined

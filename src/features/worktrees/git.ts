@@ -3,7 +3,7 @@ import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { runBounded } from "../../runtime/places/process.ts"
 
-/** A git that did not do as it was told. `text` is what it wrote about it, for a reader. */
+/** Git failed. `text`: its message for a reader. */
 export class GitError extends Error {
   override readonly name = "GitError"
   readonly missing: boolean
@@ -15,26 +15,26 @@ export class GitError extends Error {
 }
 
 export type GitOptions = {
-  /** Where git runs. It looks for the repository from here, unless `gitDir` names one. */
+  /** Working directory, from which git finds the repository unless `gitDir` names it. */
   readonly cwd: string
-  /** The repository and its checkout, given outright: nothing is looked for. */
+  /** Explicit repository, without a search. */
   readonly gitDir?: string
-  /** Another index than the checkout's own. */
+  /** Index file in place of the checkout's own. */
   readonly index?: string
   readonly input?: string
-  /** In its place: the rest of a file, from this byte on. */
+  /** Input from a file, starting at this byte. */
   readonly inputFrom?: { readonly file: string; readonly start: number }
-  /** Input and output are bytes, each a character of its own; else they are UTF-8. */
+  /** Input and output as bytes, one per character, instead of UTF-8. */
   readonly bytes?: boolean
-  /** Gets the output as it comes, in place of the answer. Where it rejects, git is stopped and the answer is `cut`. */
+  /** Receives output in chunks. A rejection stops git, and the result is `cut`. */
   readonly take?: (chunk: Buffer) => Promise<void>
-  /** In whose name, and when: for what is put back as it was. */
+  /** Name and time of a restored commit. */
   readonly committer?: { readonly name: string; readonly email: string; readonly date?: string }
-  /** Exit codes besides 0 that are answers and no failures. */
+  /** Exit codes besides 0 that are results, not failures. */
   readonly accept?: readonly number[]
   /** In ms. */
   readonly timeLimit?: number
-  /** Most bytes of output that are wanted: git is stopped when there are more. */
+  /** Most bytes of output: more stops git. */
   readonly mostBytes?: number
 }
 
@@ -42,21 +42,21 @@ export type GitAnswer = {
   readonly code: number
   readonly out: string
   readonly cut: boolean
-  /** What it complained of without failing. */
+  /** Warnings without a failure. */
   readonly complaints: string
 }
 
 const TIME_LIMIT_MS = 120_000
-/** A clean-up of the user's removes folders that are empty: one that git has just made for an object, too. */
+/** Cleaners remove empty folders, even one that git has just made for an object. */
 const SWEPT = /unable to create temporary file: No such file or directory/
-/** How often is tried what fails because somebody else is in the middle of something. */
+/** Attempts where others use the repository. */
 const ATTEMPTS = 5
-/** The longest complaint of git that is handed on. */
+/** Longest message of git passed on. */
 const MOST_ERROR_CHARS = 600
 
 /**
- * For every command: no hook of the user's, no helper that stays, no clean-up, no second file for an index, files one
- * after the other, texts and names as they are, patience with a git of the user's that packs refs.
+ * Options of every command: no hooks, no background helpers, no maintenance, one index, sequential checkout, unquoted
+ * names, and patience with locks.
  */
 const ALWAYS = [
   "core.hooksPath=/dev/null",
@@ -78,21 +78,20 @@ const ALWAYS = [
 ]
 const SETTINGS = ALWAYS.flatMap((setting) => ["-c", setting])
 
-/** Commits are made in our own name: the user's may not be set, and is not ours to use. */
+/** Commits have the plugin's name: the user's may be missing and is not the plugin's to use. */
 const IDENTITY: { readonly name: string; readonly email: string; readonly date?: string } = {
   name: "superagents",
   email: "superagents@localhost",
 }
 
 /**
- * Runs git, and is the only one to do so: as a process of its own with a time limit, its arguments never through a
- * shell, with an environment in which nobody has redirected it and nothing can ask on a terminal. Rejects with a
- * `GitError`.
+ * The only function that runs git: with a time limit, without a shell, redirecting variables or terminal prompts.
+ * Rejects with a `GitError`.
  */
 export const git = (args: readonly string[], options: GitOptions): Promise<GitAnswer> =>
   patiently(SWEPT, () => withoutAbsent(args, options))
 
-/** Files whose program is not there stay what git stores of them; git alone would refuse to do anything. */
+/** Disables filters whose program is missing, so that their files stay as stored: git itself would fail. */
 async function withoutAbsent(args: readonly string[], options: GitOptions): Promise<GitAnswer> {
   try {
     return await runGit(args, options)
@@ -107,11 +106,11 @@ async function withoutAbsent(args: readonly string[], options: GitOptions): Prom
   }
 }
 
-/** A program that serves many files at once may be missed in several ways, all after the shell's own word. */
+/** A missing long-running filter shows in several ways, all after the shell's message. */
 const FILTER_FAILED = /(?:clean|smudge) filter .+ failed|hung up unexpectedly|: (?:command )?not found$/m
 const PROGRAM = /^\s*(?:"([^"$`\\]+)"|'([^']+)'|([\w./+~-]+))(?=\s|$)(?:\s+([\w-]+))?/
 
-/** The filters of a repository whose program is not installed, by their names. */
+/** Names of filters whose program is not installed. */
 export async function absentFilters(options: GitOptions): Promise<readonly string[]> {
   const {
     index: _index,
@@ -133,7 +132,7 @@ export async function absentFilters(options: GitOptions): Promise<readonly strin
   return [...absent]
 }
 
-/** Whether there is a program that a command line begins with; what else a shell may make of it counts as there. */
+/** Whether a command line's program exists; more complex lines count as existing. */
 async function isInstalled(command: string, where: GitOptions): Promise<boolean> {
   const [, double, single, plain, next] = PROGRAM.exec(command) ?? []
   const program = double ?? single ?? plain
@@ -144,7 +143,7 @@ async function isInstalled(command: string, where: GitOptions): Promise<boolean>
   return own.includes(next)
 }
 
-/** Whether a shell of git's knows this word: a program, or a part of its own language. */
+/** Whether git's shell knows this word, as a program or as its own. */
 async function isKnown(word: string, where: GitOptions): Promise<boolean> {
   const asked = 'PATH="$(git --exec-path):$PATH"; command -v "$1"'
   const told = await runBounded("sh", ["-c", asked, "sh", word], {
@@ -155,10 +154,7 @@ async function isKnown(word: string, where: GitOptions): Promise<boolean> {
   return told.kind !== "exited" || told.code === 0
 }
 
-/**
- * Does the work, and does it again where it fails in a way that passes: with a text that fits. Each time it waits
- * `pauseMs` longer.
- */
+/** Repeats work that fails with a matching temporary error, after a delay longer by `pauseMs` each time. */
 export async function patiently<Value>(passing: RegExp, work: () => Promise<Value>, pauseMs = 0): Promise<Value> {
   for (let attempt = 1; ; attempt++) {
     try {
@@ -183,7 +179,7 @@ async function runGit(args: readonly string[], options: GitOptions): Promise<Git
     mostBytes,
   })
   if (ended.kind === "not started") {
-    // A folder that is gone looks just like a program that is not there.
+    // A missing folder looks like a missing program.
     if (!existsSync(cwd)) throw new GitError(args, `the folder ${cwd} does not exist`)
     throw new GitError(args, ended.missing ? "git is not installed" : ended.text, ended.missing)
   }
@@ -194,28 +190,28 @@ async function runGit(args: readonly string[], options: GitOptions): Promise<Git
 }
 
 /**
- * A repository may come from a disk that takes `a` and `A` for one name, and still say so. Where that is not true of the
- * checkout's own, git would take a file that was renamed so for one that has gone.
+ * A repository from a case-insensitive disk may be configured wrongly: git would then take a rename in case only for a
+ * removal.
  */
 const caseOf = ({ cwd, gitDir }: GitOptions): readonly string[] =>
   gitDir !== undefined && gitDir !== cwd && !existsSync(join(cwd, ".GIT")) ? ["-c", "core.ignoreCase=false"] : []
 
-/** The same, for an answer of one line. */
+/** Runs git for a single line. */
 export const gitLine = async (args: readonly string[], options: GitOptions): Promise<string> =>
   (await git(args, options)).out.trimEnd()
 
-/** The same, for names or records that are closed by NUL. */
+/** Runs git for NUL-separated names or records. */
 export const gitList = async (args: readonly string[], options: GitOptions): Promise<string[]> =>
   (await git(args, options)).out.split("\0").filter((item) => item !== "")
 
-/** Of git's variables those are handed on that say where the user's configuration is, and how a remote is spoken to. */
+/** Passes on only those GIT_ variables that name the user's configuration or concern remotes. */
 const isOurs = (name: string): boolean => !name.startsWith("GIT_") || HANDED_ON.test(name)
 const HANDED_ON = /^GIT_(CONFIG_(?!PARAMETERS$)|LFS_|SSH|SSL_)/
 
-/** Variables by which whoever started the host has told git which repository, files or index to take. */
+/** Variables that redirect git to another repository, files or index. */
 const REDIRECTING = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"]
 
-/** The variable that sends each git of an agent's to the same place, wherever it is run; undefined where none does. */
+/** Set variable that redirects every git of an agent to one place; undefined for none. */
 export const redirected = (): string | undefined => REDIRECTING.find((name) => process.env[name])
 
 function environment({ cwd, gitDir, index, committer = IDENTITY }: GitOptions): Record<string, string> {
@@ -238,10 +234,10 @@ function environment({ cwd, gitDir, index, committer = IDENTITY }: GitOptions): 
   }
 }
 
-/** The oldest git that merges two trees without a checkout. */
+/** Oldest git that merges trees without a checkout. */
 const OLDEST = [2, 38] as const
 
-/** What is wrong with the git that is installed, for a reader; undefined where it will do. */
+/** Fault of the installed git, for a reader; undefined for none. */
 export async function gitProblem(cwd: string): Promise<string | undefined> {
   const wanted = `git ${OLDEST.join(".")} or newer`
   try {

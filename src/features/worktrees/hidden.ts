@@ -5,15 +5,15 @@ import { git, gitLine, gitList } from "./git.ts"
 import { withIndex } from "./snapshot.ts"
 
 /**
- * Files of a worktree that a check reads and no state of it has: those that git was told to ignore meanwhile, and those
- * in a repository within it. Who may not change a file may not bring one so, either.
+ * Files that a check reads but no state contains: newly ignored ones, and those of nested repositories. Guarded files
+ * must not be changed that way.
  */
 
-/** Files of repositories within a worktree that are looked at. */
+/** Most files of nested repositories that are checked. */
 const MOST_FILES = 10_000
 const IGNORE_FILE = ".gitignore"
 
-/** Those of them that these globs name. `nested`: the repositories within the worktree. */
+/** Hidden files that match the globs. `nested`: repositories within the worktree. */
 export async function hiddenIn(
   worktree: Checkout,
   start: string,
@@ -26,7 +26,7 @@ export async function hiddenIn(
   return [...(await newlyIgnored(worktree, start, ignored)), ...(await matching(worktree, within, specs))]
 }
 
-/** Those of these ignored files that the rules with which the run began would not have ignored. */
+/** Ignored files that the rules at the run's start would not have ignored. */
 async function newlyIgnored(worktree: Checkout, start: string, names: readonly string[]): Promise<string[]> {
   if (names.length === 0) return []
   const input = names.join("\0")
@@ -44,7 +44,7 @@ async function newlyIgnored(worktree: Checkout, start: string, names: readonly s
   return found
 }
 
-/** Which of the rules in this file were there when the run began. */
+/** Rules of this file that existed at the run's start. */
 async function oldRules(worktree: Checkout, start: string, source: string): Promise<(rule: string) => boolean> {
   const file = resolve(worktree.top, source)
   const path = relative(worktree.top, file)
@@ -56,7 +56,7 @@ async function oldRules(worktree: Checkout, start: string, source: string): Prom
     const isOld = Math.floor(changed.mtimeMs / 1000) <= Number(began)
     return () => isOld
   }
-  // The user's own list, outside of all repositories; and what a program has ignore the folder that it keeps for itself.
+  // The user's global list, and lists by which programs ignore their own folders.
   if (basename(file) !== IGNORE_FILE || path.startsWith("..") || dirname(path).split("/").some(isOwnFolder))
     return () => true
   const entry = `${await treeOf(worktree, start)}:${path}`
@@ -67,7 +67,7 @@ async function oldRules(worktree: Checkout, start: string, source: string): Prom
 
 const isOwnFolder = (name: string): boolean => name.startsWith(".") && name !== "."
 
-/** The files below a folder, without what git keeps for itself; none through links. */
+/** Files below a folder, without git's data, and not through links. */
 async function below(top: string, folder: string): Promise<string[]> {
   const found: string[] = []
   const open = [folder]
@@ -80,7 +80,7 @@ async function below(top: string, folder: string): Promise<string[]> {
   return found
 }
 
-/** Those of these names that the globs fit, as git itself has it. */
+/** Names that git matches with the pathspecs. */
 async function matching(checkout: Checkout, names: readonly string[], specs: readonly string[]): Promise<string[]> {
   if (names.length === 0) return []
   return withIndex(async (index) => {

@@ -11,29 +11,26 @@ import type { Ignored } from "./preface.ts"
 import { readRef, refOf, writeRefs } from "./refs.ts"
 import { withIndex } from "./snapshot.ts"
 
-/** Files that a run made and git ignores: kept under a ref of their own, up to a bound, and never merged. */
+/** Ignored files made by runs: archived under a ref of their own up to a limit, and never merged. */
 
 const MOST_FILES = 1000
 const MOST_BYTES = 20 * 1024 * 1024
-/** The most files and folders that are looked at. */
+/** Most files and folders examined. */
 const MOST_LOOKED_AT = 20_000
 const AT_ONCE = 64
 const MOST_LINKS = 50
 const MOST_NAMES = 3
 
-/** What tools bring or make anew wherever they run, and what OpenCode writes into its configuration folder. */
+/** Files that tools recreate everywhere, and OpenCode's in its configuration folder. */
 const NOBODYS =
   /(?:^|\/)(?:\.git|node_modules|__pycache__|\.venv|venv|\.tox|\.nox|\.cache|\.[\w-]+_cache|\.gradle|\.turbo|\.DS_Store|[^/]+\.py[co]|\.opencode\/(?:package\.json|package-lock\.json|bun\.lockb?|\.gitignore))$/
 
 type IgnoredFile = { readonly name: string; readonly stat: Stats }
 
-/** What a run made; `count` of all, `out` of those that are not kept, and the first names. */
+/** Ignored files of a run; `count`: all, `out`: not archived, and first names. */
 type Made = { readonly count: number; readonly out: number; readonly names: readonly string[] }
 
-/**
- * Keeps what was made in a worktree since then, or changed, and git ignores, with what earlier runs of the task made and
- * is there still.
- */
+/** Archives ignored files made or changed in a worktree, together with those of earlier runs that still exist. */
 export async function keepIgnored(from: Checkout, taskID: string, worktree: Checkout, since: number): Promise<void> {
   const old = await readRef(from, "ignored", taskID)
   const before = new Set(
@@ -43,7 +40,7 @@ export async function keepIgnored(from: Checkout, taskID: string, worktree: Chec
   const made = all.filter(({ stat }) => stat.ctimeMs >= since)
   if (made.length === 0 && old === undefined) return
   const kept = withinBounds([...made, ...all.filter(({ name, stat }) => stat.ctimeMs < since && before.has(name))])
-  // What cannot be read, or went meanwhile, may not keep the rest of the work from being kept.
+  // Unreadable or vanished files must not prevent archiving the rest.
   const whole = await treeOf(worktree, kept).catch(() => undefined)
   const isKept = new Set(whole === undefined ? [] : kept.map(({ name }) => name))
   const out = made.filter(({ name }) => !isKept.has(name)).length
@@ -53,7 +50,7 @@ export async function keepIgnored(from: Checkout, taskID: string, worktree: Chec
   await writeRefs(from, taskID, { ignored: await gitLine(["commit-tree", tree, "-m", message], at(worktree)) })
 }
 
-/** What is told of the files that a task's last run made and git ignores: a sentence or none. */
+/** Note on ignored files of the task's last run: a sentence, or none. */
 export async function ignoredNotes(home: Checkout, taskID: string): Promise<readonly string[]> {
   const ref = refOf("ignored", taskID)
   const body = await gitLine(["for-each-ref", "--format=%(contents:body)", ref], shared(home))
@@ -77,7 +74,7 @@ export async function ignoredBeside(from: Checkout, target: string): Promise<Ign
   return { there, absent: names.filter((name) => !there.includes(name) && !NOBODYS.test(name)) }
 }
 
-/** Brings what earlier runs made and git ignores into a fresh worktree, where nothing is in its place. */
+/** Restores ignored files of earlier runs in a new worktree where no other file exists. */
 export async function bringIgnored(from: Checkout, taskID: string, worktree: Checkout): Promise<void> {
   const old = await readRef(from, "ignored", taskID)
   if (old === undefined) return
@@ -86,7 +83,7 @@ export async function bringIgnored(from: Checkout, taskID: string, worktree: Che
   await mkdir(folder, { recursive: true })
   try {
     await withIndex(async (index) => {
-      // From a folder without attributes: bytes stay what they were.
+      // From a folder without attributes, so that bytes do not change.
       const run = { cwd: folder, gitDir: worktree.gitDir, index }
       await git(["read-tree", old], run)
       await git(["-c", "core.autocrlf=false", "-c", "core.eol=lf", "checkout-index", "--all", "--quiet"], run)
@@ -100,7 +97,7 @@ export async function bringIgnored(from: Checkout, taskID: string, worktree: Che
 
 async function moveTo(file: string, target: string): Promise<void> {
   if (await lstat(target).catch(() => undefined)) return
-  // A file of the task's may be where a folder was.
+  // A file of the task may be in the folder's place.
   const isRoom = await mkdir(dirname(target), { recursive: true }).then(
     () => true,
     () => false,
@@ -108,7 +105,7 @@ async function moveTo(file: string, target: string): Promise<void> {
   if (isRoom) await rename(file, target)
 }
 
-/** The files and links in a worktree that git ignores, without what tools bring, and what was put there by us. */
+/** Ignored files and links of a worktree, without those of tools and copied ones. */
 async function ignoredIn(worktree: Checkout): Promise<readonly IgnoredFile[]> {
   const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"]
   const placed = new Set(await placedIn(worktree))
@@ -136,7 +133,7 @@ async function ignoredIn(worktree: Checkout): Promise<readonly IgnoredFile[]> {
   return found.sort((one, other) => (one.name < other.name ? -1 : 1))
 }
 
-/** Those that are kept: the small ones first. */
+/** Files within the limit, small ones first. */
 function withinBounds(files: readonly IgnoredFile[]): readonly IgnoredFile[] {
   let [bytes, links] = [0, 0]
   return [...files]

@@ -12,26 +12,26 @@ type Repository = Pick<Checkout, "commonDir">
 export const mergeLock = ({ processes }: Locking, { commonDir }: Repository): Lock =>
   new Lock(commonDir, "superagents-merge", processes)
 
-/** One change at a time of what git notes of a repository's worktrees. */
+/** One change of a repository's worktree list at a time. */
 export const notesLock = ({ processes }: Locking, { commonDir }: Repository): Lock =>
   new Lock(commonDir, "superagents-worktrees", processes)
 
-/** One change at a time of a repository's stash. */
+/** One change of a repository's stash at a time. */
 export const stashLock = ({ processes }: Locking, { commonDir }: Repository): Lock =>
   new Lock(commonDir, "superagents-stash", processes)
 
-/** One who counts what all worktrees hold, and notes what a new one will. */
+/** Guards the total size of worktrees while a new one is counted. */
 export const sizesLock = ({ processes, root }: Locking & { readonly root: string }): Lock =>
   new Lock(root, "lock-sizes", processes)
 
-/** One who puts a task's worktree away. */
+/** One process at a time archives a task's worktree. */
 export const folderLock = ({ processes }: Locking, folder: string): Lock =>
   new Lock(dirname(folder), `lock-${basename(folder)}`, processes)
 
-/** Does the work while nobody else holds the lock. Throws a `CallError` where somebody else holds it too long. */
+/** Runs `work` under the lock. Throws a `CallError` where it stays locked for too long. */
 export const holding = <Value>(lock: Lock, work: () => Promise<Value>): Promise<Value> => lock.hold(WAIT_MS, late, work)
 
-/** Reads a checkout's files as no merge has left them half changed. One that begins meanwhile takes longer than this. */
+/** Reads a checkout's files while no merge is writing them. A merge that starts meanwhile takes longer than this. */
 export async function betweenMerges<Value>(
   ports: Locking,
   home: Repository,

@@ -11,7 +11,7 @@ import { readRef, remembered, writeRefs } from "./refs.ts"
 import { type Snapshot, snapshot, stamped } from "./snapshot.ts"
 import { withoutSubmodules } from "./submodules.ts"
 
-/** Brings a task's kept work into its parent's files; a merge that was cut off is finished before. */
+/** Merges a task's archived work into its parent's files, after completing an interrupted merge. */
 export async function bringHome(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {
   const home = await checkoutOf(folder)
   const keep = home.prefix
@@ -50,8 +50,8 @@ function resultOf({ changes, leftOut }: Brought & { kind: "merged" }): MergeResu
 }
 
 /**
- * Brings the parent's present state into a task's worktree, so that what is checked there is what a merge would make.
- * "nothing" where the parent's state is what the task knows already.
+ * Merges the parent's current state into a task's worktree, so that a check there sees the result of a merge. "nothing"
+ * where the task has that state already.
  */
 export async function bringIn(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {
   const home = await checkoutOf(folder)
@@ -68,17 +68,17 @@ export async function bringIn(ports: WorktreePorts, taskID: string, folder: stri
   return resultOf(brought)
 }
 
-/** The present state of a checkout, to be merged with what was counted from `base`. */
+/** Current state of a checkout, to be merged over `base`. */
 export function stateToMerge(ports: WorktreePorts, home: Checkout, base: string): Promise<Snapshot> {
   const read = () => snapshot(home, [base], "superagents: the parent's state, to be merged with")
   return betweenMerges(ports, home, read)
 }
 
-/** Finishes the merges into this checkout that a crash cut off. */
+/** Completes merges into this checkout that a crash interrupted. */
 export async function finishMerges(ports: WorktreePorts, home: Home): Promise<readonly Swept[]> {
   const cut = (await remembered(home)).some(({ trees }) => trees.merge !== undefined)
   if (cut) return holding(mergeLock(ports, home), () => finishAll(ports, home, home.prefix))
-  // Whoever looks at a lock removes what the dead have left of it.
+  // Looking at a lock removes those of dead processes.
   await mergeLock(ports, home).isTaken()
   return []
 }
@@ -93,7 +93,7 @@ async function finishAll(ports: WorktreePorts, home: Checkout, keep: string): Pr
   return finished
 }
 
-/** What was applied is there already, on both sides of this merge; what is missing comes; what changed since stays. */
+/** Merges again: applied changes exist on both sides, missing ones are added, later ones stay. */
 async function finish(
   ports: WorktreePorts,
   home: Checkout,

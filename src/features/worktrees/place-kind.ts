@@ -3,7 +3,7 @@ import type { Options } from "../../options/options.ts"
 import type { PlaceKind, PlacePorts } from "../../runtime/places/place.ts"
 import { WORKTREES } from "../../runtime/places/root.ts"
 
-/** A git worktree of the parent's repository on this machine. */
+/** Git worktrees of the parent's repository on this machine. */
 export const worktreeKind = (
   settings: Options["worktree"],
   { processes, commands, hostFolder }: PlacePorts,

@@ -5,25 +5,24 @@ import { few } from "./dependencies.ts"
 export type Ignored = { readonly there: readonly string[]; readonly absent: readonly string[] }
 
 export type Entered = {
-  /** The worktree's counterpart of the parent's folder. */
+  /** Folder in the worktree that corresponds to the parent's. */
   readonly directory: string
-  /** Files in conflict with the parent's state, which was merged in: each has marks. */
+  /** Files with markers, after the parent's state was merged in. */
   readonly conflicts: readonly string[]
-  /** What of the parent's folder is not in it, since it may not be read or is too large. */
+  /** Missing files of the parent: unreadable or too large. */
   readonly unreadable?: readonly string[]
-  /** What is to be said of files whose program is not installed. */
+  /** Note on files whose filter program is not installed. */
   readonly lacksProgram?: string | undefined
-  /** Commits of what the last run has left in git's stash, which does not go together with its files. */
+  /** Stashed commits of the last run that do not apply to its files. */
   readonly stashed?: readonly string[]
   /** What git ignores in the parent's folder: as far as it is in the worktree, and as far as it is not. */
   readonly ignored?: Ignored
-  /** What it lacks of its project's dependencies: sentences. */
+  /** Sentences on missing dependencies. */
   readonly lacks?: string
-  /** The parent's present state is not in it: those conflicts are of an earlier one, and have to be solved first. */
+  /** The parent's current state is not included: conflicts of an earlier merge must be solved first. */
   readonly unsolved?: boolean
 }
 
-/** What an agent is told of its worktree. */
 export function welcome(
   { folder, again = false, bringIn = false }: EnterRequest,
   { directory, conflicts, unsolved, unreadable = [], stashed = [], lacksProgram, ignored, lacks }: Entered,
@@ -48,7 +47,7 @@ function ignoredText({ there, absent }: Ignored = { there: [], absent: [] }): st
   return ` Of what git ignores it has ${few(there)}${absent.length === 0 ? "" : `, and lacks ${few(absent)}`}.`
 }
 
-/** What an agent is told of conflict marks in its files; "" where there are none. */
+/** Prompt text about conflict markers; "" for none. */
 export function marksTold(conflicts: readonly string[], unsolved = false): string {
   if (conflicts.length === 0) return ""
   const why = unsolved

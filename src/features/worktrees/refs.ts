@@ -2,14 +2,14 @@ import { type Checkout, shared } from "./checkout.ts"
 import { git, gitLine } from "./git.ts"
 
 /**
- * What the repository remembers of a task, each under a ref named after it:
- * - `state`: its work, as of the end of its last run
- * - `base`: what that work is counted from: the state it began with, or what has been merged or brought in since
- * - `start`: what is told of it is counted from: as `base`, but a merge leaves it until the next run
- * - `merge`: a merge that has begun; its parents are the two states, its tree is the result
- * - `conflict`: the parent's state with which the last merge had a conflict; once the agent was given that, what it got
- * - `ignored`: the files that its runs made and git ignores
- * - `stash`: what was in git's stash when the run began; at its end, what became of that
+ * Refs of a task:
+ * - `state`: its work at the end of its last run;
+ * - `base`: commit from which the work is counted: its start, or the last merge;
+ * - `start`: like `base`, but not moved by a merge until the next run;
+ * - `merge`: merge in progress, with both states as parents and the result as tree;
+ * - `conflict`: the parent's state at the last conflict, or the conflicts given to the agent;
+ * - `ignored`: ignored files of its runs;
+ * - `stash`: git's stash at the run's start, and at its end what became of it.
  */
 export type RefKind = "state" | "base" | "start" | "merge" | "conflict" | "ignored" | "stash"
 
@@ -26,14 +26,14 @@ const KINDS = Object.keys(PREFIXES) as RefKind[]
 
 export const refOf = (kind: RefKind, taskID: string): string => `${PREFIXES[kind]}${taskID}`
 
-/** The commit under a task's ref, if there is one. */
+/** Commit of a task's ref, if it exists. */
 export async function readRef(checkout: Checkout, kind: RefKind, taskID: string): Promise<string | undefined> {
   const args = ["rev-parse", "--verify", "--quiet", `${refOf(kind, taskID)}^{commit}`]
   const { code, out } = await git(args, { ...shared(checkout), accept: [1] })
   return code === 0 ? out.trim() : undefined
 }
 
-/** Sets refs of a task, and deletes those that are given as undefined: all of them or none. */
+/** Sets refs of a task, or deletes those given as undefined, in one transaction. */
 export async function writeRefs(
   checkout: Checkout,
   taskID: string,
@@ -57,19 +57,19 @@ export const dropRefs = (checkout: Checkout, taskID: string): Promise<void> =>
     stash: undefined,
   })
 
-/** What the repository has of a task: the trees of its refs, and when the youngest of them was made (ms). */
+/** Trees of a task's refs, and age of the youngest, in ms. */
 export type Remembered = {
   readonly taskID: string
   readonly keptAt: number
   readonly trees: Readonly<Partial<Record<RefKind, string>>>
-  /** It has left work in git's stash that does not go together with its files. */
+  /** Stashed work exists that does not apply to its files. */
   readonly leftInStash: boolean
 }
 
-/** Begins the message of a `stash` ref's commit where it has. */
+/** Start of the message of a `stash` commit with stashed work. */
 export const LEFT_IN_STASH = "superagents: the stash, and work that was left in it"
 
-/** All tasks that the repository remembers. */
+/** All tasks with refs in the repository. */
 export async function remembered(checkout: Checkout): Promise<readonly Remembered[]> {
   const format = "--format=%(refname) %(tree) %(committerdate:unix) %(contents:subject)"
   const lines = (await gitLine(["for-each-ref", format, ...Object.values(PREFIXES)], shared(checkout))).split("\n")

@@ -9,7 +9,7 @@ import { stateToMerge } from "./merge-back.ts"
 import { dropRefs, type RefKind, readRef, writeRefs } from "./refs.ts"
 import { filesOf } from "./snapshot.ts"
 
-/** Several tasks that begin with the very same state, of which one's work comes home. */
+/** Tasks that begin with the same state, of which one is merged. */
 
 const ASIDE = "refs/superagents-cleared/"
 
@@ -25,14 +25,14 @@ export const sharedIn = (ports: WorktreePorts): SharedPlaces => ({
   },
 })
 
-/** Has a task begin with what another began with. */
+/** Gives a task the start of another. */
 async function beginAs(folder: string, from: string, taskID: string): Promise<void> {
   const home = await checkoutOf(folder)
   const [base, start] = await Promise.all([readRef(home, "base", from), readRef(home, "start", from)])
   await writeRefs(home, taskID, { state: base, base, start })
 }
 
-/** What a task's work stands under, but for a merge that is under way. */
+/** Refs of a task's work, except an interrupted merge. */
 const WORK = ["state", "base", "start", "conflict", "ignored"] as const
 
 async function workRefs(home: Checkout, taskID: string): Promise<Partial<Record<RefKind, string | undefined>>> {
@@ -40,17 +40,14 @@ async function workRefs(home: Checkout, taskID: string): Promise<Partial<Record<
   return Object.fromEntries(WORK.map((kind, at) => [kind, commits[at]]))
 }
 
-/** Has a task go on with what has become of a team's work. That stays the team's until it is settled again. */
+/** Gives a task the group's work. The group keeps it until it is settled again. */
 async function goOnAs(folder: string, groupID: string, taskID: string): Promise<void> {
   const home = await checkoutOf(folder)
-  // What a run that was cut off has left of it goes on.
+  // The state left by an interrupted run is kept.
   if ((await readRef(home, "state", taskID)) === undefined) await writeRefs(home, taskID, await workRefs(home, groupID))
 }
 
-/**
- * The winner's work becomes the team's own; that of the others is put aside, where it has changed anything. What was done
- * so already stays as it is. Returns the refs of what was put aside, by the task.
- */
+/** Makes the winner's work the group's, and archives changes of the others. Repeatable; returns their refs by task. */
 async function settle(
   folder: string,
   groupID: string,
@@ -79,7 +76,7 @@ async function settle(
 const isThere = async (home: Checkout, ref: string): Promise<boolean> =>
   (await git(["rev-parse", "--verify", "--quiet", ref], { ...shared(home), accept: [1] })).code === 0
 
-/** Forgets what was put aside before `before`. */
+/** Drops archived losers older than `before`. */
 export async function expireAside(home: Checkout, before: number): Promise<void> {
   const lines = await gitLine(["for-each-ref", "--format=%(refname) %(committerdate:unix)", ASIDE], shared(home))
   for (const line of lines.split("\n").filter(Boolean)) {
@@ -88,7 +85,7 @@ export async function expireAside(home: Checkout, before: number): Promise<void>
   }
 }
 
-/** The files that a run has changed in its worktree so far, and those that these globs name, hidden from git or not. */
+/** Changed files of a run so far, and those that match the globs, hidden ones included. */
 async function changedIn(
   ports: WorktreePorts,
   taskID: string,
@@ -107,7 +104,7 @@ async function changedIn(
 
 export const specOf = (glob: string): string => `:(top,glob)${glob}`
 
-/** The files that differ between two states, and those of them that these globs name. */
+/** Changed files between two states, and those that match the globs. */
 export async function changedBetween(
   checkout: Checkout,
   start: string,

@@ -10,31 +10,28 @@ import { placedIn } from "./dependencies.ts"
 import { git, gitLine, gitList, patiently } from "./git.ts"
 import { hasMarker } from "./marker.ts"
 
-/** Files may be many and large: hashing and writing them takes its time. */
+/** Many or large files take long. */
 const LONG_MS = 900_000
 
-/** Git gives up where a file goes while it looks, as those of programs do that run here. Then it looks again. */
+/** Git fails where a file vanishes during the read: it is then repeated. */
 const VANISHED = /No such file or directory|short read/
 
-/** What of a checkout's files is left out of their tree. */
+/** Entries left out of the tree. */
 type LeftOut = {
-  /** Repositories of their own, which git could only name. */
+  /** Nested repositories, which git could only name. */
   readonly nested: readonly string[]
-  /**
-   * Files and folders that may not be read, that git refuses, or that are too large; one that it tracks is in the tree
-   * as it last saw it.
-   */
+  /** Unreadable, refused or too large entries; tracked ones keep their last content in the tree. */
   readonly unreadable: readonly string[]
 }
 export type Files = LeftOut & { readonly tree: string }
 export type Snapshot = Files & { readonly commit: string }
 
-/** "whole": with what git was told not to look at; "without index": where the checkout has none any more. */
+/** "whole": with files that git was told not to check; "without index": for a checkout that has lost it. */
 export type How = "as git sees it" | "whole" | "without index"
 
 /**
- * A commit of a checkout's state as it is, see `filesOf`. Index, HEAD, branches, stash and files stay as they are. All
- * of `parents` are the commit's ancestors; where one of them is that state already, it is taken as it is.
+ * Commits a checkout's current state, see `filesOf`, without changing index, HEAD, branches, stash or files. `parents`
+ * become ancestors; a parent with the same content is returned itself.
  */
 export async function snapshot(
   checkout: Checkout,
@@ -47,9 +44,8 @@ export async function snapshot(
 }
 
 /**
- * The tree of a checkout's files: changed and untracked ones, whatever is staged or not; what git ignores is left out.
- * So are untracked files of a user's who has git show none, but for those in the folder that somebody works in, and
- * what OpenCode and this plugin keep for themselves. Where there is no index, that of `instead` is taken.
+ * Tree of all files, staged or not, except ignored ones. Where the user hides untracked files, only those in the
+ * working folder count, and never OpenCode's and this plugin's own; without an index, that of `instead` is used.
  */
 export function filesOf(checkout: Checkout, instead: string, how: How): Promise<Files> {
   return withIndex(async (index) => {
@@ -61,7 +57,7 @@ export function filesOf(checkout: Checkout, instead: string, how: How): Promise<
   })
 }
 
-/** A commit of a tree with these ancestors, each once; one of the parents itself where it is that already. */
+/** Commit of a tree with these ancestors, without duplicates; a parent with the same tree is returned itself. */
 export async function commitOf(
   checkout: Checkout,
   tree: string,
@@ -77,17 +73,14 @@ export async function commitOf(
 
 const BEGAN = "superagents: what a run began with"
 
-/**
- * The same files in a commit of this moment: a ref's age is that of its commit, and the user's own may be old. Its
- * message has what the run began without.
- */
+/** The same tree in a new commit, because a ref's age is its commit's. The message lists what the run began without. */
 export const stamped = (checkout: Checkout, commit: string, without: readonly string[]): Promise<string> =>
   gitLine(["commit-tree", `${commit}^{tree}`, "-p", commit, "-F", "-"], {
     ...at(checkout),
     input: without.length === 0 ? BEGAN : `${BEGAN}\n\n${JSON.stringify(without)}`,
   })
 
-/** What a run began without, by the ref of its start. */
+/** What a run began without, from the ref of its start. */
 export async function withoutAt(checkout: Checkout, ref: string): Promise<readonly string[]> {
   const body = await gitLine(["for-each-ref", "--format=%(contents:body)", ref], shared(checkout))
   return body === "" ? [] : (JSON.parse(body) as string[])
@@ -103,7 +96,7 @@ async function withoutAncestors(checkout: Checkout, commits: readonly string[]):
   return kept
 }
 
-/** Hands over the path of an index of one's own, which is gone afterwards. */
+/** Passes a temporary index to `work`. */
 export async function withIndex<Value>(work: (index: string) => Promise<Value>): Promise<Value> {
   const folder = await mkdtemp(join(tmpdir(), "superagents-index-"))
   try {
@@ -114,8 +107,8 @@ export async function withIndex<Value>(work: (index: string) => Promise<Value>):
 }
 
 /**
- * A copy of the checkout's index, which knows what git has looked at already. It keeps the original's time, rounded
- * down: git takes a file that is as young as the index for one that may have changed since. False where there is none.
+ * Copies the checkout's index for its cached file states. Its time is rounded down, because git rechecks files that are
+ * as new as the index. False without an index.
  */
 async function copyIndex(checkout: Checkout, index: string): Promise<boolean> {
   const original = join(checkout.gitDir, "index")
@@ -131,20 +124,20 @@ async function copyIndex(checkout: Checkout, index: string): Promise<boolean> {
   }
 }
 
-/** Has git look at the files again that it was told not to look at, and that are there. */
+/** Makes git check existing files again that it was told not to check. */
 export async function lookAtAll(checkout: Checkout, index: string): Promise<void> {
   const run = { ...at(checkout), index }
   const marked = await gitList(["ls-files", "-v", "-z"], run)
   const named = (mark: RegExp) => marked.flatMap((entry) => (mark.test(entry) ? entry.slice(2) : []))
   for (const [option, names] of [
     ["--no-assume-unchanged", named(/^[a-z] /)],
-    // Those that a sparse checkout leaves out are not there, and stay out.
+    // Files outside a sparse checkout do not exist, and stay out.
     ["--no-skip-worktree", named(/^s /i).filter((name) => existsSync(join(checkout.top, name)))],
   ] as const)
     if (names.length > 0) await git(["update-index", option, "-z", "--stdin"], { ...run, input: names.join("\0") })
 }
 
-/** Which of a checkout's files are looked at, as pathspecs. */
+/** Pathspecs of the examined files. */
 type Scope = { readonly tracked: readonly string[]; readonly untracked: readonly string[] }
 
 const ALL = ["."]
@@ -164,13 +157,13 @@ async function scopeOf(checkout: Checkout): Promise<Scope> {
 
 const excluded = (path: string): string => `:(exclude,top,literal)${path}`
 
-/** Whether the user has git show no untracked files here: so is a home folder set up in which some files are tracked. */
+/** Whether the user hides untracked files, as in a home folder with some tracked files. */
 async function showsNoUntracked(checkout: Checkout): Promise<boolean> {
   const setting = await git(["config", "--get", "status.showUntrackedFiles"], { ...at(checkout), accept: [1] })
   return /^(no|false|off|0)\s*$/i.test(setting.out) && !hasMarker(checkout.top)
 }
 
-/** Takes all that is there into the index. Returns what had to be left out. */
+/** Adds all existing files to the index. Returns what was left out. */
 async function addAll(checkout: Checkout, index: string): Promise<LeftOut> {
   const run = { ...at(checkout), index, timeLimit: LONG_MS }
   const placed = await withoutPlaced(checkout, index)
@@ -218,11 +211,11 @@ async function addAll(checkout: Checkout, index: string): Promise<LeftOut> {
 
 const NOTHING = { out: "", complaints: "" }
 
-/** The most bytes of untracked files that one state takes into the repository. */
+/** Most bytes of untracked files in one state. */
 const MOST_UNTRACKED_BYTES = 512 * 1024 * 1024
 const STATS_AT_ONCE = 64
 
-/** Those of these untracked files that are too much, the largest first. */
+/** Untracked files beyond the limit, largest first. */
 async function tooLarge(checkout: Checkout, names: readonly string[]): Promise<string[]> {
   const sizes: { name: string; size: number }[] = []
   for (let next = 0; next < names.length; next += STATS_AT_ONCE)
@@ -242,7 +235,7 @@ async function tooLarge(checkout: Checkout, names: readonly string[]): Promise<s
   return out
 }
 
-/** Takes what we have put into a worktree out of its index, whatever git ignores there by now. Returns what leaves it out. */
+/** Removes copied dependencies from a worktree's index, whatever git ignores by now. Returns what is left out. */
 async function withoutPlaced(checkout: Checkout, index: string): Promise<readonly string[]> {
   const placed = await placedIn(checkout)
   if (placed.length === 0) return []
@@ -251,13 +244,13 @@ async function withoutPlaced(checkout: Checkout, index: string): Promise<readonl
   const from = ["--pathspec-from-file=-", "--pathspec-file-nul"]
   const run = { ...at(checkout), index }
   await git(["rm", "-r", "--cached", "--quiet", "--force", "--ignore-unmatch", ...from], { ...run, input })
-  // Git refuses to be told to leave out what it ignores by itself.
+  // Git rejects an exclusion of files that it ignores anyway.
   const check = { ...run, input: placed.join("\0"), accept: [1] }
   const ignored = new Set(await gitList(["check-ignore", "-z", "--stdin"], check))
   return placed.filter((name) => !ignored.has(name)).map(excluded)
 }
 
-/** Those of these names at which a pipe, a socket or the like is: to git that is nothing at all, but it says so for no file. */
+/** Names of pipes and sockets, which git does not see but reports for no file. */
 async function replaced(checkout: Checkout, names: readonly string[]): Promise<string[]> {
   const found: string[] = []
   for (const name of new Set(names)) {
@@ -267,7 +260,7 @@ async function replaced(checkout: Checkout, names: readonly string[]): Promise<s
   return found
 }
 
-/** Names that git takes for its own on some disk or other, and so keeps nowhere. */
+/** Names that git refuses because they mean its own files on some disk. */
 const REFUSED = /invalid path '([^']+)'/
 const LIKE_GITS = /^(?:[^/]+\/)*?(?:\.git|git~1)[ .]*(?:[:\\][^/]*)?(?=\/|$)/i
 const MOST_REFUSED = 50

@@ -6,9 +6,8 @@ import { commitOf, withIndex } from "./snapshot.ts"
 const NAMES_FILE = ".gitmodules"
 
 /**
- * What of these changes is about submodules: those that became another commit, a folder or a file, or came of one; all
- * above and below them; and with any of them the file that names them. None of it is merged, since git keeps the other
- * half of it elsewhere. Nor is what a new git folder consists of.
+ * Changes around submodules: their entries, paths above and below, and the files that name them. They are never merged,
+ * because git stores the other half elsewhere; new folders that look like git's data count, too.
  */
 export function aroundSubmodules(changes: readonly Change[]): readonly Change[] {
   const links = changes.filter(isSubmodule).map(({ path }) => path)
@@ -23,7 +22,7 @@ const HEAD = /^((?:.*\/)?)HEAD$/
 const PART =
   /^(?:HEAD|[A-Z]+_HEAD|COMMIT_EDITMSG|config|config\.worktree|description|index|packed-refs|gitdir|commondir|shallow|(?:branches|hooks|info|logs|lfs|modules|objects|refs|worktrees)\/.*)$/
 
-/** The new files that are named like parts of a git folder, where a `HEAD` and a `config` came together. */
+/** New files that look like git's data, where `HEAD` and `config` were added together. */
 function partsOfGitFolders(changes: readonly Change[]): readonly Change[] {
   const fresh = changes.filter(({ from }) => from === undefined)
   const names = new Set(fresh.map(pathOf))
@@ -36,7 +35,7 @@ function partsOfGitFolders(changes: readonly Change[]): readonly Change[] {
   )
 }
 
-/** A state without what it changed around submodules since `base`, and the names of what stays out. */
+/** A state without changes around submodules since `base`, and the names left out. */
 export type Without = { readonly commit: string; readonly leftOut: readonly string[] }
 
 export async function withoutSubmodules(checkout: Checkout, base: string, state: string): Promise<Without> {
@@ -49,7 +48,7 @@ export async function withoutSubmodules(checkout: Checkout, base: string, state:
   return { commit, leftOut: [...named, ...gitFolders.map((folder) => folder.slice(0, -1) || ".")] }
 }
 
-/** The same of two states: what the second one changed around submodules since `base` is taken out of the first. */
+/** Removes from the first state what the second changed around submodules. */
 export async function withoutThoseOf(
   checkout: Checkout,
   { base, state, others }: { readonly base: string; readonly state: string; readonly others: string },
@@ -66,7 +65,7 @@ export async function withoutThoseOf(
 
 const pathOf = ({ path }: Change): string => path
 
-/** The tree of a state in which these changes were not made. */
+/** Tree of a state without these changes. */
 function putBack(checkout: Checkout, state: string, changes: readonly Change[]): Promise<string> {
   return withIndex(async (index) => {
     const run = { ...at(checkout), index }

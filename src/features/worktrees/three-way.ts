@@ -3,28 +3,28 @@ import { at, type Checkout } from "./checkout.ts"
 import { changesBetween, type TaskHandle } from "./diff.ts"
 import { git, gitLine, gitList } from "./git.ts"
 
-/** A path at which two states do not fit together. */
+/** A path at which two states conflict. */
 export type Conflict = {
-  /** Where it lies in the merged tree: git gives another name to what cannot have its own. */
+  /** Path in the merged tree: git renames entries that cannot have their own name. */
   readonly path: string
-  /** Its own name. */
+  /** Original name. */
   readonly name: string
-  /** What each side has; undefined where it has nothing there. */
+  /** Entry of each side; undefined for none. */
   readonly users?: TaskHandle
   readonly agents?: TaskHandle
 }
 
 export type Merged = {
   readonly tree: string
-  /** Empty where all fits together; else the tree is what git makes of it. */
+  /** Empty where all fits; otherwise the tree is git's best effort. */
   readonly conflicts: readonly Conflict[]
 }
 
 export type Sides = { readonly users: string; readonly agents: string }
 
 /**
- * Merges two commits over what they have in common. The user's state is always the first side: programs and settings for
- * merges, such as `merge=ours`, ask which is which. Touches nothing.
+ * Merges two commits over their common base without touching files. The user's state is always the first side, because
+ * settings like `merge=ours` depend on the order.
  */
 export async function threeWay(checkout: Checkout, sides: Sides): Promise<Merged> {
   const args = ["merge-tree", "--write-tree", "-z", "--messages", sides.users, sides.agents]
@@ -36,11 +36,11 @@ export async function threeWay(checkout: Checkout, sides: Sides): Promise<Merged
   const end = items.indexOf("", 1)
   const told = conflictsIn(items.slice(1, end), sides)
   const conflicts = [...told, ...swallowed.filter(({ path }) => !told.some((each) => each.path === path))]
-  // A conflict can be one of folders alone, such as one whose files were moved to two others.
+  // Conflicts of folders alone exist, such as files moved to two folders.
   return { tree, conflicts: conflicts.length > 0 ? conflicts : inMessages(items.slice(end + 1), sides) }
 }
 
-/** From git's list of what each side has at each path: `<mode> <object> <side>\t<path>`. */
+/** Parses git's list: `<mode> <object> <side>\t<path>`. */
 function conflictsIn(records: readonly string[], sides: Sides): readonly Conflict[] {
   const found = new Map<string, { users?: TaskHandle; agents?: TaskHandle }>()
   for (const record of records) {
@@ -55,7 +55,7 @@ function conflictsIn(records: readonly string[], sides: Sides): readonly Conflic
   return [...found].map(([path, entries]) => ({ path, name: nameOf(path, sides), ...entries }))
 }
 
-/** From git's messages: the number of paths, the paths, what it is about, a text. */
+/** Parses git's messages: number of paths, paths, subject, text. */
 function inMessages(items: readonly string[], sides: Sides): readonly Conflict[] {
   const conflicts: Conflict[] = []
   for (let next = 0; next + 1 < items.length; ) {
@@ -68,15 +68,15 @@ function inMessages(items: readonly string[], sides: Sides): readonly Conflict[]
   return conflicts
 }
 
-/** Without the side's commit, which git hangs on where something else has the name. */
+/** Removes the commit id that git appends to a name in use. */
 function nameOf(path: string, { users, agents }: Sides): string {
   const [, name = path, side] = /^(.*)~([0-9a-f]{40,64})(?:_\d+)?$/s.exec(path) ?? []
   return side === users || side === agents ? name : path
 }
 
 /**
- * What one side has edited, and the merged tree has nowhere. Git drops it without a word where the other side has moved
- * the file, and the first has the same file at the new place, too.
+ * Edits of one side that the merge dropped: git does so silently where the other side moved the file and the first has
+ * it at the new path, too.
  */
 async function swallowedIn(checkout: Checkout, tree: string, sides: Sides): Promise<readonly Conflict[]> {
   const base = await gitLine(["merge-base", sides.users, sides.agents], at(checkout))
@@ -106,7 +106,7 @@ async function swallowedIn(checkout: Checkout, tree: string, sides: Sides): Prom
   return found
 }
 
-/** Where a side has moved files to, by where they were. */
+/** Moves of a side, by old path. */
 async function stepsIn(checkout: Checkout, base: string, side: string): Promise<ReadonlyMap<string, string>> {
   const args = ["diff-tree", "-r", "-z", "-M", "-l0", "--diff-filter=R", "--name-status", base, side]
   const records = await gitList(args, { ...at(checkout), timeLimit: 300_000 })

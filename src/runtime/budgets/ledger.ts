@@ -23,43 +23,42 @@ import {
 } from "../../core/task.ts"
 import type { Parts } from "../parts.ts"
 
-/** A purse, with the sessions whose tasks it pays, and what each had taken before. */
+/** A purse, the sessions whose tasks it pays, and what each had used before it was opened. */
 export type Purse = PurseLimit & { readonly threads: Readonly<Record<string, Usage>> }
 
 type Elsewhere = { readonly task: Task; readonly cost?: number }
 
 /**
- * What tasks have cost, for the limits that several of them share: those of this process as they stand, those of others
- * as their records say, and those that were forgotten here, which are paid for all the same.
+ * Cost of tasks for shared limits: tasks of this process, those of others by their records, and forgotten ones, which
+ * were paid all the same.
  */
 export class Ledger {
   readonly #parts: Parts
-  /** Other processes' tasks, and what their running ones have cost. */
+  /** Tasks of other processes, and current cost of those that run. */
   #elsewhere: readonly Elsewhere[] = []
   #purse: Purse | undefined
-  /** The bill of this moment, while several runs are looked at. */
+  /** Bill reused while several runs are checked at once. */
   #shown: Bill | undefined
 
   constructor(parts: Parts) {
     this.#parts = parts
   }
 
-  /** Whether a limit is on that several tasks share. */
   get isShared(): boolean {
     return this.#purse !== undefined || needsBill(this.#parts.options)
   }
 
-  /** From now on these sessions are paid from a purse; undefined where there is none any more. */
+  /** Sets the purse that pays; undefined for none. */
   usePurse(purse: Purse | undefined): void {
     this.#purse = purse
   }
 
-  /** The purse that pays a task: that of the thread which it works in, or which launched it. */
+  /** Purse of the thread that the task works in or was launched from. */
   purseOf({ sessionID, parentID }: Pick<Task, "sessionID" | "parentID">): PurseLimit | undefined {
     return this.#paid(parentID === NOBODY ? sessionID : parentID)
   }
 
-  /** The limits that a session's next run comes under; `taskID` names the task where it has one. */
+  /** Limits on the session's next run; `taskID` is set for a resume. */
   limitsIn(sessionID: string, taskID?: string): SpendingLimits {
     const { options, store } = this.#parts
     const own = taskID === undefined ? undefined : store.get(taskID)
@@ -67,22 +66,22 @@ export class Ledger {
     return purse ? { ...options, purse } : options
   }
 
-  /** What the purse's runs took since it was opened, and what those at work may need for their last words. */
+  /** Usage since the purse was opened, and the reserve for last words of active runs. */
   ofPurse(): NonNullable<Spent["purse"]> {
     return this.#ofPurse(this.#shown ?? this.#bill())
   }
 
-  /** Of a limit that a task shares so much is used that nothing new may begin, and the others' last words are due. */
+  /** A shared limit is so far used that no run may begin and last words are due. */
   isNear(task: Task): boolean {
     return this.isShared && refusalOf(this.limitsIn(task.parentID, task.id), this.spentBy(task)) !== undefined
   }
 
-  /** What has been spent that counts for a run's limits. */
+  /** Usage that counts for a run's limits. */
   spentBy({ parentID, id }: Task): Spent {
     return this.#spent(this.#shown ?? this.#bill(), parentID, id)
   }
 
-  /** Several runs are looked at in one moment: what they share is added up once. */
+  /** Computes the shared bill once for several checks. */
   once(look: () => void): void {
     this.#shown ??= this.isShared ? this.#bill() : undefined
     try {
@@ -92,36 +91,36 @@ export class Ledger {
     }
   }
 
-  /** What a run would join that a session begins; `taskID` names the task where it is resumed. */
+  /** Usage that a new run of the session would add to; `taskID` is set for a resume. */
   spentBefore(sessionID: string, taskID?: string): Spent {
     return this.isShared ? this.#spent(this.#bill(), sessionID, taskID) : NOTHING_SPENT
   }
 
-  /** What all runs took of the tasks whose own session this is, the tasks below them and forgotten ones included. */
+  /** Usage of all tasks whose own session this is, with descendants and forgotten tasks. */
   ofSession(sessionID: string): Usage {
     return this.#ofSession(this.#shown ?? this.#bill(), sessionID)
   }
 
-  /** What a task and those below it took. */
+  /** Usage of a task and its descendants. */
   ofTask(taskID: string): Usage {
     return this.#bill().task(taskID)
   }
 
-  /** The task leaves the list; what it cost stays on the bill. Returns what is to be written down of it. */
+  /** Keeps the cost of a task that leaves the list. Returns the record to store for it. */
   keep(task: Task): Task | undefined {
     const { store } = this.#parts
     const household = store.parentState(task.parentID)
-    // What a task has launched counts for what a call allowed to it.
+    // Cost of the children counts against the task's own budget.
     if (this.isShared || store.bySession(task.parentID))
       household.forgotten = [...household.forgotten.filter(({ id }) => id !== task.id), task]
     return this.isShared ? remainsOf(task) : undefined
   }
 
-  /** Takes in the project's records of the last day. */
+  /** Updates other processes' tasks from the project's records of the last day. */
   readElsewhere(records: readonly TaskRecord[]): void {
     const { store } = this.#parts
     const others = records.filter(({ task }) => !store.get(task.id) || store.isForeign(task.id))
-    // No record tells what a run costs that goes on; its session does.
+    // Records lack the cost of a run at work: read it from its session.
     this.#elsewhere = others.map(({ task, cost = 0 }) => ({
       task,
       ...(isActive(task) && { cost: cost - task.earlier.usage.cost }),
@@ -131,9 +130,9 @@ export class Ledger {
   #spent(bill: Bill, sessionID: string, taskID: string | undefined): Spent {
     const { store, options } = this.#parts
     const above = payer(sessionID, (id) => store.bySession(id))
-    // Those that nobody launched have no session in common.
+    // Tasks that nobody launched have no common session.
     const session = above === NOBODY ? NO_USAGE : bill.session(above)
-    // Nobody asks for the day where it has no limit.
+    // Not computed without a daily limit.
     const day = options.maxCostPerDay > 0 ? addUsage(bill.day(), this.#unbelieved()) : NO_USAGE
     const spent = { task: taskID ? bill.task(taskID) : NO_USAGE, session, day }
     return this.#purse ? { ...spent, purse: this.#ofPurse(bill) } : spent
@@ -151,7 +150,7 @@ export class Ledger {
     const { threads = {} } = this.#purse ?? {}
     const used = Object.entries(threads).map(([sessionID, before]) => {
       const took = this.#ofSession(bill, sessionID)
-      // What was forgotten before it was opened may be known no more.
+      // Usage from before the purse was opened may have been forgotten since.
       return took.cost < before.cost ? NO_USAGE : lessUsage(took, before)
     })
     const paid = store.active().filter((task) => !isQueued(task) && !isPaused(task) && this.purseOf(task))
@@ -175,7 +174,7 @@ export class Ledger {
     return billOf([...known.values()], (task) => this.#summaryOf(task), clock.now())
   }
 
-  /** What sessions cost of which no record tells that is believed: without this, the loss of the key would reset the day. */
+  /** Cost of sessions with unverified records. Without it, losing the key would reset the daily limit. */
   #unbelieved(): Usage {
     const { host, store, clock } = this.#parts
     const since = clock.now() - DAY_MS

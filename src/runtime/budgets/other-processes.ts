@@ -2,10 +2,10 @@ import { DAY_MS } from "../../core/bill.ts"
 import type { Parts } from "../parts.ts"
 import type { Ledger } from "./ledger.ts"
 
-/** How long what other processes' tasks have cost is taken for known, in ms: to read it, the host lists a day's sessions. */
+/** How long these costs stay valid, in ms: reading them makes OpenCode list a day's sessions. */
 const KNOWN_MS = 30_000
 
-/** Reads what other processes' tasks have cost, for the ledger, where the day's budget asks for it. */
+/** Reads the cost of other processes' tasks for the ledger, where a daily limit needs it. */
 export class Elsewhere {
   readonly #parts: Parts
   readonly #ledger: Ledger
@@ -17,7 +17,7 @@ export class Elsewhere {
     this.#ledger = ledger
   }
 
-  /** Resolves when what is known is not older than that. Never rejects. */
+  /** Resolves when the costs are recent enough. Never rejects. */
   look(): Promise<void> {
     const { options, clock } = this.#parts
     if (options.maxCostPerDay === 0) return Promise.resolve()

@@ -10,7 +10,7 @@ import type { Left, Merging, Places } from "../places/places.ts"
 import { MOST_FILES, mergeOf, refusedBy, workOf } from "../tasks/changes.ts"
 import { membersOf } from "./members-of.ts"
 
-/** Where tries work: each begins with what their team began with, and the work of one comes home. */
+/** Places of tries: all begin with the same state, and one try's work is merged. */
 export class GroupArchive {
   readonly #parts: Parts
   readonly #places: Places
@@ -20,24 +20,24 @@ export class GroupArchive {
     this.#places = places
   }
 
-  /** Has a part begin with the very state that its team began with. */
+  /** Gives a member the state that its group began with. */
   async share(part: Pick<Task, "id" | "place">, groupID: string): Promise<void> {
     const { shared } = await this.#sharedIn(part)
     await shared.beginAs(part.id, groupID, part.place?.folder ?? "")
   }
 
-  /** Has the part that had won go on with what has become of its work, which is its team's by now. */
+  /** Gives the former winner the group's current work to continue with. */
   async giveBack(part: Task, groupID: string): Promise<void> {
     const { shared } = await this.#sharedIn(part)
     await shared.goOnAs(part.id, groupID, homeOf(this.#parts, part))
   }
 
-  /** Keeps what an item begins with. */
+  /** Captures the state that an item begins with. */
   capture(part: Pick<Task, "id" | "place">, folder: string): Promise<string | undefined> {
     return this.#places.capture(part, folder)
   }
 
-  /** A check's result with what is known of the files that it stands on; it has not passed where a guarded one changed. */
+  /** Adds the changed files that a check depends on; a changed guarded file fails it. */
   async inspected(task: Task, result: CheckResult): Promise<CheckResult> {
     if (!task.place) return result
     const { guard = [] } = task.run
@@ -45,7 +45,7 @@ export class GroupArchive {
     if (!shared)
       return guard.length === 0 ? result : { ...result, passed: false, how: "`guard` cannot be held in its place" }
     const changed = shared.changedIn(task.id, homeOf(this.#parts, task), guard)
-    // Where nothing is guarded it is only to be told; a place on another machine may be out of reach.
+    // Without a guard this is only information, and a remote place may be out of reach.
     const { files, named } = await (guard.length > 0 ? changed : changed.catch(() => ({ files: [], named: [] })))
     if (named.length > 0) {
       const guarded = named.slice(0, MOST_FILES)
@@ -56,8 +56,8 @@ export class GroupArchive {
   }
 
   /**
-   * What follows from the end of tries: their work is kept, and the winner's merged where `merging` is there. `refs`: where
-   * that of the others lies, by task. Where it cannot be kept, that is told with the rest of what they came to.
+   * Archives all tries, and merges the winner's work if `merging` is set. `refs`: refs of the others, by task; failures
+   * become notes of the outcome.
    */
   async leave(task: Task, merging: Merging | undefined): Promise<Left & Pick<KeptTries, "refs">> {
     try {
@@ -67,7 +67,7 @@ export class GroupArchive {
     }
   }
 
-  /** The winner's work becomes the team's, that of the others is put aside. What was done so already stays as it is. */
+  /** Makes the winner's work the group's and archives the others. Repeating it changes nothing. */
   async keep(task: Task): Promise<KeptTries> {
     const { place, shared } = await this.#sharedIn(task)
     const folder = homeOf(this.#parts, task)
@@ -80,13 +80,13 @@ export class GroupArchive {
         if (!each.outcome?.work) await goHome(this.#parts, each)
         works.set(each.id, each.outcome?.work ?? workOf(await place.putAway(each.id, folder)))
       } catch (error) {
-        // What cannot be kept of another is put aside when it can.
+        // Archived later when its place is in reach.
         if (each.id === winner || !this.#places.outlives(each)) throw error
         left ??= error
         this.#parts.host.log("warn", "a try's place could not be put away", { task: each.id, error: String(error) })
       }
     }
-    // Where none has won nothing else tells of what is still there.
+    // Without a winner nothing else reports the work that could not be archived.
     if (left !== undefined && winner === undefined) throw left
     const isAside = ({ id }: Task) => id !== winner && works.has(id)
     const aside = tries.filter(isAside).map((each) => ({ taskID: each.id, name: asideName(each) }))
@@ -113,7 +113,9 @@ export class GroupArchive {
     })
   }
 
-  /** Why it is not merged by itself: what was changed meanwhile is brought into a place with its work, and checked there. */
+  /**
+   * Why it is not merged automatically: the parent's changes are brought into a place with its work and checked there.
+   */
   async #unfit(task: Task, place: Place, shared: SharedPlaces, { signal, check }: Merging): Promise<Merge | undefined> {
     const folder = homeAsAsked(this.#parts, task, signal)
     if (await shared.isCurrent(task.id, folder)) return undefined
@@ -137,10 +139,10 @@ export class GroupArchive {
   }
 }
 
-/** Where the work of a team's tries lies: the winner's is the team's own, the others' under `refs`, by task. */
+/** `work`: the winner's, now the group's. `refs`: refs of the others, by task. */
 export type KeptTries = { readonly work: Work; readonly refs: ReadonlyMap<string, string> }
 
 const NO_WORK: Work = { files: [], moreFiles: 0, added: 0, removed: 0, submodules: [] }
 
-/** The try's number, from 1; of a later run of its team with that. */
+/** Number of the try, from 1, and of the group's run where that is a later one. */
 const asideName = ({ part }: Task): string => `${(part?.nth ?? 0) + 1}${part?.run ? `-${part.run}` : ""}`

@@ -20,11 +20,11 @@ export type GroupPorts = {
   readonly answers: Answers
   readonly ledgers: () => Promise<Ledgers>
   readonly values: Values
-  /** Resolves when a task's last end has been closed. */
+  /** Resolves when a task's last end is closed. */
   readonly closed: (taskID: string) => Promise<void>
 }
 
-/** What follows from the end of a team's run, once all of its parts are closed. */
+/** Completes a group's run once all members are closed. */
 export class Groups {
   readonly #parts: Parts
   readonly #ports: GroupPorts
@@ -34,7 +34,7 @@ export class Groups {
     this.#ports = ports
   }
 
-  /** What it has come to. `merging`: its work is merged. */
+  /** Result of a group. `merging`: merge its work. */
   async leave(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }> {
     const { field, closed } = this.#ports
     await field.made(task.id)
@@ -50,7 +50,7 @@ export class Groups {
     return { found: team ? { team: await this.#leaveItems(task, team) } : {} }
   }
 
-  /** What a map's run begins with: its items are known, and what earlier runs have settled of them. */
+  /** Loads a map's items and the results of earlier runs. */
   async open(task: Task): Promise<readonly number[]> {
     const { team } = task
     const entry = this.#parts.store.handle(task.id)
@@ -72,7 +72,7 @@ export class Groups {
     return []
   }
 
-  /** A part is at work, or is closed: what it has come to stands in the ledger, while its map is at work. */
+  /** Updates the ledger when a member begins or is closed, while its map runs. */
   note(part: Task): void {
     const { store, background } = this.#parts
     const { of = "", nth = 0 } = part.part ?? {}
@@ -84,7 +84,7 @@ export class Groups {
       const row = await this.#rowOf(part, nth, entry.items?.[nth])
       entry.noted?.set(nth, hashOf(row))
       await ledgers.append(team.file, row).catch((error) => {
-        // At the end it is written whole.
+        // The whole file is written at the end.
         this.#parts.host.log("warn", "a row could not be written", { task: of, error: messageOf(error) })
       })
     })()
@@ -104,7 +104,7 @@ export class Groups {
     return { index, item, state: "valid", value: value?.valid ? JSON.parse(text) : text, ...asked, ...figures }
   }
 
-  /** Each item has its row, in order, before anything of it is told. */
+  /** Writes a row for each item, in order, before anything is told. */
   async #leaveItems(task: Task, plan: ItemsPlan): Promise<ItemsResult> {
     const members = membersOf(this.#parts.store, task)
     const cost = members.reduce(
@@ -115,14 +115,14 @@ export class Groups {
     const entry = this.#parts.store.handle(task.id)
     const known = new Map((await ledgers.read(plan.file)).map((row) => [row.index, row]))
     const latest = new Map(members.map(({ task: part }) => [part.part?.nth, part]))
-    // Whatever has become of the file: each item has a row, and a part that is known says itself what it came to.
+    // Every item gets a row even if the file is damaged; a member's own record decides.
     const rows = await Promise.all(
       Array.from({ length: plan.total }, async (_none, index): Promise<ItemRow> => {
         const row = known.get(index)
         const part = latest.get(index)
         const item = entry?.items ? entry.items[index] : (row?.item ?? null)
         const isOver = row?.state === "valid" || row?.state === "failed"
-        // Without a note of them a process that has died wrote these rows.
+        // Without notes, the row was written by an earlier process.
         const isOurs = row && (!entry?.noted || entry.noted.get(index) === hashOf(row))
         if (isOver && isOurs && (part === undefined || row.task === part.id)) return row
         if (part) return this.#rowOf(part, index, item)
@@ -139,7 +139,7 @@ export class Groups {
     return itemsResult(plan, rows, cost)
   }
 
-  /** What the winner answered, kept under the team's name: nothing lies in the project of a try that did not win. */
+  /** Stores the winner's value under the group's name: tries that lost leave nothing in the project. */
   async #valueOf(task: Task, winner: Task): Promise<Value | undefined> {
     const { value } = winner.outcome ?? {}
     if (!value?.valid) return value
@@ -152,7 +152,7 @@ export class Groups {
       const { text } = await this.#ports.answers.of(winner)
       return await this.#ports.values.keep(task.id, text)
     } catch (error) {
-      // It is valid all the same, and read from its session.
+      // The value stays valid and is read from its session.
       const about = { task: task.id, error: messageOf(error) }
       this.#parts.host.log("warn", "a value could not be read to be kept in a file", about)
       return undefined
@@ -180,7 +180,7 @@ export class Groups {
   }
 }
 
-/** With the check that made it the winner: a crash may have come before that stood in its own record. */
+/** Adds the check that made it the winner: a crash may have lost it from its own record. */
 function receiptOf({ passed }: TriesPlan, chosen: Task | undefined): Receipt | undefined {
   const { receipt } = chosen?.outcome ?? {}
   return passed && !receipt?.check ? { ...(receipt ?? NO_RECEIPT), check: passed } : receipt

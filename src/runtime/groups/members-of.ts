@@ -3,7 +3,7 @@ import type { Task } from "../../core/task.ts"
 import type { Member } from "../../core/tries.ts"
 import type { TaskStore } from "../tasks/store.ts"
 
-/** The parts of a team as they are now, oldest first. */
+/** Current members of a group, oldest first. */
 export const membersOf = (store: TaskStore, team: Task): readonly Member[] =>
   store
     .ofParent(team.sessionID)

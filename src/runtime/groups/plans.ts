@@ -9,7 +9,6 @@ import type { Options } from "../../options/options.ts"
 import { type Caller, mayRead } from "../launch/checks.ts"
 import type { Parts } from "../parts.ts"
 
-/** What a launch asks for that is to stand for several. */
 type Asked = {
   readonly prompt: string
   readonly tries?: number | readonly string[]
@@ -18,7 +17,7 @@ type Asked = {
   readonly timeout?: number
 }
 
-/** The items that a launch is to go through; undefined where it has none. Throws a `CallError` where they are unusable. */
+/** Items of a launch; undefined for none. Throws a `CallError` where they are unusable. */
 export async function itemsOf(
   { each, prompt }: Asked,
   { sessionID, permit }: Caller,
@@ -30,7 +29,7 @@ export async function itemsOf(
   return itemsGiven(each, request, mayRead(permit))
 }
 
-/** Tasks and items of the kind whose cost is what one more is likely to cost. */
+/** Number of similar earlier runs whose mean cost is the estimate. */
 const MOST_LIKE_IT = 20
 
 /** Asks the user before many items begin. */
@@ -54,7 +53,7 @@ export async function permitItems(
   }
 }
 
-/** Undefined where none like it has ended yet, or those have cost nothing: then nobody knows their model's price. */
+/** Undefined without similar ended runs, or where they cost nothing: the model's price is then unknown. */
 function meanCost(store: Parts["store"], { agent, model }: Pick<Task, "agent" | "model">): number | undefined {
   const key = model && modelKey(model)
   const isLike = (task: Task) =>
@@ -64,7 +63,7 @@ function meanCost(store: Parts["store"], { agent, model }: Pick<Task, "agent" | 
   return latest.reduce((sum, cost) => sum + cost, 0) / latest.length || undefined
 }
 
-/** What the items' prompts cost alone, once each: what they have in common is read from the cache after the first. */
+/** Cost of the items' prompts alone; after the first, their common part comes from the cache. */
 async function leastCost(
   forks: Pick<ForkHost, "prices" | "inputPrice" | "countTokens">,
   model: Model | undefined,
@@ -85,7 +84,7 @@ async function leastCost(
   }
 }
 
-/** The plan of several that stand as this one, and the place of it: items have one each. */
+/** Plan of a group, and its place; items have a place each. */
 export function groupOf(
   { tries, items, prompt, timeout: given }: Asked,
   { place }: Pick<TaskDraft, "place">,
@@ -103,14 +102,14 @@ export function groupOf(
   return { ...own, team }
 }
 
-/** What the parts of a team are asked in a later run; the one that had won remembers what it was asked. */
+/** Prompt of a group's later run; a former winner has its first prompt in its session. */
 export const askedAgain = (team: Group, more: string): string =>
   chosenIn(team) !== undefined ? more : more === "" ? team.prompt : `${team.prompt}\n\n${more}`
 
-/** A resume of these needs no prompt: what did not come to its end is begun again. */
+/** Unfinished members can be resumed without a prompt. */
 export const goesOnByItself = ({ team }: Task): boolean => team !== undefined && chosenIn(team) === undefined
 
-/** What there is to go on with, of a team without a winner; which parts those are, the team sees for itself. */
+/** Throws where a group without a winner has nothing to continue. */
 export function refuseUnlessRemaining(task: Task): void {
   const why = whyNothingRemains(task)
   if (why !== undefined) throw new CallError(why)

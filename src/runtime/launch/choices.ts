@@ -10,7 +10,7 @@ import type { PlaceKind } from "../places/place.ts"
 import { type Caller, chooseModel, defaultsOf, findAgent, modelNamed, modelOf } from "./checks.ts"
 import type { LaunchRequest } from "./request.ts"
 
-/** The agent and model of a task that does not begin with its parent's own bytes. Throws a `CallError` for an unknown one. */
+/** Agent and model of a task that is not a whole fork. Throws a `CallError` for an unknown one. */
 export async function chosenBy(
   parts: Parts,
   kinds: readonly PlaceKind[],
@@ -18,7 +18,7 @@ export async function chosenBy(
   agents: readonly AgentInfo[],
   persona: Persona | undefined,
 ): Promise<Persona> {
-  // On another machine are other agents and models: that is looked at there.
+  // A remote place checks its own agents and models.
   if (place !== undefined && kindOf(kinds, place).outlives) {
     const own = agents.find((each) => each.name === name)?.model ?? persona?.model
     return { agent: name, model: model === undefined ? own : modelNamed(parts, model) }
@@ -30,7 +30,7 @@ export async function chosenBy(
   return { agent: agent.name, model: own ?? persona?.model }
 }
 
-/** Throws a `CallError` for a model of a ladder that is not there. On another machine are others: that is looked at there. */
+/** Throws a `CallError` for an unknown model of a ladder. A remote place checks its own models. */
 export async function refuseUnknownRungs(
   parts: Parts,
   kinds: readonly PlaceKind[],
@@ -41,14 +41,14 @@ export async function refuseUnknownRungs(
   for (const rung of tries) await (isElsewhere ? modelNamed(parts, rung) : chooseModel(parts, rung))
 }
 
-/** Who is to do it, and on whose behalf. */
+/** Agent, model and caller of a launch. */
 type Chosen = Persona & {
   readonly persona?: Persona
   readonly denied: readonly string[]
   readonly rules: readonly Rule[]
 }
 
-/** How a fork begins with its parent's own bytes; undefined where it is not to. */
+/** How to share the parent's request prefix; undefined where the fork does not. */
 export function wholeOf(
   { store, options }: Parts,
   { fork, place }: LaunchRequest,
@@ -68,7 +68,7 @@ export function wholeOf(
   }
 }
 
-/** The name of a place of its own, if it is to have one. Throws a `CallError` where there is none of that name. */
+/** Name of the launch's place, undefined for the parent's folder. Throws a `CallError` for an unknown one. */
 export function placeIn(
   kinds: readonly PlaceKind[],
   { place: asked, tries, guard, fork }: LaunchRequest,

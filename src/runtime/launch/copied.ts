@@ -9,8 +9,8 @@ import type { Caller } from "./checks.ts"
 const TASK_ID = /\bbg_[a-z0-9]{8}\b/g
 
 /**
- * The tasks whose launches a conversation has in its past although another one made them: its user has forked that one,
- * and the host has copied the calls. A task's own session has none: its preamble speaks of that.
+ * Tasks that appear in a conversation's history only because the user forked it. A task's own session has none: its
+ * preamble covers that.
  */
 export async function copiedTasks(
   { store }: Pick<Parts, "store">,
@@ -18,7 +18,7 @@ export async function copiedTasks(
   { sessionID, messageID }: Caller,
 ): Promise<readonly Task[]> {
   if (store.bySession(sessionID)) return []
-  // Where the past cannot be read, nothing is said of it.
+  // Without a readable history nothing is reported.
   const past = await forks.history(sessionID, messageID).catch(() => [])
   const results = past.flatMap(({ parts }) => parts.flatMap((part) => (isLaunch(part) ? [part.result] : [])))
   const ids = new Set(results.flatMap((result) => result.match(TASK_ID) ?? []))
@@ -28,11 +28,10 @@ export async function copiedTasks(
   })
 }
 
-/** A call that failed names tasks that it did not launch. */
+/** Failed calls may name tasks that they did not launch. */
 const isLaunch = (part: HistoryPart): part is ToolHistoryPart =>
   part.type === "tool" && part.tool === "superagents_task" && part.state === "completed"
 
-/** What the model of such a conversation has to know. */
 export function copiedText(tasks: readonly Task[]): string {
   const parents = [...new Set(tasks.map(({ parentID }) => parentID))]
   const [those, their] = tasks.length === 1 ? ["It belongs", "its answer goes"] : ["They belong", "their answers go"]

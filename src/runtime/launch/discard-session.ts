@@ -1,7 +1,7 @@
 import { PATIENT_MS, retry } from "../../lib/clock.ts"
 import type { Parts } from "../parts.ts"
 
-/** Deletes what a task that could not be made may have left below a session: a call that failed can have done its work. */
+/** Deletes a session that a failed creation may have left: the call can have succeeded without an answer. */
 export const sweepUp = ({ host, clock, stopped }: Parts, id: string, under: string): Promise<void> =>
   retry(
     clock,

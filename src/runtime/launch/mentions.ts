@@ -7,16 +7,19 @@ import type { PlaceKind } from "../places/place.ts"
 import type { Caller } from "./checks.ts"
 import type { LaunchRequest } from "./request.ts"
 
-/** As OpenCode finds them in its own prompts. */
+/** Same pattern as OpenCode's own prompts. */
 const MENTION = /(?<![\w`])@(\.?[^\s`,.]*(?:\.[^\s`,.]+)*)/g
-/** The most that are attached: a prompt may quote whatever there is. */
+/** Most files attached: a prompt may quote anything. */
 const MOST_FILES = 20
-/** The most that are looked for: most are no files. */
+/** Most names checked: few of them are files. */
 const MOST_NAMES = 500
 
 type Naming = Pick<LaunchRequest, "prompt" | "place" | "tries" | "each">
 
-/** The same for a call: another machine has files of its own, and each part of a team a prompt of its own. */
+/**
+ * Files of a launch: none for remote places, which have their own, and none for groups, whose members have prompts of
+ * their own.
+ */
 export function filesOf(
   { prompt, place = HERE, tries, each }: Naming,
   kinds: readonly PlaceKind[],
@@ -28,13 +31,13 @@ export function filesOf(
   return filesNamed(prompt, folder, permit)
 }
 
-/** The names behind an `@`, each once, as far as they are looked for. */
+/** Names after `@`, without duplicates, up to the limit. */
 export const namesIn = (prompt: string): readonly string[] =>
   [...new Set([...prompt.matchAll(MENTION)].flatMap(([, name]) => (name ? [name] : [])))].slice(0, MOST_NAMES)
 
 /**
- * The files and folders of the caller's own folder that a prompt names as `@path`: they are attached to it. Throws a
- * `CallError` where the caller may not read one of them.
+ * Files of the caller's folder that a prompt names as `@path`, to be attached. Throws a `CallError` where the caller
+ * may not read one.
  */
 async function filesNamed(prompt: string, folder: string, permit: Caller["permit"]): Promise<readonly string[]> {
   const names = namesIn(prompt)
@@ -54,7 +57,7 @@ async function filesNamed(prompt: string, folder: string, permit: Caller["permit
   return found
 }
 
-/** Those that are there, in the folder that the task works in. A link that leads out of it is left out. */
+/** Existing files, as paths in the task's folder. Links that lead out of it are left out. */
 export async function attachedIn(files: readonly string[], folder: string): Promise<readonly string[]> {
   const root = await realpath(folder).catch(() => folder)
   const there = await Promise.all(files.map((file) => realpath(join(folder, file)).catch(() => "")))

@@ -6,34 +6,34 @@ import { type Caller, defaultsOf, mayRead } from "./checks.ts"
 export type LaunchRequest = {
   readonly description: string
   readonly prompt: string
-  /** May be left out of a whole fork alone: that is its caller's own. */
+  /** Optional only for a whole fork, which uses its caller's agent. */
   readonly agent?: string
-  /** "whole": with the caller's own agent and model, and its history uncut, so that the provider has it in its cache. */
+  /** "whole": uncut history with the caller's agent and model, so that the provider's cache serves it. */
   readonly fork: boolean | "whole"
   readonly model?: string
   readonly batch?: string
   readonly timeout?: number
-  /** What the run may cost, in US dollars. */
+  /** Budget of the run in US dollars. */
   readonly maxCost?: number
-  /** Tasks that have to complete before: their ids, or a batch. */
+  /** Tasks that must complete first: ids, or a batch. */
   readonly after?: readonly string[] | string
-  /** Where it works, by the name of a place; absent or "here" for its parent's own folder. */
+  /** Name of a place; absent or "here" for the parent's folder. */
   readonly place?: string
-  /** What a completed run changed there is merged at once. */
+  /** Merge the changes of a completed run at once. */
   readonly merge?: boolean
-  /** The command that has to pass before a run counts as completed. */
+  /** Command that must pass before a run counts as completed. */
   readonly check?: string
-  /** Files that it may not change, as globs. */
+  /** Globs of files that must not change. */
   readonly guard?: readonly string[]
-  /** So many at the same thing, or one after the other with these models: the first whose check passes comes home. */
+  /** Number of parallel tries, or models to try in turn: the first that passes its check wins. */
   readonly tries?: number | readonly string[]
-  /** Items, or a file of them: the prompt, with each in its place, is a run of its own. */
+  /** Items, or a file of them: the prompt is run once for each. */
   readonly each?: readonly unknown[] | string
-  /** Those that it comes to. */
+  /** Resolved items of `each`. */
   readonly items?: readonly unknown[]
-  /** What its last message has to be valid against: a JSON Schema, or the name of a file with one. */
+  /** JSON Schema for the last message, or a file with one. */
   readonly schema?: Schema | string
-  /** What of the caller's folder goes with the prompt. */
+  /** Files of the caller's folder to attach. */
   readonly files?: readonly string[]
 }
 
@@ -41,17 +41,14 @@ export type ResumeRequest = {
   readonly prompt: string
   readonly timeout?: number
   readonly maxCost?: number
-  /** Absent: a task that is merged by itself keeps that of its last run; any other runs without one. */
+  /** Absent: a task that merges automatically keeps its last check; any other runs without one. */
   readonly check?: string
   readonly schema?: Schema | string
-  /** Said again of a task that was launched with it. */
+  /** Merge the changes of this run, too. */
   readonly merge?: boolean
 }
 
-/**
- * With what the user has set for the agent, where the call does not say. A whole fork works where its parent does, and
- * is of the `caller`'s own agent, named or not.
- */
+/** Adds the user's defaults for the agent. A whole fork always uses the caller's agent and place. */
 export function withDefaults(request: LaunchRequest, options: Options, caller: Persona | undefined): LaunchRequest {
   const isWhole = request.fork === "whole"
   const { timeout, maxCost, place } = defaultsOf(options, request.agent ?? (isWhole ? caller?.agent : undefined))
@@ -66,7 +63,7 @@ export function withDefaults(request: LaunchRequest, options: Options, caller: P
 export const checkOf = ({ check }: { readonly check?: string }): Pick<Run, "check"> =>
   check === undefined ? {} : { check }
 
-/** What a schema is, before anything is made. Throws a `CallError` where it is none. */
+/** Reads and checks a schema before anything is created. Throws a `CallError` where it is none. */
 export async function schemaOf(
   given: Schema | string | undefined,
   folder: string,
@@ -77,7 +74,7 @@ export async function schemaOf(
   return schemaGiven(given, folder, mayRead(permit))
 }
 
-/** Nothing goes with it but agent, model and prompt: one such is like another. */
+/** Only such launches can be identical to each other. */
 export const isPlain = ({ fork, after, place, check, schema, tries, each }: LaunchRequest): boolean =>
   !fork &&
   after === undefined &&

@@ -36,7 +36,7 @@ export type ResumingPorts = {
   readonly elsewhere: Elsewhere
 }
 
-/** Asks ended tasks again. */
+/** Resumes ended tasks. */
 export class Resuming {
   readonly #parts: Parts
   readonly #ports: ResumingPorts
@@ -47,8 +47,8 @@ export class Resuming {
   }
 
   /**
-   * Asks an ended task again. Throws a `CallError` where its state or its session does not allow it. Without a caller
-   * it is somebody at the screen who asks: that needs no permission.
+   * Throws a `CallError` where the task's state or session does not allow it. Without a caller the user resumes it in
+   * the terminal, which needs no permission.
    */
   async resume(task: Task, request: ResumeRequest, caller?: Caller): Promise<Task> {
     const { host, store, clock, options, toaster } = this.#parts
@@ -67,7 +67,7 @@ export class Resuming {
     const files = await filesOf(named, this.#ports.kinds, host.folderOf(task.parentID), caller?.permit)
     await this.#ports.elsewhere.look()
     this.#ports.allowance.refuseSpent(task.parentID, task.id)
-    // While the user was asked, another may have resumed it, and that run have ended.
+    // While the user was asked, another call may have resumed it, and that run may have ended.
     await this.#ports.dispatcher.over(task)
     const current = store.get(task.id)
     if (!current) throw new CallError(`Task ${task.id} was cleared meanwhile. Start a new superagents_task instead.`)
@@ -99,7 +99,7 @@ export class Resuming {
     return store.get(task.id) ?? change.after
   }
 
-  /** Takes in what its session says of it by now. Throws where it is gone, or another process has resumed it. */
+  /** Updates the task from its session. Throws where that is gone, or another process has resumed the task. */
   async #readAgain(task: Task): Promise<void> {
     const { host, store } = this.#parts
     const session = await host.session(task.sessionID)
@@ -114,7 +114,10 @@ export class Resuming {
     if (record && record.task.run.generation > run.generation) store.addForeign(record.task)
   }
 
-  /** What another process has ended and not told of yet is still its own: nobody here would look after the run. */
+  /**
+   * A task that another process has not told of yet is still that process's: a run started here would not be
+   * supervised.
+   */
   #refuseToResume(task: Task): void {
     const { store, options } = this.#parts
     if (mayGoOn(task)) refuseUnlessRemaining(task)
@@ -126,8 +129,8 @@ export class Resuming {
   }
 }
 
-/** What a team was launched for is not there yet: it goes on, whatever the user has set for what has ended. */
+/** An unfinished group may be resumed whatever its status. */
 const mayGoOn = (task: Task): boolean => !isActive(task) && task.team !== undefined && winnerIn(task.team) === undefined
 
-/** Nothing comes home unchecked by itself because a follow-up did not name the check again. */
+/** A follow-up without `check` must not merge unchecked. */
 const keptCheck = ({ place, run, team }: Task): string | undefined => (team || place?.merge ? run.check : undefined)

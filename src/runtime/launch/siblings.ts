@@ -11,15 +11,15 @@ type Request = {
 type Launch = {
   readonly sessionID: string
   readonly request: Request
-  /** Resolves when its task is there, or will never be: then it is false. */
+  /** Resolves to whether the task was created. */
   readonly made: Promise<boolean>
 }
 
-/** The launches under way. The calls of one message come side by side, and one may name the batch of another. */
+/** Launches in progress. Calls of one message run in parallel, and one may name the batch of another. */
 export class Siblings {
   readonly #underWay = new Set<Launch>()
 
-  /** Has `make` launch something, known to those that come after it; it is handed what waits for those before it. */
+  /** Runs `make`, visible to later launches; it receives a function that waits for earlier ones. */
   async launch<Made>(
     sessionID: string,
     request: Request,
@@ -37,7 +37,7 @@ export class Siblings {
   }
 }
 
-/** Resolves when all of the batch that are being made are there. Throws where one of them could not be made. */
+/** Resolves when the batch's launches are done. Throws where one of them failed. */
 async function waitForBatch(batch: Request["after"], before: readonly Launch[]): Promise<void> {
   const others = before.filter(({ request }) => request.batch !== undefined && request.batch === batch)
   for (const { request, made } of others)

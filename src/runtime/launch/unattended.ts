@@ -23,7 +23,7 @@ import { findAgent } from "./checks.ts"
 import type { Queue } from "./queue.ts"
 
 export type UnattendedRequest = {
-  /** A session that was there before, and is nobody's child. */
+  /** An existing session without a parent. */
   readonly sessionID: string
   readonly agent: string
   readonly description: string
@@ -50,9 +50,8 @@ type UnattendedPorts = {
 }
 
 /**
- * Work that nobody launched: a prompt to a session that stands by itself, run, watched, limited and recovered like any
- * background task, whose end is told to nobody. A session has one such task, and each prompt is a run of it. For whoever
- * begins, pays and stops such runs: the board.
+ * Runs that nobody launched: prompts to existing sessions, supervised like tasks, whose end is told to nobody. Each
+ * session has one such task; the board starts, pays and stops its runs.
  */
 export class Unattended {
   readonly #parts: Parts
@@ -63,7 +62,7 @@ export class Unattended {
     this.#ports = ports
   }
 
-  /** Begins a run. Throws a `CallError`, with nothing begun, where that does not go. */
+  /** Throws a `CallError` where the run cannot begin, without side effects. */
   async run(request: UnattendedRequest): Promise<void> {
     const { host, store } = this.#parts
     const { sessionID, agent, description, prompt } = request
@@ -78,8 +77,8 @@ export class Unattended {
   }
 
   /**
-   * What its user has written in such a session is at work there by now: a run, too, but for its prompt, which is
-   * `messageID`. Nothing is done where it is none: it joins one that goes on, or a limit would stop it at once.
+   * Adopts a turn that the session's user has started with message `messageID`. Ignored where a run is active, which it
+   * joins, or a limit would stop it at once.
    */
   async adopt(request: Omit<UnattendedRequest, "prompt">, messageID: string): Promise<void> {
     const { store, clock } = this.#parts
@@ -92,7 +91,9 @@ export class Unattended {
     await this.#ports.queue.adopt(this.#begin(sessionID, { agent, description }, asked))
   }
 
-  /** Why no run may begin in sessions, by what all processes have spent; undefined of one where it may. */
+  /**
+   * Function that tells why no run may begin in a session, with the spending of all processes; undefined where one may.
+   */
   async refusals(): Promise<(sessionID: string | undefined) => string | undefined> {
     await this.#ports.elsewhere.look()
     return (sessionID) => {
@@ -101,7 +102,7 @@ export class Unattended {
     }
   }
 
-  /** Ends and stops the run in a session, for the person who wants that, or for the purse that ends. False where there is none. */
+  /** Stops the session's run for a user, or because the purse ended. False where there is none. */
   async stop(sessionID: string, why?: "purse"): Promise<boolean> {
     const task = this.#parts.store.bySession(sessionID)
     if (!task || !isUnattended(task)) return false
@@ -110,35 +111,35 @@ export class Unattended {
     return ended
   }
 
-  /** All such runs are paid from this purse; undefined where there is none (any more). */
+  /** Sets the purse that pays these runs; undefined for none. */
   usePurse(purse: Purse | undefined): void {
     this.#ports.ledger.usePurse(purse)
     this.#ports.poller.wake()
   }
 
-  /** What all runs took of the task whose own session this is, and the tasks below it. */
+  /** Usage of the session's task and its descendants. */
   took(sessionID: string): Usage {
     return this.#ports.ledger.ofSession(sessionID)
   }
 
-  /** What the purse's runs took since it was opened, and what those at work may need for their last words. */
+  /** Usage since the purse was opened, and the reserve for last words of active runs. */
   ofPurse(): NonNullable<Spent["purse"]> {
     return this.#ports.ledger.ofPurse()
   }
 
-  /** The session of a task that nobody launched; undefined for any other. */
+  /** Session of an unattended task; undefined for any other task. */
   sessionOf(taskID: string): string | undefined {
     const task = this.#parts.store.get(taskID)
     return task && isUnattended(task) ? task.sessionID : undefined
   }
 
-  /** Whether a message is one that was written by or for a task. */
+  /** Whether the message was written by or for a task. */
   wrote(messageID: string): boolean {
     const id = this.#parts.host.taskOf(messageID)
     return id !== undefined && this.#parts.store.get(id) !== undefined
   }
 
-  /** Looks at what other processes have made of their tasks since `since`. Never rejects. */
+  /** Updates other processes' tasks changed since `since`. Never rejects. */
   async refresh(since: number): Promise<void> {
     await this.#ports.recovery.discover(since)
     await this.#ports.recovery.refreshForeign()

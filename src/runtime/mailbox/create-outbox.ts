@@ -8,10 +8,10 @@ import { stopSession } from "../stop-session.ts"
 import { asItIs, gatherMs, isLastNews, mayWake, newsOf } from "./notification-items.ts"
 import { Outbox } from "./outbox.ts"
 
-/** How long a parent that was woken is given to ask its model, before what may wait is written. */
+/** Time for a woken parent to send its first request before deferred records are written. */
 const WOKEN_MS = 300
 
-/** The outbox, and what it needs to know of tasks. `development`: notifications carry a hidden hint. */
+/** Creates the outbox. `development`: notifications carry a hidden hint. */
 export function outboxOf(
   parts: Parts,
   development: boolean,
@@ -41,10 +41,10 @@ export function outboxOf(
         toaster.flush()
         journal.flush(parentID)
       }
-      // Not in the moment in which the host begins the turn of a parent that was woken.
+      // Not while OpenCode starts the turn of a parent that was just woken.
       if (woken) clock.after(WOKEN_MS, flush)
       else flush()
-      // A task that was told of its own without being woken may have ended long before.
+      // A task told of its children without being woken may have ended long before.
       const parent = store.bySession(parentID)
       if (!woken && parent) others().dispatcher.deliver(parent.id, { type: "look" })
     },
@@ -52,7 +52,7 @@ export function outboxOf(
   })
 }
 
-/** What a run has to tell its parent; undefined where that cannot be read now. */
+/** Answer for the notification; undefined where it cannot be read now. */
 async function answerTo(task: Task, { store, host }: Parts, answers: Answers): Promise<Answer | undefined> {
   const current = store.get(task.id)
   const next = current && current.run.generation > task.run.generation ? current.run.promptID : undefined

@@ -2,46 +2,47 @@ import type { Prompt } from "../../core/ports.ts"
 import type { Task } from "../../core/task.ts"
 import type { Notice } from "../../present/notification.ts"
 
-/** A run's notification. It is told as the task was when the run had ended: a resume meanwhile does not change it. */
+/** Notification of a run, with the task as it ended: a resume meanwhile does not change it. */
 export type Item = {
   readonly task: Task
   wake: boolean
   readonly maybeDelivered: boolean
-  /** Once it was sent, whatever came of that: what is sent again is the same. */
+  /** Set by the first send: repeated sends are identical. */
   notice?: Notice
 }
 
 /**
- * - `resting`: nothing is to be sent. Kept only while a message that was to wake the parent may be unread.
- * - `sending`: messages go out, one after the other.
- * - `until idle`: the parent is at work, and nothing that waits is to start its model.
- * - `until redone`: the parent's user has undone something.
+ * State of a parent's lane:
+ * - `resting`: nothing to send; kept while a waking message may be unread.
+ * - `sending`: messages are sent one at a time.
+ * - `until idle`: the parent works, and no waiting message may start its model.
+ * - `until redone`: the parent's user has undone messages.
  */
 type LaneState = "resting" | "sending" | "until idle" | "until redone"
 
 export type Lane = {
   state: LaneState
   readonly items: Item[]
-  /** The parent became idle since the last send began. */
+  /** The parent became idle after the last send began. */
   idled: boolean
-  /** Tasks whose news is to wake the parent, which is not there yet: the lane stays for it. */
+  /** Tasks whose pending notification must wake the parent; the lane stays until it is sent. */
   readonly roused: Set<string>
-  /** Ends the wait of a lane that may not send now. */
+  /** Ends the current wait of the lane. */
   release: () => void
-  /** A stored message that was to wake the parent and left that to the next; the next takes it off. */
+  /** A stored message whose wake-up was left to the next one, which takes it over. */
   owed?: Waking
   /**
-   * The last message that was to start the parent's model, until it is seen to have done so. `isPassed`: the parent has
-   * become idle since, perhaps without having read it.
+   * Last message that should start the parent's model, until it has. `isPassed`: the parent became idle since, perhaps
+   * without reading it.
    */
   waking?: Waking & { wakesAgain: number; isPassed: boolean }
-  /** The host takes a message. */
+  /** OpenCode is storing a message. */
   isTelling: boolean
-  /** What is to start the parent's model is on its way. */
+  /** A message that starts the parent's model is being sent. */
   isWaking: boolean
 }
 
-/** A message that is to start its parent's model, and what it tells of. */
+/** Message that should start its parent's model, and the task it reports. */
 export type Waking = { readonly prompt: Prompt; readonly task: Task }
 
 export const newLane = (): Lane => ({

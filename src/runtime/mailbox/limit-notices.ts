@@ -9,14 +9,14 @@ import type { Parts } from "../parts.ts"
 import type { Note } from "./notes.ts"
 import { notifyIdle } from "./notify-idle.ts"
 
-/** A breaker that is tripped for less than this is nobody's news. */
+/** Shorter waits are not reported. */
 const WORTH_TELLING_MS = 30_000
-/** What a closing concerns is counted when those that it met have been parked, in ms. */
+/** Delay before affected runs are counted, so that they are parked by then, in ms. */
 const GATHER_MS = 1000
 
-/** A parent that could not be told now is told at a look so much later, in ms. */
+/** Delay before a busy parent is tried again, in ms. */
 const AGAIN_MS = 10_000
-/** One that is told of is not told of again for so long, in ms, unless its time is later by as much. */
+/** A reported model is not reported again for this long, in ms, unless its time is later by as much. */
 const QUIET_MS = 600_000
 
 type NoticePorts = {
@@ -24,16 +24,18 @@ type NoticePorts = {
   readonly at: (time: number) => void
 }
 
-/** Says once that a model is at its limit: to the user by a toast, to each parent concerned by a message that wakes nobody. */
+/**
+ * Reports once that a model is at its limit: a toast for the user, a message without a turn for each affected parent.
+ */
 export class Notices {
   readonly #parts: Parts
   readonly #breakerOf: NoticePorts["breakerOf"]
   readonly #at: NoticePorts["at"]
-  /** By model: when it was told of last, and the time that was told. */
+  /** Last report for each model: when, and which opening time it named. */
   readonly #told = new Map<string, { readonly at: number; readonly opensAt: number }>()
-  /** Models of which is told in a moment. */
+  /** Models with a report in preparation. */
   readonly #gathering = new Set<string>()
-  /** Of each model the parents that are still to be told, and when that is tried again. */
+  /** Parents still to be told, by model, and time of the next attempt. */
   readonly #owed = new Map<string, { readonly parents: ReadonlySet<string>; readonly at: number }>()
 
   constructor(parts: Parts, { breakerOf, at }: NoticePorts) {
@@ -42,7 +44,7 @@ export class Notices {
     this.#at = at
   }
 
-  /** Tells those who were busy when a gate closed. Called by the clock. */
+  /** Reports to parents that were busy before. Called by the clock. */
   look(): void {
     const now = this.#parts.clock.now()
     for (const [model, { parents, at }] of this.#owed) {
@@ -51,7 +53,7 @@ export class Notices {
     }
   }
 
-  /** A gate has closed, or closed anew: `before` is how it was. */
+  /** A breaker tripped, or tripped anew: `before` is its former state. */
   closed(model: string, before: Breaker | undefined): void {
     if (this.#gathering.has(model) || !this.#isNews(model, before)) return
     this.#gathering.add(model)
@@ -61,7 +63,7 @@ export class Notices {
     })
   }
 
-  /** An earlier process has told of a closing. */
+  /** An earlier process has reported this limit. */
   wasTold(model: string, told: { readonly at: number; readonly opensAt: number }): void {
     this.#told.set(model, told)
   }
@@ -71,9 +73,9 @@ export class Notices {
     const now = this.#parts.clock.now()
     if (!gate || gate.opensAt - now < WORTH_TELLING_MS) return false
     const told = this.#told.get(model)
-    // What was closed for a moment until now is news by now.
+    // A limit too short to report has become long.
     if (told === undefined) return true
-    // A refused probe is no closing of its own.
+    // A refused probe is not a new limit.
     const isNew = before === undefined || before.recovery !== undefined
     const isLater = gate.told && gate.opensAt - told.opensAt >= QUIET_MS
     return isLater || (isNew && now - told.at >= QUIET_MS)
@@ -106,7 +108,7 @@ export class Notices {
     }
   }
 
-  /** In mid-turn a message would make the host take another step: it is told later, if it still is so. */
+  /** A message during a turn would cause another step: the parent is told later, if the limit still holds. */
   #owe(model: string, parentID: string): void {
     const at = this.#parts.clock.now() + AGAIN_MS
     this.#owed.set(model, { parents: new Set([...(this.#owed.get(model)?.parents ?? []), parentID]), at })
@@ -123,7 +125,7 @@ function headline(model: string, { told, opensAt, kind }: Breaker, now: number):
   return `${model} ${conditionOf(kind)}${told ? " until" : ", next try"} ${moment(opensAt, now)}`
 }
 
-/** Why a task is not parked: its gate opens too late. */
+/** Reason why a task is not parked: the limit ends too late. */
 export const beyond = (model: string, { opensAt, why, kind }: Breaker, now: number): string =>
   `${model} ${conditionOf(kind)} until ${moment(opensAt, now)} (in ${duration(opensAt - now)}), longer than a task is parked (option maxParked): ${why}`
 

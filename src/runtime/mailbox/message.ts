@@ -3,18 +3,18 @@ import type { Message, Persona, Prompt } from "../../core/ports.ts"
 import type { Task } from "../../core/task.ts"
 import type { Notice } from "../../present/notification.ts"
 
-/** Nobody has answered what came since; none is there where its user has deleted it, and that is not told again. */
+/** No later message answers it. A notification that the user deleted is not sent again. */
 export function isUnread(since: readonly Message[]): boolean {
   // An answer names the message that it answers.
   const ids = new Set<string | undefined>(since.map(({ id }) => id))
   return since.length > 0 && !since.some(({ parentID }) => ids.has(parentID))
 }
 
-/** The id of a run's notification: from the run alone, so that all who tell of it tell the same message. */
+/** Derived from the run alone, so that all processes send the same message. */
 export const notificationID = (name: NameMessage, { id, run }: Task): string =>
   name("notification", id, run.generation, run.createdAt)
 
-/** The notification of a run as a message of whoever speaks in its parent. */
+/** The notification as a message with the parent's current agent and model. */
 export function promptOf(
   name: NameMessage,
   task: Task,

@@ -5,20 +5,19 @@ import type { Ask, Task } from "../../core/task.ts"
 import { moment } from "../../lib/format-time.ts"
 import { oneLine } from "../../lib/text.ts"
 
-/** The most files that are named. */
 const MOST_NAMES = 10
 
-/** What a parent's model is told without being started: of a task of its own, at its time. */
+/** Message about a task for its parent's model, sent without starting it. */
 export type Note = {
   readonly task: Task
   readonly kind: MessageKind
   readonly at: number
-  /** For its user. */
+  /** Text for the user. */
   readonly visible?: string
   readonly text: string
 }
 
-/** A task waits for somebody. `team`: the task that it is a part of; `until`: when the question is refused. */
+/** Note that a task waits for an answer. `team`: the group of a member; `until`: when the question is refused. */
 export function hintOf(task: Task, ask: Ask, team: Task | undefined, until: number, now: number): Note {
   const who = team
     ? `${NAMES[task.part?.kind ?? "tries"]} ${(task.part?.nth ?? 0) + 1} of ${nameOf(team)}`
@@ -35,7 +34,7 @@ export function hintOf(task: Task, ask: Ask, team: Task | undefined, until: numb
 
 const NAMES = { tries: "try", each: "item" } as const
 
-/** A merge of a task's work was cut off, and does not fit any more. */
+/** Note that a merge was cut off by a crash and no longer applies. */
 export const cutOffOf = (task: Task, files: readonly string[]): Note => {
   const names = listed(
     files.map((file) => oneLine(file)),

@@ -4,10 +4,7 @@ import type { News } from "../../present/notification.ts"
 import type { TaskStore } from "../tasks/store.ts"
 import { figuresOf } from "../tasks/view.ts"
 
-/**
- * What there is to tell of a run's end beside its answer. `task` is the task as it was when the run ended: a resume
- * meanwhile does not change that.
- */
+/** Facts for the notification beside the answer. `task`: as it was when the run ended. */
 export function newsOf(task: Task, store: TaskStore): News {
   const others = othersOf(task, store)
   return {
@@ -27,8 +24,7 @@ export function asItIs(task: Task, store: TaskStore): Task {
 }
 
 /**
- * How many tasks there are that the hint on the end of them all speaks of: this one's batch, and those that ran since
- * none of the session's did.
+ * Number of tasks covered by "all tasks have ended": this batch, and tasks that ran since the session last had none.
  */
 function togetherWith(task: Task, others: readonly Task[]): number {
   let since = task.run.createdAt
@@ -46,20 +42,20 @@ function togetherWith(task: Task, others: readonly Task[]): number {
   return 1 + others.length - left.size
 }
 
-/** True where nothing else of the session's is still to come: then this news is the last for now. */
+/** No other end of this session is still to come. */
 export const isLastNews = (task: Task, store: TaskStore): boolean => !othersOf(task, store).some(isUntold)
 
-/** How long one end waits for others that may come in the same moment, so that they cost their parent one turn. */
+/** How long an end waits for others of the same moment, so that the parent has one turn for all. */
 export const gatherMs = (task: Task, store: TaskStore): number =>
   othersOf(task, store).some(({ id }) => store.run(id)?.endsText) ? ENDING_MS : GATHER_MS
 
 const GATHER_MS = 250
-/** The host closes a turn some time after its last text. */
+/** OpenCode closes a turn some time after its last text. */
 const ENDING_MS = 1000
 
 /**
- * Whether this news may start its parent's model: not after the parent's user has stopped it, until they write again;
- * nor where the parent is a task that was ended, unless the run was begun after that; nor where that was cleared with all that it had launched.
+ * Whether the notification may start the parent's model: not after its user stopped it, and not where the parent's own
+ * task had ended or was cleared.
  */
 export function mayWake(task: Task, store: TaskStore): boolean {
   const { id, parentID } = task
@@ -67,14 +63,14 @@ export function mayWake(task: Task, store: TaskStore): boolean {
   if (store.wasCleared(id) && store.wasCleared(parentID)) return false
   const parent = store.bySession(parentID)
   if (!parent || isActive(parent)) return true
-  // What was interrupted together was begun before: when the parent's end was is only guessed.
+  // Tasks interrupted together began before that; the parent's end time is only a guess.
   if (isInterrupted(parent) && isInterrupted(task)) return false
   return task.run.createdAt > (parent.run.endedAt ?? 0)
 }
 
 /**
- * Where only the last of a batch wakes the parent, and this one is gone or ended without waking it: what is to wake it of
- * a batch that is over, unless that was read.
+ * Where only the last of a batch wakes the parent, and it was cleared or may not wake: the end that wakes instead,
+ * unless it was read.
  */
 export function deferredWakeOf(
   { id, parentID, batch: name }: Task,
@@ -84,7 +80,7 @@ export function deferredWakeOf(
   if (wake !== "last") return undefined
   const batch = store.ofParent(parentID).filter((task) => task.batch === name)
   if (batch.some((task) => isActive(task) || (task.delivery.state !== "none" && task.delivery.wake))) return undefined
-  // The one that is told last: its parent reads by it what it was told before.
+  // By the time of its end, so that the parent reads them in order.
   const inOrder = batch.toSorted((a, b) => endOf(a, store) - endOf(b, store))
   return inOrder.findLast((task) => task.id !== id && task.delivery.state !== "none" && !isQuiet(task))
 }
@@ -92,9 +88,8 @@ export function deferredWakeOf(
 const endOf = ({ id }: Task, store: TaskStore): number => store.handle(id)?.endIndex ?? 0
 
 /**
- * Where only the last of a batch wakes the parent: this one did not end last, and yet is told last, since its work was
- * long in coming home. What was to wake the parent for it came before it, or is on its way. `isPosted`: this end of another
- * is told before.
+ * Where only the last of a batch wakes the parent: this end is told last although another was later, because its merge
+ * took longer. `isPosted`: another end is told before this one.
  */
 export function isToldLast(
   task: Task,
@@ -111,24 +106,24 @@ export function isToldLast(
 
 const isInterrupted = ({ outcome }: Task): boolean => outcome?.reason?.code === "interrupted"
 
-/** Its end alone is no reason to wake anybody. */
+/** Does not wake the parent by itself. */
 const isQuiet = ({ outcome }: Task): boolean =>
   outcome?.reason?.code === "cancelled" || outcome?.reason?.code === "after"
 
-/** The session's other tasks; with the task itself where it works on a later run by now. */
+/** Other tasks of the session, with the task itself if it has been resumed. */
 function othersOf(task: Task, store: TaskStore): readonly Task[] {
   const current = inSameRun(task, store)
   return store.ofParent(task.parentID).filter((other) => other.id !== current?.id)
 }
 
-/** The task as it is now; undefined where it was resumed since. */
+/** Undefined where the task was resumed since. */
 function inSameRun({ id, run }: Task, store: TaskStore): Task | undefined {
   const current = store.get(id)
   return current?.run.generation === run.generation ? current : undefined
 }
 
-/** News go out in the order in which the runs ended: a task whose own are still to come runs, as far as its parent knows. */
+/** A task whose children's ends are still to be told counts as running for its parent. */
 const isUntold = (task: Task): boolean => isActive(task) || owesNotification(task)
 
-/** What its parent cancelled itself is not waited for. */
+/** Tasks that the parent cancelled itself are not waited for. */
 const isUnread = (task: Task): boolean => task.retrievedAt === undefined && task.outcome?.reason?.code !== "cancelled"

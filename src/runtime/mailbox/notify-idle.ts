@@ -5,14 +5,13 @@ import { pause, retry } from "../../lib/clock.ts"
 import type { Parts } from "../parts.ts"
 import type { Note } from "./notes.ts"
 
-/** Waits before a parent that could not be told is looked at again, in ms: doubled each time, up to the longest. */
+/** Delays between attempts, in ms: doubled up to the longest. */
 const FIRST_WAIT_MS = 5000
 const LONGEST_WAIT_MS = 60_000
 
 /**
- * Tells a parent's model something of a task without starting it. False where that cannot be now: a message that is
- * stored in mid-turn makes the host take another step, and one in a session whose user has undone something deletes that
- * for good.
+ * Sends a parent's model a message about a task without starting it. False where that must wait: a message during a
+ * turn causes another step, and one after an undo deletes the undone messages for good.
  */
 export async function notifyIdle(host: Host, { task, kind, at, visible, text }: Note): Promise<boolean> {
   const { id, run } = task
@@ -32,7 +31,7 @@ export async function notifyIdle(host: Host, { task, kind, at, visible, text }: 
   return true
 }
 
-/** Tells a parent's model as soon as it may be told. Rejects where the parent is gone, or does not answer. */
+/** Sends it as soon as the parent is idle. Rejects where the parent is gone or does not answer. */
 export async function tellOnceIdle({ host, clock, stopped }: Parts, note: Note): Promise<void> {
   for (let wait = FIRST_WAIT_MS; !stopped.aborted; wait = Math.min(2 * wait, LONGEST_WAIT_MS)) {
     if (await retry(clock, stopped, () => notifyIdle(host, note))) return

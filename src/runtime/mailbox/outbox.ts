@@ -7,39 +7,38 @@ import { promptOf } from "./message.ts"
 import { Sender, type SenderPorts } from "./sender.ts"
 import { Pauses } from "./user-pauses.ts"
 
-/** Waits before a send is tried again; the last one repeats until the parent is gone or the process ends. */
+/** Delays between attempts; the last one repeats until the parent is gone or the process ends. */
 const RETRY_DELAYS_MS = [250, 1000, 4000, 15_000, 60_000] as const
-/** Steps of the wait for another end, so that the last of several wakes the parent for all. */
+/** Wait steps for other ends, so that the last of several wakes the parent for all. */
 const GATHER_STEP_MS = 250
-/** Waits between two looks whether a parent that nothing may be sent to has changed, should its event be missed. */
+/** Interval for checking a parent that accepts no message now, in case its event is missed. */
 const HELD_LOOK_MS = 2000
-/** How often an unanswered message is put before an idle parent again. */
+/** Most repetitions of an unanswered message. */
 const MOST_NUDGES = 3
 
 export type OutboxPorts = SenderPorts & {
   readonly clock: Clock
-  /** False where a task was forgotten meanwhile: nothing is told of it any more. */
+  /** False where the task was cleared meanwhile. */
   readonly isKnown: (taskID: string) => boolean
-  /** True when no other task of this parent is still to be announced. */
+  /** No other task of this parent is still to be announced. */
   readonly isLast: (task: Task) => boolean
-  /** How long others that run are waited for, since they may end in the same moment. */
+  /** How long to wait for other running tasks that may end in the same moment. */
   readonly gatherMs: (task: Task) => number
-  /** True where the parent's model is at its limit; it is then noted, and started by `rouse` when that opens. */
+  /** True where the parent's model is at its limit. The caller then calls `wakeAgain` when that is over. */
   readonly isClosed: (task: Task, persona: Persona | undefined) => boolean
   /** Must not reject. */
   readonly compose: (task: Task) => Promise<Notice>
-  /** Records how far a notification has come, and whether the answer is in it whole. Must not reject. */
+  /** Records the delivery state, and whether the whole answer is in it. Must not reject. */
   readonly told: (task: Task, state: "confirmed" | "abandoned", handedOver: boolean) => Promise<void>
-  /** All that was to be told to a parent is; `woken`: its model was started by it. */
+  /** Called when a parent's lane is empty; `woken`: its model was started. */
   readonly drained: (parentID: string, woken: boolean) => void
   readonly run: (what: string, work: () => Promise<unknown>) => void
   readonly stopped: AbortSignal
 }
 
 /**
- * Tells parents how their tasks ended: exactly once, in order, one at a time for each parent. The message's id is
- * derived from task and run, so what is sent again, here or by another process, is the same message; it counts as told
- * when the parent holds it. Of several that end together, only the last starts the parent's model.
+ * Tells parents how their tasks ended: once, in order, one message at a time for each parent. Message ids derive from
+ * task and run, so a repeated send stores nothing new; a message counts as told when the parent holds it.
  */
 export class Outbox {
   readonly #ports: OutboxPorts
@@ -53,10 +52,7 @@ export class Outbox {
     this.#sender = new Sender(ports, this.#pauses)
   }
 
-  /**
-   * Queues the notification that `task` owes; does nothing where it owes none. `maybeTold`: the parent is asked first
-   * whether it has it.
-   */
+  /** Queues the notification that the task owes, if any. `maybeDelivered`: first check whether the parent has it. */
   post(task: Task, maybeDelivered = false): void {
     if (!owesNotification(task)) return
     if (this.holds(task)) return
@@ -69,13 +65,13 @@ export class Outbox {
     this.#ports.run("notify", () => this.#drain(task.parentID, lane))
   }
 
-  /** True while the end of this run waits to be told, or is on its way. */
+  /** The end of this run waits to be told or is being sent. */
   holds({ id, parentID, run: { generation } }: Task): boolean {
     const { items = [] } = this.#lanes.get(parentID) ?? {}
     return items.some(({ task }) => task.id === id && task.run.generation === generation)
   }
 
-  /** A batch is over of which nothing has woken its parent: what it was told of this task does. */
+  /** The batch ended without waking its parent: the message about this task wakes it. */
   wakeAgain(task: Task): void {
     const lane = this.#lane(task.parentID)
     const item = lane.items.find((each) => each.task.id === task.id)
@@ -84,26 +80,23 @@ export class Outbox {
     else this.#ports.run("wake", () => this.#wakeAgain(task))
   }
 
-  /** True while what is to start the session's model is on its way: that it is at work then is no word of its user. */
+  /** A message that starts the session's model is being sent: its activity then is not its user's. */
   isWaking(parentID: string): boolean {
     return this.#lanes.get(parentID)?.isWaking === true
   }
 
-  /** True while the host takes a message to this session. */
+  /** OpenCode is storing a message for this session. */
   isTelling(parentID: string): boolean {
     return this.#lanes.get(parentID)?.isTelling === true
   }
 
-  /** True while something is still to be told to this session. */
+  /** A message to this session is pending. */
   owes(parentID: string): boolean {
     const { state = "resting", items = [] } = this.#lanes.get(parentID) ?? {}
     return state !== "resting" || items.length > 0
   }
 
-  /**
-   * The parent has become idle. A message that reached it in the very moment in which it ended its turn is stored but
-   * was never read: it is put before the parent once more.
-   */
+  /** The parent became idle. A message that arrived just as its turn ended is stored but unread: it is sent again. */
   parentIdle(parentID: string): void {
     const lane = this.#lanes.get(parentID)
     if (!lane) return
@@ -113,13 +106,13 @@ export class Outbox {
     if (lane.state === "resting") this.#checkSoon(parentID, lane)
   }
 
-  /** The parent's session has changed: what it held back may go now. */
+  /** The parent's session changed: what it held back may go now. */
   parentChanged(parentID: string): void {
     const lane = this.#lanes.get(parentID)
     if (lane?.state === "until redone") lane.release()
   }
 
-  /** Nothing is sent any more to a session that was deleted. */
+  /** Drops all messages to a deleted session. */
   parentDeleted(parentID: string): void {
     const lane = this.#lanes.get(parentID)
     this.#lanes.delete(parentID)
@@ -132,7 +125,7 @@ export class Outbox {
     return lane
   }
 
-  /** True while this is the parent's lane and the plugin lives. */
+  /** Whether the lane is still the parent's current one and the plugin runs. */
   #isOpen(parentID: string, lane: Lane): boolean {
     return !this.#ports.stopped.aborted && this.#lanes.get(parentID) === lane
   }
@@ -160,7 +153,7 @@ export class Outbox {
     lane.items.shift()
   }
 
-  /** Waits until another has ended that may wake the parent instead, or for a moment. */
+  /** Waits for another end that may wake the parent instead, or until the time is up. */
   async #gather(task: Task, lane: Lane): Promise<void> {
     let waited = 0
     while (this.#isOpen(task.parentID, lane) && lane.items.length === 1 && waited < this.#ports.gatherMs(task))
@@ -171,7 +164,7 @@ export class Outbox {
     if (this.#lanes.get(parentID) === lane && lane.roused.size === 0) this.#lanes.delete(parentID)
   }
 
-  /** What was to wake the parent with a later message wakes it by itself where that one was taken back. */
+  /** Sends the wake-up that was left to a later message, where that one was withdrawn. */
   async #wake(parentID: string, lane: Lane, owed: Waking): Promise<void> {
     const waking = { ...owed, prompt: { ...owed.prompt, noReply: false } }
     for (const delay of [...RETRY_DELAYS_MS, 0]) {
@@ -189,10 +182,10 @@ export class Outbox {
     lane.owed = undefined
   }
 
-  /** What is stored is sent once more, as it stands there, unless it was answered. */
+  /** Sends a stored message again, unless it was answered. */
   async #wakeAgain(task: Task): Promise<void> {
     const { clock, stopped } = this.#ports
-    // Nobody else wakes the parent for it: one call that fails may not be the end of that.
+    // Retried, because no other message wakes the parent for it.
     const prompt = await retry(clock, stopped, () => this.#sender.unanswered(task))
     if (!prompt || stopped.aborted) return
     const lane = this.#lane(task.parentID)
@@ -202,7 +195,7 @@ export class Outbox {
     await this.#drain(task.parentID, lane)
   }
 
-  /** Tries until it is told, the parent is gone or nothing is to be told any more. */
+  /** Retries until it is told, the parent is gone, or nothing is to be told any more. */
   async #persist(task: Task, lane: Lane, tell: (attempt: number) => Promise<boolean>): Promise<void> {
     const { host, isKnown, told } = this.#ports
     for (let attempt = 0; ; attempt++) {
@@ -220,9 +213,8 @@ export class Outbox {
   }
 
   /**
-   * Waits until something may be sent. Every message, `noReply` too, deletes for good what the parent's user has undone;
-   * and one that is stored in the middle of a turn makes the host's loop go on for another step: what is to start no
-   * model waits for the turn's end.
+   * Waits until a message may be sent. Every message deletes what the parent's user has undone, and one stored during a
+   * turn causes another step: it waits unless it is to start the model.
    */
   async #untilFree(parentID: string, lane: Lane): Promise<void> {
     const { host, mayWake } = this.#ports
@@ -242,7 +234,7 @@ export class Outbox {
     }
   }
 
-  /** False where nothing may be sent any more: that it may was seen before the message was made. */
+  /** False where the message may no longer be sent, although it could when it was composed. */
   async #tell(task: Task, item: Item, lane: Lane, attempt: number): Promise<boolean> {
     const { host, told } = this.#ports
     item.notice ??= await this.#ports.compose(task)
@@ -253,27 +245,27 @@ export class Outbox {
     }
     const persona = await this.#sender.persona(task.parentID, attempt)
     if (await this.#sender.isReverted(task.parentID)) {
-      // By the time that it may, there may be other things to tell.
+      // There may be more to tell after the wait.
       if (attempt === 0) item.notice = undefined
       return false
     }
-    // It may have been forgotten while all that was asked.
+    // The task may have been cleared during these calls.
     if (!this.#ports.isKnown(task.id)) return false
     const last = lane.items.length === 1
     const { owed } = lane
     const isToWake = (wake || owed !== undefined) && this.#ports.mayWake(task)
-    // Asked only where the answer matters: to ask notes that the parent is to be woken when its model opens.
+    // Called only if needed: the call also registers the parent for a later wake-up.
     const closed = isToWake && this.#ports.isClosed(task, persona)
     const wakes = isToWake && !closed
-    // Whoever opens the model's gate rouses it anew, perhaps while it is still being sent.
+    // The breaker's reset wakes the parent instead, perhaps before this send is done.
     if (closed) item.wake = false
     lane.idled = false
     const prompt = promptOf(host.messageID, task, notice, persona, !(last && wakes))
     await this.#sender.send({ prompt, task }, lane)
     await told(task, "confirmed", notice.handsOver)
-    // It may be to wake since it was sent.
+    // Keep a wake that was requested during the send.
     const owes = prompt.noReply === true && (wakes || (item.wake && this.#ports.mayWake(task)))
-    // What came to be owed while this was on its way is so still, where this has woken nobody.
+    // Keep a wake that was requested during the send, unless this send woke the parent.
     const later = prompt.noReply && !closed && lane.owed !== owed ? lane.owed : undefined
     lane.owed = owes ? { prompt, task } : later
     if (last && wakes) lane.waking = { prompt, task, wakesAgain: 0, isPassed: lane.idled }

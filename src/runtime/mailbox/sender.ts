@@ -5,22 +5,22 @@ import type { Lane, Waking } from "./lane.ts"
 import { isUnread, notificationID, promptOf } from "./message.ts"
 import type { Pauses } from "./user-pauses.ts"
 
-/** Waits before a look whether the host has stored the message. */
+/** Delays between checks whether the message is stored. */
 const CONFIRM_DELAYS_MS = [5, 25, 100, 500, 2000] as const
-/** From this attempt on, an agent that the configuration no longer has is left out: the host then takes its default. */
+/** From this attempt on, no agent is named: the configuration may no longer have it. */
 const WITHOUT_AGENT_FROM = 3
 
 export type SenderPorts = {
   readonly host: Host
-  /** False where the parent's model is not to be started by this: somebody or something has stopped it. */
+  /** False where a user or an abort has stopped the parent's model. */
   readonly mayWake: (task: Task) => boolean
-  /** Its model was started in the moment in which it was stopped. Must not reject. */
+  /** Stops a model that was started just as it was stopped. Must not reject. */
   readonly silence: (parentID: string) => Promise<void>
 }
 
 /**
- * Brings one message to a parent: speaks as who speaks there, keeps a parent stopped that was stopped meanwhile, and sees
- * that the message is there.
+ * Sends a message to a parent: with its agent and model, without restarting a stopped parent, and checks that it is
+ * stored.
  */
 export class Sender {
   readonly #ports: SenderPorts
@@ -31,18 +31,18 @@ export class Sender {
     this.#pauses = pauses
   }
 
-  /** True while the session's user has undone something of it: any message would delete that for good. */
+  /** The user has undone messages: any new message would delete them for good. */
   async isReverted(parentID: string): Promise<boolean> {
     return (await this.#ports.host.parent(parentID))?.reverted === true
   }
 
-  /** True where the parent holds the whole notification of a run's end. */
+  /** Whether the parent holds the whole notification. */
   isThere(task: Task): Promise<boolean> {
     const { host } = this.#ports
     return host.hasMessage(task.parentID, notificationID(host.messageID, task), NOTICE_PARTS)
   }
 
-  /** What the parent holds of a run's end as a message that starts its model; undefined where it was answered. */
+  /** The stored notification as a message that starts the model; undefined where it was answered. */
   async unanswered(task: Task): Promise<Prompt | undefined> {
     const { host } = this.#ports
     const since = await host.messagesSince(task.parentID, notificationID(host.messageID, task))
@@ -52,14 +52,14 @@ export class Sender {
     return promptOf(host.messageID, task, { visible, hidden }, await this.persona(task.parentID, 0), false)
   }
 
-  /** True where a message that was to start its parent's model is there and was never read, and may still start it. */
+  /** A message that should have started the model is stored, unread, and may still start it. */
   async isIgnored({ prompt, task }: Waking): Promise<boolean> {
     const { host, mayWake } = this.#ports
     const since = await host.messagesSince(task.parentID, prompt.messageID)
     return isUnread(since) && mayWake(task) && !(await this.isReverted(task.parentID))
   }
 
-  /** Who speaks in the parent. Its agent may be gone from the configuration: a message from it would never be taken. */
+  /** Agent and model of the parent. A message with an agent that no longer exists would never be accepted. */
   async persona(parentID: string, attempt: number): Promise<Persona | undefined> {
     const { host } = this.#ports
     const persona = await host.persona(parentID)
@@ -68,9 +68,9 @@ export class Sender {
     return agents.some(({ name }) => name === persona.agent) ? persona : undefined
   }
 
-  /** Resolves when the parent holds the message; rejects where it does not show. */
+  /** Resolves when the parent holds the message; otherwise rejects. */
   async #confirm(prompt: Prompt): Promise<void> {
-    // What starts no model is stored when the host has taken it.
+    // A message that starts no model is stored when the call returns.
     const delays = prompt.noReply ? [0, ...CONFIRM_DELAYS_MS] : CONFIRM_DELAYS_MS
     for (const delay of delays) {
       await this.#pauses.for(delay)
@@ -79,7 +79,7 @@ export class Sender {
     throw new HostError("The host took the notification but does not show it.")
   }
 
-  /** Brings it to the parent, and waits until that holds it. */
+  /** Resolves when the parent holds the message. */
   async send(waking: Waking, lane: Lane): Promise<void> {
     const { prompt } = waking
     lane.isTelling = true
@@ -90,11 +90,11 @@ export class Sender {
     } finally {
       lane.isTelling = false
     }
-    // It may have been stopped between the moment in which the host took this and that in which it began.
+    // The parent may have been stopped after OpenCode accepted the message and before the turn began.
     if (!prompt.noReply) await this.#keepStopped(waking)
   }
 
-  /** Starts the parent's model by a message. Where it was stopped meanwhile, it is stopped again. */
+  /** Starts the parent's model with a message, and stops it again if it was stopped meanwhile. */
   async start({ prompt, task }: Waking, lane: Lane): Promise<void> {
     lane.isWaking = true
     try {
@@ -105,7 +105,7 @@ export class Sender {
     }
   }
 
-  /** Stops a parent that was stopped while its model was being started; not what its user has begun since. */
+  /** Stops a parent that was stopped while its model was started; turns of its user continue. */
   async #keepStopped({ prompt, task }: Waking): Promise<void> {
     const { host, mayWake, silence } = this.#ports
     if (mayWake(task)) return

@@ -6,13 +6,13 @@ import type { Options } from "../../options/options.ts"
 import { askToast, copiedToast, cutOffToast, endToast, launchToast, summarize } from "../../present/toasts.ts"
 
 /**
- * What comes within this time is told together, or before with another call: the screen shows one toast for it. A person
- * does not feel the second; an agent that ends soon after its launch would wait for a toast that was shown sooner.
+ * Toasts within this time are shown as one. An agent that ends soon after its launch would otherwise wait for the first
+ * toast to disappear.
  */
 const GATHER_MS = 1000
 const MOST_FORKS = 256
 
-/** Tells the user on the screen, unless the option `toasts` is off. */
+/** Shows toasts, unless the option `toasts` is off. */
 export class Toaster {
   readonly #host: Host
   readonly #enabled: boolean
@@ -43,18 +43,18 @@ export class Toaster {
     if (this.#enabled) this.#news.add(cutOffToast(task, files))
   }
 
-  /** Once for a session. */
+  /** Shown once for a session. */
   copied(sessionID: string, tasks: number): void {
     if (this.#enabled && !this.#toldForks.has(sessionID)) this.#news.add(copiedToast(tasks))
     addBounded(this.#toldForks, sessionID, true, MOST_FORKS)
   }
 
-  /** The host is awake now: what was to be told together is told, unless there was something a moment ago. */
+  /** Shows collected toasts now, unless one was shown a moment ago. */
   flush(): void {
     if (this.#clock.now() - this.#shownAt >= GATHER_MS) this.#news.flush()
   }
 
-  /** At once, and after what came before it: somebody is waited for. */
+  /** Shown at once, after pending ones: a task waits for an answer. */
   asked(task: Task, ask: Ask): void {
     if (!this.#enabled) return
     this.#news.flush()

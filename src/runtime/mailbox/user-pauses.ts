@@ -1,7 +1,7 @@
 import type { Clock } from "../../core/ports.ts"
 import type { Lane } from "./lane.ts"
 
-/** Waits that end with the plugin. */
+/** Waits that end when the plugin stops. */
 export class Pauses {
   readonly #clock: Clock
   readonly #stopped: AbortSignal
@@ -15,7 +15,7 @@ export class Pauses {
     })
   }
 
-  /** Waits `ms`, or until the lane is released. Resolves with whether the time passed. */
+  /** Resolves to whether the time passed, rather than the lane's release. */
   async in(lane: Lane, ms: number): Promise<boolean> {
     const passed = await this.for(ms, (release) => {
       lane.release = release
@@ -24,7 +24,7 @@ export class Pauses {
     return passed
   }
 
-  /** Waits `ms`, or until the function that `cancellable` is handed is called. Resolves with whether the time passed. */
+  /** Resolves to whether the time passed. `cancellable` receives a function that ends the wait. */
   for(ms: number, cancellable: (cancel: () => void) => void = () => {}): Promise<boolean> {
     if (ms === 0 || this.#stopped.aborted) return Promise.resolve(true)
     return new Promise((resolve) => {

@@ -4,41 +4,43 @@ import { jsonFile, jsonNames, readJson, replaceSync } from "../../lib/atomic-fil
 import { kill } from "./process.ts"
 
 /**
- * Marks of the user's commands that run: a file for each, there before the command and gone after it. All that a command
- * starts carries the mark in its environment. So a later process finds what has outlived an OpenCode that died, and ends
- * that and nothing else: no number of a process is trusted, since the system gives it to another.
+ * One file for each running command, written before it starts and removed after it ends; all its processes carry the
+ * mark in their environment. A later process finds leftovers of a crash by the mark alone, because pids are reused.
  */
 export type CommandMarks = {
   readonly folder: string
-  /** Who runs commands here. */
+  /** Process that runs the commands. */
   readonly keeper: () => Keeper
-  /** Whether somebody else who lives runs it. */
+  /** Another living process runs it. */
   readonly isOthers: (keeper: Keeper) => boolean
 }
 
 type Keeper = { readonly instance: string }
 
-/** Where Linux tells of each process. */
+/** Linux's process information. */
 const PROCESSES = "/proc"
-/** In the environment of all that a command starts. */
+/** Environment variable inherited by all that a command starts. */
 export const MARK = "SUPERAGENTS_COMMAND"
-/** A process may start another while it is looked for. */
+/** Repetitions, since a process may fork during the search. */
 const MOST_ROUNDS = 5
 
-/** Puts the mark down. At once: a process that dies leaves no command without one. Where that fails the command runs all the same. */
+/**
+ * Writes the mark synchronously, so that a crash leaves no unmarked command. If that fails the command runs all the
+ * same.
+ */
 export function putMark({ folder, keeper }: CommandMarks, mark: string, command: string): void {
   try {
     mkdirSync(folder, { recursive: true, mode: 0o700 })
     replaceSync(jsonFile(folder, mark), JSON.stringify({ keeper: keeper(), command }))
   } catch {
-    // A full disk is no reason to check nothing.
+    // A full disk must not prevent the check.
   }
 }
 
 export const takeMark = ({ folder }: CommandMarks, mark: string): Promise<void> =>
   rm(jsonFile(folder, mark), { force: true }).catch(() => {})
 
-/** Ends what has outlived those who ran it; returns the commands of which something still ran. Never rejects. */
+/** Kills commands that outlived their process and returns those still running. Never rejects. */
 export async function endLeftovers(marks: CommandMarks): Promise<readonly string[]> {
   const { folder, keeper, isOthers } = marks
   const ended: string[] = []
@@ -56,7 +58,7 @@ function readMark(file: string): { keeper: Keeper; command: string } | undefined
   return typeof keeper?.instance === "string" ? { keeper, command: String(command) } : undefined
 }
 
-/** Kills all that carries a mark, where the system tells of it (Linux); true where there was something. */
+/** Kills every process with the mark (Linux only); true where there was one. */
 export async function killMarked(mark: string): Promise<boolean> {
   let found = false
   for (let round = 0; round < MOST_ROUNDS; round++) {

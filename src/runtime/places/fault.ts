@@ -1,2 +1,2 @@
-/** Told the name of each step that may be the last one: tests end the process there. */
+/** Test hook with the name of a step at which the process is killed. */
 export type Fault = (moment: string) => void

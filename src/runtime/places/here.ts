@@ -1,11 +1,11 @@
 import type { Place, PlaceKind, PutAway } from "./place.ts"
 
-/** The default of `place`. A task that works there has no `place` in its record. */
+/** Default of `place`. Tasks there have no `place` in their record. */
 export const HERE = "here"
 
 const NOTHING: PutAway = { files: [], added: 0, removed: 0, submodules: [], unsaved: [] }
 
-/** The folder where the task's parent works. Work in it needs no way home. */
+/** The parent's folder: nothing to archive or merge. */
 const here: Place = {
   capture: async () => undefined,
   enter: async ({ folder }) => ({ directory: folder, told: "" }),

@@ -4,13 +4,13 @@ import type { Options } from "../../options/options.ts"
 import { hereKind } from "./here.ts"
 import type { PlaceKind, PlacePorts } from "./place.ts"
 
-/** The kinds of places that tasks may work in. A new one is a file that exports a `PlaceKind`, and its line here. */
+/** All kinds of places. A new kind exports a `PlaceKind` and is added here. */
 export const placeKinds = (options: Options, ports: PlacePorts): readonly PlaceKind[] => [
   hereKind,
   worktreeKind(options.worktree, ports),
 ]
 
-/** The kind of a place. Throws a `CallError` where none has that name. */
+/** Throws a `CallError` where no kind has that name. */
 export function kindOf(kinds: readonly PlaceKind[], name: string): PlaceKind {
   const kind = kinds.find(({ names }) => names.includes(name))
   if (kind) return kind

@@ -4,165 +4,163 @@ import type { Processes } from "../../lib/lock.ts"
 import type { CommandMarks } from "./command-marks.ts"
 import type { CommandResult } from "./run-command.ts"
 
-/** What a task's run changed. */
 export type Changed = {
   readonly files: readonly string[]
   readonly added: number
   readonly removed: number
-  /** Repositories within it that changed: they are never merged. */
+  /** Changed submodules and nested repositories: they are never merged. */
   readonly submodules: readonly string[]
 }
 
 export type EnterRequest = {
   readonly taskID: string
-  /** Where its parent works. */
+  /** The parent's folder. */
   readonly folder: string
-  /** Time for what prepares the place, in ms; 0 for any. */
+  /** Time limit for the preparation, in ms; 0 for none. */
   readonly timeLimit: number
-  /** An earlier run of the task has worked in it. */
+  /** An earlier run of the task has used it. */
   readonly again?: boolean
-  /** The parent's present state is brought in; else it begins with what was captured, or what the last run left. */
+  /** Merge in the parent's current state; otherwise begin with the captured state or the last run's. */
   readonly bringIn?: boolean
   readonly signal?: AbortSignal
 }
 
 export type Ready = {
-  /** The folder where the task's session works. */
+  /** Working directory of the task's session. */
   readonly directory: string
-  /** What its agent is told of it; "" for nothing. */
+  /** Prompt text about the place; "" for none. */
   readonly told: string
 }
 
-/** `submodules`: what stays out: those that changed, with all below them, and what names them. */
+/** `submodules`: changed ones with all below them, and the refs that keep them: left out of the merge. */
 export type MergeResult =
   | { readonly kind: "nothing"; readonly submodules?: readonly string[] }
   | { readonly kind: "merged"; readonly files: readonly string[]; readonly submodules: readonly string[] }
-  /** `advice`: why and what to do, where to solve it in the place would be no end to it. */
+  /** `advice`: what to do where solving the conflict in the place is not enough. */
   | { readonly kind: "conflict"; readonly files: readonly string[]; readonly advice?: string }
 
-/** What became of a place when its run ended. */
+/** State of a place after its run. */
 export type PutAway = Changed & {
-  /** The folder, where it stays because it holds what cannot be kept otherwise. */
+  /** Folder that stays because it holds what cannot be archived. */
   readonly held?: string
-  /** What is in that folder alone. */
+  /** Paths that only this folder holds. */
   readonly unsaved: readonly string[]
-  /** What else there is to know of how it was kept, a sentence or two each. */
+  /** Further sentences for the parent on how the work was archived. */
   readonly notes?: readonly string[]
-  /** Among the work is something that no check has seen; why, as it is told. */
+  /** Why part of the work was never checked, as a sentence. */
   readonly unseen?: string
 }
 
 export type Shown = Changed & { readonly diff: string; readonly cut: boolean; readonly command: string }
 
-/** What was found of an earlier process. `merge`: what came of a merge that had been cut off. */
+/** Leftover of an earlier process. `merge`: result of a merge that was cut off. */
 export type Swept = { readonly taskID: string; readonly what: string; readonly merge?: MergeResult }
 
-/** A task whose work is put aside, and the name under which. */
+/** Losing try, and the name under which its work is archived. */
 export type Aside = { readonly taskID: string; readonly name: string }
 
-/** Several tasks that begin with the very same, of which one's work comes home. */
+/** Places of tasks that begin with the same state, of which one is merged. */
 export type SharedPlaces = {
-  /** Has a task begin with what another began with. */
+  /** Gives a task the state that another began with. */
   beginAs(taskID: string, from: string, folder: string): Promise<void>
-  /** Has a task go on with what a team's work is now. */
+  /** Gives a task the group's current work. */
   goOnAs(taskID: string, groupID: string, folder: string): Promise<void>
-  /**
-   * The winner's work becomes the team's own, that of the others is put aside; what was done so already stays. Returns
-   * the names under which it was put aside, by task.
-   */
+  /** Makes the winner's work the group's and archives the others. Repeatable; returns the archive names by task. */
   settle(
     folder: string,
     groupID: string,
     winner: string | undefined,
     others: readonly Aside[],
   ): Promise<ReadonlyMap<string, string>>
-  /** What a run has changed so far, and what of it these globs name. */
+  /** Current changes of a run, and those that match the globs. */
   changedIn(
     taskID: string,
     folder: string,
     globs: readonly string[],
   ): Promise<{ readonly files: readonly string[]; readonly named: readonly string[] }>
-  /** True where the parent's folder is as the task's work was counted from. */
+  /** The parent's folder equals the base from which the task's changes are counted. */
   isCurrent(taskID: string, folder: string): Promise<boolean>
 }
 
-/** The state that a task's next run begins with, or that its work is to be checked in. */
+/** State for a task's next run, or for the check of its work. */
 export type NextState = {
   readonly commit: string
-  /** Files in which the parent's state and the task's do not go together: they have marks. */
+  /** Files with conflict markers between the parent's and the task's changes. */
   readonly conflicts: readonly string[]
-  /** Those marks are of before, and the parent's present state is not in it. */
+  /** The markers are from an earlier conflict, and the parent's current state is not merged in. */
   readonly unsolved: boolean
-  /** What is other than in the state of before. */
+  /** Files that differ from the earlier state. */
   readonly files: readonly string[]
-  /** Keeps it as the task's state. Called once its files are where the task works: what fails before has changed nothing. */
+  /** Makes it the task's state. Called once the files are in place, so that earlier failures change nothing. */
   settle(): Promise<void>
 }
 
-/** The states of tasks' work in the repository here, for a place whose files are on another machine. */
+/** States of tasks in the local repository, for places whose files are on another machine. */
 export type KeptStates = {
-  /** `bringIn`: with the parent's present state in it. */
+  /** `bringIn`: include the parent's current state. */
   next(taskID: string, folder: string, bringIn: boolean): Promise<NextState>
 }
 
 /**
- * Where tasks work. `folder` is where the task's parent works now. Whatever fails rejects with an error whose message
- * is a sentence for the parent's agent: a `CallError` where it can do something about it. The engine keeps the order:
- * capture, enter, run, put away, show, merge; each may come again after a crash, and must then go on.
+ * A place where tasks work; `folder` is the parent's current folder. Errors are sentences for the parent's agent, and a
+ * `CallError` where it can act. Order: capture, enter, run, putAway, show, merge; after a crash each may be repeated
+ * and must then continue.
  */
 export interface Place {
-  /** Runs a command in a task's place, where that is not on this machine. */
+  /** Runs a command in a place on another machine. */
   run?(taskID: string, command: string, limits: RunLimits): Promise<CommandResult>
   /**
-   * Keeps what the parent sees now as what the task begins with. Rejects where no place can be made of it. Returns what
-   * the place will lack and which option brings it, sentences for the parent.
+   * Saves the parent's current state for the task. Rejects where that is impossible; returns sentences on what the
+   * place will lack and which option adds it.
    */
   capture(taskID: string, folder: string): Promise<string | undefined>
-  /** Prepares it for a run. */
   enter(request: EnterRequest): Promise<Ready>
-  /** What a task's place lacks, so that a command may fail there for that alone; as sentences. */
+  /** Missing dependencies that may fail a command, as sentences. */
   lacks?(taskID: string, folder: string): Promise<string | undefined>
-  /** Brings the parent's present state into it, to be checked with. */
+  /** Merges the parent's current state into the place, to be checked there. */
   bringIn(taskID: string, folder: string): Promise<MergeResult>
   /**
-   * Resolves as soon as it can be reached; rejects with a `PlaceError` where that takes too long, or `signal` fires.
-   * Absent where it always can.
+   * Resolves once it is in reach. Rejects with a `PlaceError` after too long, or when `signal` is aborted; absent for
+   * local places.
    */
   reach?(taskID: string, signal?: AbortSignal): Promise<void>
-  /** Keeps what a run has left; where that is done already, tells what is kept. */
+  /** Archives what a run left. Repeating it returns the archived state. */
   putAway(taskID: string, folder: string): Promise<PutAway>
-  /** What the kept work changed, with the diff. */
+  /** Archived changes with their diff. */
   show(taskID: string, folder: string, mostLines: number): Promise<Shown>
-  /** Brings the kept work into the parent's folder. */
+  /** Merges the archived work into the parent's folder. */
   merge(taskID: string, folder: string): Promise<MergeResult>
-  /** Forgets what is merged or empty of these tasks; returns those whose work stays because it is neither. */
+  /** Drops merged or empty work of these tasks; returns the ids of the others. */
   clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]>
-  /** Finishes what earlier processes left undone. `isBusy` tells the tasks that run here. */
+  /** Cleans up after earlier processes. `isBusy`: tasks that run here. */
   sweep(folder: string, isBusy: (taskID: string) => boolean): Promise<readonly Swept[]>
-  /** Forgets what was kept before `before`: what is merged or empty, with `all` the rest too; nothing of those that `isKnown`. */
+  /**
+   * Drops archived work older than `before`: merged or empty work, with `all` any, but never that of tasks that
+   * `isKnown`.
+   */
   expire(folder: string, before: number, all: boolean, isKnown: (taskID: string) => boolean): Promise<readonly string[]>
-  /** Absent where a kind cannot do this: then nobody can try a thing several times in it, or guard files. */
+  /** Absent for kinds that support neither tries nor guarded files. */
   readonly shared?: SharedPlaces
-  /** Absent where a kind keeps no states in the repository. */
+  /** Absent for kinds without states in the repository. */
   readonly states?: KeptStates
 }
 
-/** What a place tells by itself of a task whose run is under way. */
+/** Event of a place about a running task. */
 export type PlaceNews =
-  /** What is done to make it ready; undefined: that is over. */
+  /** Current step of the preparation; undefined once it is done. */
   | { readonly type: "preparing"; readonly what: Preparing | undefined }
-  /** It cannot be reached since then; undefined: it can. */
+  /** Time since when the place is out of reach; undefined: contact is back. */
   | { readonly type: "contact"; readonly lost: number | undefined }
 
-/** Something happened where a task works of which its host here tells nothing: it may have ended or ask something if `urgent`. */
+/** Activity in a remote place; `urgent`: the task may have ended or ask something. */
 export type Stirred = { readonly type: "stirred"; readonly urgent: boolean }
 
 /** `timeLimit`: in ms, 0 for none. */
 export type RunLimits = { readonly timeLimit: number; readonly signal: AbortSignal }
 
-/** What a parent sees cannot be captured, and why. What else could be asked for is for whoever knows what was. */
+/** The parent's state cannot be captured, for the given reason. The caller adds alternatives. */
 export class CaptureError extends CallError {
-  /** The same, with what else the caller could do. */
+  /** The error with alternatives for the caller. */
   advised(isForTries: boolean): CallError {
     return new CallError(`${this.message} ${isForTries ? TRIES_NEED : INSTEAD}`)
   }
@@ -171,7 +169,7 @@ export class CaptureError extends CallError {
 const INSTEAD = 'Or leave `place` out: the task then works in this folder (place "here").'
 const TRIES_NEED = "Tries need a git repository: each works in a worktree of its own."
 
-/** A place that cannot be entered, for a reason that is told apart: it cannot be reached, or does not have what is needed. */
+/** A place cannot be prepared: out of reach, or without what is needed. */
 export class PlaceError extends CallError {
   readonly code: "place" | "host"
   constructor(message: string, code: "place" | "host") {
@@ -180,31 +178,31 @@ export class PlaceError extends CallError {
   }
 }
 
-/** What there is to know of a kind of place while no task has one: nothing of it is loaded for that. */
+/** Static description of a kind, which loads no code of it. */
 export type PlaceKind = {
-  /** What a call names its places by, and a task's record. */
+  /** Names of its places in calls and records. */
   readonly names: readonly string[]
-  /** What the description of the argument `place` says of it; "" for nothing. */
+  /** Text in the description of the argument `place`; "" for none. */
   readonly described: string
-  /** The place of that name in the answer to a launch, after "Place: "; "" for no line. */
+  /** Place name in the answer to a launch; "" for no line. */
   readonly called: (name: string) => string
-  /** Where work lies that could not be put away, after "What it changed is still in ". */
+  /** Location of work that could not be archived, for a message. */
   readonly remains: (name: string) => string
-  /** How long kept work stays whose task nobody knows any more; `keepDays` 0 for ever. Absent where nothing is kept. */
+  /** Retention of archived work whose task is unknown; `keepDays` 0 for ever. Absent where nothing is archived. */
   readonly keeps?: { readonly keepDays: number; readonly dropUnmerged: boolean }
   /** Its places are `SharedPlaces`. */
   readonly isShared?: true
-  /** Files can be guarded in its places: they tell what a run has changed so far. */
+  /** Supports guarded files: it knows a run's changes so far. */
   readonly guards?: true
-  /** False where no process has ever left anything to be swept. */
+  /** False where no process can have left anything to clean up. */
   readonly mayHaveLeft: () => boolean
-  /** True where what works there goes on when this process ends. */
+  /** Work there continues when this process ends. */
   readonly outlives?: boolean
-  /** True while the place of that name tells when something happens in it: then it need not be looked at often. */
+  /** The place reports activity by events, so polling may be rare. */
   readonly hears?: (name: string) => boolean
-  /** Looks after a task there again that an earlier process has begun. */
+  /** Supervises a task there again that an earlier process started. */
   readonly rejoin?: (name: string, taskID: string) => void
-  /** Most tasks in the place of that name at once; 0 for any. */
+  /** Most tasks at once in the named place; 0 for no limit. */
   readonly most?: (name: string) => number
   readonly open: (name: string) => Promise<Place>
 }
@@ -212,14 +210,14 @@ export type PlaceKind = {
 export type HostFolder = {
   readonly name: string
   readonly installs: readonly string[]
-  /** A folder of the user's into which the host has installed the same. */
+  /** A folder of the user with the same packages installed by OpenCode. */
   readonly own: string
 }
 
-/** What a kind is given of the process it works in. */
+/** Services for a kind of place. */
 export type PlacePorts = {
   readonly processes: Processes
   readonly commands: CommandMarks
-  /** A folder of the host's own in a project, and what the host installs into it. */
+  /** OpenCode's folder in a project, and the packages it installs there. */
   readonly hostFolder?: HostFolder
 }

@@ -10,24 +10,24 @@ import { kindOf } from "./kinds.ts"
 import { type Place, PlaceError, type PlaceKind, type RunLimits } from "./place.ts"
 import type { CommandResult } from "./run-command.ts"
 
-/** How a completed task's work is merged by itself: with its check once more, and not where it is stopped before. */
+/** Automatic merge of a completed task: checks again first, and can be stopped. */
 export type Merging = {
   readonly signal: AbortSignal
-  /** In its session's folder, or this one. Undefined where it was stopped. */
+  /** In `folder` or the session's folder. Undefined where it was stopped. */
   readonly check: (task: Task, folder?: string) => Promise<CheckResult | undefined>
 }
 
-/** What became of a run's work, and of the check before it was merged. */
+/** Work of an ended run, and the check before its merge. */
 export type Left = { readonly found: Partial<Outcome>; readonly check?: CheckResult }
 
 /**
- * What is done with the places that tasks work in, whatever their kind: a session is moved to its place before its agent
- * is asked, and home again before the place is put away.
+ * Prepares and archives places of any kind: the session moves there before its agent is prompted, and back before
+ * archiving.
  */
 export class Places {
   readonly #parts: Parts
   readonly kinds: readonly PlaceKind[]
-  /** Resolves when a task's last end has been closed. */
+  /** Resolves when a task's last end is closed. */
   readonly #closed: (taskID: string) => Promise<void>
   readonly #merging = new Turn()
 
@@ -38,42 +38,42 @@ export class Places {
   }
 
   /**
-   * Keeps what the parent sees now as what the task begins with. Throws a `CallError` where that cannot be. Returns what
-   * its place will lack, for the parent.
+   * Saves the parent's state for the task. Throws a `CallError` where that is impossible; returns what the place will
+   * lack.
    */
   async capture(task: Pick<Task, "id" | "place">, folder: string): Promise<string | undefined> {
     const place = await this.placeOf(task)
     return place.capture(task.id, folder)
   }
 
-  /** What a task's place lacks, so that its check may fail for that alone. */
+  /** Missing dependencies that may fail the task's check. */
   async lackedBy(task: Task): Promise<string | undefined> {
     const place = await this.placeOf(task)
     return place.lacks?.(task.id, homeOf(this.#parts, task))
   }
 
-  /** Runs a command in a task's place; undefined where that is on this machine. */
+  /** Command runner of a remote place; undefined for a local one. */
   async runner(task: Task): Promise<((command: string, limits: RunLimits) => Promise<CommandResult>) | undefined> {
     const place = await this.placeOf(task)
     return place.run && ((command, limits) => place.run?.(task.id, command, limits) as Promise<CommandResult>)
   }
 
-  /** True where what a task does goes on when this process ends. */
+  /** The task's work continues when this process ends. */
   outlives({ place }: Task): boolean {
     return place !== undefined && kindOf(this.kinds, place.kind).outlives === true
   }
 
-  /** A task of an earlier process goes on in its place: that is looked after from now on. */
+  /** Supervises the place of a task from an earlier process. */
   rejoin({ id, place }: Task): void {
     if (place) kindOf(this.kinds, place.kind).rejoin?.(place.kind, id)
   }
 
-  /** True while a task's place tells when something happens in it. */
+  /** The task's place reports activity by events. */
   hears({ place }: Task): boolean {
     return place !== undefined && this.#kindNamed(place.kind)?.hears?.(place.kind) === true
   }
 
-  /** How many tasks may be in a place at once; 0 for any number. */
+  /** Most tasks at once in a place; 0 for no limit. */
   mostIn(name: string): number {
     return this.#kindNamed(name)?.most?.(name) ?? 0
   }
@@ -82,15 +82,15 @@ export class Places {
     return this.kinds.find(({ names }) => names.includes(name))
   }
 
-  /** Not loaded where no task has one of its kind. */
+  /** Loads a kind only where a task uses it. */
   placeOf({ place }: Pick<Task, "place">): Promise<Place> {
     const name = place?.kind ?? HERE
     return kindOf(this.kinds, name).open(name)
   }
 
   /**
-   * Prepares the run's place and moves its session there. Returns what the agent has to be told of it. Rejects where
-   * that failed, or the run ended meanwhile. `left`: the run goes on with what it had done there when OpenCode stopped.
+   * Prepares the place, moves the session there and returns the prompt text about it. Rejects on failure, or if the run
+   * ended meanwhile; `left`: continue with the files left at a restart.
    */
   async enter(task: Task, signal: AbortSignal, left = false): Promise<string> {
     const { sessionID, run } = task
@@ -99,9 +99,9 @@ export class Places {
     const place = await this.placeOf(task)
     const again = left || run.generation > 0
     if (left) await place.putAway(task.id, folder)
-    // One that waited for others is to see what they have done.
+    // It must see the changes of the tasks it waited for.
     if (!again && run.after) await place.capture(task.id, folder)
-    // Not of another folder than the one that its work was made from.
+    // Only from the folder that the work was based on.
     const bringIn = again && !left && folder === task.place?.folder
     const request = { taskID: task.id, folder, timeLimit: run.timeout, again, bringIn, signal }
     const { directory, told } = await place.enter(request)
@@ -111,8 +111,7 @@ export class Places {
   }
 
   /**
-   * What follows a run's end: its session comes home, its work is kept, and merged where `merging` is there. The tasks
-   * that it launched are closed before, and come along from its folder.
+   * Archives an ended run, and merges it if `merging` is set; the session moves back. Its children are closed before.
    */
   async leave(task: Task, merging: Merging | undefined): Promise<Left> {
     try {
@@ -122,7 +121,7 @@ export class Places {
     }
   }
 
-  /** What is told where a place could not be put away. */
+  /** Outcome where the place could not be archived. */
   notKept(task: Task, error: unknown): Left {
     const { id, outcome } = task
     this.#parts.host.log("warn", "a place could not be put away", { task: id, error: String(error) })
@@ -163,25 +162,24 @@ export class Places {
     })
   }
 
-  /** One after the other: what one has merged, the next is checked with. One that is stopped waits for none. */
+  /** Runs merges one after the other: each is checked with what the one before merged. A stopped one does not wait. */
   inTurn<Value>(signal: AbortSignal, work: () => Promise<Value>): Promise<Value> {
     return this.#merging.take(work, "", (before) => Promise.race([before, aborted(signal)]))
   }
 
   /**
-   * Why a completed task's work is not merged by itself, as what came of the merge: the parent's present state does not
-   * go together with it in its place, where it would be checked. Throws where the folder of its parent for which it was
-   * asked is gone, or its check does not pass with what was merged since.
+   * Result of a failed automatic merge: it conflicts with the parent's current state. Throws where the parent's folder
+   * is gone, or the check fails with what was merged since.
    */
   async #unfit(task: Task, place: Place, { signal, check }: Merging): Promise<Merge | undefined> {
     const folder = homeAsAsked(this.#parts, task, signal)
     if (task.run.check === undefined) return undefined
-    // Brought home after a crash: in its place nothing can be checked any more. A session that stands for one on another
-    // machine never leaves this folder.
+    // Archived after a crash: nothing can be checked in its place. A session that represents a remote one never leaves
+    // this folder.
     if (!this.outlives(task) && this.#parts.host.folderOf(task.sessionID) === folder)
       throw new CallError("OpenCode stopped before it was checked with what was changed in your folder meanwhile")
     const brought = await place.bringIn(task.id, folder)
-    // In the parent's files it may go together: but nobody could have checked it so.
+    // It might apply to the parent's files, but could not be checked there.
     if (brought.kind === "conflict") return mergeOf(brought)
     if (brought.kind === "nothing") return undefined
     refuseUnpassed(await check(task))

@@ -6,17 +6,20 @@ export type ProcessOptions = {
   readonly cwd: string
   readonly env: Readonly<Record<string, string>>
   readonly input?: string
-  /** In its place: the rest of a file, from this byte on. */
+  /** Input from a file, starting at this byte. */
   readonly inputFrom?: { readonly file: string; readonly start: number }
-  /** Input and output are bytes, each a character of its own; else they are UTF-8. */
+  /** Input and output as bytes, one per character, instead of UTF-8. */
   readonly bytes?: boolean
-  /** Gets the output as it comes, in place of the answer; none comes while it works. Where it rejects, the process is stopped. */
+  /**
+   * Receives output in chunks instead of collecting it; a rejection stops the process. No chunk is read while one is
+   * handled.
+   */
   readonly take?: (chunk: Buffer) => Promise<void>
   /** In ms. */
   readonly timeLimit: number
-  /** Most bytes of output: the process is stopped when it writes more. */
+  /** Most bytes of output: more stops the process. */
   readonly mostBytes?: number
-  /** Stops the process: it ends with an exit code that is not 0. */
+  /** Stops the process, which then returns an exit code other than 0. */
   readonly signal?: AbortSignal
 }
 
@@ -31,13 +34,10 @@ export type Ended =
   | { readonly kind: "timed out" }
   | { readonly kind: "not started"; readonly missing: boolean; readonly text: string }
 
-/** The end of what a process complained is what is read of it. */
+/** Bytes of stderr kept: its tail. */
 const MOST_ERROR_BYTES = 20_000
 
-/**
- * Runs a program to its end, in a process group of its own, which is killed as a whole when the time is up or too much
- * was written. Never rejects.
- */
+/** Runs a program in its own process group, which is killed on timeout or too much output. Never rejects. */
 export function runBounded(program: string, args: readonly string[], options: ProcessOptions): Promise<Ended> {
   const { cwd, env, input = "", inputFrom, bytes: asBytes, timeLimit, signal } = options
   const encoding = asBytes ? "latin1" : "utf8"
@@ -70,7 +70,7 @@ export function runBounded(program: string, args: readonly string[], options: Pr
       if (why === "time") resolve({ kind: "timed out" })
       else resolve({ kind: "exited", code: code ?? 1, out: bytes.toString(encoding), errors, cut: why === "size" })
     })
-    // A program that does not read its input breaks the pipe; its exit code tells what there is to tell.
+    // A program may exit without reading its input; its exit code says enough.
     child.stdin?.on("error", () => {})
     if (inputFrom && child.stdin) {
       const { stdin } = child
@@ -81,7 +81,7 @@ export function runBounded(program: string, args: readonly string[], options: Pr
   })
 }
 
-/** Reads a process's output: hands it on, or keeps it. The answer waits until all of that is done. */
+/** Collects output or passes it on. The result waits until all of it is handled. */
 function reading(
   stdout: Readable | null,
   { take, mostBytes = Number.POSITIVE_INFINITY }: Pick<ProcessOptions, "take" | "mostBytes">,
@@ -110,7 +110,7 @@ function reading(
   }
 }
 
-/** Stops a process at its time, or by the signal. Returns what takes that back. */
+/** Stops a process on timeout or signal. Returns a function that cancels this. */
 function until(
   child: ChildProcess,
   { timeLimit, signal }: Pick<ProcessOptions, "timeLimit" | "signal">,
@@ -127,7 +127,7 @@ function until(
   }
 }
 
-/** Kills the process and what it started, as far as that stayed in its group. */
+/** Kills the process and its group. */
 export function killGroup(child: ChildProcess, signal: "SIGTERM" | "SIGKILL" = "SIGKILL"): void {
   if (child.pid !== undefined) kill(-child.pid, signal)
 }
@@ -136,7 +136,6 @@ export function kill(pid: number, signal: "SIGTERM" | "SIGKILL" = "SIGKILL"): vo
   try {
     process.kill(pid, signal)
   } catch {
-    // Gone already.
   }
 }
 

@@ -3,21 +3,20 @@ import { homedir } from "node:os"
 import { dirname, join } from "node:path"
 import { dataFolder } from "../record/signature.ts"
 
-/** Where tasks' worktrees are made. */
 export const WORKTREES = join(dataFolder(), "worktrees")
 
-/** Where it is written down which commands run for tasks, in worktrees or not. */
+/** Records of running commands. */
 export const COMMANDS = join(dataFolder(), "commands")
 
-/** Where it is written down what is owed to tasks on other machines. */
+/** Cleanup queue for remote hosts. */
 export const DEBTS = join(dataFolder(), "hosts")
 
-/** Where OpenCode and this plugin keep what is theirs alone: keys, sessions, logs. */
+/** Private folders of OpenCode and this plugin: keys, sessions, logs. */
 export const ownFolders = (): readonly string[] => {
   const { XDG_STATE_HOME, XDG_CACHE_HOME } = process.env
   const state = XDG_STATE_HOME || join(homedir(), ".local", "state")
   return [dirname(dataFolder()), join(state, "opencode"), join(XDG_CACHE_HOME || join(homedir(), ".cache"), "opencode")]
 }
 
-/** Whether a session may work in another folder than its parent: some worktree was made once. */
+/** Some worktree exists, so that sessions may work in other folders. */
 export const mayBeElsewhere = (): boolean => existsSync(WORKTREES)

@@ -8,7 +8,7 @@ export type CommandResult = {
   /** Absent where it was killed. */
   readonly exitCode?: number
   readonly why?: "time" | "stopped" | "not started"
-  /** The end of what it wrote. */
+  /** Tail of the output. */
   readonly output: string
 }
 
@@ -17,19 +17,18 @@ export type CommandOptions = {
   /** In ms; 0 for none. */
   readonly timeLimit: number
   readonly signal?: AbortSignal
-  /** Where it is written down that it runs, so that a later process can end what has outlived this one. */
+  /** Records the running command, so that a later process can end it after a crash. */
   readonly marks?: CommandMarks
 }
 
-/** How much of a command's output is kept: its end. */
+/** Bytes of output kept: its tail. */
 const MOST_OUTPUT_BYTES = 64_000
-/** How long a killed command may take to close its output. */
+/** Time for a killed command to close its output. */
 const CLOSE_LIMIT_MS = 2000
 
 /**
- * Runs a command of the user's through the shell, with nothing to read from, in a process group of its own. When it
- * ends, what is left of the group is killed; when it is stopped, or its time is up, also what has left the group, where
- * the system tells of it (Linux). A service that a command starts and that is to stay, stays. Never rejects.
+ * Runs a user's shell command without input in its own process group. At its end the rest of the group is killed; when
+ * it is stopped, also processes that left the group (Linux). Never rejects.
  */
 export async function runCommand(command: string, options: CommandOptions): Promise<CommandResult> {
   const { cwd, timeLimit, signal, marks } = options
@@ -68,7 +67,7 @@ export async function runCommand(command: string, options: CommandOptions): Prom
       signal?.removeEventListener("abort", aborted)
     }
 
-    /** What it left behind in its group goes with it, and with that the pipes close. */
+    /** Killing the rest of the group closes its pipes. */
     async function leave(code: number | null): Promise<CommandResult> {
       killGroup(child)
       if (why !== undefined) await killMarked(mark)
@@ -87,7 +86,7 @@ export async function runCommand(command: string, options: CommandOptions): Prom
   }
 }
 
-/** All of it writes into one pipe, so that what it wrote stays in its order. */
+/** stdout and stderr share one pipe, so that their order is kept. */
 const begin = (command: string, cwd: string, mark: string) =>
   spawn("/bin/sh", ["-c", `exec 2>&1\n${command}`], {
     cwd,
@@ -96,7 +95,6 @@ const begin = (command: string, cwd: string, mark: string) =>
     stdio: ["ignore", "pipe", "pipe"],
   })
 
-/** The last lines of a text. */
 export function lastLines(text: string, most: number): string {
   const lines = text.trimEnd().split("\n")
   const left = lines.length - most

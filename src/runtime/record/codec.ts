@@ -4,16 +4,16 @@ import { parentSessionOf, type Task, type TaskDraft } from "../../core/task.ts"
 import { Draft } from "./draft.ts"
 import type { Signer } from "./signature.ts"
 
-/** The key of our record among a session's metadata. */
+/** Key of the record in a session's metadata. */
 export const RECORD_KEY = "superagents"
-/** The key of what the companion wants done with the session's task. */
+/** Key of the terminal's request for the session's task. */
 export const REQUEST_KEY = "superagentsRequest"
-/** 1 was not signed. */
+/** Version 1 was not signed. */
 const VERSION = 2
 
 const RecordSchema = z.object({
   version: z.literal(VERSION),
-  /** The session the record was written for: a copy of it names another. Absent in a session's first moment. */
+  /** Session that the record was written for: a copy names another. Absent when the session is created. */
   session: z.string().optional(),
   owner: z.object({
     pid: z.number(),
@@ -28,10 +28,9 @@ const RecordSchema = z.object({
   task: Draft,
 })
 
-/** A session's row, as far as a record has to do with it. */
 type Row = { readonly id: string; readonly parentID?: string; readonly metadata?: unknown }
 
-/** The record as it is put into metadata. The session's id is not repeated in the task. */
+/** Record for the metadata. The session's id is not repeated in the task. */
 export function encodeRecord(draft: TaskDraft & { sessionID?: string }, owner: Owner, signer: Signer): unknown {
   const { sessionID, ...task } = draft
   const record = { version: VERSION, session: sessionID, owner, task }
@@ -39,9 +38,8 @@ export function encodeRecord(draft: TaskDraft & { sessionID?: string }, owner: O
 }
 
 /**
- * The record in a session's metadata; undefined where there is none, where a newer version wrote it, or where it is not
- * this session's: a copy, or below another parent. With `signer`, only what this installation wrote is believed; a
- * screen, which acts on nothing, may do without.
+ * Record in a session's metadata; undefined where there is none, a newer version wrote it, or it is a copy. With
+ * `signer`, only this installation's records are accepted; the terminal, which only displays, needs none.
  */
 export function decodeRecord({ id, parentID, metadata }: Row, signer?: Signer): TaskRecord | undefined {
   const stored = stripped(metadata)
@@ -50,12 +48,12 @@ export function decodeRecord({ id, parentID, metadata }: Row, signer?: Signer): 
   if (!parsed.success) return undefined
   const { session, owner, task } = parsed.data
   if (session !== undefined && session !== id) return undefined
-  // What the host makes by copying has no parent: then the record has to name this very session.
+  // Copies that OpenCode makes have no parent: the record must then name this session.
   const isOfParent = (parentID ?? "") === parentSessionOf(task) || (parentID === undefined && session === id)
   return isOfParent ? { owner, task: { ...task, sessionID: id } satisfies Task } : undefined
 }
 
-/** What was signed, and the signature; undefined where the metadata has no record. */
+/** Signed part and signature; undefined without a record. */
 function stripped(metadata: unknown): { record: Readonly<{ [key: string]: unknown }>; signature: unknown } | undefined {
   const stored = entry(metadata, RECORD_KEY)
   if (typeof stored !== "object" || stored === null) return undefined
@@ -77,17 +75,17 @@ const RequestSchema = z.object({
     .optional(),
 })
 
-/** The companion's request in a session's metadata, if there is one that can be read. */
+/** The terminal's request in a session's metadata, if valid. */
 export function decodeRequest(metadata: unknown): TaskRequest | undefined {
   const given = entry(metadata, REQUEST_KEY)
-  // Asked of every session that changes: a failed parse would cost each of them an error with its stack.
+  // Called for every changed session: a thrown parse error would cost a stack trace each.
   return given === undefined ? undefined : RequestSchema.safeParse(given).data
 }
 
-/** False for the record of a task's first moments, which is written with the session itself. */
+/** False for the first record, which is written with the session itself. */
 export const namesItsSession = (metadata: unknown): boolean => stripped(metadata)?.record.session !== undefined
 
-/** True where the metadata holds a record that a newer version wrote: it is left alone. */
+/** A newer version wrote the record: it must be left alone. */
 export function isNewerVersion(metadata: unknown): boolean {
   const { version } = (stripped(metadata)?.record ?? {}) as { version?: unknown }
   return typeof version === "number" && version > VERSION

@@ -1,14 +1,13 @@
 import type { TaskRecord } from "../../core/ports.ts"
 import { namesItsSession } from "./codec.ts"
 
-/** A session's row with the record that is believed of it. */
+/** A session's row and its verified record. */
 export type Recorded<Row> = { readonly row: Row; readonly record: TaskRecord }
 
 /**
- * The records without those that were copied. A task's first record names no session, since it is written with the
- * session itself: whoever puts it into another child of the same parent makes the task look doubled. Of several, the
- * task's is the one that names its session, else the one whose session holds the task's prompt (the host stores a
- * message once), else the one in the oldest session. `recorded` has the oldest session first.
+ * Drops copied records. A first record names no session, so a copy of it in a sibling looks like the task: prefer the
+ * record that names its session, then the session with the task's prompt, then the oldest. `recorded` is ordered oldest
+ * first.
  */
 export async function withoutCopies<Row extends { readonly metadata?: unknown }>(
   recorded: readonly Recorded<Row>[],

@@ -9,7 +9,7 @@ const MOST_PROJECTS = 500
 const toldFile = (): string => join(dataFolder(), "told.json")
 
 /**
- * Whether the user has not been told this of a project; remembered from now on. What cannot be remembered is told
+ * Whether the user has not been told this for the project; marks it as told. If that cannot be stored, it is told
  * again.
  */
 export function isNews(project: string, what: string, file: string = toldFile()): boolean {
@@ -23,7 +23,7 @@ export function isNews(project: string, what: string, file: string = toldFile())
     mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
     replaceSync(file, JSON.stringify(Object.fromEntries(kept)))
   } catch {
-    // Told again the next time.
+    // Told again next time.
   }
   return true
 }

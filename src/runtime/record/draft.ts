@@ -14,7 +14,7 @@ const Usage = z.object({
 
 const Reason = z.object({ code: z.enum(REASON_CODES), text: z.string() })
 
-/** As it was given: a copy by its keys would lose one that is named `__proto__`. */
+/** Kept as given: copying keys would lose one named `__proto__`. */
 const Schema = z.custom<Readonly<Record<string, unknown>>>(
   (given) => typeof given === "object" && given !== null && !Array.isArray(given),
 )
@@ -185,7 +185,7 @@ const Delivery = z.union([
   }),
 ])
 
-/** A task as its record has it: all but its session, whose record it is. */
+/** A task as stored in its record, without the id of its session. */
 export const Draft = z.object({
   id: z.string(),
   parentID: z.string(),

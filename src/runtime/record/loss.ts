@@ -3,13 +3,13 @@ import { count } from "../../lib/text.ts"
 
 export const KEY_TITLE = "superagents: tasks that are not believed"
 
-/** Tells a user what follows from a key that cannot be used. */
+/** Text for the user about a key that cannot be used. */
 export function keyText(problem: string, hasBoard: boolean): string {
   const board = hasBoard ? "the board is neither read nor written, " : ""
   return `The key of this installation cannot be used: ${problem}. Then restart OpenCode. Until then earlier tasks are not listed, ${board}and tasks of now will be forgotten at a restart.`
 }
 
-/** What a user has to know of tasks whose records are not believed; undefined where there are none. */
+/** Text for the user about tasks with unverified records; undefined for none. */
 export function lossText(unbelieved: readonly Unbelieved[], file: string, isNewKey: boolean): string | undefined {
   if (unbelieved.length === 0) return undefined
   const tasks = count(unbelieved.length, "background task")

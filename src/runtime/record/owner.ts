@@ -3,10 +3,9 @@ import { readFileSync, readlinkSync } from "node:fs"
 import { hostname } from "node:os"
 import { LEASE_MS, type Owner } from "../../core/ports.ts"
 
-/** The instances of this plugin that live in this process: the host makes one for each directory it serves. */
+/** Live instances of this plugin in the process: OpenCode creates one for each folder. */
 const instances = sharedSet(Symbol.for("superagents.instances"))
 
-/** Registers a new instance in this process. */
 export function registerInstance(): string {
   const instance = randomUUID()
   instances.add(instance)
@@ -15,7 +14,7 @@ export function registerInstance(): string {
 
 export const unregisterInstance = (instance: string): void => void instances.delete(instance)
 
-/** What tells a process from every other, here and elsewhere. */
+/** Fields that identify a process across machines. */
 type Identity = Omit<Owner, "instance" | "folder" | "seenAt">
 
 const self: Identity = {
@@ -26,7 +25,6 @@ const self: Identity = {
   started: startOf("self"),
 }
 
-/** This instance, as a record written now names it. */
 export const ownerNow = (instance: string, folder?: string): Owner => ({
   ...self,
   instance,
@@ -35,8 +33,8 @@ export const ownerNow = (instance: string, folder?: string): Owner => ({
 })
 
 /**
- * Whether a record's owner is the instance that asks, another one that lives, or gone. One of which the system tells
- * nothing (another machine's, another container's) counts as living as long as it renews its records.
+ * Whether a record's owner is the asking instance, another living one, or gone. An owner of another machine or
+ * container counts as living while it renews its records.
  */
 export function ownershipOf(owner: Owner, instance: string): "ours" | "alive" | "dead" {
   if (owner.instance === instance) return "ours"
@@ -45,24 +43,23 @@ export function ownershipOf(owner: Owner, instance: string): "ours" | "alive" | 
   return Date.now() - owner.seenAt < LEASE_MS ? "alive" : "dead"
 }
 
-/** This process, for locks in files: `place` is its machine, boot and container. */
+/** Identity of this process for lock files; `place`: machine, boot and container. */
 export const processMark = {
   place: digest(JSON.stringify([self.machine, self.boot, self.namespace])),
   pid: self.pid,
   started: self.started,
 }
 
-/** Whether a process of such a mark lives; undefined where the system does not tell. */
+/** Whether the process lives; undefined where the system does not tell. */
 export function processLives({ place, pid, started }: typeof processMark): boolean | undefined {
   if (place !== processMark.place) return undefined
   if (pid === self.pid) return started === self.started
   return lives({ ...self, pid, started, instance: "", seenAt: 0 })
 }
 
-/** Undefined where the system does not tell. */
 function lives(owner: Owner): boolean | undefined {
   if (owner.machine !== self.machine) return undefined
-  // The same machine has been started again since: nothing of then is left.
+  // The machine was restarted: none of its old processes lives.
   if (owner.boot !== self.boot) return false
   if (owner.namespace !== self.namespace) return undefined
   if (owner.pid === self.pid) return owner.started === self.started && instances.has(owner.instance)
@@ -74,20 +71,20 @@ function lives(owner: Owner): boolean | undefined {
 function isRunning(pid: number): boolean {
   try {
     process.kill(pid, 0)
-    // One that has ended can be sent signals until its parent takes note of that, which may never be.
+    // A zombie accepts signals until its parent reads its exit, which may never happen.
     return statOf(pid)[0] !== "Z"
   } catch (error) {
-    // Somebody else's process answers EPERM: it runs.
+    // EPERM: a process of another user has this pid.
     return (error as { code?: string }).code === "EPERM"
   }
 }
 
-/** When a process started, in ticks since boot; "" where the system does not tell. */
+/** Start time of a process, in ticks since boot; "" where the system does not tell. */
 export function startOf(pid: number | "self"): string {
   return statOf(pid)[19] ?? ""
 }
 
-/** What the system tells of a process after its name, which stands in brackets and may hold anything: its state first. */
+/** Fields of Linux's process state after the name, which may contain anything. */
 function statOf(pid: number | "self"): string[] {
   const stat = read(`/proc/${pid}/stat`)
   return stat.slice(stat.lastIndexOf(")") + 2).split(" ")
@@ -113,7 +110,7 @@ function digest(text: string): string {
   return createHash("sha256").update(text).digest("base64url").slice(0, 16)
 }
 
-/** A set that all copies of this module in the process share. */
+/** A set shared by all copies of this module in the process. */
 function sharedSet(key: symbol): Set<string> {
   const shared = globalThis as { [key: symbol]: Set<string> | undefined }
   const set = shared[key] ?? new Set<string>()

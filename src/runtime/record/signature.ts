@@ -5,19 +5,18 @@ import { join } from "node:path"
 import { messageOf } from "../../core/errors.ts"
 import { createOnce } from "../../lib/atomic-file.ts"
 
-/** Signs what this installation writes, so that what others wrote is not believed. */
+/** Signs this installation's records, so that forged ones are not trusted. */
 export type Signer = {
-  /** The signature of a JSON value; the order of its keys does not matter. */
+  /** Independent of the order of keys. */
   readonly sign: (value: unknown) => string
   readonly isSigned: (value: unknown, signature: unknown) => boolean
-  /** Why the installation's key cannot be used, and how that is mended. Such a signer's signatures hold for its process alone. */
+  /** Why the installation's key cannot be used, and the remedy. Such signatures are valid in this process only. */
   readonly problem?: string
 }
 
 const KEY_BYTES = 32
 const KEY_FILE = "record.key"
 
-/** HMAC-SHA256 under this key. */
 export function signerOf(key: Uint8Array): Signer {
   const digest = (value: unknown) => createHmac("sha256", key).update(canonical(value)).digest()
   return {
@@ -31,13 +30,11 @@ export function signerOf(key: Uint8Array): Signer {
   }
 }
 
-/** Where this installation's key is kept. */
 export const keyFile = (folder: string = dataFolder()): string => join(folder, KEY_FILE)
 
 /**
- * The key of this installation, made at the first call for it: a file that only the user can read. Of several processes
- * that make it at once, all get the same. Throws where the folder can neither be read nor written, where the file holds no
- * key, and where others could have read or written the file: with it they sign as this installation does.
+ * Creates the key at first use, readable by the user only; concurrent processes get the same key. Throws where the
+ * folder is unusable, the file is no key, or others could read or write it.
  */
 export function installationKey(folder: string = dataFolder()): Uint8Array {
   const file = keyFile(folder)
@@ -50,7 +47,7 @@ export function installationKey(folder: string = dataFolder()): Uint8Array {
   return made
 }
 
-/** Signs with the installation's key, or with a key of this process alone where that one cannot be used. */
+/** Signer with the installation's key, or with a temporary one where that cannot be used. */
 export function installationSigner(folder: string = dataFolder()): Signer {
   try {
     return signerOf(installationKey(folder))
@@ -59,7 +56,7 @@ export function installationSigner(folder: string = dataFolder()): Signer {
   }
 }
 
-/** Beside OpenCode's own data; the host finds its folder in the same way. */
+/** Next to OpenCode's data folder, found by the same rules. */
 export const dataFolder = (): string =>
   join(process.env.XDG_DATA_HOME || join(homedir(), ".local", "share"), "opencode", "superagents")
 
@@ -83,7 +80,7 @@ function refuseOpenToOthers(file: string): void {
   throw new Error(`others may read or write ${file} (mode ${shown}). If you trust what is in it: chmod 600 ${file}`)
 }
 
-/** JSON with the keys of every object in order: a database may hand them back in another. */
+/** JSON with sorted keys: a database may return them in another order. */
 const canonical = (value: unknown): string =>
   JSON.stringify(value, (_key, inner: unknown) =>
     typeof inner === "object" && inner !== null && !Array.isArray(inner)

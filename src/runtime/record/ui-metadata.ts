@@ -2,17 +2,17 @@ import { z } from "zod"
 import { type Ask, PREPARING, type Preparing } from "../../core/task.ts"
 import type { Question } from "../user-actions.ts"
 
-/** The key of what the screen is to know of a task of whose session its host tells no events: it works elsewhere. */
+/** Metadata key for the display of a remote task, whose session sends no events here. */
 export const UI_METADATA_KEY = "superagentsSigns"
 
-/** A question, with what may be answered: whoever shows it cannot ask its session. */
+/** A question with its options: the terminal cannot read the remote session. */
 export type RemoteAsk = Ask & { readonly offers: Question }
 
 export type UiMetadata = {
-  /** The machine with which there is no contact. */
+  /** Host without contact. */
   readonly away?: string
   readonly preparing?: Preparing
-  /** It has ended, and what it changed is being fetched. */
+  /** Ended; its changes are being fetched. */
   readonly fetches?: true
   readonly asks: readonly RemoteAsk[]
 }
@@ -54,17 +54,16 @@ const UiMetadataSchema = z.object({
     .max(20),
 })
 
-/** What stands of it in a session's metadata, if it can be read. */
 export function decodeUiMetadata(metadata: unknown): UiMetadata | undefined {
   const given = (metadata as Record<string, unknown> | null | undefined)?.[UI_METADATA_KEY]
-  // Asked of every session that changes: a failed parse would cost each of them an error with its stack.
+  // Called for every changed session: a thrown parse error would cost a stack trace each.
   return given === undefined ? undefined : (UiMetadataSchema.safeParse(given).data as UiMetadata | undefined)
 }
 
-/** As it is written; undefined where there is nothing to be known, or it is too much to be kept. */
+/** UI metadata to store; undefined where empty or too large. */
 export function encodeUiMetadata({ away, preparing, fetches, asks }: UiMetadata): UiMetadata | undefined {
   if (away === undefined && preparing === undefined && !fetches && asks.length === 0) return undefined
-  // Without what is only for those who can ask for it.
+  // Without the offers, which need access to the remote session.
   const plain = asks.map(({ offers, ...ask }) => ({
     ...ask,
     offers: offers.kind === "permission" ? { ...offers, diff: undefined } : offers,

@@ -4,17 +4,17 @@ import { type ActiveRun, newRun } from "../../core/run/active-run.ts"
 import { withMessages } from "../../core/run/progress.ts"
 import { isActive, owesNotification, type Task } from "../../core/task.ts"
 
-/** The run of a task that another process looks after, as far as it is known here; undefined where all of it is over. */
+/** Run of another process's task, as known here; undefined when nothing is pending. */
 export function foreignRun(task: Task, known: ActiveRun | undefined): ActiveRun | undefined {
   if (!isActive(task) && !owesNotification(task)) return undefined
   if (known && known.heldBy !== "ours" && known.generation === task.run.generation) return known
   return newRun(task, isActive(task) ? "working" : "telling", task.run.createdAt, "foreign")
 }
 
-/** The run of a task that another process has just taken over. */
+/** Run of a task that another process has just taken over. */
 export const takenRun = (task: Task): ActiveRun => newRun(task, "working", task.run.createdAt, "foreign")
 
-/** The same run as its session's messages tell of it. */
+/** The run updated from its session's messages. */
 export function readRun(task: Task, known: ActiveRun | undefined, messages: readonly Message[]): ActiveRun {
   const run = known ?? newRun(task, "working", 0, "foreign")
   const fresh = newRun(task, run.stage, Math.max(task.run.createdAt, lastSignIn(messages)), run.heldBy)

@@ -4,8 +4,8 @@ import type { Ledger } from "../budgets/ledger.ts"
 import type { Parts } from "../parts.ts"
 
 /**
- * Takes in what other processes have written of tasks, and what an earlier one has left. Returns the orphans among
- * them, whose processes are gone: those are shown like another's until they are settled.
+ * Reads records of other processes and of earlier ones. Returns orphans, whose process is gone; they are treated as
+ * foreign until settled.
  */
 export function takeIn(parts: Parts, ledger: Ledger, records: readonly TaskRecord[]): readonly TaskRecord[] {
   const { store, host } = parts
@@ -24,7 +24,7 @@ export function takeIn(parts: Parts, ledger: Ledger, records: readonly TaskRecor
   })
 }
 
-/** Parts before their teams. */
+/** Members before their groups. */
 export const rank = ({ task }: TaskRecord): number => (task.team ? 1 : 0)
 
 /** Drops a task whose session or record is gone. */
@@ -32,19 +32,19 @@ export function remove({ store }: Parts, taskID: string): void {
   store.remove(taskID)?.releaseWaiters()
 }
 
-/** True for a task that runs or ended here: this process knows more of it than the record does. */
+/** The task runs or ended in this process, which knows more than the record. */
 function isKnown({ store }: Parts, task: Task, isOrphan: boolean): boolean {
   const shown = store.get(task.id)
-  // Another process took it over before it knew of the end that was found here: it will find that, too.
+  // The other process took it over without knowing the end found here; it will find the same end.
   const isFound = shown && isActive(task) && !isActive(shown) && shown.run.generation >= task.run.generation
   if (isFound && (!isOrphan || shown.delivery.state === "confirmed")) return true
   const known = store.isForeign(task.id) ? undefined : shown
-  // One that ended here may have been asked again elsewhere, and left by that process too.
+  // A task that ended here may have been resumed by another process that is gone, too.
   return known !== undefined && (isActive(known) || (isOrphan && known.run.generation >= task.run.generation))
 }
 
 function show({ store, clock }: Parts, task: Task, isOrphan: boolean): void {
-  // What a dead process left stays another's until it is settled: what fails is looked at again.
+  // Foreign until settled, so that failures are retried.
   if (isOrphan && !isActive(task) && !owesNotification(task)) store.add(task, clock.now())
   else store.addForeign(task)
   if (!isOrphan && !isActive(task)) store.handle(task.id)?.releaseWaiters()

@@ -7,24 +7,19 @@ import { isUnclosed } from "./orphan.ts"
 import { rank, remove, takeIn } from "./records.ts"
 import { Settling, type SettlingPorts } from "./takeover.ts"
 
-/** How far back the start looks. Older tasks are found when their parent's session is used. */
+/** Age limit for the search at startup; older tasks are found when their parent's session is used. */
 const LOOK_BACK_MS = 7 * 24 * 3_600_000
 
 export type RecoveryPorts = SettlingPorts & {
   readonly ledger: Ledger
-  /** Called when there may be something new to look after. */
+  /** Called when there may be tasks to supervise. */
   readonly watch: () => void
 }
 
 /**
- * Brings tasks back after a crash or a restart from the records in their sessions:
- *
- * - ended and told: known again;
- * - ended and not told: told, unless the parent has the message;
- * - active when its process died: judged by its messages, a finished one told as finished, any other as interrupted;
- * - looked after by another process that lives: shown and left alone, taken over when that process dies.
- *
- * Nothing is started: what a queued task was to do is told as interrupted before it began.
+ * Recovers tasks after a restart from records in their sessions: an end that was not told is told, an active task of a
+ * dead process is classified by its messages, and one of a living process is only shown. Nothing is started: a queued
+ * task ends as interrupted.
  */
 export class Recovery {
   readonly #parts: Parts
@@ -37,7 +32,7 @@ export class Recovery {
     this.#settling = new Settling(parts, ports, (records) => this.#takeIn(records))
   }
 
-  /** Takes in the tasks of all sessions that changed lately. Never rejects. */
+  /** Reads the tasks of all recently changed sessions. Never rejects. */
   async recover(): Promise<void> {
     const { host, clock, stopped } = this.#parts
     try {
@@ -48,7 +43,7 @@ export class Recovery {
     this.#ports.watch()
   }
 
-  /** Takes in what other processes have launched or ended since then. Never rejects. */
+  /** Reads tasks that other processes launched or ended since then. Never rejects. */
   async discover(since: number): Promise<void> {
     const { host } = this.#parts
     try {
@@ -59,7 +54,7 @@ export class Recovery {
     this.#ports.watch()
   }
 
-  /** Takes in the tasks of a session at its first use; reads again what another process runs. Never rejects. */
+  /** Recovers a session's tasks at its first use, and updates foreign ones. Never rejects. */
   async ready(parentID: string): Promise<void> {
     const household = this.#parts.store.parentState(parentID)
     household.loaded ??= this.#load(parentID)
@@ -67,7 +62,7 @@ export class Recovery {
     await this.look(parentID)
   }
 
-  /** Somebody looks at the tasks that other processes look after: they are looked at, and what they say is read. Never rejects. */
+  /** Reads current state of other processes' tasks for a reader. Never rejects. */
   async look(parentID?: string): Promise<void> {
     await this.refreshForeign(parentID)
     const { store, host, stopped } = this.#parts
@@ -82,7 +77,7 @@ export class Recovery {
     }
   }
 
-  /** Its last message tells whether there is anything new to read. */
+  /** Its last message shows whether anything is new. */
   async #readForeign({ id, sessionID, run }: Task): Promise<void> {
     const { store, host } = this.#parts
     const last = JSON.stringify([run.promptID, await host.lastMessage(sessionID)])
@@ -93,8 +88,8 @@ export class Recovery {
   }
 
   /**
-   * Looks at the tasks that other processes look after, of one parent or of all: did they end, were they told, did their
-   * process die? What cannot be read is looked at again. Never rejects.
+   * Checks other processes' tasks for ends, deliveries and dead processes, for one parent or all. Failures are retried
+   * later; never rejects.
    */
   async refreshForeign(parentID?: string): Promise<void> {
     const { store, host, stopped } = this.#parts
@@ -118,7 +113,7 @@ export class Recovery {
     this.#ports.changed()
   }
 
-  /** One that works in a folder of its own is looked for below its parent: to ask for it starts an instance there. */
+  /** Reading a session in another folder starts an OpenCode instance there: search below its parent instead. */
   async #recordOf(task: Task): Promise<TaskRecord | undefined> {
     const { host } = this.#parts
     if (!task.place) return (await host.session(task.sessionID))?.record
@@ -141,12 +136,12 @@ export class Recovery {
     if (records.length > 0) this.#ports.changed()
   }
 
-  /** Only now are the parents known of those that tasks have launched. */
+  /** Adopts orphans once all parents are known. */
   #adopt(orphans: readonly TaskRecord[]): void {
     const { background } = this.#parts
     const adopted = new Map<string, Promise<void>[]>()
     const adopt = async (orphan: TaskRecord) => {
-      // What a team has come to is told by its parts.
+      // A group's state is derived from its members.
       await Promise.all(orphan.task.team ? (adopted.get(orphan.task.id) ?? []) : [])
       await this.#settling.adopt(orphan)
     }
@@ -159,7 +154,7 @@ export class Recovery {
       })
   }
 
-  /** It has ended, and what it changed is still on another machine. */
+  /** Ended, with work still on another machine. */
   #isLeftBehind(task: Task): boolean {
     const { store } = this.#parts
     if (!store.get(task.id) || store.isForeign(task.id) || isActive(task)) return false

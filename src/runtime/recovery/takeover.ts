@@ -27,9 +27,9 @@ import {
 } from "./orphan.ts"
 import { remove } from "./records.ts"
 
-/** Between writing itself down as a task's owner and looking whether another process wrote last, in ms. */
+/** Delay between claiming a task and checking whether another process claimed it later, in ms. */
 const CLAIM_MS = 300
-/** A parent that waited this recently is woken by what is told after a restart; an older one finds it when it is used. */
+/** Parents active within this time are woken after a restart; others find the end when they are used. */
 const WAKE_WINDOW_MS = 900_000
 
 export type SettlingPorts = {
@@ -38,11 +38,11 @@ export type SettlingPorts = {
   readonly places: Places
   readonly outbox: Outbox
   readonly values: Values
-  /** Called when other processes' tasks have ended or gone: some here may have waited for them. */
+  /** Called when foreign tasks have ended or gone, since others may wait for them. */
   readonly changed: () => void
 }
 
-/** Settles what a dead process left of its tasks: each is taken over, and then told, ended or gone on with. */
+/** Settles tasks of dead processes: takes each over, then tells, ends or continues it. */
 export class Settling {
   readonly #parts: Parts
   readonly #ports: SettlingPorts
@@ -54,24 +54,24 @@ export class Settling {
     this.#takeIn = takeIn
   }
 
-  /** Settles what a dead process left of a task. Never rejects: what fails is tried again. */
+  /** Settles a task of a dead process. Never rejects: failures are retried. */
   async adopt({ task, owner }: TaskRecord): Promise<void> {
     const { host } = this.#parts
     const entry = this.#parts.store.handle(task.id)
-    // It may have been settled since it was seen.
+    // May be settled already.
     if (!entry?.run || !this.#parts.store.isForeign(task.id) || entry.run.orphaned?.settling) return
     const { seenAt = owner.seenAt } = entry.run.orphaned ?? {}
     entry.run = { ...entry.run, heldBy: "orphan", orphaned: { seenAt, settling: true } }
     try {
-      // Read where its folder was, a session would start the host's instance of that folder again.
+      // Reading the session in its old folder would start an OpenCode instance there.
       if (mayBeElsewhere(task) && !this.#ports.places.outlives(task))
         await host.move(task.sessionID, homeOf(this.#parts, task))
       const isMine = await this.#claim(task)
-      // What it launched is settled with it.
+      // Its children are settled with it.
       if (isMine && mayLaunch(task, this.#parts.options)) this.#takeIn(await host.recordsOf(task.sessionID))
       if (isMine && isActive(task)) await this.#settle(task, seenAt)
       else if (isMine) this.#tell(task, seenAt)
-      // Some here may have waited for it.
+      // Other tasks may have waited for it.
       this.#ports.changed()
       if (entry.run?.heldBy === "orphan") entry.run = { ...entry.run, heldBy: "foreign", orphaned: undefined }
     } catch (error) {
@@ -81,10 +81,7 @@ export class Settling {
     }
   }
 
-  /**
-   * Records this process as the task's owner. Another process may do so in the same moment. The last writer owns the
-   * task; both read the record again a moment later to see who that is.
-   */
+  /** Records this process as the task's owner. The last writer wins: both read the record again a moment later. */
   async #claim(task: Task): Promise<boolean> {
     const { host, clock } = this.#parts
     await host.saveRecord(task.sessionID, task)
@@ -107,7 +104,7 @@ export class Settling {
     const { host } = this.#parts
     if (this.#goesOn(task)) return
     const stored = await host.messagesSince(task.sessionID, task.run.promptID)
-    // Deleted meanwhile: what it came to stood there alone, and its parent may have been told of it.
+    // Deleted meanwhile: its result is lost, and the parent may have been told.
     if (stored.length === 0 && !(await host.session(task.sessionID))) return remove(this.#parts, task.id)
     const messages = await answerBeforeNotice(host, task, stored)
     if (await this.#standsOn(task, messages)) return
@@ -120,7 +117,7 @@ export class Settling {
     this.#ports.dispatcher.end(task.id, task.run.generation, ending, endOptions)
   }
 
-  /** It goes on where its tries do; else it ends. */
+  /** Continues a group if its tries can go on, otherwise ends it. */
   #settleTeam(task: Task, seenAt: number): void {
     if (!this.#own(task)) return
     const { store, clock } = this.#parts
@@ -134,7 +131,7 @@ export class Settling {
     this.#ports.dispatcher.end(task.id, task.run.generation, { at: seenAt, ...groupEndOf(task) }, endOptions)
   }
 
-  /** Whether an answer that nobody had looked at is valid is found out now. */
+  /** Validates an answer that no process has validated yet. */
   async #validated(task: Task, ending: Ending, messages: readonly Message[]): Promise<Ending> {
     if (ending.type !== "completed") return ending
     const found = await this.#ports.values.in(task, answerText(messages))
@@ -145,7 +142,7 @@ export class Settling {
     return found.valid ? ending : { type: "failed", reason: invalidReason(1, found.problems), at: ending.at }
   }
 
-  /** What works on another machine was not interrupted: the same run goes on, and nobody is told of it. */
+  /** A remote task was not interrupted: its run continues without a notification. */
   #goesOn(task: Task): boolean {
     const { store, clock } = this.#parts
     const mayGoOn = this.#ports.places.outlives(task) && task.run.startedAt !== undefined && !isPaused(task)
@@ -158,13 +155,13 @@ export class Settling {
     return true
   }
 
-  /** The one exception to "nothing is sent after a restart": what stood still goes on at its time, where it was. */
+  /** Only paused runs continue after a restart: at their time, with their prompt. */
   async #standsOn(task: Task, messages: readonly Message[]): Promise<boolean> {
     const { store, clock } = this.#parts
     const goOn = this.#ports.pausers.afterRestart(task)
     const asked = askedOf(task, messages)
     if (!goOn || task.part || !asked) return false
-    // Its process may have died before that was done.
+    // The dead process may not have undone the refused turn.
     if (leftIn(messages)) await takeBack(this.#parts, task)
     if (!this.#own(task)) return false
     const entry = store.handle(task.id)
@@ -174,7 +171,7 @@ export class Settling {
     return true
   }
 
-  /** Takes a task over. False where it has changed since the dead process left it. */
+  /** Takes a task over. False where it changed since the dead process left it. */
   #own(task: Task): boolean {
     const { store, clock, stopped } = this.#parts
     if (stopped.aborted || !store.isForeign(task.id)) return false
@@ -182,10 +179,10 @@ export class Settling {
     return true
   }
 
-  /** Whether what is told of a task sets its parent to work. `seenAt`: when their process was last known to live. */
+  /** Whether the notification starts the parent. `seenAt`: last sign of the dead process. */
   #wakes({ parentID }: Task, seenAt: number): boolean {
     const { store, clock } = this.#parts
-    // A task that launched it has ended with that process: nobody would look after it.
+    // The parent's task ended with that process: nobody would supervise this one.
     if (store.bySession(parentID)) return false
     return clock.now() - seenAt < WAKE_WINDOW_MS
   }

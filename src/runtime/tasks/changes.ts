@@ -2,7 +2,7 @@ import { messageOf } from "../../core/errors.ts"
 import type { Merge, Work } from "../../core/task.ts"
 import type { MergeResult, PutAway } from "../places/place.ts"
 
-/** Paths that are kept of a run's work: its record is written into the host's database, again and again. */
+/** Most paths in a record, which is written again and again. */
 export const MOST_FILES = 100
 
 export function mergeOf(result: MergeResult): Merge {

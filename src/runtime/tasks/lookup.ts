@@ -5,10 +5,7 @@ import { nameOf } from "../../core/summary.ts"
 import { isActive, type Task } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 
-/**
- * The one task among `own` that `reference` names: a task id, a child session's id, or a prefix of either that fits
- * only one. Throws a `CallError` that names the candidates.
- */
+/** The task with this id, session id, or unique prefix of either. Throws a `CallError` with the candidates. */
 export function findTask(reference: string, own: readonly Task[]): Task {
   const wanted = reference.trim()
   const exact = own.find((task) => task.id === wanted || task.sessionID === wanted)
@@ -24,20 +21,16 @@ export function findTask(reference: string, own: readonly Task[]): Task {
   )
 }
 
-/** A task, and of a group its members. */
 const namesOf = (task: Task): string =>
   task.team ? `${nameOf(task)}, of ${memberNames(task.id, task.team)}` : nameOf(task)
 
-/**
- * The tasks among `own` that `reference` names: one, as `findTask` has it, or all of a batch by its name. Throws a
- * `CallError` where it is neither.
- */
+/** One task, as `findTask` does, or all of a named batch. Throws a `CallError` where the reference is neither. */
 export function findTasks(reference: string, own: readonly Task[]): readonly Task[] {
   const named = findNamedBatch(reference, own)
   return named.length > 0 ? named : [findTask(reference, own)]
 }
 
-/** The tasks among `own` of the batch of this name; none where it is no batch's, or a task's id. */
+/** Tasks of the named batch; empty for a task's id or an unknown name. */
 export function findNamedBatch(reference: string, own: readonly Task[]): readonly Task[] {
   const wanted = reference.trim()
   const isTask = own.some(({ id, sessionID }) => id === wanted || sessionID === wanted)
@@ -50,16 +43,12 @@ export function findBatch(name: string, own: readonly Task[]): string | undefine
   return own.some((task) => task.batch === key) ? key : undefined
 }
 
-/** What one call of `cancel` is about. */
 export type CancelSelector =
   | { readonly type: "task"; readonly reference: string }
   | { readonly type: "batch"; readonly name: string }
   | { readonly type: "all" }
 
-/**
- * The tasks among `own` that a cancel is to end. Throws a `CallError` where it names one that cannot be ended, or a
- * batch that there is not.
- */
+/** Tasks that a cancel ends. Throws a `CallError` for a task that cannot be ended, or an unknown batch. */
 export function selectRunning(selector: CancelSelector, own: readonly Task[], runs: Runs): readonly Task[] {
   if (selector.type === "task") return [endable(findTask(selector.reference, own), runs)]
   const key = selector.type === "batch" ? findBatch(selector.name, own) : undefined
@@ -70,7 +59,7 @@ export function selectRunning(selector: CancelSelector, own: readonly Task[], ru
   return endables.length > 0 ? endables : running.map((task) => endable(task, runs))
 }
 
-/** What is done with tasks: by another process, which alone can end it; to merge what a completed one has done. */
+/** Whether another process owns a task, and whether its merge is pending. */
 type Runs = { isForeign(id: string): boolean; isMerging(id: string): boolean }
 
 function noBatch(name: string, own: readonly Task[]): CallError {
@@ -78,7 +67,7 @@ function noBatch(name: string, own: readonly Task[]): CallError {
   return new UnknownTaskError(`No batch "${name}" in this session. ${knownBatches(own)}`)
 }
 
-/** What batches there are, for who named one that there is not. */
+/** Names of existing batches, for an error. */
 export function knownBatches(own: readonly Task[]): string {
   const names = [...new Set(own.flatMap((task) => batchName(task.batch) ?? []))].map((each) => oneLine(each))
   return names.length > 0 ? thereAre(names) : "No task has a batch name."

@@ -16,27 +16,26 @@ import { ParentState, TaskHandle } from "./task-handle.ts"
 type Changed = (before: Task, after: Task, event: TaskEvent) => void
 
 /**
- * The tasks of this process and the ways to find them. `apply` is the only way to change one, and `transition` the
- * only thing it does; what follows from a change is the caller's. What else is known of a task or of a session that
- * launched some stands in its entry here, and is forgotten with it.
+ * Tasks of this process with their indexes. Tasks change only by `apply`, which calls `transition`; effects are the
+ * caller's. All other state of a task or parent is in its handle and dropped with it.
  */
 export class TaskStore {
   readonly #entries = new Map<string, TaskHandle>()
-  /** Tasks whose session is being made. */
+  /** Tasks whose session is being created. */
   readonly #making = new Map<string, TaskHandle>()
   readonly #bySession = new Map<string, string>()
   readonly #parents = new Map<string, ParentState>()
   readonly #active = new Set<string>()
-  /** Tasks that another process looks after, or a dead one left: shown, looked at now and then, and left alone. */
+  /** Tasks of other processes, living or dead: shown and polled only. */
   readonly #foreign = new Set<string>()
-  /** Ids of tasks that were cleared here, and of their sessions: a few bytes each, for as long as the process lives. */
+  /** Ids of cleared tasks and their sessions, kept while the process lives. */
   readonly #cleared = new Set<string>()
-  /** Sessions below a task's own: what happens there is a sign of the task's life. */
+  /** Sessions below a task's own, whose activity is a sign of the task's life. */
   readonly #descendants = new Map<string, string>()
   readonly #listeners = new Set<(id: string) => void>()
   readonly #changed?: Changed
 
-  /** `changed` hears of every change; it must not throw. */
+  /** `changed` is called after every change and must not throw. */
   constructor(changed?: Changed) {
     this.#changed = changed
   }
@@ -45,7 +44,7 @@ export class TaskStore {
     return this.#entries.get(id)?.task
   }
 
-  /** Also of one that is being made. */
+  /** Includes tasks that are being created. */
   handle(id: string): TaskHandle | undefined {
     return this.#making.get(id) ?? this.#entries.get(id)
   }
@@ -54,20 +53,19 @@ export class TaskStore {
     return this.#entries.values()
   }
 
-  /** What is known of a session beside its tasks. */
   parentState(sessionID: string): ParentState {
     const known = this.#parents.get(sessionID) ?? new ParentState()
     this.#parents.set(sessionID, known)
     return known
   }
 
-  /** The session's turn was stopped, or its model is asked again. */
+  /** The session's turn was stopped, or has begun again. */
   stopped(sessionID: string, isStopped: boolean): void {
     const parentState = this.#parents.get(sessionID)
     if (parentState) parentState.isStopped = isStopped
   }
 
-  /** The session was deleted: what is known of it goes with the last of its tasks. */
+  /** The session was deleted: its state is dropped with the last of its tasks. */
   forgetSession(sessionID: string): void {
     this.#descendants.delete(sessionID)
     const parentState = this.#parents.get(sessionID)
@@ -80,13 +78,13 @@ export class TaskStore {
     return id === undefined ? undefined : this.get(id)
   }
 
-  /** The task that a session works for: its own, or the one above it. */
+  /** The task a session works for: its own, or the nearest above. */
   responsibleFor(sessionID: string): Task | undefined {
     const id = this.#bySession.get(sessionID) ?? this.#descendants.get(sessionID)
     return id === undefined ? undefined : this.get(id)
   }
 
-  /** Tasks that were forgotten, and that a limit still counts. */
+  /** Cleared tasks that a limit still counts. */
   forgotten(): Task[] {
     return [...this.#parents.values()].flatMap(({ forgotten }) => forgotten)
   }
@@ -95,41 +93,41 @@ export class TaskStore {
     return [...this.#entries.values()].map(({ task }) => task)
   }
 
-  /** The tasks that a session launched, oldest first. */
+  /** Oldest first. */
   ofParent(parentID: string): Task[] {
     return this.#pick(this.#parents.get(parentID)?.children ?? []).sort((a, b) => a.createdAt - b.createdAt)
   }
 
-  /** The tasks that a task launched, and those that they launched in turn. */
+  /** All descendants. */
   below({ sessionID }: Task): readonly Task[] {
     return this.ofParent(sessionID).flatMap((own) => [own, ...this.below(own)])
   }
 
-  /** True while a task that this session launched is active, here or in another process, or its end is still to be told. */
+  /** A child is active, here or in another process, or its end is still to be told. */
   hasOpen(parentID: string): boolean {
     const children = this.#parents.get(parentID)?.children
     return children !== undefined && this.#pick(children).some((task) => isActive(task) || owesNotification(task))
   }
 
-  /** `listener` hears the id of a task that changed, and must not throw. Returns the end of it. */
+  /** `listener` gets the id of a changed task and must not throw. Returns the unsubscribe function. */
   subscribe(listener: (id: string) => void): () => void {
     this.#listeners.add(listener)
     return () => void this.#listeners.delete(listener)
   }
 
-  /** Something is seen of the task that it does not hold itself. */
+  /** Something derived for the task changed, but not the task itself. */
   noticed(id: string): void {
     for (const listener of this.#listeners) listener(id)
   }
 
-  /** True while this run of the task has not ended, and is this process's. */
+  /** The run is active and this process's. */
   runs({ id, run }: Task): boolean {
     const current = this.get(id)
     if (!current || this.#foreign.has(id)) return false
     return isActive(current) && current.run.generation === run.generation
   }
 
-  /** The tasks that this process runs and that have not ended. */
+  /** Active tasks of this process. */
   active(): Task[] {
     return this.#pick(this.#active)
   }
@@ -138,12 +136,12 @@ export class TaskStore {
     return this.#active.size
   }
 
-  /** What is known of the task's run while it is at work, or being closed. */
+  /** State of the task's run while it is active or being closed. */
   run(id: string): ActiveRun | undefined {
     return this.handle(id)?.run
   }
 
-  /** A completed task's work is checked once more and brought home. */
+  /** Completed, and its work is being checked again and merged. */
   isMerging(id: string): boolean {
     return this.run(id)?.stage === "merging"
   }
@@ -160,12 +158,12 @@ export class TaskStore {
     return this.#pick(this.#foreign)
   }
 
-  /** Keeps a place for a task whose session is being made. */
+  /** Adds a task whose session is being created. */
   make(task: Task, now: number): void {
     this.#making.set(task.id, new TaskHandle(task, newRun(task, "making", now)))
   }
 
-  /** Its session could not be made. */
+  /** The session could not be created. */
   unmake(id: string): void {
     this.#making.delete(id)
   }
@@ -174,7 +172,7 @@ export class TaskStore {
     return [...this.#making.values()].map(({ task }) => task)
   }
 
-  /** Takes in a task that another process looks after, or what has become of it there. */
+  /** Adds or updates another process's task. */
   addForeign(task: Task): void {
     const handle = this.#link(task)
     this.#active.delete(task.id)
@@ -185,7 +183,7 @@ export class TaskStore {
     this.noticed(task.id)
   }
 
-  /** Another process has taken the task over: what it says of it is what counts. */
+  /** Another process has taken the task over: its record counts from now on. */
   disown(id: string): void {
     const handle = this.#entries.get(id)
     if (!handle) return
@@ -196,7 +194,7 @@ export class TaskStore {
     this.noticed(id)
   }
 
-  /** Shows what the session of another process's task says of it. */
+  /** Updates another process's task from its session. */
   readForeign(id: string, messages: readonly Message[]): void {
     const handle = this.#entries.get(id)
     if (!handle || !this.#foreign.has(id)) return
@@ -222,14 +220,14 @@ export class TaskStore {
     return handle
   }
 
-  /** Puts `event` through the one door. Returns the task before and after, or undefined where nothing changed. */
+  /** Applies an event. Returns the task before and after, or undefined where nothing changed. */
   apply(id: string, event: TaskEvent, now: number): { before: Task; after: Task } | undefined {
     const handle = this.#entries.get(id)
     if (!handle) return undefined
     const before = handle.task
     const after = transition(before, event)
     if (after === before) return undefined
-    // Who asks a task again is the one who runs it.
+    // The process that resumes a task owns it.
     if (event.type === "resumed") handle.borrowed = false
     handle.task = after
     if (isActive(after) && !isActive(before)) this.#index(handle, now)
@@ -239,7 +237,7 @@ export class TaskStore {
     return { before, after }
   }
 
-  /** The task's entry is handed back: what it still holds is to be let go. */
+  /** Returns the handle, whose resources the caller must release. */
   remove(id: string): TaskHandle | undefined {
     const handle = this.#entries.get(id)
     if (!handle) return undefined
@@ -259,23 +257,23 @@ export class TaskStore {
     return handle
   }
 
-  /** Its user or its parent has cleared it: a record that was read before that shows it no more. */
+  /** Cleared by its user or parent: records read earlier must not show it again. */
   clear(id: string): TaskHandle | undefined {
     for (const cleared of [id, this.get(id)?.sessionID ?? id]) this.#cleared.add(cleared)
     return this.remove(id)
   }
 
-  /** `id`: a task's, or that of its session. */
+  /** `id`: of a task, or of its session. */
   wasCleared(id: string): boolean {
     return this.#cleared.has(id)
   }
 
-  /** What the tasks took that this session, a task's own, launched and that were forgotten: it was paid all the same. */
+  /** Usage of cleared tasks launched by this session, which is a task's own: it was paid all the same. */
   left(parentID: string): Figures {
     return this.#parents.get(parentID)?.forgottenUsage ?? NO_FIGURES
   }
 
-  /** What is left of a parent's forgotten tasks once this one, with what it launched, is among them. */
+  /** Usage of the parent's cleared tasks, with this one and its descendants. */
   #tookWith(task: Task): Figures {
     const took = (each: Task): Figures => {
       const own = addFigures(addFigures(each.earlier, each.outcome ?? NO_FIGURES), this.left(each.sessionID))
@@ -284,13 +282,13 @@ export class TaskStore {
     return addFigures(this.left(task.parentID), took(task))
   }
 
-  /** A session was made below `parentID`; if that one works for a task, the new one does too. */
+  /** A session was created below `parentID`: it belongs to the same task, if any. */
   adopt(sessionID: string, parentID: string): void {
     const task = this.responsibleFor(parentID)
     if (task && isActive(task) && !this.#bySession.has(sessionID)) this.#descendants.set(sessionID, task.id)
   }
 
-  /** The run of a task that is this process's now: one that was being made keeps what is known of it. */
+  /** Sets up the run of a task that is now this process's; a task that was being created keeps its state. */
   #index(handle: TaskHandle, now: number): void {
     const { task } = handle
     if (!isActive(task)) {

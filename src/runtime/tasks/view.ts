@@ -24,43 +24,43 @@ import {
 import { membersOf } from "../groups/members-of.ts"
 import type { TaskStore } from "./store.ts"
 
-/** What the outside sees of a task: a frozen copy with the figures of this moment. */
+/** Read-only snapshot of a task, with figures at `at`. */
 export type TaskView = {
   readonly task: Task
   readonly phase?: Phase
-  /** It has completed, and its work is checked once more and brought home. */
+  /** Completed; its work is being checked again and merged. */
   readonly merging?: true
-  /** It has ended on another machine, and what it changed is fetched. */
+  /** Ended on another machine; its changes are being fetched. */
   readonly fetching?: true
   /** Since admission, in ms. */
   readonly elapsed: number
-  /** In the queue, in ms. */
+  /** Time in the queue, in ms. */
   readonly waited: number
-  /** From 1; only while queued. */
+  /** Position from 1; only while queued. */
   readonly place?: number
-  /** Of the task, of all its runs, and of the tasks that it launched. */
+  /** All runs of the task and its children. */
   readonly whole: Figures
-  /** Of the last run alone, without the tasks that it launched. */
+  /** The last run alone, without children. */
   readonly thisRun: Figures
-  /** The last tools that the run called, oldest first. */
+  /** Oldest first. */
   readonly recentTools: readonly string[]
   readonly lastText: string
-  /** How long ago the last sign of life was, in ms. */
+  /** Time since the last sign of life, in ms. */
   readonly signAge?: number
-  /** Those of its parts, too; `refusedAt`: when, if nobody answers. */
+  /** Includes its members' questions; `refusedAt`: when an unanswered one is refused. */
   readonly asks: readonly (Ask & { readonly refusedAt?: number })[]
-  /** Of a team: what its parts have come to. */
+  /** Item counts of a map. */
   readonly counts?: ItemCounts
-  /** How it stands still, where it does, by the newest that is known. */
+  /** Its pause, with the newest knowledge of the cause. */
   readonly stand?: Pause
-  /** When it was looked at. */
+  /** Time of the snapshot. */
   readonly at: number
   readonly retry?: { readonly attempt: number; readonly message: string }
-  /** Every request to its model has failed for a while. */
+  /** All requests to its model have failed for a while. */
   readonly failing?: Failing
 }
 
-/** What a clear did: `unmerged` names tasks whose work is kept, `left` counts those that another process looks after. */
+/** Result of a clear. `unmerged`: tasks whose work stays; `left`: number of other processes' tasks. */
 export type Cleared = {
   readonly cleared: number
   readonly stopped: number
@@ -68,10 +68,7 @@ export type Cleared = {
   readonly left?: number
 }
 
-/**
- * `holdsBack`: the model's limit for which a task waits that has not begun, in words. `until`: when a question is refused
- * that nobody answers.
- */
+/** `holdsBack`: text of the limit that a task waits for; `until`: when a question is refused. */
 export function viewOf(
   task: Task,
   store: TaskStore,
@@ -136,13 +133,12 @@ function waitedFor(task: Task, store: TaskStore, holdsBack: (task: Task) => stri
 
 const waitsForIn = (task: Task, store: TaskStore): readonly string[] => waitsFor(task, (id) => store.get(id))
 
-/** None of a run that has ended, though the task may have been resumed since. */
+/** None for an ended run, even if the task was resumed since. */
 const progressOf = (task: Task, store: TaskStore): Progress | undefined => {
   const run = isActive(task) ? store.run(task.id) : undefined
   return run && seenOf(run)
 }
 
-/** What a task took: in all, with those that it launched, and in its last run alone. */
 export const figuresOf = (task: Task, store: TaskStore): Pick<TaskView, "whole" | "thisRun"> => ({
   whole: wholeOf(task, store),
   thisRun: thisRunOf(task, progressOf(task, store)),
@@ -153,7 +149,7 @@ const thisRunOf = (task: Task, progress: Progress | undefined): Figures => {
   return { toolCalls, usage }
 }
 
-/** What a task took itself, all its runs together, and what the tasks took that it launched. */
+/** Usage of all runs of a task and its children. */
 function wholeOf(task: Task, store: TaskStore): Figures {
   const run = thisRunOf(task, progressOf(task, store))
   const own = addFigures(addFigures(task.earlier, run), store.left(task.sessionID))

@@ -5,10 +5,10 @@ import { call, find } from "../../../opencode/client.ts"
 import type { Signer } from "../../../runtime/record/signature.ts"
 import type { FoundThread, NewThread, Threads } from "../threads.ts"
 
-/** The key under which a thread's metadata names its task on the board. */
+/** Metadata key that names a thread's task. */
 export const THREAD_KEY = "superagentsBoard"
 
-/** Threads as OpenCode's sessions. `home` is the project's main folder: all of them are made there. */
+/** Threads as OpenCode sessions, all created in the project's main folder `home`. */
 export class OpencodeThreads implements Threads {
   readonly #client: OpencodeClient
   readonly #host: Host
@@ -56,7 +56,7 @@ export class OpencodeThreads implements Threads {
     return (await this.#host.caller(sessionID, messageID))?.model
   }
 
-  /** What is signed of a thread: its task, of this project. */
+  /** Signed content: a task of this project. */
   readonly #named = (task: string) => ({ thread: task, home: this.#home })
 
   async wakeHome(): Promise<void> {

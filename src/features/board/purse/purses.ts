@@ -30,7 +30,7 @@ export class PurseDoor implements Purses {
   async open({ max, until }: { max: unknown; until: unknown }, by: Actor): Promise<PurseView> {
     const { change, read } = this.#ports
     const { purse } = await read()
-    // What is spent of the open one no rule knows.
+    // The rules do not know the open purse's spending.
     const spent = purse && this.#viewOf(await read())
     await change({
       type: "open purse",
@@ -78,7 +78,7 @@ export class PurseDoor implements Purses {
   }
 }
 
-/** What a model is told that asked how it stands. */
+/** Answer to a model that asks for the purse's state. */
 export function purseText(view: PurseView | undefined, last: ReportHead | undefined): string {
   if (view) return `A purse is open: ${view.text}.`
   const before = last

@@ -3,23 +3,23 @@ import { moment } from "../../../lib/format-time.ts"
 import { cents, spentShort } from "../../../lib/money.ts"
 import { capital, count, grouped, oneLine } from "../../../lib/text.ts"
 
-/** How a purse's time was spent, from records. The board keeps it from the purse's end on; no model has a part in it. */
+/** Report of a purse, made from records without a model. */
 
-/** What stood still has the word for that. */
+/** Includes each kind of pause by its own word. */
 const RESULTS = ["done", "partial", "blocked", ...PAUSE_KINDS, "not begun"] as const
 
 export type ReportTask = {
   readonly id: string
   readonly title: string
   readonly result: (typeof RESULTS)[number]
-  /** The runs that the purse paid, in whole or in part. */
+  /** Runs that the purse paid, in whole or in part. */
   readonly runs: number
   readonly tokens: number
-  /** In US dollars, as `spent`, which is their sum. */
+  /** In US dollars, like `spent`, which is their sum. */
   readonly cost: number
-  /** Done: what was run. Partial: how far it came, and its last word. Blocked: the question. Of what stood still: until when. */
+  /** Done: the work. Partial: progress and last word. Blocked: the question. Paused: until when. */
   readonly text?: string
-  /** What is to be done next. */
+  /** Next step. */
   readonly next?: string
 }
 
@@ -30,18 +30,18 @@ export type Report = {
   readonly endedAt: string
   readonly why: "closed" | "time" | "money" | "nothing left"
   readonly spent: number
-  /** A step was cut off whose cost nobody knows. */
+  /** A step of unknown cost was aborted. */
   readonly atLeast?: true
   readonly tasks: readonly ReportTask[]
 }
 
-/** A report as the board keeps it. Its name is the minute in which its purse ended. */
+/** Stored report, named by the minute in which the purse ended. */
 export type KeptReport = Report & { readonly name: string }
 
-/** A report as it is listed. */
+/** Report without its tasks, for lists. */
 export type ReportHead = Omit<KeptReport, "tasks"> & { readonly tasks: number }
 
-/** The whole of it, with its text. */
+/** Report with its text. */
 export type NamedReport = KeptReport & { readonly text: string }
 
 const REASONS: Readonly<Record<Report["why"], string>> = {
@@ -53,7 +53,7 @@ const REASONS: Readonly<Record<Report["why"], string>> = {
 
 const MOST_TEXT_CHARS = 600
 
-/** Sums of dollars are not exact: a millionth is. */
+/** Removes rounding errors of sums below a millionth of a dollar. */
 const exact = (amount: number): number => Number(amount.toFixed(6))
 
 export function reportOf(head: Omit<Report, "spent" | "tasks">, tasks: readonly ReportTask[]): Report {
@@ -66,10 +66,10 @@ export function reportOf(head: Omit<Report, "spent" | "tasks">, tasks: readonly 
   return { ...head, spent: exact(rows.reduce((sum, { cost }) => sum + cost, 0)), tasks: rows }
 }
 
-/** `Purse: $4.37 of $5.00`. */
+/** Example: `Purse: $4.37 of $5.00`. */
 export const titleOf = ({ spent, max, atLeast }: Report): string => `Purse: ${spentShort(spent, max, atLeast)}`
 
-/** `5 done, 2 partial, 1 blocked`. */
+/** Example: `5 done, 2 partial, 1 blocked`. */
 export function countsOf({ tasks }: Report): string {
   const counts = RESULTS.flatMap((result) => {
     const many = tasks.filter((task) => task.result === result).length
@@ -78,10 +78,10 @@ export function countsOf({ tasks }: Report): string {
   return counts.length === 0 ? "nothing was on the board" : counts.join(", ")
 }
 
-/** The whole of it, as Markdown. */
+/** The report as Markdown. */
 export function reportText(report: Report): string {
   const { spent, max, atLeast, openedAt, endedAt, why, tasks } = report
-  // Its day is said where it is another one than that of the end.
+  // Day is shown only if it differs from that of the end.
   const time = (at: string) => moment(Date.parse(at), Date.parse(endedAt))
   const head = `Spent ${spentShort(spent, max, atLeast)}, ${time(openedAt)} to ${time(endedAt)}: ${REASONS[why]}.`
   const sections = RESULTS.flatMap((result) => {

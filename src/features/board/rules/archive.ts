@@ -12,8 +12,8 @@ import type { BoardTask } from "../task.ts"
 import { withUnverifiedParent } from "./verify.ts"
 
 /**
- * A task as it stands in history. `archivedBy` is an agent, `user`, or `outside` for a hand in the file; `archivedIn` is
- * the session in which an agent did it, and decides whether a parent is woken.
+ * A task in history. `archivedBy`: an agent, `user`, or `outside` for an edit of the file; `archivedIn`: the agent's
+ * session, which decides whether a parent is woken.
  */
 export type ArchivedTask = BoardTask & {
   readonly archivedAt: string
@@ -21,7 +21,7 @@ export type ArchivedTask = BoardTask & {
   readonly archivedIn?: string
 }
 
-/** A state and what has just left it for history, the task asked for first. */
+/** New state and archived tasks, the requested one first. */
 export type Leaving = { readonly state: BoardState; readonly archived: readonly ArchivedTask[] }
 
 export type End = {
@@ -31,15 +31,15 @@ export type End = {
   readonly in?: string
 }
 
-/** Who a hand in the file is: nobody knows. */
+/** Author of edits outside OpenCode. */
 export const OUTSIDE = "outside"
 
-/** Ends a task: it leaves the board, its subtasks go with it where it is canceled, and its parent's owner is woken. */
+/** Archives a task, cancels its subtasks where it is canceled, and wakes its parent's owner. */
 export const archive = (state: BoardState, task: BoardTask, end: End): Leaving => follow(state, endedAs(task, end))
 
 /**
- * What follows from an end that stands in history: the task leaves the board if it is still there. The same for an end
- * that happens now and for one whose process was killed between the two files.
+ * Completes the end of an archived task: removes it from the board. Also used where a crash came between the writes of
+ * the two files.
  */
 export function follow(state: BoardState, ended: ArchivedTask): Leaving {
   const archived = ended.status === "canceled" ? [ended, ...canceledWith(state, ended)] : [ended]
@@ -47,7 +47,7 @@ export function follow(state: BoardState, ended: ArchivedTask): Leaving {
   return { state: archived.reduce(wakeParentOf, rest), archived }
 }
 
-/** All that lies below a canceled task, however deep, each before what lies below it. */
+/** Subtasks at all depths of a canceled task, parents first. */
 function canceledWith(state: BoardState, ended: ArchivedTask): readonly ArchivedTask[] {
   const { archivedAt: at, archivedBy: by = "user", archivedIn } = ended
   const found = new Map<string, ArchivedTask>()
@@ -61,8 +61,8 @@ function canceledWith(state: BoardState, ended: ArchivedTask): readonly Archived
 }
 
 /**
- * The owner of a parent is woken by what it has not done itself, in its own thread. What a hand in the file has ended
- * starts nobody: the parent waits for a person instead.
+ * A parent's owner is woken by ends that it did not cause. Edits outside OpenCode wake nobody: the parent then waits
+ * for a user.
  */
 function wakeParentOf(state: BoardState, { id, status, archivedAt, archivedBy, archivedIn }: ArchivedTask): BoardState {
   if (archivedBy === OUTSIDE) return withUnverifiedParent(state, id)
@@ -82,8 +82,8 @@ const endedAs = (task: BoardTask, { status, at, by, in: session }: End): Archive
 })
 
 /**
- * Has the owner of an active task woken, once for all that has happened until then. What the clock brings goes one
- * after the other: whatever else happens comes before that.
+ * Schedules a wake of an active task's owner, once for all causes so far. Wakes by the clock run one at a time, after
+ * all others.
  */
 export function wake(state: BoardState, id: string, cause: WakeCause, at: string): BoardState {
   if (findTask(state, id)?.status !== "active") return state
@@ -95,13 +95,13 @@ export const wokenAt = (pulse: Pulse, cause: WakeCause, at: string): Pulse => ({
   wake: { at, cause: cause === "clock" ? (pulse.wake?.cause ?? cause) : cause },
 })
 
-/** A task that rested after failures may run again. */
+/** Lets a task run again that rested after failures. */
 export function touch(state: BoardState, id: string): BoardState {
   const { failures: _failures, failure: _failure, idle: _idle, ...pulse } = pulseOf(state, id)
   return setPulse(state, id, pulse)
 }
 
-/** Sets what is remembered of a task; nothing to remember leaves nothing behind. */
+/** Sets a task's stored run state; an empty one is removed. */
 export function setPulse(state: BoardState, id: string, pulse: Pulse): BoardState {
   const { [id]: before, ...others } = state.pulses
   if (Object.keys(pulse).length === 0) return before ? { ...state, pulses: others } : state

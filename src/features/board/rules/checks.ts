@@ -3,8 +3,8 @@ import { BoardError, type NewStep, type StepPatch } from "../service.ts"
 import { MOST_ITEMS, MOST_STEP_TITLE_CHARS, type Resource, type Step } from "../task.ts"
 
 /**
- * What comes from a model, a page or a request is checked here, whatever its type says. Each check returns the value
- * as it is stored, or throws a `BoardError` that names the argument, what was expected and what came.
+ * Validation of input from models, page and requests. Returns the stored form, or throws a `BoardError` that names the
+ * argument, what was expected and what came.
  */
 
 const MOST_TITLE_CHARS = 200
@@ -15,7 +15,7 @@ const invalid = (message: string): BoardError => new BoardError("invalid", messa
 
 export const title = (value: unknown, most = MOST_TITLE_CHARS): string => line("title", value, most)
 
-/** A text in one line, not empty. */
+/** One non-empty line. */
 export function line(name: string, value: unknown, most: number): string {
   const text = longText(name, value, Number.POSITIVE_INFINITY).replace(/\s+/g, " ").trim()
   if (text === "") throw invalid(`\`${name}\` is missing or empty.`)
@@ -31,7 +31,7 @@ export function longText(name: string, value: unknown, most = MOST_TEXT_CHARS): 
   return value
 }
 
-/** The owner's name; `agents` are those that may own tasks. */
+/** Name of an owner; `agents`: those that may own tasks. */
 export function owner(value: unknown, agents: readonly string[]): string {
   const name = line("owner", value, MOST_TITLE_CHARS)
   if (agents.includes(name)) return name
@@ -58,7 +58,7 @@ function newStep(value: unknown): Step {
   }
 }
 
-/** What a step becomes. Its link to a subtask is not for patches. */
+/** A step with a patch applied. Its link to a subtask cannot be patched. */
 export function patchedStep(step: Step, value: unknown): Step {
   const patch = record(value) as StepPatch
   const changes = {
@@ -99,7 +99,7 @@ function protocolOf(value: string): string {
   return URL.canParse(value) ? new URL(value).protocol : ""
 }
 
-/** The entry at this place. Indices begin at 0. */
+/** Entry at an index, from 0. */
 export function entryAt<TaskHandle>(what: string, entries: readonly TaskHandle[], index: unknown): TaskHandle {
   const entry = Number.isInteger(index) ? entries[index as number] : undefined
   if (entry !== undefined) return entry
@@ -125,5 +125,5 @@ function inEntry<Value>(where: string, check: () => Value): Value {
   }
 }
 
-/** Models send `null` for what they leave out. */
+/** Models send `null` for absent arguments. */
 export const isGiven = (value: unknown): boolean => value !== undefined && value !== null

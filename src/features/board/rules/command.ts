@@ -5,10 +5,10 @@ import type { BoardState, PurseEnd } from "../state.ts"
 import type { BoardStatus, BoardTask, Resource } from "../task.ts"
 import type { ArchivedTask } from "./archive.ts"
 
-/** A new task's id, and the session that was made for it, both before it stands on the board. */
+/** Id and thread of a new task, created before it is added to the board. */
 type Prepared = { readonly as?: string; readonly threadId?: string }
 
-/** What may be done with a board. */
+/** Changes of a board. */
 export type Command =
   | ({ readonly type: "create"; readonly input: NewTask; readonly by: Actor } & Prepared)
   | { readonly type: "update"; readonly id: string; readonly patch: TaskPatch; readonly by: Actor }
@@ -32,34 +32,34 @@ export type Command =
   | { readonly type: "add resource"; readonly id: string; readonly resource: Resource; readonly by: Actor }
   | { readonly type: "remove resource"; readonly id: string; readonly index: number; readonly by: Actor }
   | { readonly type: "notify"; readonly message: string; readonly by: Actor }
-  /** Somebody wrote in a task's thread. */
+  /** A user wrote in the task's thread. */
   | { readonly type: "written"; readonly threadId: string }
-  /** A thread that was missing has been made. */
+  /** A missing thread was created. */
   | { readonly type: "thread"; readonly id: string; readonly threadId: string }
-  /** A person wants the task worked on now, as it stands there. */
+  /** A user starts the task as it is. */
   | { readonly type: "run"; readonly id: string }
-  /** A person has looked at the board and believes all of it, whoever wrote it. */
+  /** A user trusts the whole board as it is, including outside edits. */
   | { readonly type: "accept" }
-  /** A person wants the tasks back whose file has gone, or lets them go. */
+  /** A user restores the tasks of a missing file, or gives them up. */
   | { readonly type: "restore" | "forget" }
-  /** A run has ended that began at `startedAt`, an ISO time. */
+  /** A run that began at `startedAt`, an ISO time, has ended. */
   | { readonly type: "ran"; readonly id: string; readonly startedAt: string; readonly result: RunResult }
-  /** Why runs of tasks may not begin now, by task id, by the limits on what is spent; none of all others. */
+  /** Reasons for tasks that may not run for lack of budget; tasks without one may. */
   | { readonly type: "refused"; readonly reasons: Readonly<Record<string, string>> }
-  /** A round of the clock. */
+  /** A round of the schedule. */
   | { readonly type: "tick" }
-  /** `until`: a time of day, or an ISO time. `night`: it is the option that opens it, for the night that began then. */
+  /** `until`: a time of day, or an ISO time. `night`: opened by the option, for the night that began then. */
   | {
       readonly type: "open purse"
       readonly max: number
       readonly until: string
       readonly by: Actor
       readonly night?: string
-      /** Of the one that is open, for the refusal. */
+      /** Spending of the open purse, for the error text. */
       readonly spent?: number
     }
   | { readonly type: "close purse"; readonly by: Actor }
-  /** A session is paid from the purse, which had taken `before`. `run`: the newest one there, and whether it is the purse's. */
+  /** The purse pays a session with earlier usage `before`. `run`: its newest run, and whether the purse pays it. */
   | {
       readonly type: "pay"
       readonly id: string
@@ -70,39 +70,41 @@ export type Command =
   | { readonly type: "end purse"; readonly why: PurseEnd["why"]; readonly stopped: PurseEnd["stopped"] }
   | { readonly type: "purse ended"; readonly report: KeptReport }
   | { readonly type: "purse told" }
-  /** Finishes what a killed process or a hand has left: tasks that stand in history, or have ended, and are still here. */
+  /** Completes interrupted moves: tasks that are archived, or have ended, and are still on the board. */
   | { readonly type: "settle"; readonly archived: readonly ArchivedTask[] }
 
-/** `needs`: what nobody answered in time. `unbegun`: interrupted before the model was asked; it is owed still. */
+/**
+ * `needs`: question that was not answered in time. `unbegun`: interrupted before the model was called, so the run is
+ * still due.
+ */
 export type RunResult = { readonly needs?: string } & (
   | { readonly kind: "completed" | "stopped" | "unbegun" }
   | { readonly kind: "failed"; readonly reason: string }
 )
 
-/** What the rules have to know of the world beside the board. */
+/** Facts beside the board that the rules need. */
 export type Facts = {
-  /** An ISO time. */
+  /** ISO time. */
   readonly now: string
-  /** The agents that may own tasks. */
+  /** Agents that may own tasks. */
   readonly agents: readonly string[]
-  /** Whether a run of the task is under way or queued. */
+  /** Whether a run of the task is active or queued. */
   readonly isRunning: (id: string) => boolean
-  /** How a task ended that stands in history. */
+  /** Status of an archived task. */
   readonly ended: (id: string) => BoardStatus | undefined
 }
 
-/** `state` is the very same where nothing has changed. `archived` goes to history first, in this order. */
+/** `state` is the same object where nothing changed. `archived` is written to history first, in order. */
 export type Change = {
   readonly ok: true
   readonly state: BoardState
-  /** The task that the command was about, as it is now. */
+  /** The changed task. */
   readonly task?: BoardTask
-  /** The subtask that was made. */
+  /** The new subtask. */
   readonly subtask?: BoardTask
   readonly archived: readonly ArchivedTask[]
 }
 
 export type Refusal = { readonly ok: false; readonly code: BoardErrorCode; readonly message: string }
 
-/** The command of this type. */
 export type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>

@@ -4,7 +4,7 @@ import type { BoardTask } from "../task.ts"
 import { touch } from "./archive.ts"
 import type { Change, Facts } from "./command.ts"
 
-/** The task, if it is still open. */
+/** The open task with this id; otherwise an error that tells how it ended. */
 export function openTask(state: BoardState, id: string, { ended }: Facts): BoardTask {
   const task = findTask(state, id)
   if (task) return task
@@ -30,7 +30,7 @@ export const changed = (state: BoardState, task: BoardTask, by: Actor, { now }: 
   return { ok: true, archived: [], task: next, state: touchedBy(put(state, next), next, by) }
 }
 
-/** What a task's own run changes is its work, not somebody's hand: it does not end a rest. */
+/** Changes by a task's own run are its work and do not end its rest. */
 export const touchedBy = (state: BoardState, task: BoardTask, by: Actor): BoardState =>
   by.kind === "agent" && by.sessionID === task.threadId ? state : touch(state, task.id)
 
@@ -43,10 +43,10 @@ export const unchanged = (state: BoardState): Change => ({ ok: true, archived: [
 
 export const nameOf = (by: Actor): string => (by.kind === "user" ? "user" : by.agent)
 
-/** The task that a change was about, as it is handed out. */
+/** The changed task, frozen for callers. */
 export const taskOf = ({ task }: Change): BoardTask => frozen(task as BoardTask)
 
-/** The same of a change that ended it, with what went along and what goes on. */
+/** Result of a change that archived tasks. */
 export function archivedBy(change: Change): Archived {
   const [, ...canceled] = change.archived
   const task = taskOf(change)

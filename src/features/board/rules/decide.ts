@@ -8,20 +8,20 @@ import { notify, ran, refused, run, setThread, settle, tick, written } from "./r
 import { addResource, createSubtask, removeResource, replacePlan, updateStep } from "./steps.ts"
 import { create, end, update } from "./tasks.ts"
 
-/** The only door through which a board changes. Pure and total: what is not allowed is a refusal with its reason. */
+/** The only function that changes a board. Pure and total: forbidden changes return their reason. */
 export function decide(state: BoardState, command: Command, facts: Facts): Change | Refusal {
   try {
     refuseOutside(state, command)
     return carryOut(state, command, facts)
   } catch (error) {
-    // What is no object, or no list, where one was to be.
+    // Wrong types of the input, such as a list in place of an object.
     if (!(error instanceof BoardError))
       return { ok: false, code: "invalid", message: "The arguments are not of the right shape." }
     return { ok: false, code: error.code, message: error.message }
   }
 }
 
-/** The same for who wants a refusal thrown. */
+/** Throws in place of a refusal. */
 export function decideOrThrow(state: BoardState, command: Command, facts: Facts): Change {
   const decided = decide(state, command, facts)
   if (decided.ok) return decided
@@ -85,7 +85,7 @@ function carryOut(state: BoardState, command: Command, facts: Facts): Change {
   }
 }
 
-/** What another hand has written is no agent's to change, lest it be believed because we have written it since. */
+/** Agents may not change unverified tasks: the next signed write would make them trusted. */
 function refuseOutside(state: BoardState, command: Command): void {
   if (!("id" in command && "by" in command) || command.by.kind === "user" || !isUnverified(state, command.id)) return
   throw new BoardError(

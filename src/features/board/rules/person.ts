@@ -3,15 +3,15 @@ import { type BoardState, findTask, keeping } from "../state.ts"
 import type { Change } from "./command.ts"
 import { unchanged } from "./common.ts"
 
-/** What a person alone can say: that something which another hand wrote is to be believed. */
+/** Trust in outside edits, which only users can give. */
 
-/** From now on the task is believed as it stands there. */
+/** Trusts a task as it is. */
 export function believedNow(state: BoardState, id: string): BoardState {
   const { [id]: before, ...outside } = state.outside
   return before === undefined ? state : { ...state, outside }
 }
 
-/** Believes the whole board. Nobody is woken by that: its tasks have their turn with the next round. */
+/** Trusts the whole board. Nobody is woken; tasks wait for the next round. */
 export const accept = (state: BoardState): Change =>
   Object.keys(state.outside).length === 0 ? unchanged(state) : unchanged({ ...state, outside: {} })
 

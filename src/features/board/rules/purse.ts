@@ -10,27 +10,27 @@ import type { BoardTask } from "../task.ts"
 import type { Change, Facts, Of } from "./command.ts"
 import { threadTask, unchanged } from "./common.ts"
 
-/** A purse: money and a deadline, in which the board's tasks are worked on one run after the other. */
+/** A purse: budget and deadline for running the board's tasks one after the other. */
 
 const DAY_MS = 86_400_000
-/** Part of the money that is kept for last words. */
+/** Share of the budget reserved for last words. */
 const KEPT = 0.1
 const TIME_OF_DAY = /^([01]?\d|2[0-3]):([0-5]\d)$/
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d/
 
-/** What is known of a purse's runs at a moment. */
+/** State of a purse's runs. */
 export type PurseFacts = {
   readonly now: number
-  /** What they took, and what those at work may need for their last words. */
+  /** Their usage, and the reserve for last words of active runs. */
   readonly used: number
   readonly reserve: number
-  /** How many go on, without those that stand still. */
+  /** Number of active runs that are not paused. */
   readonly atWork: number
-  /** One stands still that may go on before the purse's end. */
+  /** A paused run may continue before the purse ends. */
   readonly goesOn: boolean
-  /** A task could begin now. */
+  /** A task could start now. */
   readonly ready: boolean
-  /** How long before a time limit a last word is asked for, in ms. */
+  /** How long before a time limit a last word is requested, in ms. */
   readonly lastWord: number
 }
 
@@ -61,14 +61,14 @@ export function openPurse(
   })
 }
 
-/** Its runs are stopped and its report is written by whoever runs the board's tasks. */
+/** Marks the purse as closed; the scheduler stops its runs and writes the report. */
 export function closePurse(state: BoardState, { by }: Of<"close purse">): Change {
   if (by.kind === "agent" && threadTask(state, by.sessionID)) throw inThread()
   if (!state.purse) throw new BoardError("conflict", "No purse is open.")
   return unchanged(state.purse.ending ? state : { ...state, purse: { ...state.purse, closed: true } })
 }
 
-/** A session is paid from it from now on. Each run there that is told of by its begin is counted once. */
+/** Lets the purse pay a session; each run there is counted once. */
 export function pay(state: BoardState, { id, threadId, before, run }: Of<"pay">): Change {
   const { purse } = state
   if (!purse || purse.ending) return unchanged(state)
@@ -79,7 +79,9 @@ export function pay(state: BoardState, { id, threadId, before, run }: Of<"pay">)
   return unchanged({ ...state, purse: { ...purse, threads: { ...purse.threads, [threadId]: paid } } })
 }
 
-/** From here on nothing begins. What it stopped is written down first: its runs' records say only that they ended. */
+/**
+ * From here on no run begins. Paused and stopped tasks are recorded first, since their runs' records show only an end.
+ */
 export function endPurse(state: BoardState, { why, stopped }: Of<"end purse">, { now }: Facts): Change {
   const { purse, purseReports = [] } = state
   if (!purse || purse.ending) return unchanged(state)
@@ -89,7 +91,7 @@ export function endPurse(state: BoardState, { why, stopped }: Of<"end purse">, {
   return unchanged({ ...state, purse: { ...purse, ending: { at: now, why, name, stopped } } })
 }
 
-/** Its report is made. The clock stays silent until the purse's time is over, whatever ended it but a person. */
+/** The report is written. Rounds stay off until the purse's time is over, unless a user closed it. */
 export function purseEnded(state: BoardState, { report }: Of<"purse ended">): Change {
   const { purse, purseReports = [], ...rest } = state
   if (!purse?.ending) return unchanged(state)
@@ -102,7 +104,7 @@ export function purseEnded(state: BoardState, { report }: Of<"purse ended">): Ch
   })
 }
 
-/** They are written with every change of the board: at most so many are kept, and of that size. */
+/** Limits of stored reports, which each change of the board writes again. */
 const MOST_REPORTS = 20
 const MOST_REPORT_CHARS = 200_000
 
@@ -115,45 +117,45 @@ function newestOf(reports: readonly KeptReport[]): readonly KeptReport[] {
   return reports.slice(tooMany + 1)
 }
 
-/** The session that opened it has the report, or is gone. */
+/** The report was delivered, or its session is gone. */
 export function purseTold(state: BoardState): Change {
   const { owed, ...rest } = state
   return unchanged(owed ? rest : state)
 }
 
-/** A run has ended: how many in a row have changed nothing. */
+/** Number of consecutive runs without a change, after a run has ended. */
 export function idleAfter(state: BoardState, task: BoardTask, startedAt: string, idle = 0): number | undefined {
   if (!state.purse || task.updatedAt > startedAt) return undefined
   return idle + 1
 }
 
-/** Whether a task's owner is to be woken because there is a purse: it waits for nobody, and its runs lead somewhere. */
+/** Whether the purse may start a task: it waits for nobody, and its last runs changed something. */
 export const isReady = (state: BoardState, task: BoardTask): boolean =>
   isAtWork(state) && task.status === "active" && !isHeld(state, task) && !isIdle(state, task.id)
 
-/** Whether a task rests because two runs in a row have changed nothing. */
+/** Rests after two runs in a row without a change. */
 export const isIdle = (state: BoardState, id: string): boolean =>
   state.purse !== undefined && (pulseOf(state, id).idle ?? 0) >= MOST_IDLE
 
-/** A purse is open and has not come to its end. */
+/** A purse is open and not over. */
 export const isAtWork = ({ purse }: BoardState): boolean =>
   purse !== undefined && purse.closed !== true && purse.ending === undefined
 
-/** Until when the clock is silent, in ms; undefined where it is not. A purse that is closed lets it go on. */
+/** Time until which rounds are off, in ms; undefined where they are on, as after a closed purse. */
 export function quietUntil({ purse, quiet }: BoardState, now: number): number | undefined {
   const until = Date.parse(purse?.until ?? quiet?.until ?? "")
   return until > now ? until : undefined
 }
 
-/** The money of a purse was used up before its time: until then nothing but a person's hand begins a run. */
+/** The budget was used up early: only a user starts runs until the purse's time is over. */
 export const isUsedUp = ({ purse, quiet }: BoardState, now: string): boolean =>
   purse === undefined && quiet !== undefined && quiet.spent && quiet.until > now
 
-/** Whether nothing more is to begin. */
+/** Whether no further run may begin. */
 export const isOver = (purse: Purse, { now, used, reserve, lastWord }: PurseFacts): boolean =>
   isSpent(purse, used, reserve) || now >= timeOf(purse) - lastWordIn(purse, lastWord)
 
-/** Why a purse is to end now; undefined while it goes on. */
+/** Why a purse ends now; undefined while it goes on. */
 export function endOf(purse: Purse, facts: PurseFacts): PurseEnd["why"] | undefined {
   const { now, used, atWork, goesOn, ready, lastWord } = facts
   if (purse.closed) return "closed"
@@ -175,25 +177,25 @@ const lastWordIn = ({ openedAt, until }: Purse, lastWord: number): number =>
 export const untilText = ({ until }: Pick<Purse, "until">, now: string): string =>
   moment(Date.parse(until), Date.parse(now))
 
-/** A purse's threads as the engine knows them. */
+/** A purse's threads in the engine's form. */
 export const threadsOf = ({ threads }: Purse): Readonly<Record<string, Usage>> =>
   Object.fromEntries(Object.entries(threads).map(([sessionID, { before }]) => [sessionID, before]))
 
-/** What a task's threads took, as `took` tells of each. */
+/** Usage of a task's threads; `took`: usage of one thread. */
 export const tookOf = ({ threads }: Purse, id: string, took: (threadId: string) => Usage): Usage =>
   Object.entries(threads)
     .filter(([, thread]) => thread.id === id)
     .map(([sessionID]) => took(sessionID))
     .reduce(addUsage, NO_USAGE)
 
-/** The tasks that a purse's report is about: those that had a run, and those that are still to be done. */
+/** Tasks of a purse's report: those that ran, and those still to be done. */
 export function reportedIn(state: BoardState, purse: Purse): readonly string[] {
   const open = state.tasks.filter(({ status }) => status === "active").map(({ id }) => id)
   const worked = Object.values(purse.threads).map(({ id }) => id)
   return [...new Set([...worked, ...open])].toSorted((a, b) => Number(a) - Number(b))
 }
 
-/** In which state a task is that is not archived, by a purse's report. */
+/** Report state of a task that is not archived. */
 export function leftAs(
   state: BoardState,
   purse: Purse,
@@ -207,13 +209,13 @@ export function leftAs(
   return { result: runsOf(purse, id) > 0 && findTask(state, id) ? "partial" : "not begun" }
 }
 
-/** The runs of a task that the purse paid. */
+/** Number of a task's runs that the purse paid. */
 export const runsOf = ({ threads }: Purse, id: string): number =>
   Object.values(threads).reduce((sum, thread) => sum + (thread.id === id ? thread.runs : 0), 0)
 
 export type PurseResult = "done" | "partial" | "blocked" | PauseKind | "not begun"
 
-/** Whoever means more has mistyped. */
+/** Larger amounts are typing errors. */
 const MOST_USD = 1_000_000
 
 function amount(value: unknown): number {
@@ -225,7 +227,7 @@ function amount(value: unknown): number {
   )
 }
 
-/** The moment that `until` names: the next such time of day, or an ISO time. Within a day from `now`, in ms. */
+/** Time in ms for `until`: the next such time of day, or an ISO time, at most a day from `now`. */
 function untilOf(until: unknown, now: number): number {
   const at = typeof until === "string" ? (timeOfDay(until.trim(), now) ?? isoTime(until.trim())) : undefined
   if (at !== undefined && at > now && at - now <= DAY_MS) return at
@@ -252,7 +254,7 @@ function isoTime(text: string): number | undefined {
 const inThread = (): BoardError =>
   new BoardError("conflict", "A purse is opened and closed from a conversation, not from a task's thread.")
 
-/** When the nightly purse began that is to be open at `now`, in ms; undefined outside of its hours. */
+/** Start of the nightly purse that should be open at `now`, in ms; undefined outside its hours. */
 export function nightAt(
   from: string,
   until: string,
@@ -261,12 +263,12 @@ export function nightAt(
   const ends = timeOfDay(until, now)
   const begins = timeOfDay(from, now)
   if (ends === undefined || begins === undefined) return undefined
-  // The next beginning comes after the next end: this one's was a day before.
+  // If the next start comes after the next end, that end's start was a day before it.
   if (begins < ends) return undefined
   const last = new Date(begins)
   last.setDate(last.getDate() - 1)
   return { from: last.getTime(), until: ends }
 }
 
-/** When the nightly purse opens next, in ms. */
+/** Time of the next nightly purse, in ms. */
 export const nextNight = (from: string, now: number): number => timeOfDay(from, now) ?? Number.POSITIVE_INFINITY

@@ -7,7 +7,7 @@ import { openTask, put, threadTask, unchanged } from "./common.ts"
 import { believedNow } from "./person.ts"
 import { idleAfter } from "./purse.ts"
 
-/** What has to do with threads, runs and the clock. */
+/** Changes about threads, runs and the schedule. */
 
 export function notify(state: BoardState, { message, by }: Of<"notify">): Change {
   const task = by.kind === "agent" ? threadTask(state, by.sessionID) : undefined
@@ -48,8 +48,8 @@ export function run(state: BoardState, id: string, facts: Facts): Change {
 }
 
 /**
- * What happened since the run began is for the next one. A wake from the future is one of a clock that has been set back:
- * it counts as of now, so that it is owed once and not until that time has come.
+ * Wakes after the run's start are for the next run. A wake in the future comes from before the clock was set back and
+ * counts as now.
  */
 export function ran(state: BoardState, { id, startedAt, result }: Of<"ran">, { now }: Facts): Change {
   const task = findTask(state, id)
@@ -75,7 +75,7 @@ function failuresAfter(result: RunResult, failures: number, failure?: string) {
   return failures > 0 ? { failures, failure } : {}
 }
 
-/** A refusal is no failure: the task is owed its run, and has it when there is money again. */
+/** Refused runs are not failures: the task stays due until there is budget. */
 export function refused(state: BoardState, reasons: Readonly<Record<string, string>>): Change {
   const next = state.tasks.reduce((now, { id }) => {
     const { budget, ...pulse } = pulseOf(now, id)

@@ -7,7 +7,7 @@ import type { Change, Facts, Of } from "./command.ts"
 import { changed, openTask } from "./common.ts"
 import { add } from "./tasks.ts"
 
-/** What a task consists of: its plan, its steps' subtasks, its resources. */
+/** Changes of plan, subtasks and resources. */
 
 export function replacePlan(state: BoardState, { id, steps, by }: Of<"update steps">, facts: Facts): Change {
   const task = openTask(state, id, facts)
@@ -50,7 +50,7 @@ export function createSubtask(
   return { ...change, subtask, state: wake(change.state, subtask.id, "created", facts.now) }
 }
 
-/** How deep subtasks may lie below one another. */
+/** Greatest depth of subtasks. */
 const MOST_DEPTH = 50
 
 function refuseTooDeep(state: BoardState, parent: BoardTask): void {

@@ -7,7 +7,7 @@ import type { Change, Facts, Of } from "./command.ts"
 import { nameOf, openTask, put, touchedBy, unchanged } from "./common.ts"
 import { believedNow } from "./person.ts"
 
-/** Tasks: made, changed, ended. */
+/** Creates, changes and ends tasks. */
 
 export function create(state: BoardState, { input, by, ...prepared }: Of<"create">, facts: Facts): Change {
   if (by.kind === "user" && !check.isGiven(input.owner))
@@ -17,7 +17,7 @@ export function create(state: BoardState, { input, by, ...prepared }: Of<"create
     throw new BoardError("invalid", `A new task is "active" or "draft", not ${JSON.stringify(status)}.`)
   const owner = check.owner(input.owner ?? nameOf(by), facts.agents)
   const added = add(state, { ...input, owner, status }, by, prepared, facts)
-  // Its maker's, too: the thread is another conversation than the one in which the task was made.
+  // Wakes the creator, too: the thread is a separate conversation.
   return { ok: true, archived: [], task: added.task, state: wake(added.state, added.task.id, "created", facts.now) }
 }
 
@@ -67,17 +67,17 @@ export function update(state: BoardState, { id, patch, by }: Of<"update">, facts
   if (status === "draft" && task.status === "active" && facts.isRunning(id))
     throw new BoardError("conflict", `Task #${id} is being worked on: it can become a draft when its run has ended.`)
   const next = { ...changed, status: status ?? task.status, updatedAt: facts.now }
-  // From a person it is a touch all the same.
+  // A user's call resets failures even without a change.
   if (by.kind === "agent" && isSameText(next, task)) return { ...unchanged(state), task }
   const touched = touchedBy(put(state, next), next, by)
-  // Who activates what another hand has changed believes it from now on.
+  // Activating an outside edit trusts it.
   const activated = status === "active" && (task.status === "draft" || isUnverified(state, id))
   const known = activated ? believedNow(touched, id) : touched
   const cleared = next.status === "draft" ? asleep(known, id) : known
   return { ok: true, archived: [], task: next, state: activated ? wake(cleared, id, "activated", facts.now) : cleared }
 }
 
-/** A draft is woken by nobody, and needs nobody. */
+/** Drafts have neither wakes nor needs. */
 function asleep(state: BoardState, id: string): BoardState {
   const { ran } = pulseOf(state, id)
   return setPulse(state, id, ran === undefined ? {} : { ran })

@@ -2,18 +2,16 @@ import { type BoardState, EMPTY, isUnverified, keeping } from "../state.ts"
 import type { BoardTask } from "../task.ts"
 
 /**
- * What makes an agent run is believed only if this installation wrote it. The project's file can be written by anybody:
- * by an agent that may only write files, or by whoever owned the repository before it was cloned. So the board as this
- * installation last wrote it is kept elsewhere, and the file is compared with that, task by task.
+ * Trust in the project's file. Anybody can write it, so runs use only text that this installation has written: a signed
+ * copy elsewhere is compared with the file, task by task.
  */
 
-/** What a hand's file says: the tasks, and the number that the next one is to have. Undefined where there is no file. */
+/** Tasks and next id of an edited file. Undefined without a file. */
 export type Given = Pick<BoardState, "tasks" | "nextId"> | undefined
 
 /**
- * The board that follows from a file that somebody else has written, and from what was believed before. A task whose
- * text is the same stays as it was. One that differs, or is new, waits for a person, and so does one whose subtask a
- * hand has taken away. Threads, wakes and all else that the file has no say in come from what was believed.
+ * Board from an edited file and the trusted state. Unchanged tasks stay trusted; changed, new and parents of removed
+ * ones wait for a user. Threads, wakes and all else come from the trusted state.
  */
 export function believe(given: Given, kept: BoardState = EMPTY): BoardState {
   if (given === undefined || (given.tasks.length === 0 && kept.tasks.length > 0)) return gone(given, kept)
@@ -39,7 +37,7 @@ export function believe(given: Given, kept: BoardState = EMPTY): BoardState {
   return taken.reduce((next, { id }) => withUnverifiedParent(next, id), state)
 }
 
-/** The file is not there, or was emptied: what was on the board is kept, to be brought back. */
+/** The file is missing or empty: its tasks are kept for a restore. */
 const gone = (given: Given, kept: BoardState): BoardState => ({
   ...kept,
   tasks: [],
@@ -47,7 +45,7 @@ const gone = (given: Given, kept: BoardState): BoardState => ({
   lost: [...kept.lost, ...kept.tasks],
 })
 
-/** A hand has ended a subtask, or taken it away: whoever waits for it does not go on because of that. */
+/** A subtask was ended or removed by an outside edit: its parent waits for a user. */
 export function withUnverifiedParent(state: BoardState, subtask: string): BoardState {
   const parent = state.tasks.find(
     ({ id, steps }) => !isUnverified(state, id) && steps.some(({ taskId }) => taskId === subtask),
@@ -57,7 +55,7 @@ export function withUnverifiedParent(state: BoardState, subtask: string): BoardS
 
 const isSame = (one: BoardTask, other: BoardTask): boolean => textOf(one) === textOf(other)
 
-/** The text that a run reads, with who does it and whether anybody does. */
+/** Text that a run reads, with owner and status. */
 export const textOf = ({ title, description, owner, status, steps, resources }: BoardTask): string =>
   JSON.stringify([
     title,
@@ -68,7 +66,7 @@ export const textOf = ({ title, description, owner, status, steps, resources }: 
     resources.map(({ type, value, label = "" }) => [type, value, label]),
   ])
 
-/** A task of the file with what the file has no say in. What we do not know in it stays. */
+/** A task of the file with the fields that the file cannot set. Unknown fields stay. */
 function withOurs({ threadId: _given, ...task }: BoardTask, before: BoardTask | undefined): BoardTask {
   if (!before) return task
   const { createdBy, createdAt, updatedAt, threadId } = before

@@ -5,12 +5,12 @@ import type { BoardState } from "../state.ts"
 import { type BoardTask, MOST_ID, resourceSchema, stepSchema, taskSchema } from "../task.ts"
 
 export const BOARD_FILE = "tasks.json"
-/** The version of the format, where a file names one. */
+/** Format version. */
 const VERSION = 1
-/** To read so many takes about a ms. */
+/** Parsing this many takes about a millisecond. */
 const TASKS_A_TURN = 25
 
-/** What is unknown stays, in a task and in its parts. */
+/** Keeps unknown fields, nested ones too. */
 const TaskInFile = taskSchema
   .extend({
     steps: z.array(stepSchema.loose()).default([]),
@@ -26,17 +26,17 @@ const FileSchema = z.looseObject({
   nextId: z.unknown().optional(),
 })
 
-/** `tasks.json`: what counts of it, and what stands there beside what we know. */
+/** Content of `tasks.json`, with unknown fields beside it. */
 export type BoardFile = Pick<BoardState, "tasks" | "nextId"> & { readonly others: Readonly<Record<string, unknown>> }
 
 export type Unreadable = { readonly problem: string }
 
 /**
- * Reads the text of `tasks.json`, saved at `writtenAt`. What it cannot read is a problem in one line. A full board is
- * read a few tasks at a turn: the host has one thread.
+ * Parses `tasks.json` of time `writtenAt`; a fault is returned as one line. Large boards are parsed in slices, because
+ * OpenCode has one thread.
  */
 export async function parseBoard(text: string, writtenAt: string): Promise<BoardFile | Unreadable> {
-  // Some editors put a mark before the first character.
+  // Some editors write a byte order mark.
   const json = parseJson(text.replace(/^\uFEFF/, ""))
   if (json === undefined) return { problem: text.trim() === "" ? "it is empty" : "it is not valid JSON" }
   const version = (json as { version?: unknown } | null)?.version
@@ -44,7 +44,7 @@ export async function parseBoard(text: string, writtenAt: string): Promise<Board
     return { problem: `it was written by a newer version (its format is ${version}, this one knows ${VERSION})` }
   const parsed = FileSchema.safeParse(json)
   if (!parsed.success) return { problem: problemOf(parsed.error) }
-  // What has to be remembered stood here once. It is kept elsewhere now: here anybody could write it.
+  // Run state stood here in an earlier version. It is now stored elsewhere, since anybody could write it here.
   const { tasks: given, nextId, runtime: _remembered, ...others } = parsed.data
   const tasks: BoardTask[] = []
   for (const [index, value] of given.entries()) {
@@ -72,16 +72,16 @@ const isNextId = (value: unknown): value is number => Number.isInteger(value) &&
 export const formatBoard = ({ tasks, nextId, others }: BoardFile): string =>
   `${JSON.stringify({ ...others, tasks, nextId }, null, 2)}\n`
 
-/** A line of history; undefined where it cannot be read. */
+/** Undefined for an unreadable line. */
 export function parseLine(line: string): ArchivedTask | undefined {
   const parsed = LineSchema.safeParse(parseJson(line))
   return parsed.success ? (withoutAbsent(parsed.data) as ArchivedTask) : undefined
 }
 
-/** The id comes first: an index of history reads no more of a line. */
+/** The id comes first, so that the index can read only the beginning of a line. */
 export const formatLine = ({ id, ...task }: ArchivedTask): string => `${JSON.stringify({ id, ...task })}\n`
 
-/** The highest id in use, or named by a step. */
+/** Highest id in use, or named by a step. */
 export function highestId(tasks: readonly BoardTask[]): number {
   const ids = tasks.flatMap(({ id, steps }) => [id, ...steps.map(({ taskId }) => taskId ?? "0")])
   return ids.reduce((highest, id) => Math.max(highest, Number(id)), 0)
@@ -101,7 +101,7 @@ function problemOf({ issues: [issue] }: z.ZodError, above: readonly PropertyKey[
   return `${where.replace(/^\./, "") || "its content"}: ${issue?.message ?? "not valid"}`
 }
 
-/** The same without keys whose value is undefined, in lists of objects too. */
+/** Removes keys with undefined values, nested ones too. */
 function withoutAbsent<Value extends object>(value: Value): Value {
   const entries = Object.entries(value).flatMap(([key, each]) => {
     if (each === undefined) return []

@@ -9,17 +9,17 @@ import { formatLine, parseLine } from "./format.ts"
 
 const CHUNK_BYTES = 64 * 1024
 const NEWLINE = 0x0a
-/** So many tasks are copied in one go. */
+/** Tasks copied at a time. */
 const LINES_AT_ONCE = 500
-/** How a line of ours begins. */
+/** Start of a line in this plugin's format. */
 const ID_FIRST = /^\{"id":"([1-9]\d{0,14})"/
-/** So many bytes before the end of what was scanned are compared, to see whether the file has only grown. */
+/** Bytes before the scanned end that are compared, to see that the file has only grown. */
 const TAIL_BYTES = 64
 
-/** A file that would grow beyond this loses its oldest tasks, down to half of it. */
+/** Above this size the oldest tasks are dropped, down to half of it. */
 const MOST_BYTES = 32 * 1024 * 1024
 
-/** Where the scan of the file has come to. */
+/** Progress of the index. */
 type Scan = {
   readonly ino: number
   readonly size: number
@@ -29,28 +29,28 @@ type Scan = {
 }
 
 /**
- * `history.jsonl`: one archived task a line, appended and never changed; the oldest go when it is too large. Read from its end; an index of ids is kept in
- * memory (a number each), which costs one pass over the file at first and then only over what was added.
+ * `history.jsonl`: one archived task per line, append-only except for its size limit. Read from the end; an in-memory
+ * index of ids costs one pass at first, then only over additions.
  */
 export class History {
   readonly #path: string
   readonly #onBadLine: (offset: number) => void
   readonly #most: number
-  /** Where the newest line of each id begins. */
+  /** Offset of each id's newest line. */
   #offsets = new Map<number, number>()
   readonly #badLines = new Set<number>()
   #scan?: Scan
   #highest = 0
   readonly #turn = new Turn()
 
-  /** `onBadLine` hears once of each line that cannot be read: it is skipped and left as it is. `most`: its size in bytes. */
+  /** `onBadLine`: called once for each unreadable line, which is skipped and kept. `most`: size limit in bytes. */
   constructor(path: string, onBadLine: (offset: number) => void, most = MOST_BYTES) {
     this.#path = path
     this.#most = most
     this.#onBadLine = onBadLine
   }
 
-  /** Reads what was added since, one look after the other. To be called before `has`, `find` and `highestId`. */
+  /** Reads additions; calls run in order. Must precede `has`, `find` and `highestId`. */
   refresh(): Promise<void> {
     return this.#turn.take(() => this.#refresh())
   }
@@ -62,7 +62,7 @@ export class History {
       this.#scan = undefined
       return
     }
-    // Who opens a pipe may wait for ever.
+    // Opening a pipe could block for ever.
     if (!found.isFile()) throw new Error(`${this.#path} is no file`)
     const { ino, size, mtimeMs } = found
     if (this.#scan?.ino === ino && this.#scan.size === size && this.#scan.mtimeMs === mtimeMs) return
@@ -83,12 +83,12 @@ export class History {
     return this.#highest
   }
 
-  /** The archived task of this id, if its line can be read. */
+  /** The archived task, if its line is readable. */
   async find(id: string): Promise<ArchivedTask | undefined> {
     return (await this.findAll([id])).get(id)
   }
 
-  /** Those of these ids that are archived, by id. The file is opened once, and only where there is one. */
+  /** Archived tasks by id, for those that are archived. Opens the file once, and only if needed. */
   async findAll(ids: readonly string[]): Promise<ReadonlyMap<string, ArchivedTask>> {
     const found = new Map<string, ArchivedTask>()
     const known = ids.filter((id) => IS_ID.test(id) && this.#offsets.has(Number(id)))
@@ -109,7 +109,7 @@ export class History {
     this.#offsets.delete(Number(id))
   }
 
-  /** Adds what another history has and this one lacks: all of it, where this one is not there. */
+  /** Adds tasks of another history that this one lacks. */
   async takeFrom(other: History): Promise<void> {
     const missing = [...other.#offsets.keys()].map(String).filter((id) => !this.has(id))
     for (let at = 0; at < missing.length; at += LINES_AT_ONCE) {
@@ -119,7 +119,7 @@ export class History {
     await this.refresh()
   }
 
-  /** The newest tasks first. Reads no more of the file than it needs. */
+  /** Newest first. Reads no more of the file than needed. */
   async newest(limit: number): Promise<readonly ArchivedTask[]> {
     const tasks: ArchivedTask[] = []
     await this.#open(async (file) => {
@@ -133,14 +133,14 @@ export class History {
     return tasks
   }
 
-  /** Appends and flushes. To be called by the lock's holder alone. */
+  /** Appends and flushes. Requires the lock. */
   async append(tasks: readonly ArchivedTask[]): Promise<void> {
     await mkdir(dirname(this.#path), { recursive: true, mode: 0o700 })
     const file = await open(this.#path, "a+")
     try {
       const { size } = await file.stat()
       const rest = await lastLine(file, size)
-      // The end of a write that was cut off, perhaps within a letter: what it was about is still on the board.
+      // Torn end of an interrupted write: its task is still on the board.
       const torn = rest.length > 0 && parseLine(rest.toString()) === undefined
       if (torn) await file.truncate(size - rest.length)
       const text = tasks.map(formatLine).join("")
@@ -152,7 +152,7 @@ export class History {
     }
   }
 
-  /** Puts the newest lines in place of a file that has grown too large. */
+  /** Replaces a file that is too large by its newest lines. */
   async #shorten(file: FileHandle): Promise<void> {
     const { size, mode } = await file.stat()
     if (size <= this.#most) return
@@ -161,7 +161,7 @@ export class History {
     await replace(target, chunksOf(file, start, size), { mode, flush: true })
   }
 
-  /** Indexes the whole lines from `start` on; returns where they end. */
+  /** Indexes complete lines from `start` and returns their end. */
   async #index(file: FileHandle, offsets: Map<number, number>, start: number, size: number): Promise<number> {
     let begun: Buffer[] = []
     let lineStart = start
@@ -176,7 +176,7 @@ export class History {
       }
       if (from < chunk.length) begun.push(chunk.subarray(from))
     }
-    // A line without its end counts where it is whole: a hand may have written it.
+    // A complete line without a newline counts: a user may have edited the file.
     const rest = joined(begun)
     if (rest.length > 0 && parseLine(rest.toString())) this.#see(offsets, rest, lineStart)
     return lineStart
@@ -214,7 +214,7 @@ export class History {
   }
 }
 
-/** A line's pieces, joined once however long it is. */
+/** Joins a line's chunks once, however long it is. */
 const joined = (pieces: readonly Buffer[]): Buffer =>
   (pieces.length === 1 ? pieces[0] : undefined) ?? Buffer.concat(pieces)
 
@@ -229,7 +229,7 @@ async function tailBefore(file: FileHandle, end: number): Promise<string> {
   return (await readAt(file, start, end - start)).toString("latin1")
 }
 
-/** Where the first line begins after a place in the file. */
+/** Start of the first line after an offset. */
 async function lineAfter(file: FileHandle, from: number): Promise<number> {
   for (let at = from; ; at += CHUNK_BYTES) {
     const chunk = await readAt(file, at, CHUNK_BYTES)
@@ -253,7 +253,7 @@ async function* chunksOf(file: FileHandle, start: number, end: number): AsyncGen
   for (let at = start; at < end; at += CHUNK_BYTES) yield await readAt(file, at, CHUNK_BYTES)
 }
 
-/** What follows the last newline. */
+/** Text after the last newline. */
 async function lastLine(file: FileHandle, size: number): Promise<Buffer> {
   const pieces: Buffer[] = []
   for (let end = size; end > 0; end -= CHUNK_BYTES) {
@@ -268,7 +268,7 @@ async function lastLine(file: FileHandle, size: number): Promise<Buffer> {
 
 type Line = { readonly line: string; readonly offset: { readonly at: number; readonly complete: boolean } }
 
-/** The lines of a file, last first. The last one may lack its end, and is then not `complete`. */
+/** Lines of a file, last first. The last one may be incomplete. */
 async function* linesFromEnd(file: FileHandle): AsyncGenerator<Line> {
   const { size } = await file.stat()
   let ended: Buffer[] = []

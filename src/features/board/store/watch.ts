@@ -3,12 +3,12 @@ import { dirname } from "node:path"
 
 const MOMENT_MS = 100
 
-/** Hears of changes until it is closed. */
+/** Reports changes until it is closed. */
 export type Watch = { readonly close: () => void }
 
 /**
- * Calls back when something may have changed in one of two folders, of which the second is there once something was
- * written into the first. While the first is not there, the nearest one above is heard. Undefined where none can be.
+ * Watches two folders, of which the second appears with the first write into the first. Missing folders are replaced by
+ * their nearest parent; undefined where none can be watched.
  */
 export function watchBoth(first: string, second: string, changed: () => void): Watch | undefined {
   let other: FSWatcher | undefined
@@ -16,7 +16,7 @@ export function watchBoth(first: string, second: string, changed: () => void): W
     try {
       other ??= watchFolder(second, changed)
     } catch {
-      // Not there yet.
+      // Does not exist yet.
     }
   }
   const nearest = watchNearest(first, () => {
@@ -34,7 +34,7 @@ export function watchBoth(first: string, second: string, changed: () => void): W
   )
 }
 
-/** As `watchFolder`; while there is no such folder, of the nearest one above. Undefined where none can be watched. */
+/** Watches a folder, or its nearest existing parent. Undefined where none can be watched. */
 export function watchNearest(folder: string, changed: () => void): FSWatcher | undefined {
   for (let nearest = folder; ; nearest = dirname(nearest))
     try {
@@ -45,9 +45,8 @@ export function watchNearest(folder: string, changed: () => void): FSWatcher | u
 }
 
 /**
- * Calls back a moment after something in a folder has changed; throws where there is none. Which file it was is not
- * asked, nor whether that was all: of events within a millisecond Bun tells the first alone, so of a file that replaces
- * another only that the temporary one was made.
+ * Calls back shortly after a change in a folder; throws without one. File names are ignored, because Bun reports only
+ * the first of several events within a millisecond.
  */
 function watchFolder(folder: string, changed: () => void): FSWatcher {
   let timer: ReturnType<typeof setTimeout> | undefined

@@ -7,14 +7,11 @@ export type AgentActor = Extract<Actor, { kind: "agent" }>
 
 export type BoardToolPorts = {
   readonly board: Board
-  /** Whether a session is that of a background task, or lies below one. */
+  /** Whether the session is that of a background task, or below one. */
   readonly isBackground: (sessionID: string) => Promise<boolean>
 }
 
-/**
- * A tool of the board. The tools are offered to the board's agents alone; who calls one all the same is told why that
- * does not go.
- */
+/** A tool of the board. Other callers get an error that explains why they may not use it. */
 export function boardTool<Shape extends z.ZodRawShape>(
   { board, isBackground }: BoardToolPorts,
   tool: {

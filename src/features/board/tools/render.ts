@@ -5,21 +5,18 @@ import type { Archived, Board } from "../service.ts"
 import { type BoardTask, headOf, toModel } from "../task.ts"
 import type { AgentActor } from "./define.ts"
 
-/** Answers for a model. Indices are shown wherever they are needed for a further call. */
+/** Texts for models. Indexes are shown wherever a further call needs them. */
 
-/** Of a description, and of a step's details, where only their beginning is shown. */
+/** Characters shown of a description or of a step's details in lists. */
 const MOST_TEXT_CHARS = 500
 
-/**
- * A task after a call. In its own thread that is told in few words: its block, with what has changed since, stands in
- * the same request.
- */
+/** A task after a call. In its own thread this is short, because the request contains its block. */
 export async function renderTask(board: Board, task: BoardTask, head: string, by: AgentActor): Promise<ToolResult> {
   if (by.sessionID !== task.threadId) return renderWhole(board, task, head, MOST_TEXT_CHARS)
   return { title: titleOf(task), output: `${head} The task as it is now stands in this request.` }
 }
 
-/** All of a task; of its long texts the beginnings, where they have more than `most` characters. */
+/** The whole task; texts longer than `most` are cut. */
 export async function renderWhole(
   board: Board,
   task: BoardTask,
@@ -66,7 +63,7 @@ export function renderArchived({ task, canceled, open }: Archived): ToolResult {
   return { title: `#${task.id} ${task.status}`, output: lines.join("\n") }
 }
 
-/** `agent`: whose tasks these are; undefined for the whole board. */
+/** `agent`: owner of the tasks; undefined for the whole board. */
 export function renderList(board: Board, tasks: readonly BoardTask[], agent?: string): ToolResult {
   const ownerOf = ({ owner }: BoardTask) => (agent === undefined ? ` (owner ${oneLine(owner, 60)})` : "")
   const lines = tasks.map((task) => `${row(task)} ${toModel(board.state(task))}${ownerOf(task)}`)

@@ -7,13 +7,12 @@ import type { HistoryMessage } from "../ports.ts"
 import { type Rewrite, rewrites } from "./fork-rewrite.ts"
 import type { Stored } from "./history.ts"
 
-/** How many tokens a model's requests may have before OpenCode compacts the session; undefined where nobody knows. */
+/** Tokens of a request above which OpenCode compacts the session; undefined where not known. */
 export type Room = number | undefined
 
 /**
- * Rewrites what `session.fork` copied until it holds `kept` and no more. The copy is a root session with all that was
- * said before, its steps' figures, and the parent's metadata; what it says of its weight cannot be rewritten, so a copy
- * that the host would compact at once is refused. Its calls are small and others run between them.
+ * Rewrites a copy made by `session.fork` to hold exactly `kept`. Its stored token counts cannot be changed, so a copy
+ * that OpenCode would compact at once is refused.
  */
 export async function rewriteCopy(
   client: OpencodeClient,
@@ -31,7 +30,7 @@ export async function rewriteCopy(
   }
 }
 
-/** What the host believes that the copy weighs: the count of its last answer. */
+/** OpenCode's idea of the copy's size: the token count of its last answer. */
 function weightOf(kept: readonly HistoryMessage[]): number {
   const infos = kept.map(({ handle }) => (handle as Stored).info)
   const last = infos.findLast((info) => info.role === "assistant")

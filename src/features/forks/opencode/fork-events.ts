@@ -3,7 +3,7 @@ import type { Message, Part } from "@opencode-ai/sdk/v2/types"
 import type { HistoryMessage } from "../ports.ts"
 import { fromHistoryPart, isAnswered, keepsTail, type Stored } from "./history.ts"
 
-/** A change to a session as OpenCode stores and replays it. `seq` counts them from 0, the session's creation. */
+/** Stored change of a session that OpenCode can replay. `seq` counts from 0, the session's creation. */
 export type StoredEvent = {
   readonly id: string
   readonly aggregateID: string
@@ -15,8 +15,8 @@ export type StoredEvent = {
 type Change = { readonly type: string; readonly data: { [key: string]: unknown } }
 
 /**
- * The events that write `messages` into a session just made. Copies get ids of their own, by the time the original was
- * written: so they sort as the originals do, and before the prompt.
+ * Events that write `messages` into a new session. Their new ids keep the original times, so that the copies sort in
+ * order and before the prompt.
  */
 export function forkEvents(
   sessionID: string,
@@ -58,17 +58,17 @@ const storedOf = (message: HistoryMessage): Stored => message.handle as Stored
 
 const createdAt = (message: HistoryMessage | undefined): number => (message ? storedOf(message).info.time.created : 0)
 
-/** An answer whose question is not copied answers the last one before it; in a tail from mid-turn there is none. */
+/**
+ * An answer whose question is not copied answers the last one before it; in a tail that begins within a turn there is
+ * none.
+ */
 function parentOf(message: HistoryMessage, copies: ReadonlyMap<string, string>, lastUserID: string): string {
   const { info } = storedOf(message)
   if (info.role === "user") return lastUserID
   return copies.get(info.parentID) ?? (lastUserID || info.parentID)
 }
 
-/**
- * The copy costs nothing. `weight`: of the last answer, what the fork weighs: the host reads it to see whether a session
- * has to be compacted.
- */
+/** Copies cost nothing. `weight`: token count of the last answer, by which OpenCode decides on a compaction. */
 function copyInfo(
   message: HistoryMessage,
   ids: { id: string; sessionID: string; parentID: string },
@@ -84,7 +84,7 @@ function copyInfo(
 type Place = {
   readonly messageID: string
   readonly sessionID: string
-  /** The copy's first message: where the tail of a compaction begins. */
+  /** First message of the copy, where a compaction's tail begins. */
   readonly tailID: string
   readonly answered: boolean
   readonly newPartID: () => string
@@ -102,7 +102,7 @@ function copyParts(
   })
 }
 
-/** Ids as the host makes them: a kind, 12 hex digits of ms × 4096 that ascend with every id of the kind, and noise. */
+/** OpenCode's id format: kind, 12 ascending hex digits (ms × 4096), random suffix. */
 function idMaker(): (kind: "msg" | "prt" | "evt", at: number) => string {
   const last = new Map<string, bigint>()
   return (kind, at) => {

@@ -2,15 +2,14 @@ import type { Part } from "@opencode-ai/sdk/v2/types"
 import type { HistoryMessage } from "../ports.ts"
 import { fromHistoryPart, isAnswered, keepsTail, type Stored } from "./history.ts"
 
-/** One change to a session that `session.fork` made. */
 export type Rewrite =
   | { readonly type: "delete message"; readonly messageID: string }
   | { readonly type: "delete part"; readonly messageID: string; readonly partID: string }
   | { readonly type: "update part"; readonly part: Part }
 
 /**
- * What has to be done to the copy of a session, message by message of `sources`, so that it holds `kept` and no more:
- * the same as `forkEvents` writes. Undefined where the copy is not one of `sources`.
+ * Changes that make the copy of `sources` hold exactly `kept`, with the same content as `forkEvents`. Undefined where
+ * the copy does not match.
  */
 export function rewrites(
   sources: readonly Stored[],

@@ -14,7 +14,7 @@ import { history, type Stored, type Usual } from "./history.ts"
 import { replay } from "./replay.ts"
 
 const KEEP_MODELS_MS = 60_000
-/** What OpenCode holds back of a model's context for the answer, at most, in tokens. */
+/** Most tokens that OpenCode reserves for the answer. */
 const ANSWER_TOKENS = 32_000
 const COMPACTION_TOKENS = 20_000
 
@@ -23,38 +23,32 @@ type Sessions = Pick<Host, "createSession" | "deleteSession" | "saveRecord" | "l
 export type ForkParts = {
   readonly client: OpencodeClient
   readonly sessions: Sessions
-  /** The project's, as the host names it. */
+  /** OpenCode's project directory. */
   readonly directory: string
   readonly counter: Pick<TokenCounter, "count">
-  /** What requests begin with; absent where nobody listens to them. */
+  /** Request prefixes; absent where they are not observed. */
   readonly beginnings?: Beginnings
-  /** Tools that are on or off for every message. */
+  /** Tool settings of every message. */
   readonly usual?: Usual
 }
 
-/** What there is to know of a model. */
+/** Properties of a model. */
 type Facts = {
   readonly limit: { readonly context: number; readonly input?: number; readonly output: number }
   readonly cost?: { readonly input: number; readonly cache?: { readonly read: number; readonly write: number } }
 }
 
-/** Parents of which it is remembered how a fork of theirs begins. */
+/** Most parents whose result is kept. */
 const MOST_PARENTS = 64
 const PROBE = { type: "text" as const, text: "Nothing is asked." }
 
-/** Prices are told for so many tokens. */
+/** Prices are given per this number of tokens. */
 const PRICED_TOKENS = 1_000_000
 
 /**
- * Forks on OpenCode 1.x, in two ways.
- *
- * The first: the fork is a child like any other, and what it inherits is replayed into it. So a long history costs what
- * is kept of it, while `session.fork` costs all of it and then a call for every message that goes; the copies carry no
- * cost of the parent's, no stale token count that would have the host compact the fork at once, and ids older than the
- * prompt's.
- *
- * The second, where the host does not replay: `session.fork`, rewritten to the same content. It is no child of its
- * parent: its record names it, and its questions are not seen on the parent's screen.
+ * Forks for OpenCode 1.x. The history is replayed into a child session, which costs only what is kept; without a replay
+ * route, `session.fork` is copied and rewritten, which makes a session without a parent, whose questions the parent's
+ * screen does not show.
  */
 export class OpencodeForks implements ForkHost {
   readonly #client: OpencodeClient
@@ -63,10 +57,10 @@ export class OpencodeForks implements ForkHost {
   readonly #counter: Pick<TokenCounter, "count">
   readonly #usual: Usual | undefined
   readonly #beginnings: Beginnings | undefined
-  /** What was found of a parent, as long as its requests begin so. */
+  /** Probe results by parent, valid while its prefix stays the same. */
   readonly #alike = new Map<string, { readonly begins: string; readonly isAlike: Promise<boolean | undefined> }>()
   readonly #models = new Cached<ReadonlyMap<string, Facts>>(KEEP_MODELS_MS, () => this.#readModels())
-  /** The host has no route to replay by: it is not asked again. */
+  /** False once OpenCode turned out to have no replay route. */
   #replays = true
 
   constructor({ client, sessions, directory, counter, usual, beginnings }: ForkParts) {
@@ -87,7 +81,7 @@ export class OpencodeForks implements ForkHost {
     return limit && (limit.input ?? limit.context)
   }
 
-  /** As OpenCode computes it under its default settings. */
+  /** Same computation as OpenCode's with default settings. */
   async room(model: Model): Promise<Room> {
     const limit = await this.#limit(model)
     if (!limit) return undefined
@@ -123,12 +117,12 @@ export class OpencodeForks implements ForkHost {
         return undefined
       },
     )
-    // Those of one message ask once.
+    // Forks by the same message share one probe.
     addBounded(this.#alike, parentID, { begins, isAlike }, MOST_PARENTS)
     return isAlike
   }
 
-  /** What a request of a new session begins with: one is made, and stopped before it is sent. */
+  /** Prefix of a new session's request, from a request that is aborted before it is sent. */
   async #probe({ parentID, title, agent, model, rules }: NewSession, briefed: boolean): Promise<string | undefined> {
     const named = model && { providerID: model.provider, id: model.id, variant: model.variant }
     const made = { parentID, title, agent, model: named, permission: [...rules] }
@@ -153,7 +147,7 @@ export class OpencodeForks implements ForkHost {
     return replayed ?? (await this.#copied(input))
   }
 
-  /** A child with the history replayed into it; undefined, with nothing left behind, where the host does not replay. */
+  /** Child session with the replayed history; undefined where OpenCode cannot replay. */
   async #replayed({ messages, tokens, draft, ...session }: NewFork): Promise<string | undefined> {
     const sessionID = await this.#sessions.createSession(session, draft)
     try {
@@ -170,7 +164,7 @@ export class OpencodeForks implements ForkHost {
     }
   }
 
-  /** A copy of the parent, rewritten to the same. */
+  /** Copy of the parent by `session.fork`, rewritten to the same content. */
   async #copied({ messages, draft, parentID, title, model, rules }: NewFork): Promise<string> {
     const messageID = draft.parentMessageID
     const sources = await this.#before(parentID, messageID)
@@ -190,7 +184,7 @@ export class OpencodeForks implements ForkHost {
     }
   }
 
-  /** What was stored in the session before the message; all of it where a person forks, who has no message there. */
+  /** Messages before this one; all of them where a user forks, who has no message. */
   async #before(sessionID: string, messageID: string): Promise<readonly Stored[]> {
     const stored = await storedMessages(this.#client, sessionID)
     if (messageID === "") return stored

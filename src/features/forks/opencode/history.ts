@@ -4,22 +4,21 @@ import { toUsage } from "../../../opencode/convert.ts"
 import { ABORTED } from "../../../opencode/message-fields.ts"
 import type { Asked, HistoryMessage, HistoryPart, Media, ProviderCount, ToolHistoryPart } from "../ports.ts"
 
-/** A message as OpenCode stores it, and as it hands it over. */
+/** A message as OpenCode's API returns it. */
 export type Stored = { readonly info: Message; readonly parts: readonly Part[] }
 
-/** What the host shows to a model in place of a subtask that was run for the user. */
+/** OpenCode's text to the model for a subtask that ran for the user. */
 const SUBTASK = "The following tool was executed by the user"
-/** What the host shows to a model in place of a result that it pruned. */
+/** OpenCode's text to the model for a pruned result. */
 const PRUNED = "[Old tool result content cleared]"
 const INTERRUPTED = "[Tool execution was interrupted]"
 
-/** Tools that a message has on or off without having them of its own. */
+/** Tool settings of messages without settings of their own. */
 export type Usual = Readonly<Record<string, boolean>>
 
 /**
- * The messages that OpenCode would show to the model, oldest first: after a compaction, what was before it is gone, but
- * for the tail that it kept. The tail stands before the compaction here, and may begin in mid-turn; the host shows the
- * compaction and its summary first.
+ * Messages that the model sees, oldest first: after a compaction only the kept tail and what followed. The tail stands
+ * before the compaction here and may begin within a turn.
  */
 export function history(messages: readonly Stored[], usual: Usual = {}): readonly HistoryMessage[] {
   const summaries = new Set(messages.filter(isSummary).map(({ info }) => (info as { parentID: string }).parentID))
@@ -32,7 +31,7 @@ export function history(messages: readonly Stored[], usual: Usual = {}): readonl
   return messages.slice(start).map((stored, index) => {
     const { counted, ...message } = toHistoryMessage(stored, usual)
     if (start + index === at) return { ...message, opens: true }
-    // Until the summary, providers counted what is no longer there.
+    // Token counts from before the summary include messages that are gone.
     return start + index <= summary ? message : { ...message, counted }
   })
 }
@@ -54,10 +53,10 @@ export function toHistoryMessage(stored: Stored, usual: Usual = {}): HistoryMess
   return { id: info.id, role: "assistant", counted: providerCount(info), parts, handle: stored }
 }
 
-/** What the host has the model go on by after a compaction says nothing of tools: it has those that are usual. */
+/** OpenCode's own message after a compaction has no tool settings: the usual ones apply. */
 const isByHost = (part: Part): boolean => part.type === "text" && part.metadata?.compaction_continue === true
 
-/** Undefined where an old message does not name its model. */
+/** Undefined for old messages without a model. */
 function toAsked(
   { agent, model, system, tools, format }: Omit<UserMessage, "model"> & Partial<UserMessage>,
   usual: Usual,
@@ -68,7 +67,7 @@ function toAsked(
   return { agent, model: { provider, id, variant }, own }
 }
 
-/** None where nothing was counted, and none of a fork's copy: it has the weight of what was copied, and no output. */
+/** Undefined where nothing was counted, and for copies in a fork, which have no output of their own. */
 function providerCount(info: AssistantMessage): ProviderCount | undefined {
   const { input, output, cacheRead, cacheWrite } = toUsage(info.tokens, 0)
   const cached = cacheRead + cacheWrite
@@ -77,7 +76,7 @@ function providerCount(info: AssistantMessage): ProviderCount | undefined {
   return { model: { provider: info.providerID, id: info.modelID }, tokens, cached }
 }
 
-/** An answer that failed is not shown to the model, unless it was stopped with something in it. */
+/** Failed answers are hidden from the model, except aborted ones with content. */
 function isHidden({ info, parts }: Stored): boolean {
   if (info.role !== "assistant" || !info.error) return false
   const stopped = info.error.name === ABORTED
@@ -94,7 +93,7 @@ function toHistoryPart(part: Part): HistoryPart {
 }
 
 function toFile(part: Extract<Part, { type: "file" }>): HistoryPart {
-  // The text of such a file is in a text part beside it.
+  // A text part beside it holds the file's text.
   if (part.mime === "text/plain" || part.mime === "application/x-directory") return { type: "other", handle: part }
   return { type: "file", name: part.filename ?? "file", media: toMedia(part), handle: part }
 }
@@ -110,15 +109,15 @@ function toTool(part: Extract<Part, { type: "tool" }>): ToolHistoryPart {
   return { ...shared, result: partialOutput(state.metadata) ?? state.error, media: [] }
 }
 
-/** What a call had put out when it was interrupted: the model sees it in place of the error. */
+/** Output of an interrupted call: the model sees it in place of the error. */
 const partialOutput = (metadata: Record<string, unknown> | undefined): string | undefined =>
   metadata?.interrupted === true && typeof metadata.output === "string" ? metadata.output : undefined
 
 const toMedia = ({ mime, url }: { mime: string; url: string }): Media => ({ mime, bytes: url.length })
 
 /**
- * OpenCode's part for a part of a history whose text or result may have been rewritten, or undefined where a copy has
- * no use for it. `answered`: the message's compaction is answered by a summary in the copy.
+ * OpenCode's part for a rewritten history part; undefined for parts that a copy does not need. `answered`: the copy has
+ * the summary for the message's compaction.
  */
 export function fromHistoryPart(part: HistoryPart, answered: boolean): Part | undefined {
   const stored = part.handle as Part
@@ -134,7 +133,7 @@ export function fromHistoryPart(part: HistoryPart, answered: boolean): Part | un
   }
 }
 
-/** Whether a compaction that this message asked for has its summary among the messages. */
+/** Whether the messages include the summary for this compaction request. */
 export const isAnswered = (message: HistoryMessage, messages: readonly HistoryMessage[]): boolean =>
   message.parts.some((part) => part.type === "other" && isCompaction(part.handle as Part)) &&
   messages.some(({ handle }) => {
@@ -142,10 +141,10 @@ export const isAnswered = (message: HistoryMessage, messages: readonly HistoryMe
     return info.role === "assistant" && info.parentID === message.id && info.summary === true
   })
 
-/** Whether it is a compaction that kept a tail: in a copy, the tail begins with the copy's first message. */
+/** Compactions that kept a tail: in a copy, the tail begins with the first message. */
 export const keepsTail = (part: Part): part is Compaction => isCompaction(part) && Boolean(part.tail_start_id)
 
-/** What a copy has no use for: a step's figures would be paid by it. */
+/** Not copied: a step's figures would count as the fork's cost. */
 const NOT_COPIED: ReadonlySet<string> = new Set(["step-start", "step-finish", "patch", "snapshot"])
 
 function copied(part: Part, answered: boolean): Part | undefined {
@@ -153,7 +152,7 @@ function copied(part: Part, answered: boolean): Part | undefined {
   return NOT_COPIED.has(part.type) ? undefined : part
 }
 
-/** A subtask would be run in the copy: its place is taken by what the host shows of it. */
+/** The copy would run a subtask again: replaced by what the model sees of it. */
 function withText(part: Part, text: string): Part {
   if (part.type === "text") return part.text === text ? part : { ...part, text }
   const { id, sessionID, messageID } = part

@@ -8,8 +8,8 @@ import { forkEvents } from "./fork-events.ts"
 const SLICE = { first: 8, most: 100, targetMs: CALL_MS }
 
 /**
- * Writes messages that weigh `tokens` into a session just made, through the route by which OpenCode replays a session's
- * events. Rejects with `notFound` where the host has no such route.
+ * Writes messages of `tokens` tokens into a new session by OpenCode's replay route. Rejects with `notFound` where there
+ * is no such route.
  */
 export async function replay(
   client: OpencodeClient,
@@ -23,7 +23,7 @@ export async function replay(
     const slice = events.slice(at, at + pace.size)
     const begin = performance.now()
     const answer = await call("write the history", client.sync.replay({ body_directory: directory, events: slice }))
-    // A host answers what it does not know with its web page.
+    // Unknown routes return the web page.
     if (answer?.sessionID !== sessionID)
       throw new HostError("write the history: the host has no such route", { notFound: true })
     pace.took(performance.now() - begin)

@@ -9,19 +9,19 @@ import { OpencodeUserActions } from "../../../opencode/user-actions.ts"
 import type { Question, Reply } from "../../../runtime/user-actions.ts"
 import type { NewRemoteSession, OpenRemote, RemoteFolder, RemoteServer, RemoteSessionInfo } from "../remote.ts"
 
-/** Under it a session there says whose it is; never under our own key: a plugin of ours there would adopt it. */
+/** Metadata key of remote sessions. It differs from the record's key, or a plugin on the host would adopt them. */
 const KEY = "superagentsHost"
-/** A folder there is one task's: it has a session, and those that it was forked into. */
+/** A task's folder has its session, and forks of it. */
 const MOST_SESSIONS = 100
 
-/** Most pages of messages, and most open questions, that are read: no session of ours has more. */
+/** Most pages of messages and open questions read. */
 const MOST_PAGES = 400
 const MOST_ASKS = 20
 
 export const openRemote: OpenRemote = (fetch, baseUrl) =>
   guarded(new OpencodeRemote(createOpencodeClient({ baseUrl, fetch } as Parameters<typeof createOpencodeClient>[0])))
 
-/** Whoever answers there may answer anything: what cannot be read is an error of that host, like any other. */
+/** A remote server is not trusted: unreadable answers become its errors. */
 function guarded(far: RemoteServer): RemoteServer {
   return new Proxy(far, {
     get(target, name) {
@@ -35,7 +35,7 @@ function guarded(far: RemoteServer): RemoteServer {
   })
 }
 
-/** A message as it can be counted on: figures that are none, or would give a budget back, are nothing. */
+/** Replaces invalid figures by 0: negative ones would give budget back. */
 function countable(message: Message): Message {
   const { createdAt, completedAt, usage } = message
   if (![createdAt, completedAt ?? 0].every((time) => Number.isFinite(time)))
@@ -48,7 +48,7 @@ function countable(message: Message): Message {
 const figureOf = (given: unknown): number =>
   typeof given === "number" && Number.isFinite(given) && given > 0 ? given : 0
 
-/** OpenCode 1.x on another machine. */
+/** Client for OpenCode 1.x on another machine. */
 class OpencodeRemote implements RemoteServer {
   readonly #client: OpencodeClient
 

@@ -1,11 +1,11 @@
 import type { Kind } from "../frames.ts"
 
-/** What a call of the near end looks like to whoever carries it out here. */
+/** A call as the relay's handlers see it. */
 export type Call = {
-  /** Aborted where nobody wants to know any more. */
+  /** Aborted when the caller has cancelled. */
   readonly signal: AbortSignal
-  /** What is sent along. */
+  /** Body of the request. */
   readonly input: AsyncIterable<Uint8Array>
-  /** Resolves when there is room for more. */
+  /** Resolves when more may be sent. */
   send(kind: Kind, body: Uint8Array): Promise<void>
 }

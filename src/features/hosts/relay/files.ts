@@ -16,14 +16,14 @@ import type { CallEnd, FilesOrder, Looked, Sent } from "../orders.ts"
 import { folderIn, type Rooms } from "../rooms.ts"
 import type { Call } from "./call.ts"
 
-/** Large repositories take their time. */
+/** Large repositories take long. */
 const LONG_MS = 900_000
-/** How many commits the store keeps under a ref: a later launch is sent only what differs from them. */
+/** Commits kept under refs of the store, so that a later launch sends only differences. */
 const KEPT = 20
 
 /**
- * Settings of the store, which the agent's own git gets, too. Git LFS does nothing: its files are pointers here, and what
- * it would keep here would not come home. Line ends are left as they are.
+ * Git settings of the store and of agents in it. LFS files stay pointers, because their content would not be fetched;
+ * line ends are unchanged.
  */
 const SETTINGS = `[core]
 	autocrlf = false
@@ -37,13 +37,13 @@ const SETTINGS = `[core]
 const haveRef = (taskID: string): string => `refs/have/${taskID}`
 const workRef = (taskID: string): string => `refs/work/${taskID}`
 
-/** The file that says that a task's folder is whole: what a folder without it lacks nobody has deleted. */
+/** Marks a complete folder: files missing from an unmarked one were not deleted by anybody. */
 const madeMark = ({ room }: Rooms, taskID: string): string => join(room, "made", taskID)
 
-/** The store, as the checkout that it is not: git's commands about what all folders share run there. */
+/** The store in the form of a checkout, for git commands on shared data. */
 const storeOf = ({ store }: Rooms): Checkout => ({ top: store, gitDir: store, commonDir: store })
 
-/** Carries out an order about the files of a task. */
+/** Runs a file order. */
 export async function files(order: FilesOrder, call: Call, processes: Processes): Promise<CallEnd> {
   const { rooms } = order
   const answer = (value: unknown) => call.send("data", bytesOf(JSON.stringify(value)))
@@ -57,7 +57,7 @@ export async function files(order: FilesOrder, call: Call, processes: Processes)
   return {}
 }
 
-/** Makes the store where there is none; tells the version of git, and which commits the store has under a ref. */
+/** Creates the store if needed; returns git's version and the commits of its refs. */
 async function look({ room, store }: Rooms): Promise<Looked> {
   const version = await gitLine(["--version"], { cwd: "/" }).catch((error) => {
     if (error instanceof GitError && error.missing) return undefined
@@ -69,7 +69,7 @@ async function look({ room, store }: Rooms): Promise<Looked> {
     const fresh = `${store}.${process.pid}`
     await git(["init", "--quiet", "--bare", "--template=", fresh], { cwd: room })
     await appendFile(join(fresh, "config"), SETTINGS)
-    // Another relay may have been quicker.
+    // Another relay may have been first.
     await rename(fresh, store).catch(() => rm(fresh, { recursive: true, force: true }))
   }
   const haves = await gitLine(["for-each-ref", "--format=%(objectname)", "refs/have"], { cwd: store, gitDir: store })
@@ -78,7 +78,7 @@ async function look({ room, store }: Rooms): Promise<Looked> {
 
 type Receive = Extract<FilesOrder, { do: "receive" }>
 
-/** Takes a bundle into the store, if one is sent, and makes the task's folder of its commit. */
+/** Adds the bundle, if one was sent, and creates the task's folder from its commit. */
 async function receive(order: Receive, call: Call, processes: Processes): Promise<void> {
   const { rooms, taskID, commit: wanted, ref, inPlace } = order
   const store = storeOf(rooms)
@@ -110,20 +110,20 @@ async function takeBundle({ rooms, taskID, shallow }: Receive, ref: string, call
   }
 }
 
-/** Brings a commit into a folder whose state was committed; what git ignores in it stays. */
+/** Updates a committed folder to another commit; ignored files stay. */
 async function goOn(rooms: Rooms, taskID: string, wanted: string): Promise<void> {
   const { checkout, hasNotes = false } = (await folderOf(rooms, taskID)) ?? {}
   if (!checkout || !hasNotes) throw new Error(`git does not know the folder ${folderIn(rooms, taskID)} any more`)
   const run = { ...at(checkout), timeLimit: LONG_MS }
-  // First on no branch: what the agent has made of its own stays where it is.
+  // Detached first, so that branches of the agent stay unchanged.
   await git(["checkout", "--quiet", "--detach"], run)
-  // A file that git is not to look at would keep its old contents.
+  // Files marked as unchanged would keep their old content.
   await lookAtAll(checkout, join(checkout.gitDir, "index"))
   await git(["reset", "--quiet", "--mixed", workRef(taskID)], run)
   await git(["checkout", "--quiet", "--detach", "--force", wanted], run)
 }
 
-/** Unpacks an archive that follows. Whatever is there already stays, whatever it is. */
+/** Unpacks the archive that follows. Existing files of any kind stay. */
 async function copy({ rooms, taskID }: Extract<FilesOrder, { do: "copy" }>, call: Call): Promise<void> {
   const fresh = join(rooms.room, `${taskID}.copy`)
   const archive = `${fresh}.tar`
@@ -141,7 +141,7 @@ async function copy({ rooms, taskID }: Extract<FilesOrder, { do: "copy" }>, call
   }
 }
 
-/** Moves what is missing at `to`; through no link. */
+/** Moves missing files, never through links. */
 async function moveMissing(from: string, to: string): Promise<void> {
   for (const entry of await readdir(from, { withFileTypes: true })) {
     const [source, target] = [join(from, entry.name), join(to, entry.name)]
@@ -151,7 +151,7 @@ async function moveMissing(from: string, to: string): Promise<void> {
   }
 }
 
-/** A task's folder that is whole. `hasNotes`: git still knows it; else its files are all there is. */
+/** A task's complete folder. `hasNotes`: git still knows it; otherwise only its files are left. */
 async function folderOf(
   rooms: Rooms,
   taskID: string,
@@ -159,12 +159,12 @@ async function folderOf(
   const folder = folderIn(rooms, taskID)
   if (!existsSync(folder) || !existsSync(madeMark(rooms, taskID))) return undefined
   const [top, commonDir] = [await realpath(folder), await realpath(rooms.store)]
-  // Not by the file in the folder: its agent may have changed that.
+  // Not by the `.git` file, which the agent may have changed.
   const notes = await notesOf({ commonDir }, top)
   return { checkout: { top, gitDir: notes ?? commonDir, commonDir }, hasNotes: notes !== undefined }
 }
 
-/** Commits the state of a task's folder; undefined where there is none. Its agent's index and branches stay as they are. */
+/** Commits the state of a task's folder; undefined without one. The agent's index and branches do not change. */
 async function commit({ rooms, taskID }: Extract<FilesOrder, { do: "commit" }>): Promise<Sent | undefined> {
   const found = await folderOf(rooms, taskID)
   if (!found) return undefined
@@ -179,7 +179,7 @@ async function commit({ rooms, taskID }: Extract<FilesOrder, { do: "commit" }>):
   return { commit: made, unsaved: [...nested, ...unreadable] }
 }
 
-/** Files of a task's folder that a check there reads and no commit of it has: see `hiddenIn`. */
+/** Files read by a check and in no commit of the folder: see `hiddenIn`. */
 async function hidden({
   rooms,
   taskID,
@@ -190,11 +190,11 @@ async function hidden({
   if (!checkout) return []
   const others = await gitList(["ls-files", "--others", "--exclude-standard", "-z"], at(checkout))
   const nested = others.filter((name) => name.endsWith("/")).map((name) => name.slice(0, -1))
-  // A tree has no time: rules in the store's own list are its agent's, since nobody else writes one.
+  // Rules in the store's own ignore list are the agent's, since nobody else writes one.
   return hiddenIn(checkout, tree, nested, specs)
 }
 
-/** Sends a bundle of what a task's folder has that was not sent here. */
+/** Sends a bundle of the folder's new commits. */
 async function bundle({ rooms, taskID }: Extract<FilesOrder, { do: "bundle" }>, call: Call): Promise<void> {
   const take = async (chunk: Uint8Array) => {
     call.signal.throwIfAborted()
@@ -204,7 +204,7 @@ async function bundle({ rooms, taskID }: Extract<FilesOrder, { do: "bundle" }>, 
   await git(args, { ...shared(storeOf(rooms)), take, timeLimit: LONG_MS })
 }
 
-/** Removes a task's folder and its ref; `commit`: only where that is what was committed of it last. */
+/** Removes a task's folder and ref; with `commit`, only if that is its last committed state. */
 async function remove(
   { rooms, taskID, commit: kept }: Extract<FilesOrder, { do: "remove" }>,
   processes: Processes,
@@ -222,7 +222,7 @@ async function remove(
   for (const ref of [...old, workRef(taskID)]) await git(["update-ref", "-d", ref], store)
 }
 
-/** Removes a task's folder. From its first step on the folder counts as none, so that nobody takes half of it for its work. */
+/** The mark is removed first, so that an incomplete folder is never taken for the agent's work. */
 async function takeAway(rooms: Rooms, taskID: string, processes: Processes): Promise<void> {
   await rm(madeMark(rooms, taskID), { force: true })
   await removeWorktree({ processes }, storeOf(rooms), folderIn(rooms, taskID))

@@ -4,14 +4,14 @@ import type { CallEnd, CallHead, Hint } from "../orders.ts"
 import type { Call } from "./call.ts"
 import type { Server } from "./server.ts"
 
-/** OpenCode says that it is there every ten seconds: a stream that is silent for so long is none any more, in ms. */
+/** OpenCode sends a heartbeat every ten seconds: a stream without one for this long is dead, in ms. */
 const SILENT_MS = 30_000
-/** The longest event that is read: what is longer is a part with its whole output, and tells nothing of an end. */
+/** Longest event that is read: longer ones are parts with output, never an end. */
 const MOST_EVENT_CHARS = 1_048_576
-/** Folders of tasks of ours: what happens elsewhere in that OpenCode is nobody's business. */
+/** Path that marks folders of tasks; events of others are ignored. */
 const OURS = "/opencode-superagents/"
 
-/** What may be an end, or a question: it is looked at at once. */
+/** Events that may be an end or a question. */
 const URGENT = new Set([
   "session.idle",
   "session.status",
@@ -22,7 +22,7 @@ const URGENT = new Set([
   "question.replied",
   "question.rejected",
 ])
-/** An answer that has ended is a change; what is still being written is none. */
+/** Counts when an answer has ended, not while it is written. */
 const ANSWER = "message.updated"
 
 type Told = {
@@ -38,8 +38,7 @@ type Told = {
 }
 
 /**
- * Tells what OpenCode's server here says of our tasks' sessions, in hints of a line each, until its stream ends or is
- * silent for too long. The head comes once something can be heard.
+ * Sends hints for events of tasks' sessions until the stream ends or is silent. The head is sent once events arrive.
  */
 export async function listen(call: Call, server: Server, silentFor = SILENT_MS): Promise<CallEnd> {
   const stop = new AbortController()
@@ -67,7 +66,7 @@ export async function listen(call: Call, server: Server, silentFor = SILENT_MS):
   }
 }
 
-/** The hint that an event is worth, if it is worth one. */
+/** Hint for an event; undefined where it is irrelevant. */
 export function hintOf(text: string): Hint | undefined {
   if (!text.includes(OURS)) return undefined
   const { directory, payload } = readTold(text)
@@ -75,7 +74,7 @@ export function hintOf(text: string): Hint | undefined {
   if (!directory?.includes(OURS)) return undefined
   const { sessionID, status, info } = properties
   if (type === ANSWER) return info?.finish && info.sessionID ? { session: info.sessionID, urgent: false } : undefined
-  // One that works on is no news.
+  // A session that goes on working needs no hint.
   if (!URGENT.has(type) || !sessionID || status?.type === "busy") return undefined
   return { session: sessionID, urgent: true }
 }

@@ -9,20 +9,19 @@ import { fetchDirectly } from "../../../lib/direct.ts"
 import { Lock, type Processes } from "../../../lib/lock.ts"
 import type { RelaySettings, Served } from "../orders.ts"
 
-/** What is written down of a server that runs. */
+/** Stored state of a running server. */
 type Running = { readonly id: string; readonly port: number; readonly pid: number; readonly since?: number }
 
 const HEALTH_MS = 5000
 const START_MS = 90_000
 const LOOK_MS = 100
-/** How often the server's watcher looks at the leases. */
+/** Interval at which the server's watcher checks leases. */
 const WATCH_S = 2
 
 /**
- * The shell that starts the server and stays: it ends it when nobody renews a lease for too long. `$1` the folder, `$2`
- * the binary, `$3` the port, `$4` and `$5` how many seconds it may go on with leases and without any, `$6` its name, `$7`
- * the time. It writes down itself what it has started: whoever asked for it may be gone by then. Where another was begun
- * since, it ends its own.
+ * Shell script that starts the server and ends it when leases expire. `$1` folder, `$2` binary, `$3` port, `$4` and
+ * `$5` seconds with and without leases, `$6` name, `$7` time. It stores the state itself, because the relay may be gone
+ * by then, and ends its server where another was started since.
  */
 const WATCHER = `
 cd "$HOME"
@@ -45,7 +44,7 @@ while kill -0 "$p" 2>/dev/null; do
 done
 `
 
-/** OpenCode's server on this machine: one for all who come here, on loopback, with a password that stays in its file. */
+/** OpenCode's server on this host, shared by all clients: on loopback, with a password in a file. */
 export class Server {
   readonly #settings: RelaySettings
   readonly #processes: Processes
@@ -56,10 +55,10 @@ export class Server {
   )
   #running: Running | undefined
   #password = ""
-  /** It has answered since it was started: who is silent before is starting. */
+  /** A server that has answered and is silent now is not starting. */
   #hasAnswered = false
   #hasTasks = false
-  /** Whether it answered when it was last asked; undefined where it was not, since it has not begun to. */
+  /** Result of the last ping; undefined for none. */
   answers: boolean | undefined
   #asking = false
   #askedAt = 0
@@ -69,13 +68,13 @@ export class Server {
     this.#processes = processes
   }
 
-  /** Has it run; one that runs already is taken. */
+  /** Starts the server, or uses a running one. */
   async start(): Promise<Served> {
     this.#hasTasks = true
     mkdirSync(join(this.#folder, "leases"), { recursive: true, mode: 0o700 })
     this.seen()
     const late = () => new Error("OpenCode there did not start: another connection has been starting it for too long")
-    // Of several that find none, one may begin it: the others find that.
+    // Of several relays only one may start it; the others find it.
     const alone = new Lock(this.#folder, "starting", this.#processes)
     return (await this.#find()) ?? alone.hold(START_MS, late, () => this.#findOrBegin())
   }
@@ -91,18 +90,18 @@ export class Server {
     throw new Error("OpenCode there is alive and does not answer")
   }
 
-  /** The near end is there: the lease is renewed, and the server asked whether it answers. */
+  /** The client is there: renews the lease and pings the server. */
   seen(): void {
     if (!this.#hasTasks) return
     try {
       writeFileSync(this.#path("leases", this.#settings.client), `${Date.now()}\n`, { mode: 0o600 })
     } catch {
-      // A full disk ends no run at once: the server goes on for a while.
+      // A full disk ends no run at once: the server runs on for a while.
     }
     if (this.#hasAnswered && !this.#asking && Date.now() - this.#askedAt > HEALTH_MS / 2) void this.#ask()
   }
 
-  /** Nobody has a task here from this side. */
+  /** This client has no tasks any more. */
   rest(): void {
     this.#hasTasks = false
     rmSync(this.#path("leases", this.#settings.client), { force: true })
@@ -114,7 +113,7 @@ export class Server {
     return fetchDirectly(`http://127.0.0.1:${this.#running.port}${path}`, { ...init, headers })
   }
 
-  /** It has answered, and does not any more. */
+  /** True where it answered before and does not now. */
   async isGone(): Promise<boolean> {
     return this.#hasAnswered && (await this.#health()) === undefined
   }
@@ -134,7 +133,7 @@ export class Server {
     return `Basic ${Buffer.from(`opencode:${this.#password}`).toString("base64")}`
   }
 
-  /** The one that runs, if it answers. One that is alive and does not, is starting or stands still: it is waited for. */
+  /** The running server. One that is alive but silent is starting or suspended: wait for it. */
   async #find(): Promise<Served | undefined> {
     this.#running = this.#read()
     if (!this.#running) return undefined
@@ -181,7 +180,7 @@ export class Server {
     const binary = process.env.SUPERAGENTS_BINARY ?? "opencode"
     const limits = [seconds(unattended), seconds(kept)]
     const args = ["-c", WATCHER, "superagents", this.#folder, binary, String(port), ...limits, id, String(Date.now())]
-    // Started as an OpenCode, and not as the Bun that this process is.
+    // Starts OpenCode as itself, not as Bun.
     const { BUN_BE_BUN: _not, SUPERAGENTS_BINARY: _nor, ...env } = process.env
     spawn("/bin/sh", args, { detached: true, stdio: "ignore", env }).unref()
     const deadline = Date.now() + START_MS
@@ -219,7 +218,7 @@ function exists(pid: number): boolean {
   }
 }
 
-/** Whether it is still the one that was written down: after a restart of the machine its number may be another's. */
+/** Compares start times, since a pid may be reused after a restart of the machine. */
 function lives({ pid, port }: Running): boolean {
   if (!exists(pid)) return false
   const shown = textIn(`/proc/${pid}/cmdline`) || spawnSync("ps", ["-o", "args=", "-p", String(pid)]).stdout?.toString()

@@ -2,52 +2,48 @@ import type { Answer } from "../../../core/refusal.ts"
 import { addBounded } from "../../../lib/bounded-set.ts"
 
 /**
- * What providers answer to the requests of tasks' sessions, read as it goes by: OpenCode tells a plugin of no header and
- * no body of a refusal until it has given up. For this the process's `fetch` is wrapped, once, however many instances of
- * the plugin there are; the last of them to end puts it back. Of other requests, and of answers that are no refusals,
- * nothing is read. Whoever calls `fetch` gets the very promise, answer and error that it would get without us.
+ * Reads providers' refusals by wrapping the process's `fetch`, because OpenCode reports neither headers nor body until
+ * it gives up. One wrapper serves all instances, and the last one restores the original; callers get exactly the
+ * promise, answer and error they would get without it.
  */
 export type Answers = {
-  /** The answer to the session's last request, where that was a refusal. */
+  /** The provider's answer to the session's last request, where it was a refusal. */
   refusal(sessionID: string): Answer | undefined
-  /** Reads no more. */
+  /** Stops reading. */
   close(): void
 }
 
-/**
- * The sessions of tasks at work from which a request may come that goes under the name of `named`, by a session below
- * `parentID` where that is told.
- */
+/** Sessions at work whose requests may carry the session id `named`, below `parentID` where given. */
 export type Asking = (named: string, parentID: string | undefined) => readonly string[]
 
-/** One instance that reads. `told`: the session was answered, by a refusal or not. */
+/** A plugin instance that reads. `told`: called with each answer, refusal or not. */
 type Reader = {
   readonly asking: Asking
   told(sessionID: string, answer: Answer | undefined): void
 }
 
 type Fetch = typeof globalThis.fetch
-/** `original`: what was there before us. */
+/** `original`: the `fetch` before wrapping. */
 type Wrapped = { readonly original: Fetch; readonly fetch: Fetch; readonly readers: Set<Reader> }
 
-/** The plugin may be loaded twice in a process, as two modules: they share `globalThis`. */
+/** A process may load the plugin twice, as two modules: they share `globalThis`. */
 const KEY = Symbol.for("superagents.answers")
 const shared = globalThis as { [KEY]?: Wrapped }
 
-/** By these OpenCode names the session that asks, the second where the provider is its own, and its parent. */
+/** Headers by which OpenCode names session and parent; the second is for its own provider. */
 const SESSION_HEADERS = ["x-session-affinity", "x-opencode-session"]
 const PARENT_HEADER = "x-parent-session-id"
 
 const LEAST_REFUSAL = 400
-/** What is read of a refusal; the rest goes by. */
+/** Bytes read of a refusal's body. */
 const MOST_BODY_BYTES = 16_384
 const MOST_HEADER_CHARS = 200
-/** The headers that may tell when a provider opens. */
+/** Headers that may tell when requests are possible again. */
 const TELLING = /^retry-after|ratelimit/
-/** Sessions whose refusals are remembered at most. */
+/** Most sessions whose refusals are kept. */
 const MOST_SESSIONS = 1000
 
-/** Reads the answers to sessions of tasks, until it is closed. */
+/** Reads answers for sessions of tasks, until it is closed. */
 export function readAnswers(asking: Asking): Answers {
   const refusals = new Map<string, Answer>()
   const reader: Reader = {
@@ -67,7 +63,7 @@ export function readAnswers(asking: Asking): Answers {
   }
 }
 
-/** The one wrap of the process, which is made where there is none. */
+/** Wraps `fetch` once in the process. */
 function wrap(): Wrapped {
   if (shared[KEY]) return shared[KEY]
   const original = globalThis.fetch
@@ -78,14 +74,14 @@ function wrap(): Wrapped {
     if (listeners.length > 0) overhear(answered, listeners)
     return answered
   }
-  // All else that `fetch` has, `preconnect` say, is the original's.
+  // Other properties of `fetch`, such as `preconnect`, stay the original's.
   const wrapped = { original, fetch: new Proxy(original, { apply }), readers }
   shared[KEY] = wrapped
   globalThis.fetch = wrapped.fetch
   return wrapped
 }
 
-/** Puts the original back when nobody reads any more. Where somebody has wrapped ours, it stays below theirs. */
+/** Restores the original after the last reader, unless another wrapper was added on top. */
 function unwrap(reader: Reader): void {
   const wrapped = shared[KEY]
   wrapped?.readers.delete(reader)
@@ -96,7 +92,7 @@ function unwrap(reader: Reader): void {
 
 type Listener = (answer: Answer | undefined) => void
 
-/** Who is to hear of the answer to this request. Never throws, and changes nothing of the request. */
+/** Readers of this request's answer. Never throws and never changes the request. */
 function listenersOf(readers: ReadonlySet<Reader>, [input, init]: Parameters<Fetch>): readonly Listener[] {
   try {
     const headers = init?.headers ?? (input instanceof Request ? input.headers : undefined)
@@ -115,7 +111,7 @@ function listenersOf(readers: ReadonlySet<Reader>, [input, init]: Parameters<Fet
   }
 }
 
-/** Undefined, too, where the headers can be read only once: they are the request's. */
+/** Undefined, too, for headers that can be read only once. */
 function headerIn(headers: unknown, name: string): string | undefined {
   if (headers instanceof Headers) return headers.get(name) ?? undefined
   if (typeof headers !== "object" || headers === null) return undefined
@@ -129,18 +125,18 @@ function headerIn(headers: unknown, name: string): string | undefined {
   return undefined
 }
 
-/** Never throws. Ours is the first to hear of the answer: what is told of it is there before OpenCode speaks of it. */
+/** Never throws. Runs before the caller sees the answer, so that its data is there before OpenCode's event. */
 function overhear(answered: unknown, listeners: readonly Listener[]): void {
   const tell = (answer?: Answer) => {
     for (const listener of listeners) listener(answer)
   }
   Promise.resolve(answered)
     .then((response) => listen(response as Response, tell))
-    // Nobody answered, or what answered is no response: nothing is known of a refusal.
+    // No response: no refusal is known.
     .catch(() => tell())
 }
 
-/** Tells of a refusal as soon as its headers are there, and again with each piece of its body. */
+/** Reports a refusal once its headers are there, and again with each piece of its body. */
 async function listen(response: Response, tell: Listener): Promise<void> {
   const { status } = response
   if (!(status >= LEAST_REFUSAL)) return tell(undefined)
@@ -149,7 +145,7 @@ async function listen(response: Response, tell: Listener): Promise<void> {
   try {
     await readSome(response.clone(), (body) => tell({ ...answer, body }))
   } catch {
-    // It broke off: what was read by then is known.
+    // The body broke off: keep the part that was read.
   }
 }
 
@@ -158,7 +154,7 @@ const tellingOf = (headers: Headers): Record<string, string> =>
     [...headers].flatMap(([name, value]) => (TELLING.test(name) ? [[name, value.slice(0, MOST_HEADER_CHARS)]] : [])),
   )
 
-/** Reads the beginning of a copy's body. The rest is given up, so that nothing of it is kept for us. */
+/** Reads the beginning of a copy of the body, then cancels the copy to free it. */
 async function readSome(copy: Response, told: (text: string) => void): Promise<void> {
   const reader = copy.body?.getReader()
   if (!reader) return
@@ -171,6 +167,6 @@ async function readSome(copy: Response, told: (text: string) => void): Promise<v
     left -= value.length
     told(text)
   }
-  // Settles only when the other copy has ended, too.
+  // Settles only when the other copy has ended.
   void reader.cancel().catch(() => {})
 }

@@ -9,10 +9,10 @@ import type { Stored } from "../../forks/opencode/history.ts"
 const MOST_STEPS = 300
 const MOST_TEXT_CHARS = 100_000
 const MOST_ERROR_CHARS = 300
-/** Messages that are read of a session: what lies further back is left out. */
+/** Most messages read of a session; earlier ones are left out. */
 const MOST_MESSAGES = 2000
 
-/** The runs of a task, oldest first, read from its session. Rejects with a `HostError`. */
+/** Runs of a task from its session, oldest first. Rejects with a `HostError`. */
 export async function historyOf(client: OpencodeClient, sessionID: string, taskID: string): Promise<HistoryRun[]> {
   let read = 0
   const stored = await storedMessages(client, sessionID, async (page) => {
@@ -22,7 +22,7 @@ export async function historyOf(client: OpencodeClient, sessionID: string, taskI
   return runsIn(stored, taskID)
 }
 
-/** Each run is its prompt and what follows it. */
+/** A run is its prompt and the messages after it. */
 export function runsIn(messages: readonly Stored[], taskID: string): HistoryRun[] {
   const begins = messages.flatMap(({ info }, index) => (promptedBy(info.id, taskID) === undefined ? [] : [index]))
   return begins.map((begin, index) => runOf(messages.slice(begin, begins[index + 1]), taskID))
@@ -54,7 +54,7 @@ function runOf([prompt, ...rest]: readonly Stored[], taskID: string): HistoryRun
   }
 }
 
-/** What somebody wrote: what the plugin adds for the model alone is left out. */
+/** Text for users, without parts added for the model only. */
 const textOf = (parts: readonly Part[]): string =>
   parts.flatMap((part) => (part.type === "text" && !part.synthetic && !part.ignored ? part.text : [])).join("\n\n")
 
@@ -67,7 +67,7 @@ function stepOf({ tool, state }: ToolPart): HistoryStep {
   return { ...shared, state: "failed", error: oneLine(state.error, MOST_ERROR_CHARS), at, endedAt }
 }
 
-/** The argument that says most: the first text among them. */
+/** First text argument, as the most telling. */
 function whatOf(input: Readonly<Record<string, unknown>>): string {
   const values = Object.values(input ?? {})
   const told = values.find((value) => typeof value === "string" && value.trim() !== "") ?? values[0]

@@ -13,15 +13,15 @@ type Acting = {
   readonly agent: AgentRow
   readonly detail?: AgentDetail
   readonly onError: (message: string) => void
-  /** What an act came to, in the tool's words. */
+  /** Called with the tool's answer. */
   readonly onSaid: (text: string) => void
-  /** The task may look different now beyond its row. */
+  /** Called when more than the task's row may have changed. */
   readonly changed: () => Promise<unknown>
 }
 
 type Open = "tell" | "resume" | undefined
 
-/** What a person can do with a background task, for what it is now. */
+/** Actions on a background task in its current state. */
 export function Acts(props: Acting) {
   const [form, setForm] = createSignal<Open>()
   const toggle = (name: Open) => setForm(form() === name ? undefined : name)
@@ -75,7 +75,7 @@ function ActsWhileRunning(props: Acting) {
 
 function ActsAfterEnd(props: Acting & { resume: () => void }) {
   const name = () => isolated(props.agent.description)
-  /** One of the board goes on with its board task. */
+  /** Board runs are continued by their board task. */
   const launched = () => props.agent.boardTask === undefined
   const resumable = () => props.agent.left || (state.limits?.resumable.includes(props.agent.status) ?? false)
   const runLeft = async () => props.onSaid((await api.resume(props.agent.id, {})).text)
@@ -111,7 +111,7 @@ function ActsAfterEnd(props: Acting & { resume: () => void }) {
   )
 }
 
-/** Stops what is being done for the task, after asking. */
+/** Stops the task after a confirmation. */
 function Stop(props: Acting & { label: string; ask: string }) {
   return (
     <Action
@@ -132,7 +132,7 @@ function FormButton(props: { label: string; kind?: "main"; open: () => void }) {
   )
 }
 
-/** Asks an ended task again. After a merge that had conflicts, the prompt says what is to be solved. */
+/** Resumes an ended task. After a merge conflict, the prompt asks to solve it. */
 function Resume(props: Acting & { done: () => void }) {
   const conflicts = () => (props.detail?.merge?.kind === "conflict" ? props.detail.merge.files : [])
   const suggested = () =>
@@ -162,11 +162,11 @@ function Resume(props: Acting & { done: () => void }) {
   )
 }
 
-/** Stops several at once, after asking. `which` says whom. */
+/** Stops several tasks after a confirmation. `which`: their description. */
 export function StopMany(props: { label: string; ids: () => readonly string[]; onError: (message: string) => void }) {
   const confirm = createConfirm()
   const stop = async () => {
-    // Those that were asked about, whoever comes meanwhile.
+    // Only those that were confirmed, whatever starts meanwhile.
     const ids = props.ids()
     const all = ids.length === running().length
     if (await confirm.ask(`Stop ${plural(ids.length, "agent")}? What they have written stays readable.`, "Stop them"))

@@ -8,7 +8,7 @@ import { agentState, ownState } from "./select.ts"
 import { now } from "./state.ts"
 import { isUnread } from "./unread.ts"
 
-/** One that runs, in a card whose figures tick. */
+/** Card of a running task, with live figures. */
 export function WorkCard(props: { agent: AgentRow }) {
   const line = () => props.agent.retry ?? props.agent.lastText.trim().split("\n").at(-1) ?? ""
   return (
@@ -39,7 +39,7 @@ export function WorkCard(props: { agent: AgentRow }) {
   )
 }
 
-/** What sets a task apart from others: its batch, its place, a fork, a resume, another process. */
+/** Labels of a task: batch, place, fork, resume, other process. */
 export function Marks(props: { agent: AgentRow }) {
   return (
     <>
@@ -66,7 +66,7 @@ export function Marks(props: { agent: AgentRow }) {
   )
 }
 
-/** One that has ended, in a line. */
+/** Row of an ended task. */
 export function EndedRow(props: { agent: AgentRow }) {
   return (
     <a class="ended-row" data-item="" href={agentLink(props.agent.id)} data-unread={isUnread(props.agent) || undefined}>

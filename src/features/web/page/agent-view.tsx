@@ -14,10 +14,10 @@ import { adviceFor, agentState, isActive } from "./select.ts"
 import { now, state } from "./state.ts"
 import { see } from "./unread.ts"
 
-/** How often what a running agent does is read anew, in ms. */
+/** Interval for reading a running agent's steps, in ms. */
 const STEPS_MS = 3000
 
-/** One background task: what it is doing or has said, what it cost, and what it changed. */
+/** Detail view of a background task. */
 export function AgentView(props: { id: string }) {
   const agent = createMemo(() => state.agents[props.id])
   return (
@@ -33,7 +33,7 @@ export function AgentView(props: { id: string }) {
 function Agent(props: { agent: AgentRow }) {
   const [problem, setProblem] = createSignal("")
   const [said, setSaid] = createSignal("")
-  // Read anew when a run begins or ends, and now and then while it calls tools; its latest text comes by itself.
+  // Read again when a run begins or ends, and periodically while it calls tools; its text arrives by events.
   const version = createMemo(versionOf(props.agent), undefined, { equals: (a, b) => a?.text === b?.text })
   const [detail, { refetch }] = createResource(
     () => version()?.text,
@@ -101,7 +101,7 @@ const versionOf =
     return before === undefined || isDue ? { text, run, at: now() } : before
   }
 
-/** Where it was launched. */
+/** Link to the launching conversation. */
 function Conversation(props: { parent: AgentDetail["parent"] }) {
   return (
     <Show when={props.parent}>
@@ -121,7 +121,7 @@ function Conversation(props: { parent: AgentDetail["parent"] }) {
   )
 }
 
-/** Why it ended as it did, and what can be done about it. */
+/** Reason of the end, with advice. */
 function Ending(props: { agent: AgentRow; note?: string }) {
   const failed = () => props.agent.status === "error"
   return (
@@ -138,7 +138,7 @@ function Ending(props: { agent: AgentRow; note?: string }) {
   )
 }
 
-/** Its answer, or what it wrote last. */
+/** Answer, or latest text. */
 function Said(props: { agent: AgentRow; answer?: string; error?: Error; again: () => unknown }) {
   const title = () => {
     if (isActive(props.agent)) return "What it wrote last"
@@ -176,7 +176,7 @@ function Retry(props: { message: string; again: () => unknown }) {
   )
 }
 
-/** Of one that stands for several: what each try came to, or why items failed. */
+/** Results of a group: each try, or the reasons of failed items. */
 function Parts(props: { lines: readonly string[] }) {
   return (
     <Show when={props.lines.length > 0}>
@@ -190,7 +190,7 @@ function Parts(props: { lines: readonly string[] }) {
   )
 }
 
-/** What was really done, made from what happened. */
+/** Receipt of commands and tests. */
 function Receipt(props: { lines: readonly string[]; output?: string }) {
   return (
     <Show when={props.lines.length > 0}>
@@ -217,7 +217,7 @@ function Receipt(props: { lines: readonly string[]; output?: string }) {
   )
 }
 
-/** Figures, each beside its limit where it has one. */
+/** Figures with their limits. */
 function Figures(props: { agent: AgentRow; detail?: AgentDetail }) {
   const ran = () => {
     const { startedAt, endedAt, timeLimit } = props.agent

@@ -12,7 +12,7 @@ import { isUnread, see, unread } from "./unread.ts"
 
 const FIRST_SHOWN = 50
 
-/** All that has ended, newest first, to be read. */
+/** Ended tasks, newest first. */
 export function AnswersView() {
   const [problem, setProblem] = createSignal("")
   const wanted = () => route().filters
@@ -76,7 +76,7 @@ function hasOutcome(agent: AgentRow, outcome: string): boolean {
   return outcome === "unread" ? isUnread(agent) : agentState(agent).text === outcome
 }
 
-/** Forgets the tasks of a conversation. */
+/** Clears a conversation's tasks. */
 function Clear(props: { session: string; count: number; onError: (message: string) => void }) {
   const asks = () => ({
     text: `Forget all background tasks of this conversation (${plural(props.count, "answer")} here)? What still runs is stopped first. Their sessions stay, and so does work that is not merged.`,

@@ -17,7 +17,7 @@ import { type TaskHandle, UntrustedServer } from "./sign-in.ts"
 
 let enter: TaskHandle = () => Promise.reject(new Error(NOBODY))
 
-/** How each call gets in: the server has to prove who it is before anything is sent. */
+/** Sets the authentication of each call: the server must prove its identity first. */
 export const useEntry = (given: TaskHandle): void => {
   enter = given
 }
@@ -26,13 +26,13 @@ const ENTRY_MS = 10_000
 const NOBODY = "OpenCode does not answer. Try again when the page is live."
 const ENDED = "This page's session has ended. Type /board in OpenCode's terminal for a new link."
 
-/** Arguments of `superagents_task`, and the conversation in which it is called; without one, in a new one. */
+/** Arguments of `superagents_task`, and the conversation to call it in; a new one without `session`. */
 export type Launch = { readonly session?: string } & Readonly<Record<string, unknown>>
 
-/** Of which running agents: all, those of one task's batch, or those named. */
+/** Running agents to select: all, a task's batch, or by id. */
 export type Selection = { readonly all: true } | { readonly batchOf: string } | { readonly ids: readonly string[] }
 
-/** Each rejects with an `Error` whose message is for the reader. */
+/** Functions reject with an `Error` whose message is for the reader. */
 export const api = {
   agent: (id: string) => call<AgentDetail>("GET", `/api/agents/${id}`),
   search: (q: string, from: number) =>

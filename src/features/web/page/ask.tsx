@@ -12,7 +12,7 @@ type Ask = AgentRow["asks"][number]
 
 type Offered = Extract<Question, { kind: "question" }>["questions"]
 
-/** An open question with what it offers, to be answered here. It goes by itself when it was answered, here or elsewhere. */
+/** Form for an open question. It disappears when the question is answered anywhere. */
 export function Answer(props: { ask: Ask; foreign: boolean }) {
   const [question] = createResource(
     () => (props.foreign ? undefined : props.ask.id),
@@ -48,7 +48,7 @@ export function Answer(props: { ask: Ask; foreign: boolean }) {
   )
 }
 
-/** How long until a question is refused by itself. */
+/** Time until a question is refused automatically. */
 export function Patience(props: { until: number | undefined }) {
   return (
     <Show when={props.until}>

@@ -1,13 +1,13 @@
 import { createSignal, onCleanup, Show } from "solid-js"
 
-/** A browser that is left to it closes by one Escape all that was opened without a click between, and asks no page. */
+/** Handled here, because one Escape makes browsers close all dialogs opened without a click in between. */
 export const onEscape = (act: () => void) => (event: KeyboardEvent) => {
   if (event.key !== "Escape" || event.isComposing || event.defaultPrevented) return
   event.preventDefault()
   if (!event.repeat) act()
 }
 
-/** Asks before what cannot be undone. `ask` resolves with the choice. */
+/** Confirmation dialog. `ask` resolves to the choice. */
 export function createConfirm() {
   let dialog: HTMLDialogElement | undefined
   const [question, setQuestion] = createSignal<{ text: string; yes: string; decide: (choice: boolean) => void }>()
@@ -17,7 +17,7 @@ export function createConfirm() {
         text,
         yes,
         decide: (choice) => {
-          // Closed before it is taken away: only so does the focus return to where it was.
+          // Closed before its removal, so that the focus returns to where it was.
           dialog?.close()
           setQuestion(undefined)
           resolve(choice)
@@ -31,7 +31,7 @@ export function createConfirm() {
         const keep = () => {
           if (question() === own) own.decide(false)
         }
-        // What it was asked about may go by another way: then nobody is asked about it later.
+        // The subject may disappear: a later close must not answer for it.
         onCleanup(keep)
         return (
           <dialog
@@ -42,7 +42,7 @@ export function createConfirm() {
               queueMicrotask(() => element.showModal())
             }}
             onKeyDown={onEscape(keep)}
-            // Told a moment later, when the next question may be there.
+            // Delayed, because the next question may open at once.
             onClose={keep}
           >
             <p>{asked().text}</p>

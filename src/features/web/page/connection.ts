@@ -1,19 +1,19 @@
 import { eventReader } from "../../../lib/event-stream.ts"
 import { type TaskHandle, UntrustedServer } from "./sign-in.ts"
 
-/** Nothing for so long, in ms, and the connection counts as lost: the server says something every 15 s. */
+/** Silence after which the connection counts as lost, in ms: the server sends heartbeats every 15 s. */
 const SILENCE_MS = 40_000
 const FIRST_PAUSE_MS = 500
 const LONGEST_PAUSE_MS = 10_000
 
 export type Heard = {
-  /** An event with its data, parsed. */
+  /** An event with parsed data. */
   event(name: string, data: unknown): void
-  /** The connection is gone; the next attempt is in `retryIn` ms. */
+  /** The connection is lost; the next attempt follows in `retryIn` ms. */
   lost(retryIn: number): void
-  /** Somebody else answers; the attempts go on. */
+  /** Another server answers; attempts continue. */
   untrustedServer(message: string): void
-  /** The server itself has ended the session. There will be no more attempts. */
+  /** The server ended the session; there are no further attempts. */
   ended(): void
 }
 
@@ -23,8 +23,8 @@ type Timers = {
 }
 
 /**
- * Listens to the server's events for as long as the page is open: after a lost connection it comes back by itself, and
- * the first event then has the whole state. Returns how to end it and how to try again at once.
+ * Listens to server events, reconnecting after a loss; the first event has the whole state. Returns functions to stop
+ * and to retry at once.
  */
 export function connect(enter: TaskHandle, heard: Heard, { after, fetch }: Timers): { end(): void; again(): void } {
   let attempt = 0
@@ -100,7 +100,7 @@ function createPause(after: Timers["after"]) {
   return { wait, cut: () => cut() }
 }
 
-/** What a body says, piece by piece. By hand: not every browser can iterate a stream. */
+/** Chunks of a body. Not every browser can iterate a stream. */
 async function* textsOf(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
   const reader = body.pipeThrough(new TextDecoderStream() as never).getReader() as {
     read(): Promise<{ done: boolean; value?: string }>

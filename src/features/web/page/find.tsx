@@ -20,13 +20,13 @@ import { agentTexts, taskTexts } from "./select.ts"
 import { ended, runningNow, state, tasks } from "./state.ts"
 
 const FIRST_SHOWN = 25
-/** Board tasks of the past that are searched. */
+/** Most archived board tasks searched. */
 const MOST_HISTORY = 1000
-/** While somebody types, no answers are read. */
+/** Delay while the user types. */
 const TYPING_MS = 250
 const MOST_FILTER_CHARS = 200
 
-/** What the search has found, of everything: agents at work, answers, the board and its past. */
+/** Search results: running agents, answers, board and archive. */
 export function FindView() {
   const q = () => route().filters.q ?? ""
   const [history] = createResource(
@@ -86,7 +86,7 @@ export function FindView() {
   )
 }
 
-/** A task, with the words of its answer that were looked for, where they stand there. */
+/** A task with the matching part of its answer. */
 function AnswerRow(props: { agent: AgentRow; hit: Hit | undefined }) {
   return (
     <>
@@ -104,7 +104,7 @@ function AnswerRow(props: { agent: AgentRow; hit: Hit | undefined }) {
   )
 }
 
-/** Searches the answers of ended tasks, some at a request; what is found stands there while the others are read. */
+/** Searches answers of ended tasks in steps, and shows results as they arrive. */
 function searchAnswers(q: () => string) {
   const [hits, setHits] = createSignal<Readonly<Record<string, Hit>>>({})
   const [isReading, setReading] = createSignal(false)

@@ -3,16 +3,16 @@ import { Choices, createAct, keepFocus, type Options, Problem } from "./parts.ts
 import { askBeforeLeaving } from "./place.ts"
 
 type Sending = {
-  /** What the button says. */
+  /** Label of the button. */
   readonly label: string
-  /** Takes what the form says now and said when it was shown. Resolves with what follows, when nothing is left to lose. */
+  /** Receives current and initial values. The resolved function runs once nothing can be lost. */
   readonly send: (now: FormData, first: FormData) => Promise<() => void>
-  /** Further buttons. */
+  /** Additional buttons. */
   readonly buttons?: JSX.Element
   readonly children: JSX.Element
 }
 
-/** A form: asks before what was typed in it is lost, is sent once at a time, and says what was wrong. */
+/** Form that confirms before input is lost, sends one request at a time, and shows errors. */
 export function Form(props: Sending) {
   const [problem, setProblem] = createSignal("")
   const { busy, act } = createAct(setProblem)
@@ -55,7 +55,7 @@ export function Form(props: Sending) {
 
 const textOf = (data: FormData): string => JSON.stringify([...data])
 
-/** What stands in a field, without blanks around it. */
+/** Trimmed value of a field. */
 export const textIn = (data: FormData, field: string): string => String(data.get(field) ?? "").trim()
 
 export function Field(props: { label: string; hint?: string; children: (id: string) => JSX.Element }) {
@@ -75,7 +75,7 @@ export function Picker(props: {
   name: string
   value: string
   options: Options
-  /** One that stands for nothing will not do. */
+  /** An empty option is not accepted. */
   required?: boolean
   choose?: (value: string) => void
 }) {

@@ -12,21 +12,21 @@ const GROUPS = [
   ["batch", "By batch"],
 ] as const
 
-/** By what lists of agents are grouped: said in the address, for all of them. */
+/** Selection of the grouping, kept in the address for all lists. */
 export function GroupChoice() {
   return (
     <Choose label="Group" value={route().filters.group ?? ""} options={GROUPS} choose={(group) => refine({ group })} />
   )
 }
 
-/** Agents in groups, each with a heading and what can be done with all of it. */
+/** Lists of agents with headings and group actions. */
 export function Groups(props: {
   rows: readonly AgentRow[]
   first: number
   label: string
   class?: string
   children: (agent: AgentRow) => JSX.Element
-  /** What can be done with a group as a whole. */
+  /** Actions on a whole group. */
   acts?: (rows: () => readonly AgentRow[], by: string) => JSX.Element
 }) {
   const by = () => route().filters.group ?? ""
@@ -69,6 +69,6 @@ export function Groups(props: {
   )
 }
 
-/** A parent that is a task's own session is named by that task. */
+/** A parent that is a task's session is shown as that task. */
 const parentTask = (sessionID: string): string | undefined =>
   Object.values(state.agents).find((agent) => agent.sessionID === sessionID)?.description

@@ -10,7 +10,7 @@ import { launchLink, NEW_TASK, type View } from "./route.ts"
 import { link, running, state, tasks } from "./state.ts"
 import { failures, unread } from "./unread.ts"
 
-/** Where one is, whether the page is live, the day in four figures, and the way to everything else. */
+/** Header: navigation, connection state, and the day's figures. */
 export function Header() {
   const waiting = createMemo(() => needs().count)
   const spent = spentOfDay
@@ -70,7 +70,7 @@ function Figure(props: { value: string; name: string; tone?: "needs" | "fail" })
   )
 }
 
-/** The views, and the one search over all of them. */
+/** Tabs of the views, and the search field. */
 function Tabs(props: { waiting: number }) {
   const views = createMemo(() => [
     { view: "now" as const, href: "#/", title: "Now", count: props.waiting, tone: "needs" },

@@ -25,19 +25,19 @@ for (const [name, language] of Object.entries(LANGUAGES)) hljs.registerLanguage(
 hljs.registerAliases(["mts", "cts"], { languageName: "typescript" })
 hljs.registerAliases(["cpp", "cc", "hpp", "cs"], { languageName: "c" })
 
-/** More than that is shown as it is: nobody waits for colours. */
+/** Longer code is not highlighted. */
 const MOST_CHARS = 200_000
 
-/** Code as HTML with its words marked; undefined where its language is not known. Whatever the code has is escaped. */
+/** Escaped HTML with highlighting; undefined for an unknown language. */
 export function highlight(code: string, language: string): string | undefined {
   if (code.length > MOST_CHARS || !hljs.getLanguage(language)) return undefined
   return hljs.highlight(code, { language, ignoreIllegals: true }).value
 }
 
-/** The language that a file's name tells; empty where it tells none. */
+/** Language by file name; empty if unknown. */
 export const languageOf = (file: string): string => /\.(\w+)$/.exec(file)?.[1]?.toLowerCase() ?? ""
 
-/** The same line by line, each whole by itself; undefined where the language is not known. */
+/** Highlighted lines, each valid by itself; undefined for an unknown language. */
 export function highlightLines(lines: readonly string[], language: string): readonly string[] | undefined {
   const html = highlight(lines.join("\n"), language)
   if (html === undefined) return undefined

@@ -4,7 +4,7 @@ import type { HistoryRun, HistoryStep } from "../../../runtime/user-actions.ts"
 import { dayTime, dollars, plural, timeOfDay } from "./format.ts"
 import { Badge, Prose } from "./parts.tsx"
 
-/** What an agent was asked. Long prompts show their beginning. */
+/** Prompt of a run; long ones are cut. */
 export function Asked(props: { run: HistoryRun | undefined }) {
   return (
     <Show when={props.run?.prompt.trim()}>
@@ -29,7 +29,7 @@ export function Asked(props: { run: HistoryRun | undefined }) {
 const SHORT_CHARS = 400
 const SHORT_LINES = 6
 
-/** A text whose end is shown on demand. */
+/** Text whose end is shown on demand. */
 function Clipped(props: { text: string }) {
   const [open, setOpen] = createSignal(false)
   const isLong = () => props.text.length > SHORT_CHARS || props.text.split("\n").length > SHORT_LINES
@@ -49,7 +49,7 @@ function Clipped(props: { text: string }) {
 
 const FIRST_STEPS = 12
 
-/** The tools that a run called, in their order, with their times and failures. */
+/** Tool calls of a run with times and failures. */
 export function Timeline(props: { run: HistoryRun | undefined }) {
   const [all, setAll] = createSignal(false)
   const steps = () => props.run?.steps ?? []
@@ -101,7 +101,7 @@ function Step(props: { step: HistoryStep }) {
   )
 }
 
-/** The runs before the last one, newest first, each with what was asked and answered. */
+/** Earlier runs, newest first, with prompt and answer. */
 export function EarlierRuns(props: { runs: readonly HistoryRun[] }) {
   const earlier = createMemo(() => props.runs.slice(0, -1).reverse())
   return (

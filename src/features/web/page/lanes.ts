@@ -5,17 +5,17 @@ import { costOfLastDay } from "./spend.ts"
 
 const QUARTER_MS = 900_000
 const HOUR_MS = 3_600_000
-/** Two bars in one line have at least so much of the whole between them. */
+/** Smallest gap between two bars of a line, as a share of the width. */
 const GAP = 0.004
 const MOST_TICKS = 8
 const TICKS_MS = [QUARTER_MS, 2 * QUARTER_MS, HOUR_MS, 2 * HOUR_MS, 3 * HOUR_MS, 6 * HOUR_MS]
 
-/** A bar: its line within its lane, and its ends as parts of the whole (0 to 1). */
+/** Line within its lane, and ends from 0 to 1. */
 export type Bar = { readonly id: string; readonly line: number; readonly from: number; readonly to: number }
 
 export type Lane = {
   readonly agent: string
-  /** In the last 24 hours, of its tasks themselves: what others did for them is in the others' lanes. */
+  /** Cost of the last 24 hours, without children, which have lanes of their own. */
   readonly cost: number
   readonly atLeast: boolean
   readonly lines: number
@@ -24,7 +24,7 @@ export type Lane = {
 
 export type Span = { readonly from: number; readonly to: number }
 
-/** The stretch of the last day that is shown, in whole quarters of an hour, so that bars do not creep while time goes on. */
+/** Displayed part of the last day, in quarters of an hour so that bars do not creep. */
 export function spanOf(agents: readonly AgentRow[], now: number): Span {
   const to = Math.ceil((now + 1) / QUARTER_MS) * QUARTER_MS
   const first = Math.min(now, ...agents.map((agent) => Math.max(agent.startedAt ?? agent.createdAt, now - DAY_MS)))
@@ -32,7 +32,7 @@ export function spanOf(agents: readonly AgentRow[], now: number): Span {
   return { from, to }
 }
 
-/** A lane for each agent, by name; within it, bars that overlap lie in lines of their own. */
+/** One lane per agent; overlapping bars get lines of their own. */
 export function lanesOf(agents: readonly AgentRow[], span: Span, now: number): Lane[] {
   const names = [...new Set(agents.map(({ agent }) => agent))].sort()
   return names.map((agent) => {
@@ -50,7 +50,7 @@ function pack(agents: readonly AgentRow[], span: Span, now: number): Bar[] {
     const to = Math.max(from, part(agent.endedAt ?? now, span))
     const free = ends.findIndex((end) => end + GAP <= from)
     const line = free < 0 ? ends.length : free
-    // What still runs keeps its line for itself.
+    // A running task's bar extends to the end.
     ends[line] = agent.endedAt === undefined ? 1 : to
     return { id: agent.id, line, from, to }
   })
@@ -58,18 +58,18 @@ function pack(agents: readonly AgentRow[], span: Span, now: number): Bar[] {
 
 const part = (at: number, { from, to }: Span): number => Math.min(1, Math.max(0, (at - from) / (to - from)))
 
-/** The times that are written on the axis. */
+/** Times on the axis. */
 export function ticksOf(span: Span): number[] {
   const step = TICKS_MS.find((each) => (span.to - span.from) / each <= MOST_TICKS) ?? 6 * HOUR_MS
   const offset = new Date(span.from).getTimezoneOffset() * 60_000
   const first = Math.ceil((span.from - offset) / step) * step + offset
   const ticks = []
-  // One at the very edge would stick out.
+  // A label at the edge would be cut.
   for (let at = first; at < span.to - step / 3; at += step) if (at > span.from + step / 3) ticks.push(at)
   return ticks
 }
 
-/** A letter for each named batch, in the order of their beginning. */
+/** A letter for each named batch, in order of time. */
 export function batchMarks(agents: readonly AgentRow[]): Map<string, string> {
   const names = new Set(agents.toSorted(oldestFirst).flatMap(({ batch }) => batch ?? []))
   return new Map([...names].map((name, index) => [name, String.fromCharCode(65 + (index % 26))]))

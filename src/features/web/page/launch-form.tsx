@@ -14,7 +14,7 @@ const PLACES: Options = [
   ["worktree", "In a git worktree of its own"],
 ]
 
-/** Launches an agent as `superagents_task` does. `like`: it begins as that task was launched. */
+/** Launch form. `like`: task whose launch it copies. */
 export function LaunchForm(props: { like?: string }) {
   const [ready] = createResource(async () => {
     const [choices, like] = await Promise.all([api.choices(), props.like ? api.agent(props.like) : undefined])
@@ -73,7 +73,7 @@ function Fields(props: { choices: Choices; like?: AgentDetail }) {
   )
 }
 
-/** What it is to do, whole and in short. */
+/** Fields for prompt and description. */
 function Words(props: { like?: AgentDetail }) {
   return (
     <>
@@ -96,7 +96,7 @@ function Words(props: { like?: AgentDetail }) {
   )
 }
 
-/** What most launches do without. */
+/** Less common fields. */
 function More(props: { choices: Choices; like?: AgentDetail; chosen: boolean }) {
   const models = createUniqueId()
   const most = () => state.limits?.taskCost ?? 0
@@ -138,13 +138,13 @@ function More(props: { choices: Choices; like?: AgentDetail; chosen: boolean }) 
 const agentsOf = ({ agents }: Choices): Options =>
   agents.map(({ name, description }) => [name, description ? `${name}: ${description.slice(0, 80)}` : name])
 
-/** The places that any task can have, and that of the task that is tried again: a machine of the user's, say. */
+/** Places for every task, and that of the copied one, such as a host. */
 const placesOf = (like: AgentDetail | undefined): Options => {
   const own = like?.place
   return own === undefined || PLACES.some(([place]) => place === own) ? PLACES : [...PLACES, [own, own]]
 }
 
-/** The conversations there are, and that of the task that is tried again. */
+/** Conversations, and that of the copied task. */
 function sessionsOf({ sessions }: Choices, like: AgentDetail | undefined): Options {
   const own = like?.parent
   const others = sessions.filter(({ id }) => id !== own?.id)
@@ -155,7 +155,7 @@ function sessionsOf({ sessions }: Choices, like: AgentDetail | undefined): Optio
   ]
 }
 
-/** The fields as arguments of `superagents_task`; what was left empty is left out. */
+/** Arguments of `superagents_task` from the fields, without empty ones. */
 function argumentsIn(data: FormData): Launch {
   const text = (name: string) => textIn(data, name)
   const after = text("after")

@@ -2,8 +2,8 @@ import MarkdownIt from "markdown-it"
 import { highlight } from "./highlight.ts"
 
 /**
- * Text of models as HTML. What they wrote as HTML is shown as text; links lead to http and https alone, tell nobody
- * where they were followed from, and nothing is fetched: an image becomes a link to it.
+ * Models' text as safe HTML: embedded HTML is escaped, only http and https links without referrer, and images become
+ * links, so that nothing is loaded.
  */
 export function markdown(text: string): string {
   return renderer.render(text)
@@ -12,7 +12,7 @@ export function markdown(text: string): string {
 const renderer = new MarkdownIt({
   html: false,
   linkify: true,
-  // Empty: shown as it is, escaped.
+  // An empty result makes the library escape the code itself.
   highlight: (code, language) => highlight(code, language) ?? "",
 })
 renderer.validateLink = isSafeLink
@@ -40,7 +40,7 @@ rules.image = (tokens, index) => {
   return `<a href="${escapeHtml(address)}" rel="noreferrer noopener" target="_blank">[image: ${label}]</a>`
 }
 
-/** The page has its own headings above: those of an answer go below them. */
+/** Headings of an answer are nested below the page's own. */
 for (const rule of ["heading_open", "heading_close"] as const)
   rules[rule] = (tokens, index, options, _env, self) => {
     const token = tokens[index]
@@ -48,10 +48,10 @@ for (const rule of ["heading_open", "heading_close"] as const)
     return self.renderToken(tokens, index, options)
   }
 
-/** Long code scrolls within itself, by keyboard too. */
+/** Long code scrolls, also by keyboard. */
 const fence = rules.fence
 rules.fence = (...given) => fence?.(...given).replace("<pre>", '<pre tabindex="0">') ?? ""
 
-/** Wide tables scroll within themselves, by keyboard too. */
+/** Wide tables scroll, also by keyboard. */
 rules.table_open = () => '<div class="scroll" tabindex="0" role="group" aria-label="table"><table>'
 rules.table_close = () => "</table></div>"

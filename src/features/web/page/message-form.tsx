@@ -2,7 +2,7 @@ import { createSignal, createUniqueId, type JSX } from "solid-js"
 import { createAct, keepFocus, Problem } from "./parts.tsx"
 import { askBeforeLeaving } from "./place.ts"
 
-/** A few lines to send: a word to an agent, a reply, a prompt. What was typed is not lost without a question. */
+/** Form for a message, reply or prompt. Input is not lost without a confirmation. */
 export function WordForm(props: {
   label: string
   send: string
@@ -10,7 +10,7 @@ export function WordForm(props: {
   placeholder?: string
   focus?: boolean
   run: (text: string, form: HTMLFormElement) => Promise<unknown>
-  /** Further fields, and buttons. */
+  /** Additional fields and buttons. */
   children?: JSX.Element
 }) {
   const id = createUniqueId()

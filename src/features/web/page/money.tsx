@@ -6,11 +6,11 @@ import { ended, now, running, runningNow, state } from "./state.ts"
 
 const MINUTE_MS = 60_000
 
-/** Looked at once a minute, and when what runs has cost more. */
+/** Computed once a minute, and when running tasks cost more. */
 const minute = createRoot(() => createMemo(() => Math.floor(now() / MINUTE_MS) * MINUTE_MS))
 const all = () => [...ended(), ...runningNow()]
 
-/** What was spent in 24 hours: what the day's budget counts where there is one, else what the tasks shown here cost. */
+/** Cost of 24 hours: as the daily limit counts it, else of the tasks shown. */
 export const spentOfDay = createRoot(() => {
   const past = createMemo(() => costOfLastDay(ended(), minute()))
   const present = createMemo(() => costOfLastDay(runningNow(), minute()))
@@ -19,7 +19,7 @@ export const spentOfDay = createRoot(() => {
   )
 })
 
-/** What the last 24 hours cost, of how much, by hour, agent and model. */
+/** Cost of the last 24 hours by hour, agent and model. */
 export function Money() {
   const spent = spentOfDay
   const limit = () => state.limits?.dayCost ?? 0

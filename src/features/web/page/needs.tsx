@@ -12,10 +12,10 @@ import { failures, see } from "./unread.ts"
 
 const MOST_SHOWN = 30
 
-/** What goes no further without a person. */
+/** Everything that waits for a user. */
 export const needs = createRoot(() => createMemo(() => waitingFor(runningNow(), tasks(), failures(), state.lost)))
 
-/** Comes first, and stays where it is while it is empty. */
+/** Shown first; keeps its position while empty. */
 export function NeedsYou() {
   const all = needs
   const asks = createMemo(() => all().asking.flatMap((agent) => agent.asks.map((ask) => ({ agent, ask }))))
@@ -58,7 +58,7 @@ export function NeedsYou() {
   )
 }
 
-/** A row: what kind of need it is, and what can be done about it. */
+/** A row with the kind of need and its actions. */
 function Need(props: { tone: "needs" | "fail"; what: string; children: JSX.Element }) {
   return (
     <li class="need-row">
@@ -113,7 +113,7 @@ function TaskNeed(props: { task: TaskRow }) {
   )
 }
 
-/** What is written stands in the task's thread, and its owner goes on with it. */
+/** The reply is stored in the task's thread, where its owner continues with it. */
 export function ReplyForm(props: { task: TaskRow; label?: string }) {
   return (
     <WordForm
@@ -124,7 +124,7 @@ export function ReplyForm(props: { task: TaskRow; label?: string }) {
   )
 }
 
-/** The board's file has gone, and its tasks with it, but for the copy of them that is kept. */
+/** The board's file is missing; a copy of its tasks is kept. */
 function LostNeed(props: { count: number }) {
   const [problem, setProblem] = createSignal("")
   const asks = () => ({
@@ -143,7 +143,7 @@ function LostNeed(props: { count: number }) {
   )
 }
 
-/** Several tasks were changed by another hand, and can be believed together. */
+/** Several tasks with outside edits, which can be accepted together. */
 function UnverifiedNeed(props: { count: number }) {
   const [problem, setProblem] = createSignal("")
   const asks = () => ({

@@ -4,7 +4,7 @@ import { needs } from "./needs.tsx"
 import { agentLink, taskLink } from "./route.ts"
 import { state } from "./state.ts"
 
-/** What is told beyond the page: in the tab's title and icon, and on wish by the desktop. */
+/** Alerts beyond the page: title, icon, and desktop notifications if enabled. */
 
 const KEPT = "superagents.notify"
 
@@ -26,11 +26,11 @@ async function wish(on: boolean): Promise<void> {
   try {
     localStorage.setItem(KEPT, wanted() ? "on" : "off")
   } catch {
-    // A browser that keeps nothing asks again next time.
+    // Without storage the setting lasts until reload.
   }
 }
 
-/** Turns notifications of the desktop on and off. */
+/** Switch for desktop notifications. */
 export function Bell() {
   return (
     <Show when={supported}>
@@ -48,7 +48,7 @@ export function Bell() {
   )
 }
 
-/** What waits, each with a name of its own: one that was told is not told again. */
+/** Waiting items by unique key, so that each is notified once. */
 function waiting(): Map<string, { title: string; body: string; href: string }> {
   const { asking, waiting, resting, failed } = needs()
   const ofTask = ({ id, title, reason }: TaskRow) =>
@@ -64,7 +64,7 @@ function waiting(): Map<string, { title: string; body: string; href: string }> {
   ])
 }
 
-/** Keeps title, icon and desktop up to date for as long as the page is open. */
+/** Updates title, icon and notifications. */
 export function Told() {
   const all = createMemo(waiting)
   const count = createMemo(() => all().size)
@@ -93,7 +93,7 @@ function notify(tag: string, title: string, body: string, href: string): void {
   }
 }
 
-/** The page's icon, with how much waits. */
+/** Icon with the number of waiting items. */
 function iconOf(count: number): string {
   const badge =
     count === 0

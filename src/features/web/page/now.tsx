@@ -11,7 +11,7 @@ import { Day } from "./timeline.tsx"
 
 const FIRST_SHOWN = 24
 
-/** What matters now: what needs a person, what runs, how the day went, what it cost. */
+/** Overview: needs, running tasks, the day, its cost. */
 export function NowView() {
   const empty = () => running().length + ended().length + Object.keys(state.tasks).length + needs().count === 0
   return (
@@ -24,7 +24,7 @@ export function NowView() {
   )
 }
 
-/** What runs now, in the order of its beginning: a card keeps its place while its figures tick. */
+/** Running tasks in order of start, so that cards keep their position. */
 function AtWork() {
   const [problem, setProblem] = createSignal("")
   const ours = () => running().filter(({ foreign }) => !foreign)
@@ -57,7 +57,7 @@ function AtWork() {
   )
 }
 
-/** Where nothing has been done yet: one way to begin. */
+/** Shown before anything was done. */
 function Beginning() {
   return (
     <section class="panel beginning">

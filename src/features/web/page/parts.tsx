@@ -8,7 +8,7 @@ import { state } from "./state.ts"
 
 const GLYPHS: Readonly<Record<Tone, string>> = { run: "●", needs: "◆", done: "✓", fail: "✕", rest: "○" }
 
-/** A state in a word, marked by colour and by form. */
+/** A state by word, colour and shape. */
 export function Badge(props: { tone: Tone; text: string }) {
   return (
     <span class="badge" data-state={props.tone}>
@@ -28,12 +28,12 @@ export function AgentName(props: { name: string }) {
   )
 }
 
-/** A model's text. `markdown` lets no HTML of its own through. */
+/** A model's text; `markdown` escapes HTML. */
 export function Prose(props: { text: string }) {
   return <div class="prose" innerHTML={markdown(props.text)} />
 }
 
-/** What a sheet is about: focus goes there when it opens, so that listeners hear it first. */
+/** Title of a sheet, focused when it opens, for screen readers. */
 export function Title(props: { text: string }) {
   return (
     <h2 tabindex="-1" ref={(element) => queueMicrotask(() => element.focus({ preventScroll: true }))}>
@@ -42,7 +42,7 @@ export function Title(props: { text: string }) {
   )
 }
 
-/** The focus that `element` has when it goes stays in the sheet, at what that is about: who listens hears what it is now. */
+/** Moves focus to the sheet's title when `element` disappears with the focus. */
 export function keepFocus(element: () => HTMLElement | undefined): void {
   onCleanup(() => {
     if (!element()?.contains(document.activeElement)) return
@@ -50,7 +50,7 @@ export function keepFocus(element: () => HTMLElement | undefined): void {
   })
 }
 
-/** How far a task's steps are: in words for those who listen, as a bar for those who look. */
+/** Progress of a task's steps, in words for screen readers and as a bar. */
 export function Steps(props: { done: number; total: number }) {
   return (
     <span class="step-meter">
@@ -67,7 +67,7 @@ export function Steps(props: { done: number; total: number }) {
   )
 }
 
-/** The way to a session: OpenCode's own page where its server listens, else the command for a terminal. */
+/** Link to a session on OpenCode's page, or the terminal command without one. */
 export function ThreadLink(props: { session: string; label: string }) {
   return (
     <Show
@@ -93,7 +93,7 @@ function CopyCommand(props: { text: string; label: string }) {
   )
 }
 
-/** A button that copies a text. Where that is refused, `select` is selected for the reader to copy. */
+/** Copies a text. If the browser refuses, `select` is selected for manual copying. */
 export function Copy(props: { text: () => string; label: string; select?: () => HTMLElement | undefined }) {
   const [said, setSaid] = createSignal("Copy")
   const copy = async () => {
@@ -101,7 +101,7 @@ export function Copy(props: { text: () => string; label: string; select?: () => 
       await navigator.clipboard.writeText(props.text())
       setSaid("Copied")
     } catch {
-      // Refused, or absent: pages over plain HTTP have no clipboard, but for those of the machine itself.
+      // Browsers offer no clipboard over plain HTTP, except for localhost.
       const target = props.select?.()
       if (target) getSelection()?.selectAllChildren(target)
       setSaid(target ? "Selected, not copied" : "Not copied")
@@ -119,7 +119,7 @@ export function Copy(props: { text: () => string; label: string; select?: () => 
   )
 }
 
-/** Does one thing at a time, and tells when it did not work. */
+/** Runs one action at a time and reports failures. */
 export function createAct(onError: (message: string) => void) {
   const [busy, setBusy] = createSignal(false)
   const act = async (work: () => Promise<unknown>) => {
@@ -137,14 +137,14 @@ export function createAct(onError: (message: string) => void) {
   return { busy, act }
 }
 
-/** A button for what takes a moment: it cannot be pressed twice, asks first where it `asks`, and says when it did not work. */
+/** Button of an action: cannot be pressed twice, confirms if it `asks`, and shows failures. */
 export function Action(props: {
   label: string
   run: () => Promise<unknown>
   onError: (message: string) => void
   kind?: "main" | "danger"
   title?: string
-  /** What cannot be undone is asked about first; `yes` is what the button then says. */
+  /** Confirmation; `yes`: label of its button. */
   asks?: () => { readonly text: string; readonly yes: string }
 }) {
   const { busy, act } = createAct((message) => props.onError(message))
@@ -187,7 +187,7 @@ export function Problem(props: { text: string }) {
 
 export type Fact = readonly [name: string, value: () => JSX.Element | undefined]
 
-/** Names and values, those without a value left out. Each is made anew by itself: a link keeps the focus meanwhile. */
+/** Names and values, without empty ones. Rows are updated one by one, so that links keep the focus. */
 export function Facts(props: { facts: readonly Fact[] }) {
   return (
     <dl class="fact-list">
@@ -208,7 +208,7 @@ export function Facts(props: { facts: readonly Fact[] }) {
   )
 }
 
-/** A list that grows on demand: what is not shown costs nothing. */
+/** List that grows on demand, to save rendering. */
 export function Long<Item>(props: {
   items: readonly Item[]
   first: number
@@ -234,7 +234,6 @@ export function Long<Item>(props: {
 
 export type Options = readonly (readonly [value: string, label: string])[]
 
-/** What a list to choose from has. */
 export function Choices(props: { options: Options; value: string }) {
   return (
     <For each={props.options}>
@@ -247,7 +246,7 @@ export function Choices(props: { options: Options; value: string }) {
   )
 }
 
-/** One of several, by a list to choose from. */
+/** A select field. */
 export function Choose(props: { label: string; value: string; options: Options; choose: (value: string) => void }) {
   return (
     <select class="choice" aria-label={props.label} onChange={(event) => props.choose(event.currentTarget.value)}>

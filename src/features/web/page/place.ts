@@ -3,12 +3,12 @@ import { codeIn, type Filters, HOME, hashOf, type Route, routeOf, type View } fr
 
 const [route, setRoute] = createSignal<Route>(codeIn(location.hash) === undefined ? routeOf(location.hash) : HOME)
 
-/** Where the reader is. */
+/** Current route. */
 export { route }
 
 const losers = new Set<() => boolean>()
 
-/** What is shown in the sheet is not left without a question while it `loses` something by that. */
+/** Confirms before the sheet is left while it `loses` input. */
 export function askBeforeLeaving(loses: () => boolean): void {
   losers.add(loses)
   onCleanup(() => losers.delete(loses))
@@ -16,7 +16,7 @@ export function askBeforeLeaving(loses: () => boolean): void {
 
 export const wouldLose = (): boolean => [...losers].some((loses) => loses())
 
-/** Another way to look at what is there: no step that Back would take back. */
+/** Changes filters without a step in the browser's history. */
 export function refine(filters: Filters): void {
   const { view, shown, filters: before } = route()
   const found = filters.q !== undefined && filters.q !== ""
@@ -30,10 +30,10 @@ function show(next: Route): void {
     history.replaceState(null, "", hashOf(next))
 }
 
-/** What has been followed to in the page, with what leaves it asked about first. */
+/** Navigation that confirms before input is lost. */
 export function createPlace(mayLeave: () => Promise<boolean>) {
   let here = location.hash
-  /** While it is asked about. */
+  /** Target while the confirmation is open. */
   let wanted: string | undefined
   const go = async (to: string) => {
     const isAsking = wanted !== undefined
@@ -47,7 +47,7 @@ export function createPlace(mayLeave: () => Promise<boolean>) {
       show(routeOf(next, route()))
       here = location.hash
     }
-    // The browser's Back has been there already.
+    // The browser has already gone back.
     else if (location.hash !== here) history.pushState(null, "", here)
   }
   const follow = () => {

@@ -1,4 +1,4 @@
-/** What a refusal says. */
+/** Error message of a response. */
 export async function errorIn(response: Response): Promise<string> {
   try {
     return String(((await response.json()) as { error: string }).error)

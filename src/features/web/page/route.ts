@@ -1,24 +1,24 @@
-/** What the page's address says: a view, how it is filtered, and what is looked at closely beside it. */
+/** Route in the page's address: view, filters, and detail sheet. */
 export type Route = { readonly view: View; readonly filters: Filters; readonly shown?: Shown }
 
-/** `find`: what the search has found. */
+/** `find`: search results. */
 const VIEWS = ["now", "board", "answers", "find"] as const
 
 export type View = (typeof VIEWS)[number]
 
 export type Shown =
   | { readonly kind: "task" | "agent"; readonly id: string }
-  /** A form: for a board task, or to launch an agent; `like` names a task whose launch it begins with. */
+  /** A form for a board task or a launch; `like`: task whose launch it copies. */
   | { readonly kind: "new" | "launch"; readonly id?: string }
 
-/** `q`: words to find. `group`: by what a list is grouped. Empty for any. */
+/** `q`: search words. `group`: grouping. Empty for none. */
 export type Filters = { readonly [Name in (typeof FILTERS)[number]]?: string }
 
 const FILTERS = ["q", "agent", "outcome", "group"] as const
 
 export const HOME: Route = { view: "now", filters: {} }
 
-/** The place that an address names; what it leaves out, the view and its filters, stays as it was `before`. */
+/** Route of an address; missing parts stay as `before`. */
 export function routeOf(hash: string, before: Route = HOME): Route {
   const [, path = "", query = ""] = /^#\/([^?]*)(?:\?(.*))?$/.exec(hash) ?? []
   const [first = "", ...rest] = path.split("/")
@@ -30,7 +30,7 @@ export function routeOf(hash: string, before: Route = HOME): Route {
   return { view, filters, shown }
 }
 
-/** Ids alone: any other word may be the name of what every object has. */
+/** Only valid ids: another word may be a property of every object. */
 function shownIn([kind, id = ""]: readonly string[]): Shown | undefined {
   if (kind === "new") return { kind }
   if (kind === "launch") return /^bg_\w+$/.test(id) ? { kind, id } : { kind }
@@ -38,7 +38,7 @@ function shownIn([kind, id = ""]: readonly string[]): Shown | undefined {
   return kind === "agent" && /^bg_\w+$/.test(id) ? { kind, id } : undefined
 }
 
-/** The address of a place, whole: it can be kept and sent. */
+/** Address of a route, complete enough to be stored and shared. */
 export function hashOf({ view, filters, shown }: Route): string {
   const query = new URLSearchParams(
     FILTERS.flatMap((name): [string, string][] => (filters[name] ? [[name, filters[name]]] : [])),
@@ -47,16 +47,16 @@ export function hashOf({ view, filters, shown }: Route): string {
   return view === "now" && path === "" && query === "" ? "#/" : `#/${view}${path}${query === "" ? "" : `?${query}`}`
 }
 
-/** Links beside the present view. */
+/** Links that keep the current view. */
 export const taskLink = (id: string): string => `#/task/${id}`
 export const agentLink = (id: string): string => `#/agent/${id}`
 export const launchLink = (like?: string): string => `#/launch${like === undefined ? "" : `/${like}`}`
 export const NEW_TASK = "#/new"
 
-/** What a link lets in by, in the fragment: `#code=…`. */
+/** Code of a link in the fragment: `#code=…`. */
 export const codeIn = (hash: string): string | undefined => /^#code=([\w.-]+)$/.exec(hash)?.[1]
 
-/** Where a session can be seen: on OpenCode's own page, or by a command. */
+/** OpenCode's page for a session, or undefined. */
 export const threadLink = (base: string | undefined, sessionID: string): string | undefined =>
   base && /^https?:\/\//.test(base) ? `${base}${encodeURIComponent(sessionID)}` : undefined
 

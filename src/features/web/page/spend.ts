@@ -2,7 +2,7 @@ import { DAY_MS } from "../../../core/bill.ts"
 import type { AgentRow } from "../wire.ts"
 import { grouped, ofLastDay } from "./select.ts"
 
-/** What was spent in the last 24 hours, by tasks themselves: what others did for them counts for the others. */
+/** Cost of the last 24 hours without children, which count themselves. */
 
 const HOUR_MS = 3_600_000
 
@@ -10,7 +10,7 @@ export type Sum = { readonly cost: number; readonly atLeast: boolean }
 
 const NOTHING: Sum = { cost: 0, atLeast: false }
 
-/** What tasks have cost together in the 24 hours before `now`. A row says it as of its last change. */
+/** Total cost in the 24 hours before `now`, as of each row's last change. */
 export function costOfLastDay(agents: readonly AgentRow[], now: number): Sum {
   return ofLastDay(agents, now).reduce(
     (sum, { dayCost, dayAtLeast }) => ({ cost: sum.cost + dayCost, atLeast: sum.atLeast || dayAtLeast }),
@@ -18,7 +18,7 @@ export function costOfLastDay(agents: readonly AgentRow[], now: number): Sum {
   )
 }
 
-/** By name, what cost most first. */
+/** By name, highest cost first. */
 export function costBy(
   agents: readonly AgentRow[],
   now: number,
@@ -29,7 +29,7 @@ export function costBy(
     .sort((a, b) => b.cost - a.cost || (a.name < b.name ? -1 : 1))
 }
 
-/** By hour, oldest first: 24 of them, each from its full hour on. What a run cost is spread over its time. */
+/** Cost for 24 full hours, oldest first. A run's cost is spread over its duration. */
 export function costByHour(agents: readonly AgentRow[], now: number): { readonly at: number; readonly cost: number }[] {
   const end = Math.floor(now / HOUR_MS) * HOUR_MS + HOUR_MS
   const hours = Array.from({ length: 24 }, (_, index) => ({ at: end - (24 - index) * HOUR_MS, cost: 0 }))
@@ -38,7 +38,7 @@ export function costByHour(agents: readonly AgentRow[], now: number): { readonly
     const length = Math.max(1, endedAt - from)
     for (const hour of hours) {
       const part = Math.min(endedAt, hour.at + HOUR_MS) - Math.max(from, hour.at)
-      // A run of a moment lies in one hour whole.
+      // A run without duration belongs to one hour.
       const share = length === 1 ? Number(from >= hour.at && from < hour.at + HOUR_MS) : Math.max(0, part) / length
       hour.cost += dayCost * share
     }

@@ -6,7 +6,7 @@ import type { AgentRow, Delta, Snapshot, TaskRow } from "../wire.ts"
 import { byId, isActive, newestFirst, oldestFirst } from "./select.ts"
 import type { Sum } from "./spend.ts"
 
-/** How the page stands to the server. */
+/** State of the connection. */
 type Link =
   | { readonly state: "loading" }
   | { readonly state: "live" }
@@ -20,17 +20,17 @@ type State = {
   /** False: the board is off. */
   board: boolean
   problem: string
-  /** How often tasks have left the board, or may have. */
+  /** Incremented when tasks may have left the board. */
   leavings: number
   owners: readonly BoardAgent[]
-  /** Tasks of a board whose file has gone. */
+  /** Number of tasks of a missing file. */
   lost: number
-  /** The board's purse that is open, and how often one has ended. */
+  /** The open purse, and the number of ended ones. */
   purse?: PurseView
   purseEnds: number
   threadBase?: string
   limits?: Limits
-  /** What the day's budget counts, where there is one. */
+  /** Spending by the daily limit, if there is one. */
   spent?: Sum
 }
 
@@ -47,16 +47,19 @@ const [state, setState] = createStore<State>({
 })
 const [link, setLink] = createSignal<Link>({ state: "loading" })
 const [now, setNow] = createSignal(Date.now())
-/** Changes when an agent comes, goes, begins or ends, or one that has ended changes: thousands are looked at then alone. */
+/**
+ * Incremented when an agent appears, disappears, begins, ends, or changes after its end, so that long lists are
+ * computed only then.
+ */
 const [roster, setRoster] = createSignal(0)
 const renewRoster = () => setRoster((count) => count + 1)
-/** The server's clock less ours. */
+/** Server's clock minus this one's. */
 let skew = 0
 
-/** `now` is the server's time and ticks every second while the page is live. */
+/** `now`: the server's time, updated every second while the page is live. */
 export { link, now, setLink, state }
 
-/** Rows as they stand, not watched one by one: those that run, oldest first, and those that have ended, newest first. */
+/** Rows without tracking: running ones oldest first, ended ones newest first. */
 export const { running, ended, tasks } = createRoot(() => ({
   tasks: createMemo(() => Object.values(state.tasks).sort(byId)),
   running: createMemo(() => rows().filter(isActive).sort(oldestFirst)),
@@ -72,7 +75,7 @@ function rows(): AgentRow[] {
   return Object.values(unwrap(state).agents)
 }
 
-/** The same, each watched: for what changes while agents run. */
+/** Running rows with tracking, for live figures. */
 export const runningNow = (): AgentRow[] => running().flatMap(({ id }) => state.agents[id] ?? [])
 
 export function tick(): void {
@@ -134,6 +137,6 @@ function takeAgent(row: AgentRow): void {
 }
 
 function drop(key: "agents" | "tasks", ids: readonly string[] = []): void {
-  // In a store, undefined takes a key away.
+  // Setting undefined removes a key from a store.
   for (const id of ids) setState(key, id, undefined as never)
 }

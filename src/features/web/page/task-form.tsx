@@ -13,10 +13,7 @@ const fieldsIn = (data: FormData): Fields => ({
   description: textIn(data, "description"),
 })
 
-/**
- * Creates a task, or changes the one that is given. What is being typed stays when the task changes elsewhere meanwhile;
- * saved is what was changed here, and that alone.
- */
+/** Creates or edits a task. Input survives outside changes, and only edited fields are saved. */
 export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
   const before = untrack(() => ({ title: "", owner: "", description: "", ...props.task }))
   const owners = () => {
@@ -70,7 +67,7 @@ export function TaskForm(props: { task?: TaskRow; onDone?: () => void }) {
   )
 }
 
-/** What only a new task has. */
+/** Fields of a new task only. */
 function Beginning() {
   return (
     <>
@@ -84,7 +81,7 @@ function Beginning() {
   )
 }
 
-/** The form may have shown a text with other blanks and line ends than the task has: that alone is no change. */
+/** Browsers normalize blanks and line ends, which is no change. */
 async function save(id: string, now: Fields, first: Fields): Promise<void> {
   const changed = Object.entries(now).filter(([field, value]) => value !== first[field as keyof Fields])
   if (changed.length > 0) await api.update(id, Object.fromEntries(changed))

@@ -13,15 +13,15 @@ import { isStuck, isUnverified, newestFirst, statusText, taskTone } from "./sele
 import { runningNow, state } from "./state.ts"
 import { TaskForm } from "./task-form.tsx"
 
-/** One board task, live while it is on the board, from history afterwards. */
+/** Detail view of a board task: live, or from history. */
 export function TaskView(props: { id: string }) {
   const live = createMemo(() => state.tasks[props.id])
-  // Not on the board (any more), or not told of yet: read anew when something leaves, as this one may have.
+  // Read again when a task leaves the board, since it may be this one.
   const [past] = createResource(
     () => (live() ? undefined : { id: props.id, leavings: state.leavings }),
     ({ id }) => api.task(id),
   )
-  // The last that was known until history has answered: what is being typed beside it stays.
+  // Keeps the last version until history has answered, so that input is not lost.
   const task = createMemo<TaskRow | undefined>((before) => live() ?? (past.error ? before : (past.latest ?? before)))
   return (
     <Show
@@ -90,7 +90,7 @@ function Task(props: { task: TaskRow }) {
   )
 }
 
-/** What the run that goes on asks, to be answered here. */
+/** Questions of the active run, with answer forms. */
 function Asking(props: { id: string }) {
   const run = () => runningNow().find((agent) => agent.boardTask === props.id)
   return <For each={run()?.asks}>{(ask) => <Answer ask={ask} foreign={run()?.foreign ?? false} />}</For>
@@ -204,7 +204,7 @@ function Resources(props: { resources: readonly Resource[] }) {
   )
 }
 
-/** Its runs, those that the server still knows of. */
+/** Runs that the server still knows. */
 function Runs(props: { id: string }) {
   const runs = createMemo(() =>
     Object.values(state.agents)

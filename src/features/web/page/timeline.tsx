@@ -10,12 +10,12 @@ import { ended, now, running, state } from "./state.ts"
 
 const STEP_MS = 5000
 
-/** Bars that are shown: of more the newest. */
+/** Most bars shown: newest ones. */
 const MOST_BARS = 400
 
-/** The last day: a bar for each background task and run, in a lane for each agent. */
+/** Timeline of the last day, with a lane per agent. */
 export function Day() {
-  // Bars grow in steps of a few seconds: at this scale nobody sees more, and the page has less to do.
+  // Updated every few seconds: finer steps are invisible at this scale.
   const step = createMemo(() => Math.floor(now() / STEP_MS) * STEP_MS)
   const day = createMemo(() => ofLastDay([...running(), ...ended()], step()))
   const agents = createMemo(() => day().slice(0, MOST_BARS))
@@ -145,7 +145,7 @@ function BarLink(props: { agent: AgentRow; bar: Bar | undefined; mark?: string; 
   )
 }
 
-/** One stop for Tab, and arrows from bar to bar: there may be hundreds. */
+/** One tab stop and arrow keys, since there may be hundreds of bars. */
 function move(event: KeyboardEvent & { currentTarget: HTMLElement }): void {
   const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key]
   if (by === undefined) return

@@ -3,7 +3,7 @@ import type { AgentRow } from "../wire.ts"
 import { isActive } from "./select.ts"
 import { ended, state } from "./state.ts"
 
-/** What the reader has seen of what ended, kept by the browser. What had ended before the first visit counts as seen. */
+/** Read marks for ended tasks, stored in the browser. Tasks from before the first visit count as read. */
 
 const MOST_KEPT = 5000
 
@@ -17,7 +17,7 @@ let project = ""
 const key = () => `superagents.seen.${project}`
 const markOf = ({ id, generation }: AgentRow): string => `${id}.${generation}`
 
-/** Reads what was kept for this project, once; `now` is the server's time. */
+/** Loads this project's read marks once; `now`: the server's time. */
 export function recall(named: string, now: number): void {
   if (named === project) return
   project = named
@@ -27,7 +27,7 @@ export function recall(named: string, now: number): void {
   keep()
 }
 
-/** Each of these was looked at, or put aside. */
+/** Marks these as read. */
 export function see(agents: readonly AgentRow[]): void {
   const fresh = agents.filter((agent) => !isActive(agent) && !seen.has(markOf(agent)))
   if (fresh.length === 0) return
@@ -40,7 +40,7 @@ export function isUnread(agent: AgentRow): boolean {
   return !isActive(agent) && (agent.endedAt ?? 0) > since && !seen.has(markOf(agent))
 }
 
-/** What has ended and was not looked at, newest first; and of that, what failed. */
+/** Unread ended tasks, newest first, and failed ones among them. */
 export const { unread, failures } = createRoot(() => {
   const unread = createMemo(() => ended().filter(isUnread))
   return { unread, failures: createMemo(() => unread().filter(({ status }) => status === "error")) }
@@ -51,7 +51,7 @@ function keep(): void {
   try {
     if (state.project !== "") localStorage.setItem(key(), JSON.stringify(kept))
   } catch {
-    // A browser that keeps nothing: until the tab is closed it is known here.
+    // Without storage the marks last until the tab is closed.
   }
   setVersion((count) => count + 1)
 }

@@ -1,8 +1,8 @@
-/** Where sessions work that do not work in the folder of this plugin's instance. */
+/** Folders of sessions outside this instance's folder. */
 export class Elsewhere {
   readonly #home: string
   readonly #folders = new Map<string, string>()
-  /** The folder in which a question was asked, by its id: it has to be answered there. */
+  /** Folders by question id: OpenCode accepts an answer only there. */
   readonly #asked = new Map<string, string>()
 
   constructor(home: string) {
@@ -13,12 +13,12 @@ export class Elsewhere {
     return this.#folders.get(sessionID) ?? this.#home
   }
 
-  /** The folders in use besides the instance's own; none where no task has a place of its own. */
+  /** Other folders in use; empty where no task has a place of its own. */
   folders(): readonly string[] {
     return [...new Set(this.#folders.values())]
   }
 
-  /** Notes where a session works now. Returns the folder that nobody works in any more by that. */
+  /** Records a session's folder. Returns a folder that no session uses any more. */
   moved(sessionID: string, folder: string): string | undefined {
     const before = this.#folders.get(sessionID)
     if (folder === this.#home) this.#folders.delete(sessionID)
@@ -32,7 +32,7 @@ export class Elsewhere {
     if (folder !== this.#home) this.#asked.set(id, folder)
   }
 
-  /** Where a question is to be answered; undefined for the instance's own folder. */
+  /** Folder in which to answer a question; undefined for the instance's own. */
   askedIn(id: string, sessionID: string): string | undefined {
     return this.#asked.get(id) ?? this.#folders.get(sessionID)
   }
