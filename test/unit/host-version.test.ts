@@ -37,7 +37,7 @@ test("each version is told of once on a machine, and again where that cannot be 
 
 test("OpenCode 2 is told what to use instead; a host of 1.x, which calls the same with less, hears nothing", () => {
   expect(() => setup({ app: { version: "2.0.7" } })).toThrow(
-    "superagents runs on OpenCode 1.18 and 1.19. On 2.x use the built-in `subagent` with `background`.",
+    "superagents runs on OpenCode 1.18 and 1.19. On OpenCode 2, use its own subagents: they run in the background.",
   )
   expect(() => setup({ app: { version: "10.0.0" } })).toThrow()
   for (const context of [undefined, {}, { app: {} }, { app: { version: "1.19.0" } }, { app: { version: 2 } }])
