@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url"
 
 export const LOCK_FILE = fileURLToPath(new URL("../package-lock.json", import.meta.url))
 
-export type TaskHandle = {
+export type LockedPackage = {
   version?: string
   resolved?: string
   dev?: boolean
@@ -22,9 +22,9 @@ export type TaskHandle = {
   optionalDependencies?: Record<string, string>
 }
 
-export type Lock = { packages: Record<string, TaskHandle> }
+export type Lock = { packages: Record<string, LockedPackage> }
 
-export type Platform = Pick<TaskHandle, "os" | "cpu" | "libc">
+export type Platform = Pick<LockedPackage, "os" | "cpu" | "libc">
 
 type Missing = { readonly parent: string; readonly name: string; readonly version: string }
 

@@ -1,7 +1,6 @@
 import { newestOf, type Pause, pauseOf } from "./pause.ts"
 import { isActive, isQueued, type Task } from "./task.ts"
 
-
 /** Pause of an active task, with the newest knowledge of all `others` that share its cause. */
 export function pauseAmong(task: Task, others: Iterable<Task>): Pause | undefined {
   const stand = isActive(task) ? pauseOf(task.run) : undefined

@@ -41,5 +41,7 @@ export async function isFirstOf(version: string, file = toldFile()): Promise<boo
 export function setup(context?: { readonly app?: { readonly version?: unknown } }): void {
   const version = context?.app?.version
   if (typeof version !== "string" || !isRelease(version) || isBefore(version, "2.0.0")) return
-  throw new Error("superagents runs on OpenCode 1.18 and 1.19. On OpenCode 2, use its own subagents: they run in the background.")
+  throw new Error(
+    "superagents runs on OpenCode 1.18 and 1.19. On OpenCode 2, use its own subagents: they run in the background.",
+  )
 }

@@ -109,11 +109,7 @@ export class Archive {
    * Waits for contact, since only a call finds out that a connection is dead. Undefined where the task was archived
    * meanwhile.
    */
-  async #onceReached<Archive>(
-    task: Task,
-    keep: () => Promise<Archive>,
-    { signal }: Waiting,
-  ): Promise<Archive | undefined> {
+  async #onceReached<Value>(task: Task, keep: () => Promise<Value>, { signal }: Waiting): Promise<Value | undefined> {
     const { store } = this.#parts
     const place = await this.#places.placeOf(task)
     const ids = [task, ...membersOf(store, task).map((member) => member.task)].map(({ id }) => id)

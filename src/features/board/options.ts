@@ -8,13 +8,13 @@ export const DEFAULT_SCHEDULE = "0 6-21 * * *"
 
 const timeOfDay = () => z.string().regex(/^([01]?\d|2[0-3]):[0-5]\d$/, 'must be a time of day such as "22:00"')
 
-const isOutside = (folder: string): boolean => isAbsolute(folder) || /^\.\.([/\\]|$)/.test(normalize(folder))
+const leavesProject = (folder: string): boolean => isAbsolute(folder) || /^\.\.([/\\]|$)/.test(normalize(folder))
 
 /** A project cannot have files written outside of itself. */
 const inProject: Rule = {
   ...projects,
   sift(own, theirs) {
-    if (!isOutside(theirs as string) || theirs === own) return { allowed: theirs, refused: [] }
+    if (!leavesProject(theirs as string) || theirs === own) return { allowed: theirs, refused: [] }
     const refused = `This project's configuration puts the board's files outside of the project: option "board.dir" is ${JSON.stringify(theirs)}. It is left out, so they lie where they do without it. Only your own configuration can name such a folder. ${TO_ALLOW}`
     return { allowed: undefined, refused: [refused] }
   },

@@ -1,7 +1,7 @@
 /**
  * Mutual authentication of page and server. Each caller has an id and a secret that the server derives from it, first
  * of a link, then of a web session; secrets are never sent again.
- * 
+ *
  *     page    GET /hello?id&nonce
  *     server  origin, boot, state, proof (only the holder of the secret can create it, for this address)
  *     page    authorization: id.access (valid while this server process runs)

@@ -30,7 +30,7 @@ export type LeaderPorts = {
 /**
  * Elects the process that serves a project's page: the first to take a port. Followers find it by the file and take
  * over when it is gone.
- * 
+ *
  *     looking ──► serving ──► looking (another one serves as well)
  *        ▲  │
  *        │  └───► following ──┐

@@ -92,7 +92,7 @@ async function swallowedIn(checkout: Checkout, tree: string, sides: Sides): Prom
     const gone = new Set(others.flatMap(({ path, to }) => (to ? [] : [path])))
     const edited = edits.filter(({ path, from, to }) => from && to && gone.has(path))
     if (edited.length === 0) continue
-    const moves = await stepsIn(checkout, base, whose === "users" ? sides.agents : sides.users)
+    const moves = await renamesIn(checkout, base, whose === "users" ? sides.agents : sides.users)
     const targets = edited.flatMap(({ path }) => moves.get(path) ?? [])
     const moved = new Map(others.map(({ path, to }) => [path, to?.oid]))
     const merged = await entriesAt(checkout, tree, [...edited.map(({ path }) => path), ...targets])
@@ -107,7 +107,7 @@ async function swallowedIn(checkout: Checkout, tree: string, sides: Sides): Prom
 }
 
 /** Moves of a side, by old path. */
-async function stepsIn(checkout: Checkout, base: string, side: string): Promise<ReadonlyMap<string, string>> {
+async function renamesIn(checkout: Checkout, base: string, side: string): Promise<ReadonlyMap<string, string>> {
   const args = ["diff-tree", "-r", "-z", "-M", "-l0", "--diff-filter=R", "--name-status", base, side]
   const records = await gitList(args, { ...at(checkout), timeLimit: 300_000 })
   const moves = new Map<string, string>()

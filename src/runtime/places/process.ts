@@ -135,8 +135,7 @@ export function killGroup(child: ChildProcess, signal: "SIGTERM" | "SIGKILL" = "
 export function kill(pid: number, signal: "SIGTERM" | "SIGKILL" = "SIGKILL"): void {
   try {
     process.kill(pid, signal)
-  } catch {
-  }
+  } catch {}
 }
 
 function notStarted(error: unknown): Ended {

@@ -100,7 +100,7 @@ function protocolOf(value: string): string {
 }
 
 /** Entry at an index, from 0. */
-export function entryAt<TaskHandle>(what: string, entries: readonly TaskHandle[], index: unknown): TaskHandle {
+export function entryAt<Item>(what: string, entries: readonly Item[], index: unknown): Item {
   const entry = Number.isInteger(index) ? entries[index as number] : undefined
   if (entry !== undefined) return entry
   const there = entries.length === 0 ? `it has no ${what}s` : `its ${what}s are numbered 0 to ${entries.length - 1}`

@@ -7,7 +7,7 @@ import { ended, state } from "./state.ts"
 
 const MOST_KEPT = 5000
 
-type Archive = { readonly since: number; readonly seen: readonly string[] }
+type ReadMarks = { readonly since: number; readonly seen: readonly string[] }
 
 const [version, setVersion] = createSignal(0)
 const seen = new Set<string>()
@@ -21,7 +21,7 @@ const markOf = ({ id, generation }: AgentRow): string => `${id}.${generation}`
 export function recall(named: string, now: number): void {
   if (named === project) return
   project = named
-  const { since: first = now, seen: marks = [] }: Partial<Archive> = read()
+  const { since: first = now, seen: marks = [] }: Partial<ReadMarks> = read()
   since = first
   for (const mark of marks) seen.add(mark)
   keep()
@@ -47,7 +47,7 @@ export const { unread, failures } = createRoot(() => {
 })
 
 function keep(): void {
-  const kept: Archive = { since, seen: [...seen].slice(-MOST_KEPT) }
+  const kept: ReadMarks = { since, seen: [...seen].slice(-MOST_KEPT) }
   try {
     if (state.project !== "") localStorage.setItem(key(), JSON.stringify(kept))
   } catch {
@@ -56,7 +56,7 @@ function keep(): void {
   setVersion((count) => count + 1)
 }
 
-function read(): Partial<Archive> {
+function read(): Partial<ReadMarks> {
   try {
     return JSON.parse(localStorage.getItem(key()) ?? "{}")
   } catch {
