@@ -1,4 +1,5 @@
-import { isQueued, isUnattended, type Model, modelOf, slotsOf, type Task } from "./task.ts"
+import { pauseOf } from "./pause.ts"
+import { isMember, isQueued, isUnattended, type Model, modelOf, slotsOf, type Task } from "./task.ts"
 
 /** The limits that admission knows; 0 turns one off. */
 export type SlotLimits = {
@@ -21,26 +22,29 @@ export function modelKeyOf(task: Pick<Task, "model" | "run">): string | undefine
 
 const never = () => false
 
+/** Slots as the tasks at work hold them. Nothing is counted beside the tasks themselves, so no slot can leak. */
+export type Slots = {
+  /** Whether a limit keeps a task from taking one. */
+  isFull(task: Task): boolean
+  take(task: Task): void
+}
+
 /**
- * The queued tasks that may start now, in the order in which they came. A slot is held by every active task that has
- * been admitted; nothing is counted beside the tasks themselves, so no slot can leak. `active` are the active tasks of
- * all sessions; `waitsForOwn` tells those that use no model because they only wait for their own tasks,
- * `waitsForOthers` those that others have to complete before: they hold no slot, and no place in the queue. `mostIn`: how
- * many may work in a place at once.
+ * `holders`: the tasks of all sessions that have a slot. `waitsForOwn` tells those that use no model because they only
+ * wait for their own tasks. `mostIn`: how many may work in a place at once.
  */
-export function admissible(
-  active: Iterable<Task>,
+export function slotsHeld(
+  holders: Iterable<Task>,
   limits: SlotLimits,
   waitsForOwn: (task: Task) => boolean = never,
-  waitsForOthers: (task: Task) => boolean = never,
   mostIn: (place: string) => number = () => 0,
-): readonly Task[] {
+): Slots {
   const byPlace = new Map<string, number>()
   const bySession = new Map<string, number>()
   const byModel = new Map<string, number>()
   const byAgent = new Map<string, number>()
-  const queued: Task[] = []
   const take = (task: Task) => {
+    // The members of a group take slots, and no model is asked for the group itself.
     if (task.team) return
     add(bySession, slotsOf(task))
     if (task.place) add(byPlace, task.place.kind)
@@ -49,27 +53,27 @@ export function admissible(
     const key = modelKeyOf(task)
     if (key !== undefined) add(byModel, key)
   }
-  for (const task of active) {
-    if (!isQueued(task)) take(task)
-    else if (!waitsForOthers(task)) queued.push(task)
-  }
-  queued.sort(byAge)
-  return queued.filter((task) => {
-    // Its parts take slots, and no model is asked for it itself.
-    if (task.team) return true
-    // Whoever starts what nobody launched counts those; what stood still comes back to its slot all the same.
+  const isFull = (task: Task) => {
+    if (task.team) return false
+    // Whoever starts what nobody launched counts those; what was paused comes back to its slot all the same.
     const most = isUnattended(task) ? (limits.board?.maxConcurrentRuns ?? 0) : limits.maxConcurrentTasks
-    if (!below(bySession.get(slotsOf(task)), most)) return false
+    if (!below(bySession.get(slotsOf(task)), most)) return true
     const key = modelKeyOf(task)
     const limit = key === undefined ? 0 : own(limits.maxConcurrentPerModel, key, 0)
-    if (key !== undefined && !below(byModel.get(key), limit)) return false
-    if (task.place && !below(byPlace.get(task.place.kind), mostIn(task.place.kind))) return false
+    if (key !== undefined && !below(byModel.get(key), limit)) return true
+    if (task.place && !below(byPlace.get(task.place.kind), mostIn(task.place.kind))) return true
     const { maxConcurrent = 0 } = own(limits.agents ?? {}, task.agent, {})
-    if (!below(byAgent.get(task.agent), maxConcurrent)) return false
-    take(task)
-    return true
-  })
+    return !below(byAgent.get(task.agent), maxConcurrent)
+  }
+  for (const task of holders) take(task)
+  return { isFull, take }
 }
+
+/** The order in which runs go: paused ones first, the longest paused first; then by age, members of groups last. */
+export const byTurn = (a: Task, b: Task): number =>
+  pausedAt(a) - pausedAt(b) || Number(isMember(a)) - Number(isMember(b)) || byAge(a, b)
+
+const pausedAt = (task: Task): number => pauseOf(task.run)?.at ?? Number.MAX_SAFE_INTEGER
 
 /** The place of a queued task among the queued ones of its session, from 1. */
 export function placeInQueue(
@@ -80,7 +84,7 @@ export function placeInQueue(
   let place = 1
   for (const other of active) {
     const stands = isQueued(other) && slotsOf(other) === slotsOf(task) && !other.team && !waitsForOthers(other)
-    if (stands && byAge(other, task) < 0) place++
+    if (stands && byTurn(other, task) < 0) place++
   }
   return place
 }

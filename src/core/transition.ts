@@ -31,8 +31,6 @@ type Stilled = {
 
 export type TaskEvent =
   | { readonly type: "admitted"; readonly generation: number; readonly at: number }
-  /** It is asked now: the task behind which it was held has begun, or will not. */
-  | { readonly type: "let go"; readonly generation: number }
   | ({ readonly type: "completed" } & Ended)
   | ({ readonly type: "failed" } & Ended)
   | ({ readonly type: "cancelled" } & Ended)
@@ -90,8 +88,6 @@ export function transition(task: Task, event: TaskEvent): Task {
   switch (event.type) {
     case "admitted":
       return admit(task, event)
-    case "let go":
-      return letGo(task, event)
     case "completed":
       return end(task, "completed", event)
     case "failed":
@@ -125,13 +121,10 @@ export function transition(task: Task, event: TaskEvent): Task {
 }
 
 function admit(task: Task, event: { generation: number; at: number }): Task {
-  if (!isActive(task) || task.run.generation !== event.generation || task.run.startedAt !== undefined) return task
-  return { ...task, run: { ...task.run, startedAt: event.at } }
-}
-
-function letGo(task: Task, { generation }: { generation: number }): Task {
-  const { heldBehind, ...run } = task.run
-  return isActive(task) && run.generation === generation && heldBehind !== undefined ? { ...task, run } : task
+  const { heldBehind, startedAt, ...run } = task.run
+  const isAdmitted = startedAt !== undefined && heldBehind === undefined
+  if (!isActive(task) || run.generation !== event.generation || isAdmitted) return task
+  return { ...task, run: { ...run, startedAt: startedAt ?? event.at } }
 }
 
 /** It was asked for its last word. */

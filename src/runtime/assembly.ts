@@ -25,6 +25,7 @@ import { Groups } from "./groups/groups.ts"
 import { GroupMembers } from "./groups/members.ts"
 import { Journal } from "./journal.ts"
 import { type Launching, launchingOf } from "./launch/create-launcher.ts"
+import { Dependencies } from "./launch/dependencies.ts"
 import { Unattended } from "./launch/unattended.ts"
 import { outboxOf } from "./mailbox/create-outbox.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
@@ -103,17 +104,15 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
     randomID,
     began: (part) => teams.note(part),
     over: (task) => dispatcher.over(task),
-    queue: () => launching.queue,
+    launching: () => launching,
   })
   const teams: Groups = new Groups(parts, { home, field, answers, ledgers, values, closed })
   // A slot may have become free, and some may wait for the task that has ended.
   const freed = () => {
-    launching.waiting.endStranded()
-    // What stood still goes before what has not begun.
-    pausers.letContinue()
-    launching.queue.pump()
+    launching.scheduler.reschedule()
     poller.rest()
   }
+  const reschedule = () => launching.scheduler.reschedule()
   const at = (time: number) => poller.at(time)
   const watch = () => poller.wake()
   const dispatcher: Dispatcher = new Dispatcher(parts, {
@@ -122,37 +121,38 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
     answers,
     ledger,
     effects: new Effects(parts, { teams, field, home, places, answers, values }),
-    roomFor: (task) => launching.queue.roomFor(task),
+    roomFor: (task) => launching.scheduler.roomFor(task),
     settled: (part) => teams.note(part),
     freed,
     at,
   })
   const breakers: Breakers = new Breakers(parts, {
     dispatcher,
-    pump: () => launching.queue.pump(),
-    hasSlot: (id) => launching.queue.hasSlot(id),
+    reschedule,
+    waitsForTasks: (task) => dependencies.blocks(task) !== undefined,
     at,
     wakeAgain: (task) => outbox.wakeAgain(task),
   })
   const pausers = new Pausers({ parked: breakers })
-  const begins = { dispatcher, breakers, places, allowance, elsewhere, ledgers, watch }
+  const dependencies = new Dependencies(parts, dispatcher)
+  const begins = { dependencies, dispatcher, breakers, places, allowance, elsewhere, ledgers, watch }
   const launching: Launching = launchingOf(parts, { ...ports, ...begins })
   const recovery = new Recovery(parts, { pausers, places, dispatcher, outbox, ledger, values, changed: freed, watch })
-  const poller: Poller = new Poller(parts, { ...begins, recovery, ledger, pausers })
+  const poller: Poller = new Poller(parts, { ...begins, recovery, ledger, reschedule })
   return { ...begins, ...launching, parts, answers, values, ledger, kept, outbox, pausers, recovery, poller }
 }
 
 /** What only uses the others: the sides that tools, hooks, terminal, page and board see. */
 function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async () => false }: ManagerPorts) {
   const { parts, answers, ledger, kept, places, outbox, dispatcher, breakers, pausers, recovery, poller } = inside
-  const { resuming, holding, waiting, queue, allowance, elsewhere, ledgers } = inside
+  const { scheduler, resuming, holding, dependencies, queue, allowance, elsewhere, ledgers } = inside
   const { store } = parts
   const tell = (task: Task, text: string) => tellTask(parts, dispatcher, task, text)
-  const forgetting = new Forgetting(parts, { dispatcher, ledger, waiting })
+  const forgetting = new Forgetting(parts, { dispatcher, ledger, reschedule: () => scheduler.reschedule() })
   const forget = (task: Task) => forgetting.forget(task)
   const holdsBack = (task: Task) => breakers.holdsBack(task)
   const isAway = (task: Task) => places.outlives(task) && task.outcome?.work === undefined
-  const retention = new Retention(parts, { waiting, forget, isAway })
+  const retention = new Retention(parts, { dependencies, forget, isAway })
   const overview = new Overview(parts, { dispatcher, answers, recovery, kept, holdsBack })
   const cancelling = new Cancelling(parts, { dispatcher, kept, retention, forget, isAway })
   const requests = new Requests(parts, {

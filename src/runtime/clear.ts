@@ -1,7 +1,6 @@
 import type { Ending, Task } from "../core/task.ts"
 import type { Ledger } from "./budgets/ledger.ts"
 import type { Dispatcher } from "./dispatcher.ts"
-import type { Waiting } from "./launch/dependencies.ts"
 import type { Parts } from "./parts.ts"
 
 const CLEARED: Ending = { type: "cancelled", reason: { code: "cancelled", text: "It was cleared." } }
@@ -9,7 +8,8 @@ const CLEARED: Ending = { type: "cancelled", reason: { code: "cancelled", text: 
 type ForgettingPorts = {
   readonly dispatcher: Dispatcher
   readonly ledger: Ledger
-  readonly waiting: Waiting
+  /** Some may wait for what is forgotten. */
+  readonly reschedule: () => void
 }
 
 /** Takes tasks out of the list, and their records out of their sessions. */
@@ -31,7 +31,7 @@ export class Forgetting {
 
   async #forgetOne(task: Task): Promise<void> {
     const { store, journal } = this.#parts
-    const { dispatcher, ledger, waiting } = this.#ports
+    const { dispatcher, ledger } = this.#ports
     // Somebody may have asked it again while its end was closed.
     dispatcher.end(task.id, store.get(task.id)?.run.generation ?? 0, CLEARED, { silent: true })
     const remains = ledger.keep(store.get(task.id) ?? task)
@@ -43,7 +43,7 @@ export class Forgetting {
     entry?.notifyWatchers()
     dispatcher.announcing.inOrder(task.parentID)
     dispatcher.announcing.wakeAgainBeside(task)
-    waiting.endStranded()
+    this.#ports.reschedule()
     if (entry) await journal.erase(entry, remains)
   }
 }

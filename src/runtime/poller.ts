@@ -3,7 +3,6 @@ import { type Activity, LEASE_MS } from "../core/ports.ts"
 import { type ActiveRun, isHeldUp } from "../core/run/active-run.ts"
 import { isPaused, isQueued, type Task } from "../core/task.ts"
 import type { Breakers } from "../features/rate-limits/breakers.ts"
-import type { Pausers } from "../features/rate-limits/pausers.ts"
 import { Ticker } from "../lib/ticker.ts"
 import type { Ledger } from "./budgets/ledger.ts"
 import type { Elsewhere } from "./budgets/other-processes.ts"
@@ -42,7 +41,7 @@ export type PollerPorts = {
   readonly ledger: Ledger
   readonly elsewhere: Elsewhere
   readonly breakers: Breakers
-  readonly pausers: Pausers
+  readonly reschedule: () => void
   readonly places: Places
 }
 
@@ -125,7 +124,7 @@ export class Poller {
           if (doing?.type === "retry") this.#refused(task, doing)
         }
       })
-      this.#ports.pausers.letContinue()
+      this.#ports.reschedule()
       if (running.length > 0)
         this.#parts.background.run("look at what others spend", () => this.#ports.elsewhere.look())
       // The host is awake now: what could wait goes along.

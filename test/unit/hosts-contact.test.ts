@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { admissible } from "../../src/core/limits.ts"
+import { slotsHeld } from "../../src/core/limits.ts"
 import { classify } from "../../src/core/outcome.ts"
 import { progressOf as progressIn } from "../../src/core/run/active-run.ts"
 import { nextDue } from "../../src/core/run/deadlines.ts"
@@ -125,14 +125,12 @@ test("a run whose host's server has died is interrupted, in the words for that",
 })
 
 test("a host takes as many tasks as its option says, and others go past those that wait for it", () => {
-  const queued = (id: string, createdAt: number, where = place) =>
-    taskOf({ id, place: where, run: { createdAt, startedAt: undefined } } as object)
-  const there = taskOf({ id: "r", place })
-  const active = [there, queued("a", 1), queued("b", 2), queued("c", 3, { ...place, kind: "gpu" })]
+  const queued = (id: string, where = place) => taskOf({ id, place: where, run: { startedAt: undefined } } as object)
   const limits = { maxConcurrentTasks: 0, maxConcurrentPerModel: {} }
   const mostIn = (name: string) => (name === "big" ? 2 : 0)
-  const ids = admissible(active, limits, undefined, undefined, mostIn).map(({ id }) => id)
-  expect(ids).toEqual(["a", "c"])
+  const slots = slotsHeld([taskOf({ id: "r", place })], limits, undefined, mostIn)
+  slots.take(queued("a"))
+  expect([slots.isFull(queued("b")), slots.isFull(queued("c", { ...place, kind: "gpu" }))]).toEqual([true, false])
 })
 
 describe("the option hosts", () => {

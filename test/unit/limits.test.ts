@@ -1,6 +1,14 @@
 import { describe, expect, test } from "vitest"
-import { admissible, launchDelay, MINUTE_MS, modelKey, placeInQueue } from "../../src/core/limits.ts"
-import type { Task } from "../../src/core/task.ts"
+import {
+  byTurn,
+  launchDelay,
+  MINUTE_MS,
+  modelKey,
+  placeInQueue,
+  type SlotLimits,
+  slotsHeld,
+} from "../../src/core/limits.ts"
+import { isQueued, type Task } from "../../src/core/task.ts"
 import { taskOf } from "../support/tasks.ts"
 
 const model = { provider: "p", id: "m" }
@@ -9,6 +17,22 @@ const queued = (id: string, createdAt: number, more: Partial<Task> = {}) =>
 const running = (id: string, more: Partial<Task> = {}) => taskOf({ ...more, id } as object)
 const ids = (tasks: readonly Task[]) => tasks.map(({ id }) => id)
 const NO_LIMITS = { maxConcurrentTasks: 0, maxConcurrentPerModel: {} }
+
+/** The queued ones that take a slot, each before the next is looked at. */
+function admissible(active: readonly Task[], limits: SlotLimits, waitsForOwn?: (task: Task) => boolean) {
+  const slots = slotsHeld(
+    active.filter((task) => !isQueued(task)),
+    limits,
+    waitsForOwn,
+  )
+  const taken: Task[] = []
+  for (const task of active.filter(isQueued).toSorted(byTurn)) {
+    if (slots.isFull(task)) continue
+    slots.take(task)
+    taken.push(task)
+  }
+  return taken
+}
 
 test("a model's key is provider/model", () => {
   expect(modelKey({ ...model, variant: "high" })).toBe("p/m")
@@ -61,10 +85,19 @@ describe("admission", () => {
     expect(ids(admissible(active, limits, ({ id }) => id === "r"))).toEqual(["a"])
   })
 
-  test("passes over those that others have to complete before: they hold no slot", () => {
+  test("lets paused runs go first, the longest paused before the others, and members of groups last", () => {
+    const part = { kind: "tries", of: "g", nth: 0, run: 0, caller: "c", under: "c" } as const
+    const parked = (at: number) => ({ parked: { at, model: "p/m", why: "its limit" } })
+    const paused = (id: string, at: number) => taskOf({ id, run: { createdAt: 9, ...parked(at) } })
+    const waiting = [queued("m", 1, { part }), queued("a", 2), paused("late", 8), paused("early", 7)]
+    expect(ids(waiting.toSorted(byTurn))).toEqual(["early", "late", "a", "m"])
+  })
+
+  test("asks no slot for a group: its members take them", () => {
     const limits = { ...NO_LIMITS, maxConcurrentTasks: 1 }
-    const active = [queued("a", 1), queued("b", 2)]
-    expect(ids(admissible(active, limits, undefined, ({ id }) => id === "a"))).toEqual(["b"])
+    const team = { kind: "tries", prompt: "FIND", count: 2, timeout: 0 } as const
+    const active = [running("r", { team }), queued("a", 1), queued("b", 2, { team }), queued("c", 3)]
+    expect(ids(admissible(active, limits))).toEqual(["a", "b"])
   })
 
   test("knows models without a limit, limits of 0, and names that every object has", () => {

@@ -105,7 +105,7 @@ describe("an end", () => {
   })
 
   test("stops no session whose model was not asked", () => {
-    for (const stage of ["making", "waiting", "queued", "held", "leading"] as const) {
+    for (const stage of ["making", "queued", "held", "leading"] as const) {
       const { commands, run } = at(stage).takes(end())
       expect([stage, command(commands, "close")]).toEqual([stage, { do: "close", read: false }])
       expect(run?.calls).toBe(0)
@@ -149,9 +149,9 @@ describe("an end", () => {
     expect(spent.run?.closing?.task.status).toBe("error")
   })
 
-  test("of one that may go on where it was parked: it does not go on any more", () => {
-    const { run } = at("parked", { run: { mayContinue: true, calls: 1 } }).takes(end())
-    expect(run).toMatchObject({ mayContinue: false, calls: 2 })
+  test("of one that was parked waits for what had stopped it, and for its own stop", () => {
+    const { run } = at("parked", { run: { calls: 1 } }).takes(end())
+    expect(run).toMatchObject({ calls: 2 })
     for (const calls of [2, 1])
       expect(at("leaving", { run: { ...run, calls } }).takes({ type: "stopped" })).toMatchObject({
         stage: "leaving",

@@ -212,7 +212,7 @@ describe("when it has to be looked at", () => {
   test("its limits count while it has its slot, and only here", () => {
     for (const stage of ["held", "entering", "prompting", "working", "leading", "checking"] as const)
       expect([stage, due(stage, hour)]).toEqual([stage, NOW - 1000 + 3_600_000])
-    for (const stage of ["making", "waiting", "queued", "parked", "leaving", "merging", "telling"] as const)
+    for (const stage of ["making", "queued", "parked", "leaving", "merging", "telling"] as const)
       expect([stage, due(stage, hour)]).toEqual([stage, NEVER])
     expect(due("working", { ...hour, run: { heldBy: "foreign" } })).toBe(NEVER)
     // What is passed is being dealt with.
@@ -300,13 +300,6 @@ describe("before its prompt", () => {
     const scene = { task: { run: { heldBehind: "bg_first" } }, options: { cacheHold: 700 } } as never
     const { run, does } = at("making", scene).takes({ type: "begin", prompt: "FIND" })
     expect({ stage: run?.stage, until: run?.warmUpUntil, does }).toEqual({ stage: "held", until: NOW + 700, does: [] })
-  })
-
-  test("what changes nothing is the same turn", () => {
-    const queued = at("queued", { task: { run: { startedAt: undefined } } })
-    expect(queued.takes({ type: "sorted", waits: false }).run).toBe(queued.run)
-    const { run } = queued.takes({ type: "sorted", waits: true })
-    expect(run?.stageCount).toBe(queued.run.stageCount + 1)
   })
 
   test("a word that was to follow a prompt that failed is answered, and its end says why", () => {

@@ -270,7 +270,7 @@ describe("time that does not count", () => {
     const begins = working({ idle: true, lastWord }, { options: { lastWord: 100 }, world: childrenPausedSince(NOW) })
     expect(begins.takes({ type: "spent" }).run?.lastWord).toEqual(lastWord)
     const parked = { at: since, model: "mock/one", why: "its limit" }
-    const on = at("parked", { task: { run: { parked } }, run: { lastWord, mayContinue: true } }).takes({
+    const on = at("parked", { task: { run: { parked } }, run: { lastWord } }).takes({
       type: "admitted",
     })
     expect(on.run?.lastWord).toEqual({ ...lastWord, at: NOW - 100, againAt: NOW - 50 })
@@ -285,11 +285,11 @@ describe("time that does not count", () => {
 })
 
 describe("held behind another", () => {
-  test("it is let go as it would begin: what held it is forgotten, and written with its next record", () => {
-    const { run, commands } = at("held", { run: { warmUpUntil: NOW + 5 } }).takes({ type: "let go" })
-    expect(commands[0]).toEqual({ do: "record", event: { type: "let go", generation: 0 }, write: false })
+  test("it is admitted as it would begin: what held it is forgotten, and written with its next record", () => {
+    const { run, commands } = at("held", { run: { warmUpUntil: NOW + 5 } }).takes({ type: "admitted" })
+    expect(commands[0]).toEqual({ do: "record", event: { type: "admitted", generation: 0, at: NOW }, write: false })
     expect(run).toMatchObject({ stage: "prompting", warmUpUntil: undefined, lastSignAt: NOW })
-    const placed = at("held", { task: { depth: 2 } }).takes({ type: "let go" })
+    const placed = at("held", { task: { depth: 2 } }).takes({ type: "admitted" })
     expect(command(placed.commands, "enter")).toEqual({ do: "enter", save: false })
   })
 })

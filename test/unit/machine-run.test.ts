@@ -43,7 +43,6 @@ describe("a run that is made", () => {
       calls: 0,
       creatingMembers: [],
       done: [],
-      mayContinue: false,
     })
     expect(newRun(taskOf(), "working", NOW, "foreign").heldBy).toBe("foreign")
   })
@@ -214,9 +213,7 @@ describe("contact", () => {
 /** One of each. */
 const INPUTS: { readonly [Type in InputType]: Extract<Input, { type: Type }> } = {
   begin: { type: "begin", prompt: "FIND" },
-  sorted: { type: "sorted", waits: true },
   admitted: { type: "admitted" },
-  "let go": { type: "let go" },
   tell: { type: "tell", text: "MORE", reply },
   request: { type: "request" },
   end: { type: "end", ending: { type: "completed" }, how: {} },
@@ -227,7 +224,6 @@ const INPUTS: { readonly [Type in InputType]: Extract<Input, { type: Type }> } =
   spent: { type: "spent" },
   slept: { type: "slept", ms: 5 },
   refused: { type: "refused", parked: { at: NOW, model: "mock/one", why: "its limit" } },
-  opened: { type: "opened" },
   parts: { type: "parts" },
   contact: { type: "contact", lost: NOW },
   preparing: { type: "preparing", what: undefined },
@@ -261,7 +257,7 @@ describe("a step", () => {
     // No such run comes to be: its edges count for nothing.
     edges.taken = undefined
     for (const stage of STAGES) {
-      const isQueued = ["making", "waiting", "queued"].includes(stage)
+      const isQueued = ["making", "queued"].includes(stage)
       const { task, world } = at(stage, isQueued ? { task: { run: QUEUED } } : {})
       for (const input of Object.values(INPUTS)) {
         const { run } = step(newRun(task, stage, NOW), input, world)

@@ -22,7 +22,7 @@ const idOf = (kind: SentMessage["kind"], time = NOW) => messageID(kind, "bg_aaaa
 
 describe("a word to a run", () => {
   test("stands behind its prompt where that was not sent yet, and waits with it", () => {
-    for (const stage of ["making", "waiting", "queued", "held", "entering"] as const) {
+    for (const stage of ["making", "queued", "held", "entering"] as const) {
       const { run, commands } = at(stage).takes(tell())
       expect([stage, run?.prompt]).toEqual([stage, "FIND\n\nMORE"])
       expect(commands).toEqual([{ do: "answer", reply, with: "waits" }])
@@ -114,10 +114,10 @@ describe("what came of a word", () => {
     expect(at("telling", { run: told }).takes(said(two)).commands).toEqual([])
   })
 
-  test("a parked run that waits for it goes on, and one that may not yet stays", () => {
-    const closed = at("parked", { run: { calls: 1, sentMessages: [one] } })
-    expect(closed.takes(said(one)).commands).toEqual([{ do: "answer", reply, with: "told" }])
-    const { takes } = at("parked", { run: { mayContinue: true, calls: 1, sentMessages: [one] } })
+  test("a parked run may go on after the last of them", () => {
+    const more = at("parked", { run: { calls: 2, sentMessages: [one] } })
+    expect(more.takes(said(one)).commands).toEqual([{ do: "answer", reply, with: "told" }])
+    const { takes } = at("parked", { run: { calls: 1, sentMessages: [one] } })
     expect(takes(said(one)).commands).toEqual([{ do: "answer", reply, with: "told" }, { do: "freed" }])
     expect(takes(said(one, "no")).commands).toEqual([{ do: "answer", reply, with: { problem: "no" } }, { do: "freed" }])
   })

@@ -138,19 +138,15 @@ describe.each(AT_WORK)("at %s", (stage) => {
 })
 
 describe("before it begins", () => {
-  test("it is told what stands behind its prompt, is sorted, admitted, or ends without being stopped", () => {
+  test("it is told what stands behind its prompt, is admitted, or ends without being stopped", () => {
     const reply = () => {}
-    for (const stage of ["waiting", "queued"] as const) {
-      const { takes } = at(stage, { task: { run: QUEUED } })
-      expect(takes({ type: "tell", text: "MORE", reply })).toMatchObject({ stage, run: { prompt: "FIND\n\nMORE" } })
-      expect(takes({ type: "sorted", waits: true }).stage).toBe("waiting")
-      expect(takes({ type: "sorted", waits: false }).stage).toBe("queued")
-      const ended = takes(end)
-      expect(ended).toMatchObject({ stage: "leaving", run: { calls: 0 }, does: ["end", "close", "write", "ended"] })
-      expect(command(ended.commands, "close")).toEqual({ do: "close", read: false })
-    }
-    const admitted = at("queued", { task: { run: QUEUED } }).takes({ type: "admitted" })
-    expect(admitted).toMatchObject({ stage: "entering", does: ["record", "enter"] })
+    const { takes } = at("queued", { task: { run: QUEUED } })
+    const told = takes({ type: "tell", text: "MORE", reply })
+    expect(told).toMatchObject({ stage: "queued", run: { prompt: "FIND\n\nMORE" } })
+    const ended = takes(end)
+    expect(ended).toMatchObject({ stage: "leaving", run: { calls: 0 }, does: ["end", "close", "write", "ended"] })
+    expect(command(ended.commands, "close")).toEqual({ do: "close", read: false })
+    expect(takes({ type: "admitted" })).toMatchObject({ stage: "entering", does: ["record", "enter"] })
   })
 
   test("one that is being made begins where it has its slot, waits where it has none, and may end already", () => {
@@ -177,17 +173,16 @@ describe("held behind the first of several alike", () => {
   const held = (more: object = {}) => at("held", { ...more, run: { warmUpUntil: NOW + 1000, ...(more as Scene).run } })
   const spent = { ...SPENT, run: { ...FULL, warmUpUntil: NOW + 1000 } }
 
-  test("it begins when it is let go, or when it was held for long enough", () => {
-    expect(held().takes({ type: "let go" })).toMatchObject({ stage: "prompting", does: ["record", "prompt"] })
-    expect(held({ task: { depth: 2 } }).takes({ type: "let go" }).stage).toBe("entering")
+  test("it begins when it is admitted, and never by the clock alone", () => {
+    expect(held().takes({ type: "admitted" })).toMatchObject({ stage: "prompting", does: ["record", "prompt"] })
+    expect(held({ task: { depth: 2 } }).takes({ type: "admitted" }).stage).toBe("entering")
     const tick = { type: "tick", doing: undefined } as const
     expect(held().takes(tick)).toMatchObject({ stage: "held", does: [] })
-    expect(held({ run: { warmUpUntil: NOW } }).takes(tick).stage).toBe("prompting")
-    expect(held({ task: { depth: 2 }, run: { warmUpUntil: NOW } }).takes(tick).stage).toBe("entering")
+    expect(held({ run: { warmUpUntil: NOW } }).takes(tick)).toMatchObject({ stage: "held", does: [] })
   })
 
   test("its limits hold, and it is told and slept through as any that has not begun", () => {
-    expect(held(spent).takes({ type: "let go" }).stage).toBe("leaving")
+    expect(held(spent).takes({ type: "admitted" }).stage).toBe("leaving")
     expect(held(LATE).takes({ type: "tick", doing: undefined }).stage).toBe("leaving")
     expect(held().takes({ type: "spent" }).stage).toBe("held")
     expect(held(spent).takes({ type: "spent" }).stage).toBe("leaving")
@@ -347,7 +342,7 @@ describe("parked", () => {
       stage,
       does: [],
     })
-    expect(next).toMatchObject({ stage: "parked", asks: [], looking: false, calls: run.calls + 1, mayContinue: false })
+    expect(next).toMatchObject({ stage: "parked", asks: [], looking: false, calls: run.calls + 1 })
     expect([...(next?.observed.calls.values() ?? [])]).toEqual(["ended"])
   })
 
@@ -367,32 +362,31 @@ describe("parked", () => {
 
   test("it goes on by the same prompt when there is a slot, and a last word has as long as before", () => {
     const lastWord = { state: "told", reason: timeout, at: NOW - 6000 } as const
-    const { takes } = at("parked", { ...scene, run: { lastWord, mayContinue: true } })
-    expect(takes({ type: "opened" })).toMatchObject({ stage: "parked", does: ["freed"], run: { mayContinue: true } })
+    const { takes } = at("parked", { ...scene, run: { lastWord } })
     const on = takes({ type: "admitted" })
     expect(on).toMatchObject({
       stage: "prompting",
       does: ["record", "prompt"],
-      run: { mayContinue: false, lastSignAt: NOW },
+      run: { lastSignAt: NOW },
     })
     expect(on.run?.lastWord?.at).toBe(NOW - 1000)
     expect(command(on.commands, "record")?.event).toMatchObject({ type: "unparked", at: NOW })
   })
 
   test("it goes on when what stops it has come back", () => {
-    const { takes } = at("parked", { ...scene, run: { mayContinue: true, calls: 1 } })
+    const { takes } = at("parked", { ...scene, run: { calls: 1 } })
     expect(takes({ type: "admitted" })).toMatchObject({ stage: "parked", does: [] })
     for (const input of [{ type: "stopped" }, { type: "prompted" }, { type: "said", word: wordOf() }] as Input[])
       expect(takes(input)).toMatchObject({ stage: "parked", run: { calls: 0 }, does: ["freed"] })
-    const more = at("parked", { ...scene, run: { mayContinue: true, calls: 2 } })
+    const more = at("parked", { ...scene, run: { calls: 2 } })
     expect(more.takes({ type: "stopped" })).toMatchObject({ run: { calls: 1 }, does: [] })
   })
 
   test("what its user asks of it meanwhile is stopped, too", () => {
-    const { takes } = at("parked", { ...scene, run: { mayContinue: true } })
+    const { takes } = at("parked", scene)
     const { stage, run, does } = takes({ type: "refused", parked })
     expect({ stage, does }).toEqual({ stage: "parked", does: ["park"] })
-    expect(run).toMatchObject({ calls: 1, mayContinue: false })
+    expect(run).toMatchObject({ calls: 1 })
   })
 
   test("a question for its last word that is not taken ends it", () => {
@@ -498,7 +492,7 @@ describe("once it has ended", () => {
 test("what the table does not have changes nothing, nor what comes to another process's run", () => {
   for (const stage of Object.keys(TABLE) as Stage[]) {
     const { run, takes } = at(stage)
-    for (const type of ["begin", "admitted", "entered", "opened", "quiet", "left", "told"] as const)
+    for (const type of ["begin", "admitted", "entered", "quiet", "left", "told"] as const)
       if (!TABLE[stage][type]) expect(takes({ type } as Input)).toMatchObject({ run, commands: [] })
   }
   const { run, takes } = at("working", { run: { heldBy: "foreign" } })

@@ -167,7 +167,6 @@ const KNOWN_IMPORTS: Readonly<Record<string, string>> = {
   "src/runtime/launch/copied.ts": "forks",
   "src/runtime/launch/create-launcher.ts": "shared-cache",
   "src/runtime/launch/launcher.ts": "forks maps rate-limits",
-  "src/runtime/launch/queue.ts": "rate-limits shared-cache",
   "src/runtime/launch/request.ts": "schemas",
   "src/runtime/launch/resuming.ts": "rate-limits",
   "src/runtime/mailbox/create-outbox.ts": "rate-limits",

@@ -28,14 +28,14 @@ describe("admission", () => {
 })
 
 describe("a held run", () => {
-  test("is let go, once, in its own generation and before its end", () => {
+  test("is admitted to begin, once, in its own generation and before its end", () => {
     const held = taskOf({ run: { heldBehind: "bg_b" } })
-    const free = transition(held, { type: "let go", generation: 0 })
+    const free = transition(held, { type: "admitted", generation: 0, at: 5000 })
     expect(free).toEqual(taskOf())
-    expect(transition(free, { type: "let go", generation: 0 })).toBe(free)
-    expect(transition(held, { type: "let go", generation: 1 })).toBe(held)
+    expect(transition(free, { type: "admitted", generation: 0, at: 6000 })).toBe(free)
+    expect(transition(held, { type: "admitted", generation: 1, at: 5000 })).toBe(held)
     const over = { ...terminal("completed"), run: held.run }
-    expect(transition(over, { type: "let go", generation: 0 })).toBe(over)
+    expect(transition(over, { type: "admitted", generation: 0, at: 5000 })).toBe(over)
   })
 })
 

@@ -8,7 +8,7 @@ import { callsIn, emptiesIn, NOTHING_OBSERVED, type Observed } from "./progress.
  * What a run is doing:
  *
  * - `making`: its session is being made;
- * - `waiting`: for other tasks; `queued`: for a slot;
+ * - `queued`: it waits for other tasks, a slot, or its model;
  * - `held`: one that begins alike is asked first, so that the provider's cache has what they have in common;
  * - `entering`: its place is made ready; `prompting`: its prompt is on its way; `working`: its agent has it;
  * - `leading`: its parts have it;
@@ -19,7 +19,6 @@ import { callsIn, emptiesIn, NOTHING_OBSERVED, type Observed } from "./progress.
  */
 const STAGES = [
   "making",
-  "waiting",
   "queued",
   "held",
   "entering",
@@ -161,8 +160,6 @@ export type ActiveRun = {
   readonly done: readonly number[]
   /** Of a team: the numbers of the parts that are being made. */
   readonly creatingMembers: readonly number[]
-  /** It may go on where it stood still, as soon as it has a slot. */
-  readonly mayContinue: boolean
   /** The machine on which it works cannot be reached. */
   readonly away?: Away
   /** What is done to make its place ready, where that takes its time. */
@@ -200,7 +197,6 @@ export const newRun = (task: Task, stage: Stage, now: number, heldBy: ActiveRun[
   calls: 0,
   creatingMembers: [],
   done: [],
-  mayContinue: false,
 })
 
 /** True from the end on. */

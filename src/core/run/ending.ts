@@ -17,7 +17,7 @@ import type { Command, Step, World } from "./inputs.ts"
 import { type Handler, moved, stay } from "./steps.ts"
 
 /** Of a run at one of these its model knows nothing. */
-const UNASKED: readonly Stage[] = ["making", "waiting", "queued", "held", "leading"]
+const UNASKED: readonly Stage[] = ["making", "queued", "held", "leading"]
 /** How much of a check's output is kept in the record. */
 const MOST_KEPT_CHARS = 4000
 
@@ -56,7 +56,7 @@ export function end(run: ActiveRun, ending: Ending, how: EndOptions, world: Worl
     { do: "ended", silent: how.silent ?? false },
   ]
   const calls = run.calls + (stops ? 1 : 0)
-  return { run: { ...moved(run, "leaving"), calls, mayContinue: false, closing, outcome }, commands }
+  return { run: { ...moved(run, "leaving"), calls, closing, outcome }, commands }
 }
 
 /** Words that wait for the prompt are never said. */
@@ -162,10 +162,10 @@ export const told: Handler<"told"> = (run) =>
 
 export const stopped: Handler<"stopped"> = (run) => landed(run)
 
-/** A call to its session has come back. One that may go on where it stood still waits for the last of them. */
+/** A call to its session has come back. A parked run goes on after the last of them at the earliest. */
 export function landed(given: ActiveRun): Step {
   const run = { ...given, calls: given.calls - 1 }
-  return run.mayContinue && run.calls === 0 ? { run, commands: [{ do: "freed" }] } : settle(run)
+  return run.stage === "parked" && run.calls === 0 ? { run, commands: [{ do: "freed" }] } : settle(run)
 }
 
 /** A run of which all is told, and into whose session nothing more is to come, is forgotten. */

@@ -64,9 +64,7 @@ export type Verified = {
 export type Input =
   /** Without a prompt it is at work already: its user has asked it. */
   | { readonly type: "begin"; readonly prompt?: string }
-  | { readonly type: "sorted"; readonly waits: boolean }
   | { readonly type: "admitted" }
-  | { readonly type: "let go" }
   | { readonly type: "tell"; readonly text: string; readonly reply: Reply }
   | { readonly type: "request" }
   | { readonly type: "end"; readonly ending: Ending; readonly how: EndOptions }
@@ -79,7 +77,6 @@ export type Input =
   | { readonly type: "spent" }
   | { readonly type: "slept"; readonly ms: number }
   | ({ readonly type: "refused" } & PauseEvent)
-  | { readonly type: "opened" }
   /** Something has become of one of its parts, or there is room for more. */
   | { readonly type: "parts" }
   /** The machine on which it works cannot be reached since then; undefined: it can be. */

@@ -11,7 +11,6 @@ import { fail, isWon } from "./ending.ts"
 import type { Command, Step, Verified, World } from "./inputs.ts"
 import { callsIn, emptiesIn, withMessages } from "./progress.ts"
 import { askLastWord, refusalOf } from "./prompts.ts"
-import { start } from "./starting.ts"
 import { also, type Handler, later, looks, rested, sign, stay, trying, waitsForOwn, wordLater } from "./steps.ts"
 import { lead } from "./supervising.ts"
 
@@ -54,16 +53,6 @@ export function checkLimits(run: ActiveRun, world: World): Step {
   const [since] = reason.code === "empty" ? emptiesIn(run.observed) : []
   return { run: { ...run, verifying: true }, commands: [{ do: "verify", reason, by, ...(since && { since }) }] }
 }
-
-/** What its request begins with is in the provider's cache by now, or it is not waited for any longer. */
-export const letGo: Handler<"let go"> = (given, _input, world) => holdsNoMore(given, world)
-
-const holdsNoMore = (given: ActiveRun, world: World): Step =>
-  also(checkLimits(given, world), (run) => {
-    const event = { type: "let go", generation: run.generation } as const
-    const { run: next, commands } = start({ ...sign(run, world.now), warmUpUntil: undefined }, world, false)
-    return { run: next, commands: [{ do: "record", event, write: false }, ...commands] }
-  })
 
 /** Others have spent what it shares with them; or what it waits for stands still, or goes on. */
 export const spent: Handler<"spent"> = (given, _input, world) =>
@@ -164,8 +153,7 @@ export const tick: Handler<"tick"> = (given, input, world) =>
   timed(given, world, (run, counted) => ticked(run, input, counted))
 
 const ticked: Handler<"tick"> = (given, { doing }, world) => {
-  if (given.stage === "held")
-    return (given.warmUpUntil ?? 0) <= world.now ? holdsNoMore(given, world) : checkLimits(given, world)
+  if (given.stage === "held") return checkLimits(given, world)
   // Its own session does nothing, and is not looked at.
   if (given.stage === "leading") return also(checkLimits(sign(given, world.now), world), (run) => lead(run, world))
   const seen = watched(given, doing, world)

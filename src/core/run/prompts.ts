@@ -44,7 +44,7 @@ const without = (run: ActiveRun, word: SentMessage): ActiveRun => ({
   sentMessages: run.sentMessages.filter(({ id }) => id !== word.id),
 })
 
-const UNSENT: readonly Stage[] = ["making", "waiting", "queued", "held", "entering"]
+const UNSENT: readonly Stage[] = ["making", "queued", "held", "entering"]
 
 /** A word to an agent that has not ended: behind its prompt where that was not sent yet. */
 export const tell: Handler<"tell"> = (run, { text, reply }, world) => {

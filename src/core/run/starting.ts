@@ -5,10 +5,11 @@ import { stilled } from "../transition.ts"
 import type { ActiveRun } from "./active-run.ts"
 import { end, landed } from "./ending.ts"
 import type { Command, Step, World } from "./inputs.ts"
+import { checkLimits } from "./limits.ts"
 import { withoutOpenCalls } from "./progress.ts"
 import { release } from "./prompts.ts"
 import type { Handler } from "./steps.ts"
-import { looks, moved, sign, stay, wordLater } from "./steps.ts"
+import { also, looks, moved, sign, stay, wordLater } from "./steps.ts"
 import { lead } from "./supervising.ts"
 
 /** Its session is made, or it is asked again: it starts where it has its slot already, else it is queued. */
@@ -22,23 +23,24 @@ export const begin: Handler<"begin"> = (run, { prompt }, world) => {
   return stay({ ...moved(ready, "held"), warmUpUntil: now + options.cacheHold })
 }
 
-/** It waits for others, or for a slot alone. */
-export const sorted: Handler<"sorted"> = (run, { waits }) => {
-  const stage = waits ? "waiting" : "queued"
-  return stay(stage === run.stage ? run : moved(run, stage))
-}
-
+/** The scheduler lets it start, or go on. */
 export const admitted: Handler<"admitted"> = (run, input, world) => {
   // What stops it is still on its way: that would stop what it is asked now.
   if (run.stage === "parked") return run.calls > 0 ? stay(run) : goOn(run, input, world)
+  if (run.stage === "queued") return starts(run, world, true)
+  // Its time has counted while it was held.
+  return also(checkLimits(run, world), (next) => starts({ ...next, warmUpUntil: undefined }, world, false))
+}
+
+function starts(run: ActiveRun, world: World, save: boolean): Step {
   const { now } = world
   const event = { type: "admitted", generation: run.generation, at: now } as const
-  const { run: next, commands } = start(sign(run, now), world, true)
+  const { run: next, commands } = start(sign(run, now), world, save)
   return { run: next, commands: [{ do: "record", event, write: false }, ...commands] }
 }
 
 /** What comes before its prompt is done, or nothing has to come before. `save`: its record is written first. */
-export function start(run: ActiveRun, { task }: World, save: boolean): Step {
+function start(run: ActiveRun, { task }: World, save: boolean): Step {
   if (save || task.place || task.depth > 1 || task.run.after || task.team)
     return { run: moved(run, "entering"), commands: [{ do: "enter", save }] }
   return prompt(moved(run, "prompting"))
@@ -85,7 +87,7 @@ export const refused: Handler<"refused"> = (run, { type: _type, ...stands }, { n
   if (run.stage === "queued") return laidDown(run, stands, now)
   if (run.stage === "parked")
     return {
-      run: { ...run, asks: [], mayContinue: false, calls: run.calls + 1 },
+      run: { ...run, asks: [], calls: run.calls + 1 },
       commands: [{ do: "park", asks: run.asks }],
     }
   if (run.prompt === undefined) return stay(run)
@@ -101,7 +103,7 @@ export const refused: Handler<"refused"> = (run, { type: _type, ...stands }, { n
   }
   const park = { do: "park", asks: run.asks } as const
   const commands: readonly Command[] = [{ do: "record", event, write: true }, park, { do: "freed" }]
-  return { run: { ...next, mayContinue: false }, commands }
+  return { run: next, commands }
 }
 
 /** Its model's provider is at its limit before it has begun: it waits as one that was refused, not for a slot. */
@@ -116,15 +118,12 @@ function laidDown(run: ActiveRun, stands: PauseEvent, now: number): Step {
   return { run: next, commands }
 }
 
-/** What it waited for is over (its provider takes requests again), or somebody wants it tried: it goes on when there is a slot. */
-export const opened: Handler<"opened"> = (run) => ({ run: { ...run, mayContinue: true }, commands: [{ do: "freed" }] })
-
 /** It goes on where it was: the same prompt under the same ids. */
 const goOn: Handler<"admitted"> = (run, _input, world) => {
   const { now, task } = world
   const { at = now } = pauseOf(task.run) ?? {}
   const event = { type: "unparked", generation: run.generation, at: now } as const
-  const on = { ...sign(run, now), mayContinue: false, lastWord: wordLater(run.lastWord, now - at) }
+  const on = { ...sign(run, now), lastWord: wordLater(run.lastWord, now - at) }
   const record = { do: "record", event, write: true } as const
   if (run.preparesAgain)
     return { run: moved(on, "entering"), commands: [record, { do: "enter", save: false, again: true }] }

@@ -3,19 +3,17 @@ import { contact, preparing } from "./contact.ts"
 import { ends, left, quiet, stopped, told, written } from "./ending.ts"
 import { counted, heard, questions } from "./events.ts"
 import type { Input, InputType, Step, World } from "./inputs.ts"
-import { hinted, letGo, request, resting, slept, spent, tick, unrefused, verified } from "./limits.ts"
+import { hinted, request, resting, slept, spent, tick, unrefused, verified } from "./limits.ts"
 import { checked, looked, validated } from "./messages.ts"
 import { said, tell } from "./prompts.ts"
-import { admitted, begin, entered, look, opened, prompted, refused, shutOut, sorted } from "./starting.ts"
+import { admitted, begin, entered, look, prompted, refused, shutOut } from "./starting.ts"
 import type { Handler } from "./steps.ts"
 import { fielded, parts } from "./supervising.ts"
 import { type Edge, edgeOf, GONE, TABLE } from "./table.ts"
 
 const HANDLERS: { readonly [Type in InputType]: Handler<Type> } = {
   begin,
-  sorted,
   admitted,
-  "let go": letGo,
   tell,
   request,
   end: ends,
@@ -26,7 +24,6 @@ const HANDLERS: { readonly [Type in InputType]: Handler<Type> } = {
   spent,
   slept,
   refused,
-  opened,
   parts,
   fielded,
   contact,

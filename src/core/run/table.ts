@@ -34,19 +34,17 @@ const atWork = <Here extends Stage>(here: Here) =>
  */
 export const TABLE: { readonly [Here in Stage]: Row } = {
   making: { begin: ["queued", "held", "entering", "prompting", "working"], tell: ["making"], end: ["leaving"] },
-  waiting: { sorted: ["waiting", "queued"], tell: ["waiting"], end: ["leaving"] },
   queued: {
     begin: ["queued"],
-    sorted: ["queued", "waiting"],
     admitted: ["entering"],
     refused: ["parked"],
     tell: ["queued"],
     end: ["leaving"],
   },
   held: {
-    "let go": ["entering", "prompting", "leaving"],
+    admitted: ["entering", "prompting", "leaving"],
     tell: ["held"],
-    tick: ["held", "entering", "prompting", "leaving"],
+    tick: ["held", "leaving"],
     spent: ["held", "leaving"],
     slept: ["held"],
     end: ["leaving"],
@@ -85,7 +83,6 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
     said: ["parked", "leaving"],
     prompted: ["parked"],
     stopped: ["parked"],
-    opened: ["parked"],
     admitted: ["prompting", "entering", "parked"],
     end: ["leaving"],
   },

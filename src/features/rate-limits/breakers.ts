@@ -1,3 +1,4 @@
+import type { Block, BlockSource } from "../../core/blocks.ts"
 import {
   answered,
   type Breaker,
@@ -12,10 +13,20 @@ import {
   withoutUnheard,
 } from "../../core/breaker.ts"
 import { modelKey, modelKeyOf } from "../../core/limits.ts"
-import { type Parked, type PauseView, pauseOf, whenOf } from "../../core/pause.ts"
+import { type Parked, type PauseView, whenOf } from "../../core/pause.ts"
 import type { HostEvent } from "../../core/ports.ts"
 import { conditionOf, type Refusal, sortRefusal } from "../../core/refusal.ts"
-import { isActive, isParked, isQueued, type Model, type Reason, type Task } from "../../core/task.ts"
+import { isHeldUp } from "../../core/run/active-run.ts"
+import {
+  isActive,
+  isParked,
+  isQueued,
+  isUnattended,
+  type Model,
+  modelOf,
+  type Reason,
+  type Task,
+} from "../../core/task.ts"
 import { duration } from "../../lib/duration.ts"
 import { moment } from "../../lib/format-time.ts"
 import { oneLine } from "../../lib/text.ts"
@@ -27,14 +38,13 @@ import { FallbackModels, LONG_CLOSED_MS } from "./fallback-models.ts"
 import type { Pauser } from "./pausers.ts"
 import { refusalIn } from "./refusal-event.ts"
 import { UnpaidModels } from "./unpaid-models.ts"
-import { firstAdmissible, WaitingRuns } from "./waiting-runs.ts"
 
 export type BreakerPorts = {
   readonly dispatcher: Dispatcher
-  /** Runs wait that may begin now. */
-  readonly pump: () => void
-  /** Whether a run could begin now, or go on, if its model were open. */
-  readonly hasSlot: (taskID: string) => boolean
+  /** Who is blocked may be so no more. */
+  readonly reschedule: () => void
+  /** Whether a run waits for other tasks before it asks its model. */
+  readonly waitsForTasks: (task: Task) => boolean
   readonly at: (time: number) => void
   /** What was told of a task is to start its parent's model now. */
   readonly wakeAgain: (task: Task) => void
@@ -50,7 +60,7 @@ const WORTH_KEEPING_MS = 5000
  * The circuit breakers of the models that refused, one for each `provider/model`: who meets a tripped one is parked, and
  * goes on when it resets. Nothing is kept of a model that was never refused.
  */
-export class Breakers implements Pauser<"parked"> {
+export class Breakers implements Pauser<"parked">, BlockSource {
   readonly #parts: Parts
   readonly #ports: BreakerPorts
   readonly #breakers = new Map<string, Breaker>()
@@ -60,14 +70,12 @@ export class Breakers implements Pauser<"parked"> {
   readonly #notices: Notices
   readonly #instead: FallbackModels
   readonly #deferredWakes = new DeferredWakes()
-  readonly #line: WaitingRuns
   /** By model: when it was last overloaded or out of reach without a breaker. */
   readonly #failedAt = new Map<string, number>()
 
   constructor(parts: Parts, ports: BreakerPorts) {
     this.#parts = parts
     this.#ports = ports
-    this.#line = new WaitingRuns(parts.store)
     this.#notices = new Notices(parts, { breakerOf: (model) => this.#breakerOf(model), at: ports.at })
     this.#instead = new FallbackModels(parts, {
       isOpen: (model) => {
@@ -124,7 +132,7 @@ export class Breakers implements Pauser<"parked"> {
     if (kind === "money") {
       this.#unpaid.refused(key, { at: now, why })
       this.#end(task, { code: "provider", text: `${why.replace(/\.$/, "")}. This does not pass by waiting.` })
-      return this.#ports.pump()
+      return this.#ports.reschedule()
     }
     if (kind === "other") return
     const before = this.#breakerOf(key)
@@ -179,13 +187,32 @@ export class Breakers implements Pauser<"parked"> {
     return !after || !isActive(after) || isParked(after)
   }
 
-  /** Whether a task that waits for a slot may have none: its model's gate does not let it go. */
-  closedFor(task: Task): boolean {
-    const key = this.#line.modelOf(task)
-    if (key === undefined) return false
-    const breaker = this.#breakerOf(key)
-    // A parked one was let go before it asks for a slot; who stood still for another reason meets the gate at its request.
-    return task.run.parked ? isClosedFor(breaker, task.id) : !pauseOf(task.run) && mustWaitForBreaker(breaker, task.id)
+  /** While a breaker is tripped, runs that wait for its model go one by one: as the probe, then in waves. */
+  blocks(task: Task): Block | undefined {
+    if (task.team || !(isQueued(task) || isParked(task))) return undefined
+    const key = this.#modelOf(task)
+    const breaker = key === undefined ? undefined : this.#breakerOf(key)
+    if (breaker && !this.#letsGo(breaker, task)) return { by: "rate limit", behind: key, until: nextProbe(breaker) }
+    const isUnbegun = isQueued(task) || this.#parts.store.run(task.id)?.notStarted === true
+    const unpaid = isUnbegun ? this.unpaid(modelOf(task)) : undefined
+    if (unpaid === undefined) return undefined
+    return { by: "rate limit", ends: { type: "failed", reason: { code: "provider", text: `Not begun: ${unpaid}` } } }
+  }
+
+  #letsGo(breaker: Breaker, task: Task): boolean {
+    // Whose session is still being made would go to see too late.
+    if (!this.#parts.store.get(task.id)) return false
+    return !mustWaitForBreaker(breaker, task.id) || freeRequests(breaker, this.#parts.clock.now()) > 0
+  }
+
+  admitted(task: Task): void {
+    const key = this.#modelOf(task)
+    const breaker = key === undefined ? undefined : this.#breakerOf(key)
+    this.#markSwitched(task, false)
+    if (key === undefined || !breaker || task.team) return
+    const next = sentThrough(breaker, task.id, this.#parts.clock.now())
+    this.#breakers.set(key, next)
+    this.#ports.at(nextProbe(next))
   }
 
   /** The limit that a task's model is at, for who is not to send requests now. */
@@ -227,17 +254,17 @@ export class Breakers implements Pauser<"parked"> {
     }
     const breaker = this.#breakers.get(parked.model)
     if (breaker) this.#breakers.set(parked.model, sentThrough(breaker, task.id, this.#parts.clock.now()))
-    this.#ports.dispatcher.deliver(task.id, { type: "opened" })
+    this.#ports.reschedule()
     return { model: parked.model, others: this.#waiting(parked.model).filter(({ id }) => id !== task.id).length }
   }
 
-  /** Lets go who may, and ends who has waited for too long. Called by the clock, and when a run has come, ended or answered. */
-  letContinue(): void {
+  /** Ends who has waited for too long, and keeps what has not begun. */
+  review(): void {
     const now = this.#parts.clock.now()
     this.#notices.look()
     for (const key of this.#breakers.keys()) {
       this.#endOverdue(key, now)
-      this.#letGo(key, now)
+      this.#review(key, now)
     }
   }
 
@@ -253,8 +280,13 @@ export class Breakers implements Pauser<"parked"> {
   #switched(task: Task): void {
     for (const [key, breaker] of this.#breakers)
       if (key !== modelKeyOf(task)) this.#breakers.set(key, withdraw(breaker, task.id))
-    if (isParked(task)) this.#ports.dispatcher.deliver(task.id, { type: "opened" })
-    this.#ports.pump()
+    this.#markSwitched(task, isParked(task))
+    this.#ports.reschedule()
+  }
+
+  #markSwitched({ id }: Task, isSwitched: boolean): void {
+    const entry = this.#parts.store.handle(id)
+    if (entry) entry.isSwitched = isSwitched
   }
 
   #heardAnswer(task: Task, key: string, isWhole: boolean): void {
@@ -263,7 +295,7 @@ export class Breakers implements Pauser<"parked"> {
     const breaker = this.#breakerOf(key)
     if (!breaker) return
     this.#breakers.set(key, answered(breaker, { taskID: task.id, sentAt: this.#askedAt(task), isWhole }))
-    this.#letGo(key, this.#parts.clock.now())
+    this.#ports.reschedule()
   }
 
   /** When the request was sent that is under way. */
@@ -279,6 +311,7 @@ export class Breakers implements Pauser<"parked"> {
     const patience = options.maxParked - (task.run.parkedMs ?? 0)
     if (options.maxParked > 0 && breaker.told && breaker.opensAt - now > patience && !this.#isGoneRound(task, model))
       return void this.#end(task, { code: "limit", text: beyond(model, breaker, now) })
+    this.#markSwitched(task, false)
     this.#ports.dispatcher.deliver(task.id, { type: "refused", parked })
     if (options.maxParked > 0) this.#ports.at(now + patience)
     if (this.#instead.has(task) && modelKeyOf(task) === model) {
@@ -294,15 +327,15 @@ export class Breakers implements Pauser<"parked"> {
   /** What waits for a slot would be lost with this process; it is kept where it is worth that. */
   #parkUnbegun(key: string, breaker: Breaker, now: number): void {
     if (breaker.recovery || breaker.probe || breaker.opensAt - now < WORTH_KEEPING_MS) return
-    for (const task of this.#line.notStarted(key, breaker)) this.#park(task, key, breaker)
+    for (const task of this.#notStarted(key)) this.#park(task, key, breaker)
   }
 
-  #letGo(key: string, now: number): void {
+  #review(key: string, now: number): void {
     const found = this.#breakerOf(key)
     if (!found) return
     let breaker = withoutUnheard(found, now)
-    for (const id of underWay(breaker)) if (!this.#line.has(id)) breaker = withdraw(breaker, id)
-    const waiting = this.#line.at(key, breaker)
+    for (const id of underWay(breaker)) if (!this.#isAsking(id)) breaker = withdraw(breaker, id)
+    const waiting = this.#waiting(key)
     breaker = { ...breaker, deserted: waiting.length === 0 && breaker.probe === undefined }
     this.#breakers.set(key, breaker)
     this.#goRound(key, breaker, now)
@@ -310,32 +343,20 @@ export class Breakers implements Pauser<"parked"> {
     const isOpen =
       breaker.recovery !== undefined || (waiting.length === 0 && now >= breaker.opensAt && this.#deferredWakes.has(key))
     if (isOpen) for (const task of this.#deferredWakes.take(key)) this.#ports.wakeAgain(task)
-    if (waiting.length === 0) return this.#settle(key, breaker, isOpen)
-    const many = freeRequests(breaker, now)
-    if (many === 0) {
-      this.#parkUnbegun(key, breaker, now)
-      return this.#ports.at(nextProbe(breaker))
-    }
-    const going = firstAdmissible(waiting, many, ({ id }) => this.#ports.hasSlot(id))
-    if (going.length === 0) return
-    // All of them are noted before the first goes: its going is a reason to look again.
-    for (const { id } of going) breaker = sentThrough(breaker, id, now)
-    this.#breakers.set(key, breaker)
+    // Nobody waits for it: it is forgotten once it has reset, or has had whoever is to be woken at its time woken.
+    if (waiting.length === 0 && isOpen) this.#breakers.delete(key)
+    else if (waiting.length === 0 && this.#deferredWakes.has(key)) this.#ports.at(breaker.opensAt)
+    if (waiting.length === 0 || freeRequests(breaker, now) > 0) return
+    this.#parkUnbegun(key, breaker, now)
     this.#ports.at(nextProbe(breaker))
-    for (const { id } of going) this.#ports.dispatcher.deliver(id, { type: "opened" })
-    this.#ports.pump()
-    // One that makes its place ready first is no probe: another goes meanwhile.
-    if (going.some(({ id }) => !this.#line.has(id))) this.#letGo(key, now)
   }
 
-  /** Nobody waits for it: it is forgotten once it has reset. */
-  #settle(key: string, breaker: Breaker, isOpen: boolean): void {
-    if (isOpen) {
-      this.#breakers.delete(key)
-      return this.#ports.pump()
-    }
-    // Whoever is to be woken at its time.
-    if (this.#deferredWakes.has(key)) this.#ports.at(breaker.opensAt)
+  /** Whether a run that went still asks a model before long: one whose place is made ready first does not. */
+  #isAsking(id: string): boolean {
+    const { store } = this.#parts
+    const task = store.get(id)
+    const run = store.run(id)
+    return task !== undefined && isActive(task) && !this.#ports.waitsForTasks(task) && !(run && isHeldUp(run))
   }
 
   /** Those for whom the user named other models do not wait for one that stays closed for long. */
@@ -352,8 +373,21 @@ export class Breakers implements Pauser<"parked"> {
     return modelKeyOf(task) === model && this.#instead.isDue(task)
   }
 
+  /** Those that wait for a model, derived from the tasks at each look. */
   #waiting(key: string): readonly Task[] {
-    return this.#line.at(key, this.#breakers.get(key))
+    const waits = (task: Task) => isParked(task) || (isQueued(task) && !task.team && !this.#ports.waitsForTasks(task))
+    return this.#parts.store.active().filter((task) => this.#modelOf(task) === key && waits(task))
+  }
+
+  /** Those that have not begun, and whose prompt is all that has to be kept of them. */
+  #notStarted(key: string): readonly Task[] {
+    return this.#waiting(key).filter((task) => isQueued(task) && !task.part && !task.run.after && !isUnattended(task))
+  }
+
+  /** The model for which a task waits, or would: its own, but for one that another model has refused, and that stands still. */
+  #modelOf(task: Task): string | undefined {
+    const { parked } = task.run
+    return parked && !this.#parts.store.handle(task.id)?.isSwitched ? parked.model : modelKeyOf(task)
   }
 
   #endOverdue(key: string, now: number): void {

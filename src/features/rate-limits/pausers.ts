@@ -2,10 +2,8 @@ import { CallError } from "../../core/errors.ts"
 import { ANY_PAUSE, PAUSE_KINDS, type PauseKind, pauseOf, type Stored } from "../../core/pause.ts"
 import { isActive, type Model, type Task } from "../../core/task.ts"
 
-/** What has runs stand still in one way, and lets them go on: by delivering `opened`, and having the queue looked at. */
+/** What has runs stand still in one way. As a source of blocks, it says how long. */
 export type Pauser<In extends PauseKind> = {
-  /** Lets go who may, and ends who has stood for too long. Called by the clock, and when a run has come, ended or answered. */
-  letContinue(): void
   /**
    * A request of a run is about to be sent, or with `other` one to that model which compacts its session. True where it
    * must not be: then the run stands still.
@@ -27,10 +25,6 @@ export class Pausers {
 
   constructor(all: All) {
     this.#all = all
-  }
-
-  letContinue(): void {
-    for (const way of PAUSE_KINDS) this.#all[way].letContinue()
   }
 
   blocksRequest(task: Task, other?: Model): boolean {

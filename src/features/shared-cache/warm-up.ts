@@ -1,6 +1,6 @@
+import type { Block, BlockSource } from "../../core/blocks.ts"
 import { modelKey } from "../../core/limits.ts"
-import { isActive, isUnattended, type Model, type Task, type Usage } from "../../core/task.ts"
-import type { Dispatcher } from "../../runtime/dispatcher.ts"
+import { isActive, isQueued, isUnattended, type Model, type Task, type Usage } from "../../core/task.ts"
 import type { Parts } from "../../runtime/parts.ts"
 
 /** Providers keep what a request begins with for five minutes and more; one that began then is as good as there. */
@@ -11,24 +11,27 @@ const KEPT_MS = 240_000
  * others are held until its answer begins, so that the provider's cache has their common part by then. Only where that
  * wins something: the model has told of a cache, and nothing of the kind has begun of late.
  */
-export class Holding {
+export class Holding implements BlockSource {
   readonly #parts: Parts
-  readonly #dispatcher: Dispatcher
+  readonly #reschedule: () => void
   /** Models of which this process has been told cache tokens. */
   readonly #cached = new Set<string>()
   /** When an answer last began, by agent and model. */
   readonly #began = new Map<string, number>()
 
-  constructor(parts: Parts, dispatcher: Dispatcher) {
+  constructor(parts: Parts, reschedule: () => void) {
     this.#parts = parts
-    this.#dispatcher = dispatcher
+    this.#reschedule = reschedule
   }
 
-  /** The task behind which a task that is about to be made is held; undefined where it is asked at once. */
-  leaderOf(task: Task): string | undefined {
-    const { store, options } = this.#parts
-    if (options.cacheHold === 0 || !isFresh(task) || !this.#isWorthIt(task)) return undefined
-    return [...store.active(), ...store.making()].find((other) => isFresh(other) && isSibling(task, other))?.id
+  /** A task is held behind another from when it is about to be made, or never. */
+  blocks(task: Task): Block | undefined {
+    const { store, clock } = this.#parts
+    const behind = store.handle(task.id) ? task.run.heldBehind : this.#leaderOf(task)
+    if (behind === undefined) return undefined
+    const until = store.run(task.id)?.warmUpUntil
+    const isOver = !this.#isComing(behind) || !this.#isWorthIt(task) || (until !== undefined && until <= clock.now())
+    return isOver ? undefined : { by: "shared cache", behind, until, keepsSlot: true }
   }
 
   /** An answer has ended, of any session. */
@@ -40,20 +43,19 @@ export class Holding {
   began(task: Task): void {
     if (!task.model) return
     this.#began.set(kindOf(task), this.#parts.clock.now())
-    this.review()
+    this.#reschedule()
   }
 
-  /** Lets those go of which the first has begun to answer, or will not. */
-  review(): void {
-    const { store } = this.#parts
-    const making = new Set(store.making().map(({ id }) => id))
-    for (const task of store.active()) {
-      const { heldBehind } = task.run
-      if (heldBehind === undefined) continue
-      const leader = store.get(heldBehind)
-      const isComing = making.has(heldBehind) || (leader !== undefined && isActive(leader))
-      if (!isComing || !this.#isWorthIt(task)) this.#dispatcher.deliver(task.id, { type: "let go" })
-    }
+  #leaderOf(task: Task): string | undefined {
+    const { store, options } = this.#parts
+    if (options.cacheHold === 0 || !isFresh(task)) return undefined
+    const others = [...store.active(), ...store.making()]
+    return others.find((other) => isFresh(other) && !isQueued(other) && isSibling(task, other))?.id
+  }
+
+  #isComing(id: string): boolean {
+    const leader = this.#parts.store.handle(id)?.task
+    return leader !== undefined && isActive(leader)
   }
 
   #isWorthIt(task: Task): boolean {
@@ -63,10 +65,10 @@ export class Holding {
   }
 }
 
-/** With its slot, and with nothing of a past or a place of its own. */
+/** With nothing of a past or a place of its own. */
 const isFresh = (task: Task): boolean => {
   const { fork, place, team, part, run } = task
-  const isFirst = run.generation === 0 && run.startedAt !== undefined && run.after === undefined
+  const isFirst = run.generation === 0 && run.after === undefined
   return isFirst && !team && !part && fork === undefined && place === undefined && !isUnattended(task)
 }
 

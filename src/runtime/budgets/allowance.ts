@@ -1,3 +1,4 @@
+import type { Block } from "../../core/blocks.ts"
 import { CallError } from "../../core/errors.ts"
 import { launchDelay, MINUTE_MS } from "../../core/limits.ts"
 import { allowanceOf, NOTHING_SPENT, needsBill, refusalOf } from "../../core/spending.ts"
@@ -31,6 +32,15 @@ export class Allowance {
     const { clock, options } = this.#parts
     const late = tooLateFor({ ...limits, lastWord: options.lastWord }, clock.now())
     return late ?? refusalOf(limits, this.#ledger.spentBefore(sessionID, taskID))
+  }
+
+  /** A run that waited while others spent what there was ends when its turn has come. */
+  blocks({ id, parentID, run }: Task): Block | undefined {
+    const why = this.refusal(parentID, id)
+    if (why === undefined) return undefined
+    const isUnbegun = run.startedAt === undefined || this.#parts.store.run(id)?.notStarted === true
+    const text = isUnbegun ? `It never began: ${why}.` : `It did not go on: ${why}.`
+    return { by: "budget", ends: { type: "failed", reason: { code: "budget", text } } }
   }
 
   /** What a run that is about to begin may spend, for a reader. */

@@ -11,13 +11,14 @@ import { deniedAt, rulesFor } from "../launch/checks.ts"
 import { sweepUp } from "../launch/discard-session.ts"
 import type { Queue } from "../launch/queue.ts"
 import type { Parts } from "../parts.ts"
+import type { Scheduler } from "../scheduler.ts"
 import type { GroupArchive } from "./group-archive.ts"
 import { membersOf } from "./members-of.ts"
 
 export type MemberPorts = {
   readonly home: Pick<GroupArchive, "share" | "capture" | "giveBack">
   /** Made later. */
-  readonly queue: () => Queue
+  readonly launching: () => { readonly queue: Queue; readonly scheduler: Scheduler }
   readonly randomID: () => string
   /** A part is at work, or waits for its slot. */
   readonly began: (part: Task) => void
@@ -53,13 +54,13 @@ export class GroupMembers {
     const { team } = task
     if (!team) return
     const { home, began } = this.#ports
-    const queue = this.#ports.queue()
+    const { queue, scheduler } = this.#ports.launching()
     const { host, store, background } = this.#parts
     const draft = this.#draft(task, team, nth)
     const { caller = "", under = "" } = draft.part ?? {}
     if (draft.place)
       await (team.kind === "tries" ? home.share(draft, task.id) : home.capture(draft, draft.place.folder))
-    const reserved = queue.reserve({ ...draft, sessionID: "" })
+    const reserved = scheduler.reserve({ ...draft, sessionID: "" })
     try {
       const { sessionID: _none, ...made } = reserved
       const { agent, model, depth } = made
@@ -77,7 +78,7 @@ export class GroupMembers {
       await queue.begin(part, await this.#promptOf(task, nth, text))
       began(part)
     } catch (error) {
-      queue.release(reserved)
+      scheduler.release(reserved)
       if (!store.get(draft.id)) background.run("sweep up after a part", () => sweepUp(this.#parts, draft.id, under))
       throw error
     }
@@ -105,7 +106,7 @@ export class GroupMembers {
     const by = winner.part && { part: { ...winner.part, run: task.run.generation } }
     const change = store.apply(winner.id, { type: "resumed", run, by }, now)
     if (!change) throw new CallError("the try that had won is at work already")
-    await this.#ports.queue().enqueue(change.after, withSchema(text, run.schema))
+    await this.#ports.launching().queue.enqueue(change.after, withSchema(text, run.schema))
   }
 
   async #promptOf(task: Task, nth: number, text: string): Promise<string> {

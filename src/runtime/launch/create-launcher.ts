@@ -1,19 +1,28 @@
 import { Holding } from "../../features/shared-cache/warm-up.ts"
 import type { Parts } from "../parts.ts"
-import { Waiting } from "./dependencies.ts"
+import { type AdmissionPorts, Scheduler } from "../scheduler.ts"
+import type { Dependencies } from "./dependencies.ts"
 import { Launcher, type LauncherPorts } from "./launcher.ts"
 import { Queue, type QueuePorts } from "./queue.ts"
 import { Resuming, type ResumingPorts } from "./resuming.ts"
 
 export type Launching = ReturnType<typeof launchingOf>
 
-type LaunchingPorts = Omit<QueuePorts & LauncherPorts & ResumingPorts, "queue" | "waiting" | "holding">
+type LaunchingPorts = Omit<
+  QueuePorts & LauncherPorts & ResumingPorts & AdmissionPorts,
+  "queue" | "scheduler" | "sources"
+> & {
+  readonly dependencies: Dependencies
+}
 
 /** What begins the runs that agents ask for: of new tasks, and of ended ones. */
 export function launchingOf(parts: Parts, ports: LaunchingPorts) {
-  const waiting = new Waiting(parts, ports.dispatcher)
-  const holding = new Holding(parts, ports.dispatcher)
-  const queue = new Queue(parts, { ...ports, waiting, holding })
-  const begins = { ...ports, queue }
-  return { waiting, holding, queue, launcher: new Launcher(parts, begins), resuming: new Resuming(parts, begins) }
+  const holding = new Holding(parts, () => scheduler.reschedule())
+  const scheduler: Scheduler = new Scheduler(parts, {
+    ...ports,
+    sources: [ports.dependencies, ports.breakers, holding],
+  })
+  const queue = new Queue(parts, { ...ports, scheduler })
+  const begins = { ...ports, queue, scheduler }
+  return { holding, scheduler, queue, launcher: new Launcher(parts, begins), resuming: new Resuming(parts, begins) }
 }

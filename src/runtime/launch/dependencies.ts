@@ -1,4 +1,5 @@
 import { namedBatch } from "../../core/batch.ts"
+import type { Block, BlockSource } from "../../core/blocks.ts"
 import { fateOf, stranded, waitsFor } from "../../core/dependencies.ts"
 import { CallError } from "../../core/errors.ts"
 import { nameOf } from "../../core/summary.ts"
@@ -33,52 +34,38 @@ function ofBatch(name: string, own: readonly Task[]): readonly Task[] {
   )
 }
 
-/**
- * Ends the tasks that wait for what will never complete, each after what it waited for; only the last of them wakes its
- * parent, and none where the parent brought it about itself.
- */
-export class Waiting {
+/** Blocks the runs that wait for other tasks, and ends those that would wait for ever. */
+export class Dependencies implements BlockSource {
   readonly #parts: Parts
   readonly #dispatcher: Dispatcher
-  #ending = false
 
   constructor(parts: Parts, dispatcher: Dispatcher) {
     this.#parts = parts
     this.#dispatcher = dispatcher
   }
 
-  /** To be called when a task has ended or was forgotten. */
-  endStranded(): void {
-    if (this.#ending) return
-    this.#ending = true
-    try {
-      // Once more where it ended any: that may have freed a slot for one that may not begin any more.
-      while (this.#endFound());
-    } finally {
-      this.#ending = false
-    }
-  }
-
-  /** False where it ended none. */
-  #endFound(): boolean {
+  /**
+   * Ends the tasks that wait for what will never complete, each after what it waited for; only the last of them wakes its
+   * parent, and none where the parent brought it about itself.
+   */
+  review(): void {
     const { store, options } = this.#parts
     const found = stranded(store.active().filter(isQueued), (id) => store.get(id))
-    const ended = found.filter(({ task, reason, wakes }, index) => {
+    for (const [index, { task, reason, wakes }] of found.entries()) {
       const shares = ({ parentID, batch }: Task) =>
         parentID === task.parentID && (options.wake !== "last" || batch === task.batch)
       const last = !found.slice(index + 1).some((other) => other.wakes && shares(other.task))
-      return this.#dispatcher.end(task.id, task.run.generation, { type: "cancelled", reason }, { wake: wakes && last })
-    })
-    return ended.length > 0
+      this.#dispatcher.end(task.id, task.run.generation, { type: "cancelled", reason }, { wake: wakes && last })
+    }
   }
 
-  /**
-   * The tasks that this one still waits for; one that has ended until it is closed, its work merged where it is to be. Of
-   * another process's that is known when it is told.
-   */
-  waitsFor(task: Task): readonly string[] {
+  /** One that has ended is waited for until it is closed, its work merged; one of another process's, until it is told. */
+  blocks(task: Task): Block | undefined {
     const { store } = this.#parts
-    return waitsFor(task, (id) => (this.#dispatcher.isClosing(id) || store.isForeign(id) ? undefined : store.get(id)))
+    const [behind] = waitsFor(task, (id) =>
+      this.#dispatcher.isClosing(id) || store.isForeign(id) ? undefined : store.get(id),
+    )
+    return behind === undefined ? undefined : { by: "after", behind }
   }
 
   /** True where a task that has not begun waits for this one: it is not forgotten. */

@@ -15,6 +15,7 @@ import { groupOf, itemsOf, permitItems } from "../groups/plans.ts"
 import type { Parts } from "../parts.ts"
 import { CaptureError, type PlaceKind } from "../places/place.ts"
 import type { Places } from "../places/places.ts"
+import type { Scheduler } from "../scheduler.ts"
 import {
   authorize,
   type Caller,
@@ -50,6 +51,7 @@ export type LauncherPorts = {
   readonly breakers: Breakers
   readonly ledgers: () => Promise<Ledgers>
   readonly queue: Queue
+  readonly scheduler: Scheduler
   readonly allowance: Allowance
   readonly elsewhere: Elsewhere
 }
@@ -156,7 +158,7 @@ export class Launcher {
     const ledgers = request.items && (await this.#ports.ledgers())
     const draft = this.#draft({ ...request, files }, caller, found, after, ledgers)
     // From here on those of the same message know it, and its batch.
-    const reserved = this.#ports.queue.reserve({ ...draft, sessionID: "" })
+    const reserved = this.#ports.scheduler.reserve({ ...draft, sessionID: "" })
     const entry = this.#parts.store.handle(draft.id)
     if (entry) entry.isModelNamed = request.model !== undefined
     if (entry && request.items) entry.items = request.items
@@ -164,7 +166,7 @@ export class Launcher {
       const lacks = draft.place && (await this.#ports.places.capture(draft, draft.place.folder))
       if (entry) entry.lacks = lacks
     } catch (error) {
-      this.#ports.queue.release(reserved)
+      this.#ports.scheduler.release(reserved)
       throw error instanceof CaptureError ? error.advised(request.tries !== undefined) : error
     }
     return this.#make(reserved, request, session, caller)
@@ -172,7 +174,7 @@ export class Launcher {
 
   async #make(reserved: Task, request: LaunchRequest, session: SessionRules, caller: Caller): Promise<Task> {
     const { store, host, background } = this.#parts
-    const { queue } = this.#ports
+    const { queue, scheduler } = this.#ports
     try {
       this.#refuseIfStopped(caller)
       const task = await (request.fork ? this.#fork(reserved, session) : this.#fresh(reserved, session))
@@ -181,7 +183,7 @@ export class Launcher {
       if (await queue.begin(task, request.prompt)) return task
       throw new CallError(`Task ${task.id} was stopped before it began.`)
     } catch (error) {
-      queue.release(reserved)
+      scheduler.release(reserved)
       if (!store.get(reserved.id))
         background.run("sweep up after a launch", () => sweepUp(this.#parts, reserved.id, reserved.parentID))
       throw error instanceof CallError ? error : new CallError(`The task could not be launched: ${messageOf(error)}`)

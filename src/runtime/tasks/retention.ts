@@ -1,9 +1,9 @@
 import { isActive, owesNotification, type Task } from "../../core/task.ts"
-import type { Waiting } from "../launch/dependencies.ts"
+import type { Dependencies } from "../launch/dependencies.ts"
 import type { Parts } from "../parts.ts"
 
 type RetentionPorts = {
-  readonly waiting: Waiting
+  readonly dependencies: Dependencies
   readonly forget: (task: Task) => Promise<void>
   /** Its work is still on another machine. */
   readonly isAway: (task: Task) => boolean
@@ -16,13 +16,13 @@ type RetentionPorts = {
  */
 export class Retention {
   readonly #parts: Parts
-  readonly #waiting: Waiting
+  readonly #dependencies: Dependencies
   readonly #forget: (task: Task) => Promise<void>
   readonly #isAway: (task: Task) => boolean
 
-  constructor(parts: Parts, { waiting, forget, isAway }: RetentionPorts) {
+  constructor(parts: Parts, { dependencies, forget, isAway }: RetentionPorts) {
     this.#parts = parts
-    this.#waiting = waiting
+    this.#dependencies = dependencies
     this.#forget = forget
     this.#isAway = isAway
   }
@@ -32,7 +32,7 @@ export class Retention {
     if (options.maxHistory === 0) return
     const ended = store
       .ofParent(parentID)
-      .filter((task) => !isActive(task) && !owesNotification(task) && !this.#waiting.isWaitedFor(task.id))
+      .filter((task) => !isActive(task) && !owesNotification(task) && !this.#dependencies.isWaitedFor(task.id))
       .filter((task) => !this.#isAway(task))
     const surplus = ended.length - options.maxHistory
     if (surplus <= 0) return

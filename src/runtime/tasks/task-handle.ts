@@ -16,6 +16,8 @@ export class TaskHandle {
   refused?: string
   /** The request that compacts its session, while that is the last one; its agent may have another model. */
   compaction?: { readonly model: string; readonly at: number }
+  /** It was given another model since it was parked. */
+  isSwitched = false
   /** Of another process's task: its last message when its messages were read. */
   seen?: string
   /** Calls that wait for the end of its run. */

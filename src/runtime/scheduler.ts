@@ -1,0 +1,171 @@
+import { type Block, type BlockSource, takesSlot } from "../core/blocks.ts"
+import { byTurn, type Slots, slotsHeld } from "../core/limits.ts"
+import { isActive, isPaused, isQueued, slotsOf, type Task } from "../core/task.ts"
+import type { Allowance } from "./budgets/allowance.ts"
+import type { Dispatcher } from "./dispatcher.ts"
+import type { Parts } from "./parts.ts"
+import type { Places } from "./places/places.ts"
+
+export type AdmissionPorts = {
+  readonly dispatcher: Dispatcher
+  readonly places: Pick<Places, "mostIn">
+  readonly allowance: Allowance
+  /** In the order in which they are asked. */
+  readonly sources: readonly BlockSource[]
+  /** Runs go: look after them. */
+  readonly watch: () => void
+}
+
+/** The blocks of the scheduler itself. */
+const NO_SLOT: Block = { by: "slots" }
+const STOPPING: Block = { by: "stopping" }
+
+/** Members that begin in one go where no limit says less. */
+const MOST_AT_ONCE = 50
+
+/**
+ * Admits runs, and nobody else does. A pass looks at all runs that wait, in the order of `byTurn`, and admits each that
+ * nothing blocks before it looks at the next, so that a slot or a probe is given once. Nothing is kept from one pass to
+ * the next: who holds a slot and who waits is derived from the tasks.
+ */
+export class Scheduler {
+  readonly #parts: Parts
+  readonly #ports: AdmissionPorts
+  #isPassing = false
+  #isAsked = false
+
+  constructor(parts: Parts, ports: AdmissionPorts) {
+    this.#parts = parts
+    this.#ports = ports
+  }
+
+  /** Something has changed that may have blocked a run. During a pass, another pass follows. */
+  reschedule(): void {
+    this.#isAsked = true
+    if (this.#isPassing) return
+    this.#isPassing = true
+    try {
+      while (this.#isAsked && !this.#parts.stopped.aborted) this.#pass()
+    } finally {
+      this.#isPassing = false
+    }
+  }
+
+  /** Takes a slot for a task that is about to be made, or leaves it queued. */
+  reserve(task: Task): Task {
+    const { store, clock } = this.#parts
+    const now = clock.now()
+    let reserved = task
+    for (const [each, block] of this.#walk(this.#slots(), [task]))
+      if (each === task && takesSlot(block))
+        reserved = { ...task, run: { ...task.run, startedAt: now, ...heldBy(block) } }
+    store.make(reserved, now)
+    return reserved
+  }
+
+  /** The session of such a task could not be made: others may have its slot. */
+  release({ id }: Task): void {
+    this.#parts.store.unmake(id)
+    this.reschedule()
+  }
+
+  /** How many more members of a group may begin at once: any other launch goes before them. */
+  roomFor(group: Task): number {
+    const slots = this.#slots()
+    for (const [task, block] of this.#walk(slots)) {
+      const goesFirst = isQueued(task) && !task.team && !task.part && slotsOf(task) === group.parentID
+      if (goesFirst && (block === undefined || block === NO_SLOT)) return 0
+    }
+    const member = memberOf(group)
+    let room = 0
+    for (; room < MOST_AT_ONCE && takesSlot(this.#blockOf(member, slots)); room++) slots.take(member)
+    const hasMembers = this.#known().some(({ part }) => part?.of === group.id)
+    if (room > 0 || hasMembers || slots.isFull(member)) return room
+    // Where its model is at its limit, one waits like any launch: nobody else would see whether that is over.
+    return 1
+  }
+
+  #pass(): void {
+    this.#isAsked = false
+    const { store } = this.#parts
+    for (const source of this.#ports.sources) source.review?.()
+    for (const [task, block] of this.#walk(this.#slots())) this.#settle(task, block)
+    // What is left is for the items of maps.
+    for (const { id, team } of store.active())
+      if (team?.kind === "each") this.#ports.dispatcher.deliver(id, { type: "parts" })
+  }
+
+  #settle(task: Task, waits: Block | undefined): void {
+    const { id, run } = task
+    const { store } = this.#parts
+    const { dispatcher, sources, allowance, watch } = this.#ports
+    const { stage, prompt } = store.run(id) ?? {}
+    if (stage === "making" || prompt === undefined) return
+    const block = waits ?? (holdsSlot(task) ? undefined : allowance.blocks(task))
+    if (block && "ends" in block) dispatcher.end(id, run.generation, block.ends)
+    if (block) return
+    for (const source of sources) source.admitted?.(task)
+    dispatcher.deliver(id, { type: "admitted" })
+    watch()
+    // That it goes may have changed what blocks others. Where it takes other inputs first, it goes after those.
+    if (store.run(id)?.stage !== stage) this.#isAsked = true
+  }
+
+  /** Each run that waits, with its block. One that nothing blocks has its slot before the next is asked about. */
+  *#walk(slots: Slots, more: readonly Task[] = []): Iterable<readonly [Task, Block | undefined]> {
+    const waiting = [...this.#known(), ...more].filter((task) => this.#waits(task))
+    for (const { id } of waiting.sort(byTurn)) {
+      const task = more.find((each) => each.id === id) ?? this.#parts.store.handle(id)?.task
+      if (!task || !this.#waits(task)) continue
+      const block = this.#blockOf(task, slots)
+      if (!holdsSlot(task) && takesSlot(block)) slots.take(task)
+      yield [task, block]
+    }
+  }
+
+  #blockOf(task: Task, slots: Slots): Block | undefined {
+    let last: Block | undefined
+    for (const source of this.#ports.sources) {
+      const block = source.blocks(task)
+      if (!takesSlot(block)) return block
+      last ??= block
+    }
+    const { stage, calls = 0 } = this.#parts.store.run(task.id) ?? {}
+    // What stops it is still on its way: that would stop what it is asked now.
+    if (stage === "parked" && calls > 0) return STOPPING
+    return !holdsSlot(task) && slots.isFull(task) ? NO_SLOT : last
+  }
+
+  #waits(task: Task): boolean {
+    return isActive(task) && (!holdsSlot(task) || this.#parts.store.run(task.id)?.stage === "held")
+  }
+
+  #known(): readonly Task[] {
+    return [...this.#parts.store.active(), ...this.#parts.store.making()]
+  }
+
+  #slots(): Slots {
+    const { store, options } = this.#parts
+    const waitsForOwn = ({ id, sessionID }: Task) => store.run(id)?.idle === true && store.hasOpen(sessionID)
+    const mostIn = (place: string) => this.#ports.places.mostIn(place)
+    return slotsHeld(this.#known().filter(holdsSlot), options, waitsForOwn, mostIn)
+  }
+}
+
+const holdsSlot = (task: Task): boolean => !isQueued(task) && !isPaused(task)
+
+/** Of a run that keeps its slot while it waits: behind whom. */
+const heldBy = (block: Block | undefined) =>
+  block && !("ends" in block) && block.behind !== undefined ? { heldBehind: block.behind } : {}
+
+/** The next member of a group, before it is made. */
+function memberOf({ team: _plan, ...group }: Task): Task {
+  const { id, parentID: caller, sessionID: under, run } = group
+  const { startedAt: _slot, ...waiting } = run
+  return {
+    ...group,
+    id: `${id}/0`,
+    run: waiting,
+    part: { kind: "each", of: id, nth: 0, run: run.generation, caller, under },
+  }
+}
