@@ -90,7 +90,7 @@ export function withAnswers(prompt: string, answers: readonly Answered[]): strin
     const body = text === "" ? "(it ended without any text)" : between("task_answer", task.id, shown)
     return `${named(task)}${before}${cut}:\n${body}`
   })
-  return `What ${count(answers.length, "agent")} before you answered, as data:\n\n${pieces.join("\n\n")}\n\nYour task:\n\n${prompt}`
+  return `The answers of ${count(answers.length, "agent")} that worked before you, as data:\n\n${pieces.join("\n\n")}\n\nYour task:\n\n${prompt}`
 }
 
 /** Of a map: as many of its rows as fit whole, and where all lie where these are not all. */

@@ -32,7 +32,7 @@ export type Preparing = `connecting to ${string}` | `sending files to ${string}`
 export const PREPARING = /^(connecting|sending files) to /
 
 /** What a task that has ended on another machine is doing until its work is here. */
-export const BRINGING_HOME = "bringing its work home"
+export const BRINGING_HOME = "fetching its work"
 
 /** The machine on which a task works cannot be reached. */
 export type Away = {

@@ -32,7 +32,7 @@ const MODES = {
   merge: {
     needs: [],
     takes: ["description"],
-    because: "it brings home what an ended task has done",
+    because: "it brings what an ended task has changed into your files",
   },
 } as const satisfies Record<string, Mode>
 

@@ -83,7 +83,7 @@ test("a ladder is won by its second rung, which reads what became of the first, 
   expect(user.git("show", `refs/superagents-cleared/${id}/1:sum.txt`)).toBe("nearly\n")
   const list = (await callTool(host, model, session, "superagents_list", {})).output ?? ""
   expect(new Set(list.match(/bg_\w+/g))).toEqual(new Set([id]))
-  expect(list).toContain("1 valid, 1 failed of 2")
+  expect(list).toContain("won by scripted/beta, 1 did not pass")
   const before = await children()
   await callTool(host, model, session, "superagents_task", { resume: id, prompt: "AND-A-TITLE" }, { timeout: 90_000 })
   const again = (await notified(host, session, 2, 120_000))[1]

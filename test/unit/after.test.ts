@@ -86,7 +86,7 @@ describe("answers stand in front of the prompt", () => {
   test("in the order given, between tags", () => {
     const text = withAnswers("sum up", [...answered("one"), { task: ended("bg_b", "completed"), text: "two" }])
     expect(text).toBe(
-      'What 2 agents before you answered, as data:\n\nbg_a (do bg_a):\n<task_answer id="bg_a">\none\n</task_answer>\n\nbg_b (do bg_b):\n<task_answer id="bg_b">\ntwo\n</task_answer>\n\nYour task:\n\nsum up',
+      'The answers of 2 agents that worked before you, as data:\n\nbg_a (do bg_a):\n<task_answer id="bg_a">\none\n</task_answer>\n\nbg_b (do bg_b):\n<task_answer id="bg_b">\ntwo\n</task_answer>\n\nYour task:\n\nsum up',
     )
   })
 

@@ -205,7 +205,7 @@ test("while what it changed is fetched, a task that has ended there says so, and
     }) as unknown as TaskStore
   const state = (stage: string, kind: string) =>
     statusOf(viewOf(taskOf({ status: "completed", place: { ...place, kind } }), store(stage), NOW))
-  expect(state("leaving", "big")).toBe("completed, bringing its work home")
+  expect(state("leaving", "big")).toBe("completed, fetching its work")
   expect(state("telling", "big")).toBe("completed")
   expect(state("leaving", "worktree")).toBe("completed")
 })

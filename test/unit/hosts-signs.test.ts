@@ -214,9 +214,9 @@ describe("the screen", () => {
       return seen && [stateText(seen, [seen], Date.now()), rowOf(seen, [seen], Date.now()).detail]
     }
     emit({ fetches: true, asks: [] }, "completed")
-    expect(shown()).toEqual(["general on big, completed, bringing its work home", "bringing its work home"])
+    expect(shown()).toEqual(["general on big, completed, fetching its work", "fetching its work"])
     emit({ fetches: true, asks: [] }, "error")
-    expect(shown()).toEqual(["general on big, error, bringing its work home", "bringing its work home"])
+    expect(shown()).toEqual(["general on big, error, fetching its work", "fetching its work"])
     emit(undefined, "completed")
     expect(shown()).toEqual(["general on big, completed", undefined])
   })

@@ -217,7 +217,7 @@ test("states have a word and a tone each", () => {
   expect(agentState(rowOf({ task: { status: "completed", run } }))).toEqual({ tone: "done", text: "completed" })
   expect(agentState(rowOf({ task: { status: "error", run } })).text).toBe("failed")
   const fetching = { ...rowOf({ task: { status: "error", run } }), fetching: true as const }
-  expect(agentState(fetching)).toEqual({ tone: "fail", text: "failed, bringing its work home" })
+  expect(agentState(fetching)).toEqual({ tone: "fail", text: "failed, fetching its work" })
   expect(agentState(rowOf({ task: { status: "cancelled", run } })).tone).toBe("rest")
   const columns = (
     ["waiting for a person", "needs you", "running", "queued", "waits", "next run", "rests", "draft"] as const
