@@ -87,11 +87,11 @@ test("a prompt that its user undoes and writes better is followed, and that answ
   const session = await openSession(host)
   const { id, child } = await launch(host, model, session, { prompt: "T-WORSE" }, PATIENT)
   await model.waitFor(({ lastUser }) => lastUser === "T-WORSE", PATIENT)
-  // As the terminal does it.
-  await unwrap(host.client.session.abort({ sessionID: child }))
   const asked = (await unwrap(host.client.session.messages({ sessionID: child }))).find(
     ({ info }) => info.role === "user",
   )
+  // As the terminal does it.
+  await unwrap(host.client.session.abort({ sessionID: child }))
   await unwrap(host.client.session.revert({ sessionID: child, messageID: asked?.info.id ?? "" }))
   await meanwhile(host, model)
   await say(host, child, "T-BETTER")

@@ -56,7 +56,7 @@ test("an agent that its user stopped was told as cancelled, and is so after a cr
   const { id, sessionID } = await rig.launch({ prompt: "WORK" })
   await rig.clock.advance(100)
   rig.host.abortByUser(sessionID)
-  await rig.clock.advance(3000)
+  await rig.clock.advance(5000)
   expect(rig.notices()[0]?.visible).toMatch(/^⊘/)
   rig.restart()
   await rig.manager.recover()

@@ -55,9 +55,9 @@ describe("a session whose user takes the prompt back", () => {
   const error = { message: "Aborted", aborted: true } as const
   const cut = (more: object = {}) => [asked(), answer({ finish: undefined, error, ...more })]
 
-  test("is stopped first: that is the end once it was not undone for a second", () => {
-    expect(looked({ messages: cut() })).toMatchObject({ stage: "working", does: [], run: { lookAt: NOW + 1000 } })
-    for (const completedAt of [NOW - 1000, undefined]) {
+  test("is stopped first: that is the end once it was not undone for a while", () => {
+    expect(looked({ messages: cut() })).toMatchObject({ stage: "working", does: [], run: { lookAt: NOW + 3000 } })
+    for (const completedAt of [NOW - 3000, undefined]) {
       const { run } = looked({ messages: cut({ completedAt }) })
       expect(run?.closing?.ending).toMatchObject({ type: "cancelled", reason: { code: "aborted" } })
     }
@@ -65,7 +65,10 @@ describe("a session whose user takes the prompt back", () => {
 
   test("is waited for while something is undone", () => {
     const undone = { messages: cut({ completedAt: NOW - 60_000 }), undone: true }
-    expect(looked(undone)).toMatchObject({ stage: "working", does: [], run: { lookAt: NOW + 2000 } })
+    const { run, stage, does } = looked(undone, { error: { ...error, at: NOW - 60_000 } })
+    expect([stage, does, run?.lookAt]).toEqual(["working", [], NOW + 2000])
+    // Once its prompt has gone nothing says that it was stopped.
+    expect(run?.error).toBeUndefined()
   })
 
   test("is followed: the run's prompt is the new one from then on, and the first one is not sent again", () => {

@@ -36,7 +36,7 @@ const ERROR_GRACE_MS = 1000
 /** How long a session may leave a word unread that stands last in it. */
 const WORD_GRACE_MS = 1000
 /** How soon after it has stopped an agent OpenCode undoes the prompt, where its user wants both. */
-const UNDO_GRACE_MS = 1000
+const UNDO_GRACE_MS = 3000
 /** A look that failed, or that has found something undone, is made again after this time. */
 const LOOK_AGAIN_MS = 2000
 /** Longer ago than any wait lasts. */
@@ -67,7 +67,7 @@ function classifiedSince(run: ActiveRun, found: Found, waited: boolean, world: W
   const { messages, gone, busy } = found
   const proven = classify(messages, "working")
   const lookAt = proven && askedAnewBy(proven, found, world)
-  if (lookAt !== undefined) return stay({ ...run, stuckSince: undefined, lookAt })
+  if (lookAt !== undefined) return stay({ ...run, stuckSince: undefined, error: undefined, lookAt })
   if (proven) return concluded(arrived(readIn(run, messages), messages), proven, found, waited, world)
   if (gone) return end(run, DELETED, {}, world)
   if (busy) return stay({ ...run, stuckSince: undefined, todosSince: undefined })
