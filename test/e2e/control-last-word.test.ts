@@ -92,6 +92,21 @@ const saidItsWord = async ({ session, id }: { session: string; id: string }, lim
   expect(output).toMatch(/its last word is below\.[\s\S]*partial[\s\S]*<task_output[\s\S]*half is done/)
 }
 
+test("a compaction that takes the last of the tokens does not end a run before its last word", async () => {
+  let child = ""
+  model.use((request) => {
+    const usage = { input: 99_990, cached: 150_000, output: 0 }
+    if (request.lastUser === "L-COMPACTED") return read({ usage, delay: 2000 })
+    return request.sessionID === child && isAsked(request) ? OBEYS() : undefined
+  })
+  const session = await openSession(host)
+  const task = await launch(host, model, session, { prompt: "L-COMPACTED" }, PATIENT)
+  child = task.child
+  await saidItsWord({ session, id: task.id }, "token limit")
+  const kinds = (await messages(host, child)).map(({ info }) => info.role === "assistant" && info.summary === true)
+  expect(kinds).toContain(true)
+})
+
 describe.concurrent("near each kind of limit a child that obeys ends with its last word:", () => {
   const steps = () => read({ usage: CENT, delay: 60 })
 

@@ -270,7 +270,6 @@ export class Turn {
       await this.#waits.for(Number.MAX_SAFE_INTEGER)
       return "aborted"
     }
-    hooks.inRequest(this.#session.id)
     const summed = await this.#asks(message, () => reply?.() ?? { text: "what was said so far, in short" })
     if (summed !== "goes on") return summed
     if ((await this.#waits.for(CLOSING_MS)) === "aborted") return "aborted"

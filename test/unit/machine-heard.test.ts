@@ -109,6 +109,18 @@ describe("an event of its own session", () => {
     }
     expect(state({ state: "speaking" }, known)).toBe("speaking")
   })
+
+  test("that sums the conversation up has its last word come with the next request", () => {
+    const summed = heard({ type: "answered", messageID: "msg_s", usage: BILLED, finish: "done", summary: true })
+    const state = (lastWord: object | undefined) =>
+      working({ ...(lastWord && { lastWord: { reason: timeout, at: NOW, ...lastWord } as never }) }).takes(summed).run
+        ?.lastWord?.state
+    expect([state({ state: "told" }), state({ state: "spoke" }), state(undefined)]).toEqual([
+      "speaking",
+      "spoke",
+      undefined,
+    ])
+  })
 })
 
 describe("idleness", () => {

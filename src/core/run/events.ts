@@ -69,7 +69,10 @@ function ofItsOwn(run: ActiveRun, event: Heard, world: World): Step {
     case "text-delta":
       return stay(withTold(run, withDelta(run.observed, event.partID, event.delta, event.messageID)))
     case "answered": {
-      const next = withTold(run, withAnswer(run.observed, { ...event, id: event.messageID }))
+      const next = withTold(
+        event.summary ? askedNext(run) : run,
+        withAnswer(run.observed, { ...event, id: event.messageID }),
+      )
       return withCommands(checkLimits(next, world), [{ do: "share" }])
     }
     case "tool":
@@ -79,6 +82,10 @@ function ofItsOwn(run: ActiveRun, event: Heard, world: World): Step {
   }
   return ofAny(run, event)
 }
+
+/** The request that follows a compaction asks for the last word: what the compaction itself took does not end the run. */
+const askedNext = (run: ActiveRun): ActiveRun =>
+  run.lastWord?.state === "told" ? { ...run, lastWord: { ...run.lastWord, state: "speaking" } } : run
 
 /** An agent that goes round in a circle is told so, and ended if it goes on. */
 function called(run: ActiveRun, event: Heard & { type: "tool" }, world: World): Step {
