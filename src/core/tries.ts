@@ -3,6 +3,7 @@ import { dollars } from "../lib/money.ts"
 import { between, head, oneLine, tail } from "../lib/text.ts"
 import type { TriesPlan, TriesResult, TryRow } from "./group.ts"
 import { modelKey } from "./limits.ts"
+import { neverBegan } from "./outcome.ts"
 import { type CheckResult, receiptLine } from "./receipt.ts"
 import { type Ending, elapsed, isActive, type Task } from "./task.ts"
 
@@ -35,9 +36,16 @@ function newest(members: readonly Member[]): ReadonlyMap<number, Member> {
   return new Map([...known].sort(([one], [other]) => one - other))
 }
 
-/** A try of an earlier run that was cancelled or interrupted has not failed: it is started again. */
-const hasFailed = ({ status, part, outcome }: Task, generation: number): boolean =>
-  part?.run === generation || (status === "error" && outcome?.reason?.code !== "interrupted")
+/** A try that was cancelled or interrupted in an earlier run, or before it began, has not failed: it is started again. */
+const hasFailed = ({ status, part, outcome }: Task, generation: number): boolean => {
+  const { reason } = outcome ?? {}
+  if (part?.run === generation) return !reason || !neverBegan(reason)
+  return status === "error" && reason?.code !== "interrupted"
+}
+
+/** True for a member that was begun in this run of its group, and is not begun again. */
+export const isBegunIn = (task: Task, generation: number): boolean =>
+  task.part?.run === generation && (isActive(task) || hasFailed(task, generation))
 
 /** `coming`: indexes of members that are being created. `generation`: the group's run. */
 export function nextTries(

@@ -137,7 +137,17 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const dependencies = new Dependencies(parts, dispatcher)
   const begins = { dependencies, dispatcher, breakers, places, allowance, elsewhere, ledgers, watch }
   const launching: Launching = launchingOf(parts, { ...ports, ...begins })
-  const recovery = new Recovery(parts, { pausers, places, dispatcher, outbox, ledger, values, changed: freed, watch })
+  const recovery = new Recovery(parts, {
+    teams,
+    pausers,
+    places,
+    dispatcher,
+    outbox,
+    ledger,
+    values,
+    changed: freed,
+    watch,
+  })
   const poller: Poller = new Poller(parts, { ...begins, recovery, ledger, reschedule })
   return { ...begins, ...launching, parts, answers, values, ledger, kept, outbox, pausers, recovery, poller }
 }

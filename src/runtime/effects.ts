@@ -1,3 +1,4 @@
+import { type Answered, withAnswers } from "../core/dependencies.ts"
 import { CallError, messageOf } from "../core/errors.ts"
 import { classify, keptTodos } from "../core/outcome.ts"
 import type { Prompt } from "../core/ports.ts"
@@ -78,11 +79,7 @@ export class Effects {
       case "prompt":
         return back(await this.#prompt(task, command))
       case "lay down":
-        await this.#parts.host.prompt({
-          ...(await this.#withFiles(task, promptOf(task, command.text, ""))),
-          noReply: true,
-        })
-        await this.#parts.journal.save(task)
+        await this.#layDown(task, command.text)
         return back({ type: "stopped" })
       case "say":
         return back(await this.#say(task, command))
@@ -124,10 +121,7 @@ export class Effects {
   async #enter(entry: TaskHandle, task: Task, { save, again }: Of<"enter">): Promise<Input> {
     if (save) await this.#parts.journal.save(task)
     // Read before the place is prepared: the tasks may be cleared meanwhile.
-    const others = (task.run.after ?? []).flatMap((id) => this.#parts.store.get(id) ?? [])
-    const answers = await Promise.all(
-      others.map(async (other) => ({ task: other, text: (await this.#ports.answers.of(other)).text })),
-    )
+    const answers = await this.#answersFor(task)
     // Members prepare places of their own. A group that waited must capture what those tasks changed.
     if (task.team && task.place && task.run.after) await this.#ports.places.capture(task, homeOf(this.#parts, task))
     if (task.team) return { type: "entered", answers, preface: "", done: await this.#ports.teams.open(task) }
@@ -144,6 +138,19 @@ export class Effects {
       const code = error instanceof PlaceError ? error.code : "place"
       return { type: "shut out", code, problem: messageOf(error) }
     }
+  }
+
+  /** The answers that a task has waited for. */
+  #answersFor({ run }: Task): Promise<readonly Answered[]> {
+    const others = (run.after ?? []).flatMap((id) => this.#parts.store.get(id) ?? [])
+    return Promise.all(others.map(async (task) => ({ task, text: (await this.#ports.answers.of(task)).text })))
+  }
+
+  /** Its prompt is stored, with all that stands in front of it. */
+  async #layDown(task: Task, text: string): Promise<void> {
+    const whole = withAnswers(text, await this.#answersFor(task))
+    await this.#parts.host.prompt({ ...(await this.#withFiles(task, promptOf(task, whole, ""))), noReply: true })
+    await this.#parts.journal.save(task)
   }
 
   async #prompt(task: Task, { text, preface }: Of<"prompt">): Promise<Input> {

@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, test } from "vitest"
 import type { Task } from "../../src/core/task.ts"
 import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
 import { type Place, PlaceError } from "../../src/runtime/places/place.ts"
-import { triesGoOn } from "../../src/runtime/recovery/orphan.ts"
+import { groupGoesOn } from "../../src/runtime/recovery/orphan.ts"
 import { renderOutput } from "../../src/tools/render.ts"
 import { FakeMachine } from "../support/fake-machine.ts"
 import { Rig } from "../support/rig.ts"
@@ -284,6 +284,22 @@ describe("OpenCode here is restarted in the middle of tries", () => {
     expect(rig.notices()[0]?.hidden).toContain("answer 2")
   })
 
+  test("one that waited for its slot has not failed: it begins again, and may win", async () => {
+    big.passes = (nth) => nth === 2
+    rig = new Rig({
+      options: { hosts: { big: { ssh: "big", contactTimeout: 60_000 } }, maxConcurrentTasks: 1 } as object,
+      worktrees: async () => big as never as Place,
+      kind: { names: ["big"], outlives: true, isShared: true, guards: true },
+    })
+    const id = await running({ tries: 2 })
+    expect(parts().map(({ run }) => run.startedAt !== undefined)).toEqual([true, false])
+    rig.crash()
+    await restarted()
+    rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { text: "from the second" }))
+    answers(0)
+    expect(await rig.ended(id)).toMatchObject({ status: "completed", outcome: { team: { won: "try 2" } } })
+  })
+
   test("a team of which nothing had begun is told as interrupted, and so is one that only its last prompt could go on with", () => {
     const team = { kind: "tries", prompt: "DO", count: 2, timeout: 0 } as const
     const of = (run: Partial<Task["run"]>, more: object = {}) =>
@@ -294,14 +310,14 @@ describe("OpenCode here is restarted in the middle of tries", () => {
         closed: false,
         began: true,
       }))
-    expect(triesGoOn(of({}), begun(0))).toBe("DO")
-    expect(triesGoOn(of({}), [])).toBeUndefined()
-    expect(triesGoOn(of({ startedAt: undefined }), begun(0))).toBeUndefined()
-    expect(triesGoOn(of({}, { winner: "bg_1" }), begun(0))).toBeUndefined()
-    expect(triesGoOn(taskOf({}), begun(0))).toBeUndefined()
-    expect(triesGoOn(of({ after: ["bg_x"] }), begun(0))).toBeUndefined()
-    expect(triesGoOn(of({ after: ["bg_x"] }), begun(0, 0))).toBe("DO")
-    expect(triesGoOn(of({ generation: 1 }, { again: "bg_1" }), begun(0, 0))).toBeUndefined()
-    expect(triesGoOn(of({ generation: 1 }, { again: "bg_1" }), begun(0, 1))).toBe("DO")
+    expect(groupGoesOn(of({}), begun(0))).toBe("DO")
+    expect(groupGoesOn(of({}), [])).toBeUndefined()
+    expect(groupGoesOn(of({ startedAt: undefined }), begun(0))).toBeUndefined()
+    expect(groupGoesOn(of({}, { winner: "bg_1" }), begun(0))).toBeUndefined()
+    expect(groupGoesOn(taskOf({}), begun(0))).toBeUndefined()
+    expect(groupGoesOn(of({ after: ["bg_x"] }), begun(0))).toBeUndefined()
+    expect(groupGoesOn(of({ after: ["bg_x"] }), begun(0, 0))).toBe("DO")
+    expect(groupGoesOn(of({ generation: 1 }, { again: "bg_1" }), begun(0, 0))).toBeUndefined()
+    expect(groupGoesOn(of({ generation: 1 }, { again: "bg_1" }), begun(0, 1))).toBe("DO")
   })
 })

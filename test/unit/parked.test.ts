@@ -1,8 +1,10 @@
 import { describe, expect, test } from "vitest"
-import type { EnterRequest } from "../../src/runtime/places/place.ts"
+import { ManagerRuns } from "../../src/features/board/runs.ts"
+import type { EnterRequest, Place } from "../../src/runtime/places/place.ts"
 import { toolsFor } from "../../src/tools/index.ts"
 import type { Tool } from "../../src/tools/tool.ts"
 import { flush } from "../support/fake-clock.ts"
+import { FakeMachine } from "../support/fake-machine.ts"
 import { Rig, type RigOptions } from "../support/rig.ts"
 
 const MINUTE_MS = 60_000
@@ -23,9 +25,9 @@ class Provider {
   constructor(
     { bucket, shutMs, tells = true }: { bucket: number; shutMs: number; tells?: boolean },
     options: RigOptions["options"] = {},
-    worktrees?: RigOptions["worktrees"],
+    places: Pick<RigOptions, "worktrees" | "kind"> = {},
   ) {
-    this.rig = new Rig({ options, worktrees })
+    this.rig = new Rig({ options, ...places })
     this.left = bucket
     this.#shutMs = shutMs
     this.rig.script(({ sessionID, toolResults }) => {
@@ -566,7 +568,7 @@ describe("a model that is overloaded, or whose connection breaks,", () => {
 
 describe("a breaker that has tripped", () => {
   const refusing = (options: object = {}, worktrees?: RigOptions["worktrees"]) => {
-    const provider = new Provider({ bucket: 0, shutMs: 8000 }, { ...settings, ...options }, worktrees)
+    const provider = new Provider({ bucket: 0, shutMs: 8000 }, { ...settings, ...options }, { worktrees })
     return { provider, rig: provider.rig }
   }
 
@@ -726,6 +728,24 @@ test("a user's own turn that its model refuses, which cannot be parked, has the 
   expect(looks).toBeGreaterThan(0)
   expect(looks).toBeLessThan(40)
   expect(Math.max(...atOnce.values())).toBeLessThanOrEqual(2)
+})
+
+test("runs of the board that are parked and go on together keep to their limit", async () => {
+  const board = { dir: ".opencode/tasks", agents: null, schedule: "0 0 30 2 *", maxConcurrentRuns: 1 }
+  const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS }, { ...settings, board })
+  const { rig } = provider
+  const sessions = [rig.host.openSession(), rig.host.openSession(), rig.host.openSession()]
+  const phases = () => sessions.map((id) => rig.manager.taskIn(id)?.phase)
+  for (const sessionID of sessions)
+    await rig.manager.unattended.run({ sessionID, agent: "general", description: "#1", prompt: "FIND it" })
+  await rig.clock.until(() => phases().every((phase) => phase?.startsWith("parked")))
+  provider.left = 100
+  let most = 0
+  await rig.clock.until(() => {
+    most = Math.max(most, phases().filter((phase) => phase === "working").length)
+    return phases().every((phase) => phase === undefined)
+  })
+  expect(most).toBe(1)
 })
 
 test("parked runs of the board that go on wait for their slots, and go before those that have not begun", async () => {
@@ -910,8 +930,12 @@ describe("a restart", () => {
 })
 
 describe("what is launched for a model at its limit", () => {
-  const scene = async (options: RigOptions["options"] = settings, shutMs = 30 * MINUTE_MS) => {
-    const provider = new Provider({ bucket: 0, shutMs }, options)
+  const scene = async (
+    options: RigOptions["options"] = settings,
+    shutMs = 30 * MINUTE_MS,
+    places: Pick<RigOptions, "worktrees" | "kind"> = {},
+  ) => {
+    const provider = new Provider({ bucket: 0, shutMs }, options, places)
     const [first] = await provider.launchAll(1)
     await provider.rig.clock.until(() => isParkedNow(provider.rig, first?.id ?? ""))
     return { provider, rig: provider.rig, first: first?.id ?? "" }
@@ -943,6 +967,96 @@ describe("what is launched for a model at its limit", () => {
     provider.left = 100
     for (const id of tasks) expect((await rig.ended(id)).status).toBe("completed")
     expect(rig.notices().filter(({ visible }) => visible.includes("finished"))).toHaveLength(3)
+  })
+
+  /** The next OpenCode has taken over what the last one left. */
+  const restarted = async (rig: Rig) => {
+    await rig.clock.advance(1000)
+    rig.restart()
+    await rig.manager.recover()
+    await rig.manager.ready(rig.parent)
+    await rig.clock.advance(MINUTE_MS)
+  }
+  const asked = (rig: Rig, sessionID: string) =>
+    rig.host
+      .stored(sessionID)
+      .messages.flatMap(({ role, parts: [part] }) => (role === "user" && part?.type === "text" ? [part.text] : []))
+
+  test("outlives a restart with the answers that it waited for in front of its prompt", async () => {
+    const { provider, rig } = await scene()
+    rig.onPrompt("BEFORE", { text: "what was found" })
+    const before = await rig.launch({ prompt: "BEFORE", model: "scripted/beta" })
+    const { id, sessionID } = await rig.launch({ prompt: "FIND LATER", after: [before.id] })
+    await rig.ended(before.id)
+    await restarted(rig)
+    expect(rig.view(id).phase).toMatch(/^parked until/)
+    provider.left = 100
+    expect((await rig.ended(id)).status).toBe("completed")
+    expect(asked(rig, sessionID)).toEqual([expect.stringMatching(/what was found[\s\S]*Your task:\n\nFIND LATER$/)])
+  })
+
+  test("has the answers that it waited for once, where no restart comes between", async () => {
+    const { provider, rig } = await scene()
+    rig.onPrompt("BEFORE", { text: "what was found" })
+    const before = await rig.launch({ prompt: "BEFORE", model: "scripted/beta" })
+    const { id, sessionID } = await rig.launch({ prompt: "FIND LATER", after: [before.id] })
+    await rig.clock.until(() => isParkedNow(rig, id))
+    provider.left = 100
+    expect((await rig.ended(id)).status).toBe("completed")
+    expect(asked(rig, sessionID)).toEqual([expect.stringMatching(/what was found[\s\S]*Your task:\n\nFIND LATER$/)])
+    expect(asked(rig, sessionID)[0]?.match(/what was found/g)).toHaveLength(1)
+  })
+
+  test("outlives a restart as a run of the board, which counts it as one that has not begun", async () => {
+    const board = { dir: ".opencode/tasks", agents: null, schedule: "0 0 30 2 *", maxConcurrentRuns: 2 }
+    const { provider, rig } = await scene({ ...settings, board })
+    const model = { provider: "scripted", id: "alpha" }
+    rig.host.agentList = rig.host.agentList.map((agent) => ({ ...agent, model }))
+    const sessionID = rig.host.openSession()
+    await rig.manager.unattended.run({ sessionID, agent: "general", description: "#1", prompt: "FIND it" })
+    await rig.clock.until(() => rig.manager.taskIn(sessionID)?.phase?.startsWith("parked") === true)
+    const runs = () => new ManagerRuns(rig.manager, Promise.resolve(), rig.clock)
+    expect(runs().of(sessionID)).toMatchObject({ state: "queued", stand: { pauseKind: "parked" } })
+    await restarted(rig)
+    expect(rig.manager.taskIn(sessionID)?.phase).toMatch(/^parked until/)
+    expect(runs().of(sessionID)?.state).toBe("queued")
+    provider.left = 100
+    await rig.clock.until(() => rig.manager.taskIn(sessionID)?.task.status === "completed")
+    expect(asked(rig, sessionID)).toEqual(["FIND it"])
+  })
+
+  test("outlives a restart as tries, of which the first that passes wins", async () => {
+    const { provider, rig } = await scene({}, 30 * MINUTE_MS, {
+      worktrees: async () => new FakeMachine() as never as Place,
+      kind: { isShared: true, guards: true },
+    })
+    const { id } = await rig.launch({ prompt: "FIND it", tries: 2, check: "true", place: "worktree" })
+    const members = () => rig.manager.list(rig.task(id).sessionID)
+    await rig.clock.until(() => members().length === 2 && members().every(({ phase }) => phase?.startsWith("parked")))
+    await restarted(rig)
+    expect([rig.task(id).status, ...members().map(({ phase }) => phase?.slice(0, 6))]).toEqual([
+      "running",
+      "parked",
+      "parked",
+    ])
+    provider.left = 100
+    expect((await rig.ended(id)).status).toBe("completed")
+    expect(rig.task(id).outcome?.team).toMatchObject({ rows: [{ how: "won" }, {}] })
+    expect(rig.errors()).toEqual([])
+  })
+
+  test("outlives a restart as the items of a map", async () => {
+    const { provider, rig } = await scene()
+    const { id } = await rig.launch({ prompt: "FIND {{item}}", each: ["a", "b", "c"] })
+    const members = () => rig.manager.list(rig.task(id).sessionID)
+    await rig.clock.until(() => members().some(({ phase }) => phase?.startsWith("parked")))
+    await restarted(rig)
+    expect([rig.task(id).status, members()[0]?.phase?.slice(0, 6)]).toEqual(["running", "parked"])
+    provider.left = 100
+    expect(await rig.endedBeside(id, 1000)).toMatchObject({
+      status: "completed",
+      outcome: { team: { valid: 3, total: 3 } },
+    })
   })
 
   test("is parked by the closing where it waited for a slot", async () => {
@@ -1071,7 +1185,8 @@ describe("a restart of a task in a worktree", () => {
         return { files: [], added: 0, removed: 0, submodules: [], unsaved: [] }
       },
     }
-    const provider = new Provider({ bucket: 1, shutMs: 30 * MINUTE_MS }, settings, async () => place as never)
+    const places = { worktrees: async () => place as never }
+    const provider = new Provider({ bucket: 1, shutMs: 30 * MINUTE_MS }, settings, places)
     const { rig } = provider
     const { id, sessionID } = await rig.launch({ prompt: "FIND 0", place: "worktree" })
     await rig.clock.until(() => isParkedNow(rig, id))

@@ -170,13 +170,15 @@ export class ManagerRuns implements Runs {
 }
 
 function toRun(
-  { task, phase, asks, stand }: Omit<TaskView, "stand"> & Pick<RunView, "stand">,
+  { task, elapsed, asks, stand }: Omit<TaskView, "stand"> & Pick<RunView, "stand">,
   elsewhere: boolean,
   byPerson: boolean,
 ): RunView {
   const { run, outcome, status } = task
   const common = { createdAt: run.createdAt, elsewhere, byPerson, asks: asks.map(({ what }) => what) }
-  if (isActive(task)) return { ...common, state: phase === "queued" ? "queued" : "running", ...(stand && { stand }) }
+  // One that its model's limit keeps from beginning is parked with no time of its own.
+  const isUnbegun = isQueued(task) || (stand !== undefined && elapsed === 0)
+  if (isActive(task)) return { ...common, state: isUnbegun ? "queued" : "running", ...(stand && { stand }) }
   const reason = outcome?.reason
   const overBudget = reason?.code === "budget" || reason?.code === "purse"
   const neverAsked = reason !== undefined && (neverBegan(reason) || (overBudget && run.startedAt === undefined))

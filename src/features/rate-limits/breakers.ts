@@ -17,16 +17,7 @@ import { type Parked, type PauseView, whenOf } from "../../core/pause.ts"
 import type { HostEvent } from "../../core/ports.ts"
 import { conditionOf, type Refusal, sortRefusal } from "../../core/refusal.ts"
 import { isHeldUp } from "../../core/run/active-run.ts"
-import {
-  isActive,
-  isParked,
-  isQueued,
-  isUnattended,
-  type Model,
-  modelOf,
-  type Reason,
-  type Task,
-} from "../../core/task.ts"
+import { isActive, isParked, isQueued, type Model, modelOf, type Reason, type Task } from "../../core/task.ts"
 import { duration } from "../../lib/duration.ts"
 import { moment } from "../../lib/format-time.ts"
 import { oneLine } from "../../lib/text.ts"
@@ -327,7 +318,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
   /** What waits for a slot would be lost with this process; it is kept where it is worth that. */
   #parkUnbegun(key: string, breaker: Breaker, now: number): void {
     if (breaker.recovery || breaker.probe || breaker.opensAt - now < WORTH_KEEPING_MS) return
-    for (const task of this.#notStarted(key)) this.#park(task, key, breaker)
+    for (const task of this.#waiting(key).filter(isQueued)) this.#park(task, key, breaker)
   }
 
   #review(key: string, now: number): void {
@@ -377,11 +368,6 @@ export class Breakers implements Pauser<"parked">, BlockSource {
   #waiting(key: string): readonly Task[] {
     const waits = (task: Task) => isParked(task) || (isQueued(task) && !task.team && !this.#ports.waitsForTasks(task))
     return this.#parts.store.active().filter((task) => this.#modelOf(task) === key && waits(task))
-  }
-
-  /** Those that have not begun, and whose prompt is all that has to be kept of them. */
-  #notStarted(key: string): readonly Task[] {
-    return this.#waiting(key).filter((task) => isQueued(task) && !task.part && !task.run.after && !isUnattended(task))
   }
 
   /** The model for which a task waits, or would: its own, but for one that another model has refused, and that stands still. */

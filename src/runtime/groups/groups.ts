@@ -10,6 +10,7 @@ import type { Values } from "../../features/schemas/values.ts"
 import type { Answers } from "../answers.ts"
 import type { Parts } from "../parts.ts"
 import type { Merging } from "../places/places.ts"
+import type { TaskHandle } from "../tasks/task-handle.ts"
 import type { GroupArchive } from "./group-archive.ts"
 import type { GroupMembers } from "./members.ts"
 import { membersOf } from "./members-of.ts"
@@ -55,21 +56,38 @@ export class Groups {
     const { team } = task
     const entry = this.#parts.store.handle(task.id)
     if (team?.kind !== "each" || !entry) return []
-    const ledgers = await this.#ports.ledgers()
     if (task.run.generation > 0) {
-      const rows = await ledgers.read(team.file)
-      if (!isWhole(rows, team))
-        throw new CallError(
-          `The rows of its items in ${team.file} are gone, or not whole: nobody knows what is missing. Launch a new task.`,
-        )
-      entry.items = rows.map(({ item }) => item)
-      entry.noted = new Map(rows.flatMap((row) => (row.state === "valid" ? [[row.index, hashOf(row)]] : [])))
-      return rows.flatMap(({ state, index }) => (state === "valid" ? [index] : []))
+      const done = await this.#readLedger(entry, team)
+      if (done) return done
+      throw new CallError(
+        `The rows of its items in ${team.file} are gone, or not whole: nobody knows what is missing. Launch a new task.`,
+      )
     }
+    const ledgers = await this.#ports.ledgers()
     entry.noted = new Map()
     const rows = (entry.items ?? []).map((item, index): ItemRow => ({ index, item, state: "not begun" }))
     await ledgers.write(team.file, rows)
     return []
+  }
+
+  /** Opens a group again after a restart; undefined if its ledger cannot be read. */
+  async reopen(task: Task): Promise<readonly number[] | undefined> {
+    const { store } = this.#parts
+    const entry = store.handle(task.id)
+    if (task.team?.kind !== "each" || !entry) return []
+    const done = await this.#readLedger(entry, task.team)
+    const own = membersOf(store, task).map(({ task: { part } }) => part?.run === task.run.generation && part.nth)
+    return done?.filter((index) => !own.includes(index))
+  }
+
+  /** Reads the items of a map. Returns those that earlier runs settled; undefined if the ledger is incomplete. */
+  async #readLedger(entry: TaskHandle, team: ItemsPlan): Promise<readonly number[] | undefined> {
+    const rows = await (await this.#ports.ledgers()).read(team.file)
+    if (!isWhole(rows, team)) return undefined
+    const valid = rows.filter(({ state }) => state === "valid")
+    entry.items = rows.map(({ item }) => item)
+    entry.noted = new Map(valid.map((row) => [row.index, hashOf(row)]))
+    return valid.map(({ index }) => index)
   }
 
   /** Updates the ledger when a member begins or is closed, while its map runs. */

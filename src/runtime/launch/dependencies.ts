@@ -68,8 +68,10 @@ export class Dependencies implements BlockSource {
     return behind === undefined ? undefined : { by: "after", behind }
   }
 
-  /** True where a task that has not begun waits for this one: it is not forgotten. */
+  /** True where a task that has not begun waits for this one, or for its answer: it is not forgotten. */
   isWaitedFor(id: string): boolean {
-    return this.#parts.store.active().some((task) => isQueued(task) && task.run.after?.includes(id))
+    const { store } = this.#parts
+    const isUnbegun = (task: Task) => isQueued(task) || store.run(task.id)?.notStarted === true
+    return store.active().some((task) => isUnbegun(task) && task.run.after?.includes(id))
   }
 }

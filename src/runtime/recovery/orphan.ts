@@ -4,7 +4,7 @@ import { endAfterCrash } from "../../core/last-word.ts"
 import { classify, lastSignIn } from "../../core/outcome.ts"
 import type { Message } from "../../core/ports.ts"
 import { type Ending, isActive, type Reason, type Task } from "../../core/task.ts"
-import type { Member } from "../../core/tries.ts"
+import { isBegunIn, type Member } from "../../core/tries.ts"
 import type { Options } from "../../options/options.ts"
 import type { TaskStore } from "../tasks/store.ts"
 
@@ -49,12 +49,12 @@ function unchecked(task: Task, ending: Ending): Ending {
 }
 
 /**
- * Prompts of the remaining tries when a group continues after a restart; undefined where it cannot: none has begun, or
- * the prompts are lost. `members`: all tries.
+ * Prompts of the remaining members when a group continues after a restart; undefined where it cannot: none has begun, or
+ * the prompts are lost. `members`: all members.
  */
-export function triesGoOn({ team, run }: Task, members: readonly Member[]): string | undefined {
-  if (team?.kind !== "tries" || team.winner !== undefined || run.startedAt === undefined) return undefined
-  const begun = members.filter(({ task }) => task.part?.run === run.generation)
+export function groupGoesOn({ team, run }: Task, members: readonly Member[]): string | undefined {
+  if (!team || winnerIn(team) !== undefined || run.startedAt === undefined) return undefined
+  const begun = members.filter(({ task }) => isBegunIn(task, run.generation))
   const isAllBegun = begun.length >= sizeOf(team)
   if (begun.length === 0 || ((run.after || run.generation > 0) && !isAllBegun)) return undefined
   return team.prompt

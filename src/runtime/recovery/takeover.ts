@@ -1,3 +1,4 @@
+import { winnerIn } from "../../core/group.ts"
 import { answerText, keptTodos } from "../../core/outcome.ts"
 import type { Message, TaskRecord } from "../../core/ports.ts"
 import { newRun } from "../../core/run/active-run.ts"
@@ -8,6 +9,7 @@ import type { Values } from "../../features/schemas/values.ts"
 import { pause } from "../../lib/clock.ts"
 import { answerBeforeNotice } from "../answer-before-notice.ts"
 import type { Dispatcher } from "../dispatcher.ts"
+import type { Groups } from "../groups/groups.ts"
 import { membersOf } from "../groups/members-of.ts"
 import type { Outbox } from "../mailbox/outbox.ts"
 import { homeOf } from "../merge-target.ts"
@@ -18,12 +20,12 @@ import {
   askedOf,
   endOf,
   groupEndOf,
+  groupGoesOn,
   hasWon,
   isUnclosed,
   lastLaunchBy,
   mayBeElsewhere,
   mayLaunch,
-  triesGoOn,
 } from "./orphan.ts"
 import { remove } from "./records.ts"
 
@@ -38,6 +40,7 @@ export type SettlingPorts = {
   readonly places: Places
   readonly outbox: Outbox
   readonly values: Values
+  readonly teams: Pick<Groups, "reopen">
   /** Called when foreign tasks have ended or gone, since others may wait for them. */
   readonly changed: () => void
 }
@@ -117,14 +120,17 @@ export class Settling {
     this.#ports.dispatcher.end(task.id, task.run.generation, ending, endOptions)
   }
 
-  /** Continues a group if its tries can go on, otherwise ends it. */
-  #settleTeam(task: Task, seenAt: number): void {
-    if (!this.#own(task)) return
+  /** Continues a group if its members can go on, otherwise ends it. */
+  async #settleTeam(task: Task, seenAt: number): Promise<void> {
     const { store, clock } = this.#parts
+    const members = membersOf(store, task)
+    const isAlive = this.#ports.places.outlives(task) || members.some((member) => isPaused(member.task))
+    const prompt = isAlive ? groupGoesOn(task, members) : undefined
+    const done = prompt === undefined ? undefined : await this.#ports.teams.reopen(task)
+    if (!this.#own(task)) return
     const entry = store.handle(task.id)
-    const prompt = this.#ports.places.outlives(task) ? triesGoOn(task, membersOf(store, task)) : undefined
-    if (entry && prompt !== undefined) {
-      entry.run = { ...newRun(task, "leading", clock.now()), prompt }
+    if (entry && done) {
+      entry.run = { ...newRun(task, "leading", clock.now()), prompt, done }
       return this.#ports.dispatcher.deliver(task.id, { type: "parts" })
     }
     const endOptions = { messages: [], wake: this.#wakes(task, seenAt), maybeDelivered: true }
@@ -160,7 +166,7 @@ export class Settling {
     const { store, clock } = this.#parts
     const goOn = this.#ports.pausers.afterRestart(task)
     const asked = askedOf(task, messages)
-    if (!goOn || task.part || !asked) return false
+    if (!goOn || !this.#mayGoOn(task) || !asked) return false
     // The dead process may not have undone the refused turn.
     if (leftIn(messages)) await takeBack(this.#parts, task)
     if (!this.#own(task)) return false
@@ -169,6 +175,12 @@ export class Settling {
       entry.run = { ...newRun(task, "parked", clock.now()), ...asked, ...(task.place && { preparesAgain: true }) }
     goOn()
     return true
+  }
+
+  /** True unless the task is a member of a group that has ended. */
+  #mayGoOn({ part }: Task): boolean {
+    const group = part && this.#parts.store.get(part.of)
+    return !part || (group !== undefined && isActive(group) && winnerIn(group.team) === undefined)
   }
 
   /** Takes a task over. False where it changed since the dead process left it. */
