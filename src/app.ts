@@ -24,18 +24,18 @@ import type { Tool } from "./tools/tool.ts"
 const PROCESSES = { self: processMark, isAlive: processLives }
 const randomID = customAlphabet("abcdefghijklmnopqrstuvwxyz0123456789", 8)
 
-/** The plugin at work on some host: its tasks, its tools, and what is on by option. */
+/** A running plugin: its tasks, its tools, and optional features. */
 export type App = {
   readonly manager: TaskManager
   readonly tools: Readonly<Record<string, Tool>>
   readonly board: TaskBoard | undefined
-  /** Ends the board's runs and all timers; sessions go on. Never rejects. */
+  /** Stops the board's runs and all timers; sessions continue. Never rejects. */
   stop(): Promise<void>
-  /** Takes the page away. Never rejects. */
+  /** Never rejects. */
   closePage(): Promise<void>
 }
 
-/** Puts the parts together. Nothing is asked of the host before the turn of the event loop is over. */
+/** Sends no request to OpenCode in the current turn of the event loop. */
 export async function openApp(given: Connection, options: Options, features: readonly Feature[]): Promise<App> {
   const commands = { folder: COMMANDS, ...keeping(given) }
   const near = placeKinds(options, { processes: PROCESSES, commands, hostFolder: given.ownFolder })
@@ -56,7 +56,7 @@ export async function openApp(given: Connection, options: Options, features: rea
     validate,
     commands,
     answer: (ask, reply) => connection.userActions.answer(ask, reply),
-    // A server that listens is one whose screens are elsewhere.
+    // With a listening server, the screens are on other machines.
     isTerminal: async () => (await connection.pages()) === undefined,
   })
   others?.hosts.listen(
@@ -64,7 +64,7 @@ export async function openApp(given: Connection, options: Options, features: rea
     (name) => void manager.placeAnswers(name),
   )
   if (others) systemClock.after(0, () => void others.hosts.cleanup.takeUp())
-  // Not before the host answers requests: a plugin is loaded while the server still starts.
+  // Plugins are loaded before OpenCode answers requests.
   const recovered = new Promise<void>((resolve) => {
     systemClock.after(0, () => void lookBack(connection, manager).then(resolve))
   })
@@ -77,7 +77,7 @@ export async function openApp(given: Connection, options: Options, features: rea
     tools: toolsFor(manager, options),
     board,
     async stop() {
-      // What it has begun it finishes, by the manager.
+      // The manager finishes the runs that the board began.
       await board?.stop().catch((error) => host.log("error", "the board did not stop", { error: String(error) }))
       manager.stop()
       others?.hosts.close()
@@ -89,7 +89,7 @@ export async function openApp(given: Connection, options: Options, features: rea
   }
 }
 
-/** Machines on which tasks may work. Nothing of it is loaded without the option. */
+/** Remote hosts for tasks. Their code is loaded only with the option. */
 async function otherMachines(connection: Connection, options: Options, near: readonly PlaceKind[]): Promise<OpenHosts> {
   const [{ openHosts }, openRemote] = await Promise.all([import("./features/hosts/open.ts"), connection.remote()])
   const { host, userActions, sign, instance, directory: folder } = connection
@@ -109,7 +109,7 @@ async function otherMachines(connection: Connection, options: Options, near: rea
   })
 }
 
-/** Takes in what an earlier process left. In a task's own folder there is nothing to do: its keeper has done it. */
+/** Recovers tasks of earlier processes. A task's own folder is left to the instance that owns it. */
 async function lookBack(connection: Connection, manager: TaskManager): Promise<void> {
   if (connection.hasOtherOwner()) return
   await endCommands(connection)
@@ -119,7 +119,7 @@ async function lookBack(connection: Connection, manager: TaskManager): Promise<v
   void manager.sweep(connection.directory)
 }
 
-/** Ends what an OpenCode that died has left running for its tasks. Never rejects. */
+/** Kills commands left by an OpenCode that crashed. Never rejects. */
 async function endCommands(connection: Connection): Promise<void> {
   if (!existsSync(COMMANDS)) return
   const { endLeftovers } = await import("./runtime/places/command-marks.ts")
@@ -127,9 +127,9 @@ async function endCommands(connection: Connection): Promise<void> {
     connection.host.log("warn", "a command outlived the OpenCode that ran it, and was ended", { command })
 }
 
-/** Who looks after places and commands here, and whether somebody else who lives looks after one. */
+/** Owner mark of this instance's places and commands, and a test for other living owners. */
 function keeping({ instance }: Connection) {
-  // These marks are never renewed. Where the system cannot tell whether the owner lives, a mark holds for a day.
+  // Marks are never renewed. Where the system cannot tell whether the owner lives, a mark holds for a day.
   const ownership = (keeper: unknown) => {
     const owner = keeper as Owner
     return ownershipOf({ ...owner, seenAt: owner.seenAt + DAY_MS }, instance)
@@ -137,7 +137,7 @@ function keeping({ instance }: Connection) {
   return { keeper: () => ownerNow(instance), isOthers: (keeper: unknown) => ownership(keeper) === "alive" }
 }
 
-/** Beside the built plugin, as the thread that counts tokens is. */
+/** Built next to the plugin. */
 const VALIDATOR = new URL(
   import.meta.url.endsWith(".ts") ? "./features/schemas/validator-thread.ts" : "./validator.js",
   import.meta.url,
@@ -151,7 +151,6 @@ async function ledgersOf({ worktree, directory }: Connection): Promise<Ledgers> 
   return new Ledgers(mainCheckout(worktree, directory))
 }
 
-/** Looks for a valid value in an answer. */
 async function validate(schema: Schema, text: string): Promise<Checked> {
   const { Validation } = await import("./features/schemas/validation.ts")
   return new Validation(systemClock, () => startThread(VALIDATOR)).check(schema, text)
@@ -187,7 +186,7 @@ async function openBoardOn(
   return board
 }
 
-/** Shows the tasks in a browser. Nothing of it is loaded without the option. */
+/** Starts the web page. Its code is loaded only with the option. */
 async function showPage(
   connection: Connection,
   options: Options,
@@ -199,7 +198,7 @@ async function showPage(
   return openPage({ connection, options, web: options.web, manager, board, clock: systemClock })
 }
 
-/** Read through a copy: the host's Bun replaces the plain expression with "development" when it loads a plugin. */
+/** Read through a copy: OpenCode's Bun replaces `process.env.NODE_ENV` by "development" in plugins. */
 function isDevelopment(): boolean {
   const { NODE_ENV } = { ...process.env }
   return NODE_ENV === "development"

@@ -8,7 +8,7 @@ import { setup } from "./opencode/version.ts"
 import { sayOptions } from "./options/notices.ts"
 import { optionsOf } from "./options/options.ts"
 
-/** The plugin's entry for OpenCode's server: which host, which options, and no more. */
+/** Entry point for OpenCode's server. */
 const server: Plugin = async (input, given) => {
   const met = optionsFrom(optionsOf(FEATURES), given)
   const { options } = met

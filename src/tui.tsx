@@ -17,7 +17,7 @@ import { USED_KEY } from "./features/terminal/use.ts"
 import { usersOptions } from "./opencode/user-config.ts"
 import { optionsOf } from "./options/options.ts"
 
-/** Between the host's context (100) and its todos (400). */
+/** Between OpenCode's context (100) and its todos (400). */
 const SIDEBAR_ORDER = 150
 const OPTIONS = optionsOf(FEATURES)
 const TASKS_COMMAND = "superagents.tasks"
@@ -25,13 +25,13 @@ const BOARD_COMMAND = "superagents.board"
 
 type Command = { readonly title: string; readonly desc: string; readonly slashName: string; readonly run: () => void }
 
-/** One of the host's list of commands, and of those that begin with a slash. */
+/** Entry of OpenCode's command list and slash commands. */
 const command = (name: string, own: Command) => ({ name, category: "Session", namespace: "palette", ...own })
 
 const plugin: TuiPluginModule = {
   id: "superagents",
   async tui(api, given, meta) {
-    // The host's configuration may come later than the plugin: it is read when it is needed.
+    // OpenCode's configuration may load later than the plugin: read it on use.
     const own = usersOptions()
     const settings = () => settingsFrom(given, serverOptions(OPTIONS, api.state.config, meta, own))
     const attention = createAttention(api, () => settings().osNotifications)

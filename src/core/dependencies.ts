@@ -5,29 +5,29 @@ import { isQueued, type Reason, type Task } from "./task.ts"
 import { isLong } from "./value.ts"
 
 /**
- * Tasks that wait for others. Who waits, who may begin and who never will is derived from the tasks: there is nothing
- * beside them that could get out of step.
+ * Tasks that wait for others. All of it is derived from the tasks themselves: there is no second state that could get
+ * out of step.
  */
 
-/** Longest part of an answer that stands in front of the prompt of a task that waited for it, in UTF-16 units. */
+/** Longest part of one answer in the prompt of a task that waited for it, in UTF-16 units. */
 export const MOST_ANSWER_CHARS = 8000
-/** The same of all answers together. */
+/** Longest total of all answers in such a prompt, in UTF-16 units. */
 const MOST_ANSWERS_CHARS = 60_000
 
 type Find = (id: string) => Task | undefined
 
-/** The tasks that a run still waits for, in the order given; none where it may begin, or has. */
+/** Ids of the tasks that a run still waits for, in the order given; empty once it may begin. */
 export function waitsFor(task: Task, find: Find): readonly string[] {
   if (!isQueued(task)) return []
   return (task.run.after ?? []).filter((id) => find(id)?.status !== "completed")
 }
 
-/** A task that will never begin, and why. `wakes`: its parent did not bring that about itself. */
+/** A task that will never begin, and why. `wakes` is false where its parent caused that itself. */
 export type Stranded = { readonly task: Task; readonly reason: Reason; readonly wakes: boolean }
 
 /**
- * The tasks that wait for one that has ended in anything but `completed`, or was cleared, and those that wait for them
- * in turn; each after the one that strands it.
+ * Tasks that can never begin because a task they wait for did not complete or was cleared, and the tasks that wait for
+ * them. Each comes after the one that strands it.
  */
 export function stranded(tasks: readonly Task[], find: Find): readonly Stranded[] {
   const found = new Map<string, Stranded>()
@@ -57,11 +57,11 @@ function causeFor(
   return undefined
 }
 
-/** Cancelled by the parent, or gone with it. What a parent clears is all of its tasks: those that wait as well. */
+/** Cancelled or cleared by the parent, which therefore need not be woken. */
 const endedByParent = (task: Task | undefined): boolean =>
   task?.outcome?.reason?.code === "cancelled" || task?.outcome?.reason?.code === "parent-ended"
 
-/** What became of a task for which no other can wait any more; undefined where it can. */
+/** Why a task can no longer complete; undefined where it still can. */
 export function fateOf(task: Task | undefined): string | undefined {
   if (!task) return "was cleared"
   if (task.status === "error") return "failed"
@@ -70,10 +70,12 @@ export function fateOf(task: Task | undefined): string | undefined {
 
 const nameOf = (id: string, task: Task | undefined): string => (task ? named(task) : id)
 
-/** A task that was waited for, and its answer. */
 export type Answered = { readonly task: Task; readonly text: string }
 
-/** The prompt of a run that waited, behind the answers that it waited for: data between tags that they cannot close. */
+/**
+ * The prompt of a run that waited, after the answers it waited for. Answers are data between tags that they cannot
+ * close.
+ */
 export function withAnswers(prompt: string, answers: readonly Answered[]): string {
   if (answers.length === 0) return prompt
   const share = shareOf(answers.map(({ text }) => text.length))
@@ -100,7 +102,7 @@ function itemsOf({ file }: ItemsResult, text: string, share: number, id: string)
   return fitting.length < text.length ? `${rows}\nThese are not all rows; all are in ${file}.` : rows
 }
 
-/** How much each answer may take: what short ones leave is shared among the long ones. */
+/** Characters for each answer: short answers leave their share to the long ones. */
 function shareOf(lengths: readonly number[]): number {
   let left = MOST_ANSWERS_CHARS
   let share = MOST_ANSWER_CHARS

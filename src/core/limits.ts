@@ -1,20 +1,19 @@
 import { pauseOf } from "./pause.ts"
 import { isMember, isQueued, isUnattended, type Model, modelOf, slotsOf, type Task } from "./task.ts"
 
-/** The limits that admission knows; 0 turns one off. */
+/** Limits that admission knows; 0 turns one off. */
 export type SlotLimits = {
   readonly maxConcurrentTasks: number
-  /** Of those that nobody launched, which are the board's. */
+  /** Limit for runs that nobody launched, which are the board's. */
   readonly board?: { readonly maxConcurrentRuns: number }
-  /** By `provider/model`. */
   readonly maxConcurrentPerModel: Readonly<Record<string, number>>
-  /** What is set of single agents, by name. */
+  /** Limits of single agents, by name. */
   readonly agents?: Readonly<Record<string, { readonly maxConcurrent?: number }>>
 }
 
 export const modelKey = (model: Model): string => `${model.provider}/${model.id}`
 
-/** The model that a task asks now; undefined where its host chooses. */
+/** `provider/model` that the task uses now; undefined where OpenCode chooses. */
 export function modelKeyOf(task: Pick<Task, "model" | "run">): string | undefined {
   const model = modelOf(task)
   return model && modelKey(model)
@@ -75,7 +74,7 @@ export const byTurn = (a: Task, b: Task): number =>
 
 const pausedAt = (task: Task): number => pauseOf(task.run)?.at ?? Number.MAX_SAFE_INTEGER
 
-/** The place of a queued task among the queued ones of its session, from 1. */
+/** Position of a queued task among those of its session, from 1. */
 export function placeInQueue(
   task: Task,
   active: Iterable<Task>,
@@ -90,8 +89,8 @@ export function placeInQueue(
 }
 
 /**
- * Milliseconds until a session that launched at `launches` (ascending) may launch again; 0 if it may now.
- * The window is the last minute; a launch that is later than now was counted before the clock was set back.
+ * Milliseconds until a session may launch again; 0 for now. `launches` is ascending, and entries later than `now` come
+ * from before the clock was set back.
  */
 export function launchDelay(launches: readonly number[], maxPerMinute: number, now: number): number {
   const recent = launches.filter((at) => at > now - MINUTE_MS && at <= now)
@@ -106,7 +105,7 @@ const byAge = (a: Task, b: Task): number => a.run.createdAt - b.run.createdAt ||
 
 const below = (count: number | undefined, limit: number): boolean => limit === 0 || (count ?? 0) < limit
 
-/** `otherwise` where there is none of that name, whatever every object has. */
+/** Own property only: a name like `constructor` must not find Object's. */
 const own = <Value>(record: Readonly<Record<string, Value>>, key: string, otherwise: Value): Value =>
   Object.hasOwn(record, key) ? (record[key] ?? otherwise) : otherwise
 

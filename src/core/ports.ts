@@ -4,29 +4,28 @@ import type { Answer, Refusal } from "./refusal.ts"
 import type { Ask, Model, Task, TaskDraft, Usage } from "./task.ts"
 
 /**
- * What the core needs of the outside, in the core's own words. `host/` implements `Host` for OpenCode 1.x;
- * `test/support/fake-host.ts` does so in memory, and one contract suite holds both to it.
+ * What the core needs of OpenCode and the system. `opencode/` implements `Host`, `test/support/fake-host.ts` does so in
+ * memory, and one contract suite tests both.
  */
 
 export interface Clock {
   now(): number
-  /** Calls `run` once after `ms`; the returned function cancels it. Must not keep the process alive. */
+  /** The timer must not keep the process alive. */
   after(ms: number, run: () => void): () => void
 }
 
-/** The longest that a timer of the system can be set for: one that is asked for more fires at once. */
+/** Longest delay of a system timer: longer ones fire at once. */
 export const MAX_TIMER_MS = 2_147_483_647
 
 /**
- * How an answer ended. After `called`, a call of tools, and after `untold` the host goes on by itself, unless something
- * stopped it. An answer with calls whose results the model is to see counts as `called`, whatever its provider says.
- * `other`: in the provider's word.
+ * How an answer ended. OpenCode goes on by itself after `called` (tool calls) and `untold`. An answer with calls whose
+ * results the model is to see is `called`, whatever its provider says.
  */
 export type Finish = "done" | "cut short" | "called" | "untold" | `other: ${string}`
 
 /**
- * `aborted`: its user stopped it, or we did; `interrupted`: the host that worked on it has died; `refused`: a question
- * of the host's own about the answer was refused, which ends the turn, with a word or without.
+ * `aborted`: by the user or this plugin; `interrupted`: OpenCode died; `refused`: a question of OpenCode about the
+ * answer was refused, which ends the turn.
  */
 export type AnswerError = {
   readonly message: string
@@ -35,56 +34,52 @@ export type AnswerError = {
   readonly refused?: true
 }
 
-/** A message as the core reads it. Parts of other types are left out. */
+/** Message without the parts that the core does not read. */
 export type Message = {
   readonly id: string
   readonly role: "user" | "assistant"
   readonly createdAt: number
-  /** Of an assistant's message: when it ended. */
   readonly completedAt?: number
-  /** Of an assistant's message: the user message that it answers. */
   readonly parentID?: string
   readonly finish?: Finish
   readonly error?: AnswerError
-  /** Of an assistant's message: what it cost. */
   readonly usage?: Usage
-  /** An assistant's message that a compaction wrote. */
+  /** A message that a compaction wrote. */
   readonly summary: boolean
   readonly parts: readonly MessagePart[]
 }
 
 export type MessagePart =
-  /** `goesOn`: by these words the host itself has the model go on after a compaction. */
+  /** `goesOn`: OpenCode's own words to continue after a compaction. */
   | { readonly type: "text"; readonly text: string; readonly synthetic: boolean; readonly goesOn?: true }
-  /** The end of what the model only thought. */
+  /** Tail of the reasoning. */
   | { readonly type: "reasoning"; readonly text: string }
-  /** Of a user's message: it asks the host to compact the conversation. */
+  /** A user's request to compact the conversation. */
   | { readonly type: "compaction" }
   /**
-   * Files that were changed, relative to the session's directory where they lie below it. `own`: by this call of the
-   * agent's; else while it made a step, by whomever.
+   * Changed files, relative to the session's directory where below it. `own`: by this call of the agent; otherwise by
+   * anybody during the step.
    */
   | { readonly type: "files"; readonly own: boolean; readonly paths: readonly string[] }
-  /** A command that has ended in the agent's shell. */
   | ({ readonly type: "command" } & Ran)
   | {
       readonly type: "tool"
       readonly callID: string
       readonly tool: string
       readonly state: "pending" | "running" | "completed" | "error"
-      /** The call failed because this was refused without a word, which ends the turn. */
+      /** Kind of question that was refused without a message, which fails the call and ends the turn. */
       readonly refused: false | "permission" | "question"
-      /** It is the one by which an agent keeps its todos. */
+      /** The call updates the agent's todos. */
       readonly keepsTodos?: true
-      /** Its result does not have the host ask the model again: the provider ran it, or a stop cut it off. */
+      /** OpenCode does not call the model again with this result: the provider ran the tool, or an abort cut it off. */
       readonly final?: true
     }
 
 export type Activity =
   | { readonly type: "busy" }
-  /** `next`: when the host asks again by itself. */
+  /** `next`: when OpenCode retries by itself. */
   | { readonly type: "retry"; readonly attempt: number; readonly message: string; readonly next?: number }
-  /** It works on another machine, which cannot be reached now: what it does is not known. */
+  /** Its machine cannot be reached: the activity is not known. */
   | { readonly type: "unreachable" }
 
 export type Rule = { readonly permission: string; readonly pattern: string; readonly action: "allow" | "deny" | "ask" }
@@ -93,62 +88,54 @@ export type SessionInfo = {
   readonly id: string
   readonly parentID?: string
   readonly rules: readonly Rule[]
-  /** Its user has undone messages, which the next prompt of any kind deletes for good. */
+  /** The user has undone messages: the next prompt deletes these for good. */
   readonly reverted: boolean
-  /** The task this session is the child of, if its record can be read. */
   readonly record?: TaskRecord
 }
 
-/**
- * A task as it is stored in its session, with the process that runs it. `cost`: of all that was done in the session, as
- * far as the host tells.
- */
+/** Stored task and its owner. `cost`: of the whole session, as far as OpenCode reports it. */
 export type TaskRecord = { readonly task: Task; readonly owner: Owner; readonly cost?: number }
 
-/**
- * A session whose record this installation's key did not sign: nothing of it counts as said, but what the session cost
- * was paid all the same.
- */
+/** A session whose record has no valid signature. Nothing in the record is trusted, but the session's cost counts. */
 export type Unbelieved = { readonly sessionID: string; readonly cost: number; readonly changedAt: number }
 
 /**
- * Who runs a task: one instance of this plugin in one process. `seenAt` is when the record was last written; an owner
- * that has not renewed it for `LEASE_MS` has lost the task, whatever else is known of its process. What the system does
- * not tell is "".
+ * Process and instance that run a task. An owner that has not renewed `seenAt` for `LEASE_MS` has lost the task; values
+ * that the system does not tell are "".
  */
 export type Owner = {
   readonly pid: number
-  /** The machine or container, over restarts of it. */
+  /** Machine or container; the same after a restart of it. */
   readonly machine: string
-  /** The present run of the machine's kernel. */
+  /** Boot id of the kernel. */
   readonly boot: string
-  /** Where the pid is counted: each container has its own. */
+  /** PID namespace: each container has its own. */
   readonly namespace: string
-  /** When the process started, in the kernel's ticks since boot: pids are used again. */
+  /** Start time of the process, in kernel ticks since boot: pids are reused. */
   readonly started: string
   readonly instance: string
-  /** The folder that the instance serves. */
+  /** Folder that this OpenCode instance serves. */
   readonly folder?: string
   readonly seenAt: number
 }
 
-/** How long a running task's record may go unwritten before others may take the task over, in ms. */
+/** Another process may take over a running task whose record was not renewed for this long, in ms. */
 export const LEASE_MS = 600_000
 
-/** What somebody at the screen wants done with a task; written into its session's metadata by the companion. */
+/** A user's request from the terminal, written into the metadata of the task's session. */
 export type TaskRequest = {
   readonly id: string
   readonly action: "cancel" | "clear" | "resume" | "tell" | "unpark" | "answer"
   readonly prompt?: string
-  /** Of an answer: to which question. */
+  /** Id of the question that is answered. */
   readonly ask?: string
   readonly reply?: Reply
 }
 
-/** A person's answer to a question. `message`: what the agent is told where a permission is refused; it goes on then. */
+/** Answer of a person. `message`: told to the agent when a permission is refused; the agent then goes on. */
 export type Reply =
   | { readonly reply: "once" | "always" | "reject"; readonly message?: string }
-  /** The labels chosen, or one's own words, for each question. */
+  /** Chosen labels, or free text, for each question. */
   | { readonly answers: readonly (readonly string[])[] }
   | { readonly dismiss: true }
 
@@ -164,23 +151,23 @@ export type AgentInfo = {
 /** Whether models are told of an agent. Hidden primary ones are OpenCode's own, for titles and summaries. */
 export const isListed = ({ mode, hidden }: Pick<AgentInfo, "mode" | "hidden">): boolean => !hidden || mode !== "primary"
 
-/** Who speaks in a session: what a message must carry so as not to change what the user chose. */
+/** Agent and model of a session. A message must carry them, or it changes the user's choice. */
 export type Persona = { readonly agent: string; readonly model?: Model }
 
 export type Prompt = {
   readonly sessionID: string
   readonly messageID: string
-  /** Left out only where nobody has spoken in the session yet: the host then takes its defaults. */
+  /** Absent only where the session has no user message yet: OpenCode then uses its defaults. */
   readonly agent?: string
   readonly model?: Model
   readonly parts: readonly { readonly text: string; readonly synthetic?: boolean }[]
-  /** Files and folders that go with it, by their whole paths. */
+  /** Absolute paths of files and folders to attach. */
   readonly files?: readonly string[]
-  /** Only store the message; do not start the model. */
+  /** Store the message without starting the model. */
   readonly noReply?: boolean
-  /** Who has it stored looks for it afterwards: the host need not say what it has stored, nor why it has not. */
+  /** The caller checks whether it is stored, so errors of the send need not be reported. */
   readonly lookedFor?: boolean
-  /** It was sent before, and its turn goes on where it was stopped. */
+  /** The same prompt was sent before: continue its aborted turn. */
   readonly again?: boolean
 }
 
@@ -189,12 +176,12 @@ export type NewSession = {
   readonly title: string
   readonly agent: string
   readonly model?: Model
-  /** The call named the model: where there is another one's choice, it is that one or none. */
+  /** The call named the model: another's choice must be this model or none. */
   readonly isModelNamed?: boolean
   readonly rules: readonly Rule[]
 }
 
-/** `info` may reach the log some seconds later than the others. */
+/** `info` may be written some seconds later than the others. */
 export type LogLevel = "info" | "warn" | "error"
 
 export type LogFields = Readonly<Record<string, string | number | boolean | undefined>>
@@ -205,73 +192,63 @@ export type Toast = {
   readonly variant: "info" | "success" | "warning" | "error"
 }
 
-/**
- * Every method that returns a promise may reject with a `HostError` and no other, and settles in bounded time.
- * `toast` and `log` must not throw or reject.
- */
+/** Promises reject with `HostError` only, and settle in bounded time. `toast` and `log` must not throw or reject. */
 export interface Host {
-  /** Makes a session that holds the task's record from its first moment on; returns its id. */
+  /** Creates a session whose metadata holds the task's record from the start. */
   createSession(input: NewSession, draft: TaskDraft): Promise<string>
   deleteSession(sessionID: string): Promise<void>
-  /** Undefined where there is no such session. */
   session(sessionID: string): Promise<SessionInfo | undefined>
-  /** The same as the host last told it by itself, where it did: may be a little old. */
+  /** Session from the event cache where possible; may be slightly out of date. */
   parent(sessionID: string): Promise<SessionInfo | undefined>
-  /** Names the messages that are said for tasks. */
   readonly messageID: NameMessage
-  /** The task for which a message was named; undefined for an id of another form. */
+  /** Task for which the message id was derived; undefined for other ids. */
   taskOf(messageID: string): string | undefined
-  /** Hands a prompt to the session and returns at once; a message id used before stores nothing new. */
+  /** Sends a prompt and returns at once. A message id that was used before stores nothing new. */
   prompt(prompt: Prompt): Promise<void>
-  /** Where a session works, as far as it was moved here; else where this plugin's instance does. */
+  /** Folder in which a session works, as far as this process moved it; else this instance's folder. */
   folderOf(sessionID: string): string
-  /** Has an idle session work in another folder from now on, and ends what the host keeps of one that is left. */
+  /** Moves an idle session to another folder, and disposes OpenCode's instance of the old one. */
   move(sessionID: string, folder: string): Promise<void>
-  /** Deletes a message of an idle session; harmless where there is none. */
+  /** Deletes a message of an idle session; no effect where there is none. */
   deleteMessage(sessionID: string, messageID: string): Promise<void>
-  /** Stops what the session does; harmless where it does nothing. */
+  /** Aborts the session's turn; no effect on an idle one. */
   abort(sessionID: string): Promise<void>
-  /** The sessions of this process that are not idle: one call, however many there are. */
+  /** Sessions of this process that are not idle, in one call. */
   activity(): Promise<ReadonlyMap<string, Activity>>
-  /** What the provider answered the session's last request, where that was a refusal and such answers are read. */
+  /** The provider's refusal of the session's last request, where such answers are read. */
   refusal(sessionID: string): Answer | undefined
-  /** The messages from `messageID` on, oldest first; empty where it is not stored (yet), or the session is gone. */
+  /** Messages from `messageID` on, oldest first; empty where it is not stored (yet), or the session is gone. */
   messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]>
-  /** The session's newest message, if it is there and has one. */
   lastMessage(sessionID: string): Promise<Message | undefined>
-  /** Whether the message is stored with that many parts: a host that dies may leave one without its texts. */
+  /** Whether the message is stored with all its parts: a crash may leave a message without texts. */
   hasMessage(sessionID: string, messageID: string, parts: number): Promise<boolean>
-  /** Agent and model of the session's last user message. Rejects as not found where the session is gone. */
+  /** Agent and model of the last user message. Rejects as not found where the session is gone. */
   persona(sessionID: string): Promise<Persona | undefined>
-  /** Agent and model of the message (an assistant's) whose tool call is running; "" for a person: as `persona`. */
+  /** Agent and model of the assistant's message whose tool call is running; an agent of "" stands for a person. */
   caller(sessionID: string, messageID: string): Promise<Persona | undefined>
   openTodos(sessionID: string): Promise<number>
   agents(): Promise<readonly AgentInfo[]>
   /** The tools that the configuration keeps for primary agents: no child may use them. */
   primaryTools(): readonly string[]
-  /** `provider/model` of all models that can be used, and `provider/model#variant` of their variants. */
+  /** All usable models as `provider/model`, and their variants as `provider/model#variant`. */
   models(): Promise<readonly string[]>
-  /** Refuses an open question of a session. The child is told `message` and goes on; with an empty one its turn ends. */
+  /** Refuses an open question. The agent reads `message` and goes on; an empty one ends its turn. */
   refuse(ask: Ask, message: string): Promise<void>
-  /** The open questions of all sessions of this process. */
+  /** Open questions of all sessions of this process. */
   openAsks(): Promise<readonly Ask[]>
   /**
-   * Writes the task into its session's metadata, or removes it; the keys of others stay. Rejects as taken over where
-   * another process looks after it by now, or has begun a later run.
+   * Writes or removes the task's record; other metadata stays. Rejects as taken over where another process owns the
+   * task or has begun a later run.
    */
   saveRecord(sessionID: string, task: Task | undefined): Promise<void>
-  /** Removes the companion's request of this id from the session's metadata. */
   clearRequest(sessionID: string, requestID: string): Promise<void>
-  /**
-   * The records of all sessions that changed after `since`, a fork's included: of this instance's folder, or of all
-   * folders of the project.
-   */
+  /** Task records in sessions that changed after `since`, forks included; of this folder, or of the whole project. */
   recordsSince(since: number, whose?: "project"): Promise<readonly TaskRecord[]>
-  /** The sessions that `recordsSince` has met so far with a record that is not believed. */
+  /** Sessions with an unverified record that `recordsSince` has met so far. */
   unbelieved(): readonly Unbelieved[]
-  /** The records of the tasks that a session launched, forks included. */
+  /** Records of all tasks that the session launched, forks included. */
   recordsOf(parentID: string): Promise<readonly TaskRecord[]>
-  /** Whether a record's owner is this very instance, another one that lives, or gone. */
+  /** Whether the owner is this instance, another living one, or gone. */
   ownership(owner: Owner): "ours" | "alive" | "dead"
   toast(toast: Toast): void
   log(level: LogLevel, message: string, fields?: LogFields): void
@@ -280,10 +257,10 @@ export interface Host {
 /** `pending`: its arguments are being written, of which the host tells nothing until they are complete. */
 export type CallState = "pending" | "running" | "ended"
 
-/** A call of a tool that has ended: with what, what it returned or why it failed, and how long it took. */
+/** Input, result or error, and duration of a tool call that has ended. */
 export type EndedCall = { readonly input: unknown; readonly result: string; readonly ms: number }
 
-/** What happens in the host, as the manager hears it. A hint only: the truth is read from the host. */
+/** An event of OpenCode. Only a hint: state is read from OpenCode's API. */
 export type HostEvent =
   | { readonly type: "created"; readonly sessionID: string; readonly parentID?: string }
   | { readonly type: "deleted"; readonly sessionID: string }
@@ -293,7 +270,6 @@ export type HostEvent =
       readonly type: "error"
       readonly sessionID: string
       readonly error: AnswerError
-      /** What the provider answered, where the host tells that. */
       readonly refusal?: Pick<Refusal, "status" | "headers" | "body">
     }
   | {
@@ -303,11 +279,10 @@ export type HostEvent =
       readonly tool: string
       readonly state: CallState
       readonly messageID: string
-      /** Of one that has ended, where the host tells that. */
       readonly call?: EndedCall
     }
   | {
-      /** A text part of the model as it is stored; empty until it closes. */
+      /** The model's text part as stored; empty until it closes. */
       readonly type: "text"
       readonly sessionID: string
       readonly partID: string
@@ -321,18 +296,16 @@ export type HostEvent =
       readonly delta: string
       readonly messageID: string
     }
-  /** The model's answer begins. */
   | { readonly type: "began"; readonly sessionID: string }
-  /** The model thinks: a sign of life, and nothing of what it says. */
+  /** Reasoning: a sign of life without text. */
   | { readonly type: "thinking"; readonly sessionID: string }
-  /** `summary`: a compaction wrote it. */
+  /** `summary`: a compaction wrote the message. */
   | {
       readonly type: "answered"
       readonly sessionID: string
       readonly messageID: string
       readonly usage: Usage
       readonly finish: Finish
-      /** Whose it is. */
       readonly model?: Model
       readonly summary?: boolean
     }
@@ -341,8 +314,8 @@ export type HostEvent =
   | { readonly type: "replied"; readonly sessionID: string; readonly askID: string }
 
 /**
- * A call to the host that failed, or of which nothing was heard: it may have been carried out all the same. `takenOver`:
- * another process has taken the task for abandoned, and owns it now.
+ * A call that failed or timed out; it may have been carried out all the same. `takenOver`: another process now owns the
+ * task.
  */
 export class HostError extends Error {
   override readonly name = "HostError"

@@ -15,16 +15,16 @@ import {
   type Task,
 } from "./task.ts"
 
-/** How a run can end, and what it leaves. `generation` names the run that the news is about. */
+/** End of a run. `generation`: the run that the event is about. */
 type Ended = {
   readonly generation: number
   readonly at: number
   readonly outcome: Outcome
-  /** The notification that the end owes, or `{state: "none"}` where it owes none. */
+  /** Notification owed for the end, or `{state: "none"}`. */
   readonly delivery: Delivery
 }
 
-/** It stands still from now on: an event for each way, of its name. */
+/** Pause events, one for each kind. */
 type Stilled = {
   readonly [In in PauseKind]: { readonly type: In; readonly generation: number } & Stored<In>
 }[PauseKind]
@@ -34,7 +34,7 @@ export type TaskEvent =
   | ({ readonly type: "completed" } & Ended)
   | ({ readonly type: "failed" } & Ended)
   | ({ readonly type: "cancelled" } & Ended)
-  /** `by`: another agent, or a later run of its team, goes on with it. */
+  /** `by`: another agent, or a later run of its group, continues the work. */
   | {
       readonly type: "resumed"
       readonly run: Run
@@ -43,13 +43,11 @@ export type TaskEvent =
   | { readonly type: "retrieved"; readonly at: number }
   | { readonly type: "warned"; readonly generation: number; readonly at: number; readonly reason: Reason }
   | Stilled
-  /** One of its parts has passed first. */
   | { readonly type: "won"; readonly generation: number; readonly winner: string; readonly passed?: CheckResult }
   /** Its session's user has put another prompt in the place of the run's. */
   | { readonly type: "asked anew"; readonly generation: number; readonly promptID: string }
-  /** The model is known that it asks. */
+  /** Model known for the next request. */
   | { readonly type: "asks"; readonly generation: number; readonly model: Model }
-  /** It goes on with another model. */
   | {
       readonly type: "switched"
       readonly generation: number
@@ -57,11 +55,11 @@ export type TaskEvent =
       readonly step: number
       readonly why: string
     }
-  /** It goes on where it stood still, in whatever way that was. */
+  /** Continues after any kind of pause. */
   | { readonly type: "unparked"; readonly generation: number; readonly at: number }
-  /** All that it waits for stands still since then; or not any more. */
+  /** All that it waits for is paused since then, or no longer. */
   | { readonly type: "still" | "counting"; readonly generation: number; readonly at: number }
-  /** What the end left was learned better after it. */
+  /** More is known of the outcome after the end. */
   | { readonly type: "closed"; readonly generation: number; readonly outcome: Outcome }
   | { readonly type: "notified"; readonly generation: number; readonly state: "confirmed" | "abandoned" }
 
@@ -127,20 +125,18 @@ function admit(task: Task, event: { generation: number; at: number }): Task {
   return { ...task, run: { ...run, startedAt: startedAt ?? event.at } }
 }
 
-/** It was asked for its last word. */
 function warn(task: Task, { generation, at, reason }: Extract<TaskEvent, { type: "warned" }>): Task {
   const { run } = task
   if (!isActive(task) || run.generation !== generation || run.startedAt === undefined) return task
   return run.lastWordAt === undefined ? { ...task, run: { ...run, lastWordAt: at, lastWordFor: reason } } : task
 }
 
-/** The event that has a run stand still. */
 export const stilled = (stands: PauseEvent, generation: number): Stilled =>
   Object.entries(stands).map(([type, stored]) => ({ type, generation, ...stored }) as Stilled)[0] as Stilled
 
 const isStilled = (event: TaskEvent): event is Stilled => PAUSE_KINDS.some((way) => way === event.type)
 
-/** Whether it may have the time of those stand still that wait for its task, or count again. */
+/** Whether the event may stop or restart the clock of tasks that wait for this one. */
 export const stopsTime = (event: TaskEvent): boolean =>
   isStilled(event) || event.type === "unparked" || event.type === "still" || event.type === "counting"
 
@@ -150,7 +146,7 @@ function still(task: Task, { type: way, generation, ...stored }: Stilled): Task 
   return { ...task, run: paused(counting(run, stored.at), way, stored) }
 }
 
-/** Whether the time of a run counts, from `at` on. */
+/** Whether the run's time counts from `at` on. */
 function count(task: Task, { type, generation, at }: Extract<TaskEvent, { type: "still" | "counting" }>): Task {
   const { run } = task
   const isPausedByChildren = type === "still"
@@ -159,7 +155,7 @@ function count(task: Task, { type, generation, at }: Extract<TaskEvent, { type: 
   return { ...task, run: isPausedByChildren ? { ...run, stillSince: at } : counting(run, at) }
 }
 
-/** The run from when its time counts again. */
+/** Restarts the run's clock. */
 function counting({ stillSince, ...run }: Run, at: number): Run {
   return stillSince === undefined ? run : { ...run, stillMs: (run.stillMs ?? 0) + Math.max(0, at - stillSince) }
 }
@@ -175,7 +171,7 @@ function win(task: Task, { generation, winner, passed }: Extract<TaskEvent, { ty
   return { ...task, team: { ...team, winner, ...(passed && { passed }) } }
 }
 
-/** What was won is gone on with by the one that won it. */
+/** A resumed group with a winner continues with the winner alone. */
 function goneOnWith(team: Group): Group {
   if (team.kind !== "tries" || !team.winner) return team
   const { winner, passed: _passed, ...rest } = team

@@ -3,10 +3,10 @@ import { HostError, type LogFields } from "../core/ports.ts"
 import { pastProxy } from "../lib/direct.ts"
 import { traced } from "./trace.ts"
 
-/** How long one call to the host may take. The host answers within milliseconds unless it is stuck. */
+/** Time limit of one call; OpenCode answers within milliseconds unless it is stuck. */
 const CALL_LIMIT_MS = 30_000
 
-/** How the client that the host hands to a plugin speaks to it: in the terminal UI no server listens. */
+/** Transport of OpenCode's client: in the terminal UI no server listens. */
 export type Transport = {
   readonly baseUrl: string
   readonly headers: Record<string, string>
@@ -28,23 +28,17 @@ export function transportOf(handed: unknown): Transport {
 
 type Config = NonNullable<Parameters<typeof createOpencodeClient>[0]>
 
-/**
- * A typed client of every route, on the transport of the client that the host hands to a plugin. `tell` hears of each
- * call when it is done.
- */
+/** Typed client for all routes, on the transport of OpenCode's client. `tell` is called after each call. */
 export function clientOn(handed: unknown, tell?: (fields: LogFields) => void): OpencodeClient {
   const { baseUrl, headers, fetch } = transportOf(handed)
-  // The client's own writing of a body asks a function about every value in it.
+  // The client's own serializer calls a function for every value.
   const bodySerializer = (body: unknown) => JSON.stringify(body)
   return createOpencodeClient({ baseUrl, headers, bodySerializer, fetch: tell ? traced(fetch, tell) : fetch } as Config)
 }
 
 type Result<Data> = { data?: Data; error?: unknown; response?: { status?: number } }
 
-/**
- * The data of one call. The SDK does not throw but returns errors: here they become a `HostError`, and a call that
- * hangs becomes one too.
- */
+/** Data of a call. Errors that the SDK returns, and timeouts, become a `HostError`. */
 export async function call<Data>(what: string, request: Promise<Result<Data>>): Promise<Data> {
   const { data, error, response } = await bounded(what, request)
   if (error === undefined && data !== undefined) return data
@@ -55,7 +49,7 @@ export async function call<Data>(what: string, request: Promise<Result<Data>>): 
   })
 }
 
-/** The data of a call, or undefined where the host has no such thing. */
+/** Data of a call, undefined for a 404. */
 export async function find<Data>(what: string, request: Promise<Result<Data>>): Promise<Data | undefined> {
   try {
     return await call(what, request)

@@ -1,7 +1,7 @@
-/** Where one command of a shell ends and another may begin, in and out of quotes: rather too often than too seldom. */
+/** Separators of shell commands, quoted ones too: splitting too often is safe, too seldom is not. */
 const BORDERS = /&&|\|\||[;&|\n()`{}]|\$\(|<\(|>\(/
 
-/** The commands that a line for the shell may run, the whole line first where it is more than one; each once. */
+/** Commands that a shell line may run, without duplicates; the whole line first where it has several. */
 export function commandsIn(line: string): string[] {
   const parts = line.split(BORDERS).map((part) => part.trim())
   return [...new Set([line.trim(), ...parts.filter((part) => part !== "")])]

@@ -22,26 +22,26 @@ import { sessionPages } from "./pages.ts"
 import { OpencodeUserActions } from "./user-actions.ts"
 import { ownFolder } from "./user-config.ts"
 
-/** Beside the built plugin. One for all instances in the process; no thread runs until a fork needs it. */
+/** Built next to the plugin. One for all instances of the process; no thread runs until a fork needs it. */
 const TOKENIZER = new URL(
   import.meta.url.endsWith(".ts") ? "../features/forks/tokenizer-thread.ts" : "./tokenizer.js",
   import.meta.url,
 )
 const counter = new TokenCounter(systemClock, () => startThread(TOKENIZER))
 
-/** OpenCode 1.x as a connection, and what only its hooks need. */
+/** A connection to OpenCode 1.x, with the parts that only its hooks need. */
 export type OpencodeConnection = Connection & {
   readonly host: OpencodeHost
   readonly transport: Transport
-  /** What requests to models begin with; absent where no fork may go by that. */
+  /** Request prefixes; absent where no fork may depend on them. */
   readonly beginnings: Beginnings | undefined
-  /** Warnings that are still to be shown. */
+  /** Warnings to be shown. */
   readonly notices: Notice[]
-  /** From now on the instances of the folders that tasks work in report to `guest`. */
+  /** From now on, instances of tasks' own folders report to `peer`. */
   listen(peer: Peer): void
-  /** Ends the instances of the folders that tasks work in. */
+  /** Ends the instances of tasks' own folders. */
   leave(): Promise<void>
-  /** From here on another instance may take the tasks over. */
+  /** Allows other instances to take the tasks over. */
   unregister(): void
 }
 

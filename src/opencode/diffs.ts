@@ -2,7 +2,7 @@ import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { FileDiff } from "../lib/patch.ts"
 import { call } from "./client.ts"
 
-/** What a session changed since a prompt of it; empty where the host takes no snapshots, or has forgotten them. */
+/** Session's changes since a prompt; empty where OpenCode has no snapshots of them. */
 export async function diffSince(client: OpencodeClient, sessionID: string, messageID: string): Promise<FileDiff[]> {
   try {
     const found = await call("session.diff", client.session.diff({ sessionID, messageID }))

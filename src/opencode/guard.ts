@@ -1,6 +1,6 @@
 import type { Host } from "../core/ports.ts"
 
-/** Does work in a hook: a throw in one would stop the host or the turn. */
+/** Runs work of a hook and catches its errors: a throw would stop OpenCode or the turn. */
 export type Guard = (work: () => void | Promise<void>) => Promise<void>
 
 export const guardOf =

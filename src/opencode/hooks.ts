@@ -18,7 +18,7 @@ import { requestHooks } from "./request-hooks.ts"
 import { Suitability } from "./suitability.ts"
 import { askForEach, toHostTool } from "./tool.ts"
 
-/** The plugin as OpenCode 1.x calls it. Nothing may leave a hook: a throw in one stops the host or the turn. */
+/** Hooks for OpenCode 1.x. Only `tool.execute.before` may throw: any other throw stops OpenCode or the turn. */
 export function hooksOf(connection: OpencodeConnection, app: App, options: Options): Hooks {
   const { host, directory } = connection
   const { manager, board } = app
@@ -35,7 +35,7 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
   systemClock.after(0, () => void guard(() => suitability.examine()))
   const { tools, ...toolHooks } = toolHooksOf(connection, app, suitability, guard)
   return {
-    // Read by the host at the first request to a model, when it is known whether the tools can work.
+    // Read at the first model request, when it is known whether the tools work.
     get tool() {
       return suitability.refusal === undefined ? tools : {}
     },
@@ -62,7 +62,7 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
       await guard(() => app.stop())
       await guard(() => host.answers?.close())
       await guard(() => connection.leave())
-      // From here on another instance may take the tasks over, whatever becomes of the rest.
+      // From here on another instance may take the tasks over, even if the rest fails.
       connection.unregister()
       await guard(() => app.closePage())
     },
@@ -79,7 +79,7 @@ function eventRouter({ host }: OpencodeConnection, { manager }: App, native: Nat
   }
 }
 
-/** The tools, what the model reads of them, and which of them it may call. */
+/** Hooks for the tools: definitions, and which of them a model may call. */
 function toolHooksOf(connection: OpencodeConnection, app: App, suitability: Suitability, guard: Guard) {
   const { host, directory } = connection
   const own = toolsHere(app.tools, directory)
@@ -94,7 +94,7 @@ function toolHooksOf(connection: OpencodeConnection, app: App, suitability: Suit
   )
   return {
     tools,
-    // The first request to a model: by now there is a screen that can show what is wrong.
+    // At the first model request there is a screen for warnings.
     "tool.definition": async ({ toolID }, output) =>
       guard(async () => {
         suitability.show()
@@ -102,7 +102,7 @@ function toolHooksOf(connection: OpencodeConnection, app: App, suitability: Suit
         const tool = toolID === TASK_TOOL ? own[toolID] : undefined
         if (tool) output.description = withAgents(tool.description, await host.agents())
       }),
-    // The one hook that may throw: that is how a call of a tool is refused.
+    // Throwing is OpenCode's way to refuse a tool call.
     "tool.execute.before": async ({ sessionID, tool }) => {
       const refusal = connection.requestHandler(app.manager).refusesTools(sessionID, tool)
       if (refusal) throw new Error(refusal)
@@ -110,7 +110,7 @@ function toolHooksOf(connection: OpencodeConnection, app: App, suitability: Suit
   } satisfies Hooks & { tools: unknown }
 }
 
-/** Where a task works, the instance that looks after the task answers calls of the tools. */
+/** In a task's own folder, the instance that owns the task answers tool calls. */
 const toolsHere = (own: Readonly<Record<string, Tool>>, directory: string): Record<string, Tool> =>
   Object.fromEntries(
     Object.entries(own).map(([name, tool]): [string, Tool] => [

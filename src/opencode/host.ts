@@ -40,33 +40,33 @@ import { storedMessages } from "./messages.ts"
 import { OpencodeRecords } from "./records.ts"
 import { Transcripts } from "./transcripts.ts"
 
-/** Agents and models change with the configuration alone, and the host reads that when it loads the plugin. */
+/** Agents and models change only with the configuration, which OpenCode reads at startup. */
 const KEEP_MS = 300_000
-/** How long a message may be on its way to be heard of that was stored a moment ago. */
+/** Longest delay of the event for a message just stored. */
 const HEARD_MS = 50
-/** The most sessions that one look-up takes in. */
+/** Most sessions of one look-up. */
 const MOST_SESSIONS = 5000
 
-/** What OpenCode calls the project of all folders that are in no repository: they have nothing in common. */
+/** OpenCode's project id for folders outside repositories, which share nothing. */
 const NO_PROJECT = "global"
 
-/** The folders that sessions work in. */
+/** Folders of sessions. */
 export type Surroundings = {
-  /** The folder that this plugin's instance serves. */
+  /** Folder that this instance serves. */
   readonly folder: string
-  /** Called when a session begins to work in another folder, and when the last one has left it. */
+  /** Called when a first session moves to another folder, and when the last one has left it. */
   readonly entered: (folder: string) => void
   readonly left: (folder: string) => void
-  /** Whether tasks may have been left in other folders by an earlier process. */
+  /** Whether earlier processes may have left tasks in other folders. */
   readonly mayBeElsewhere: () => boolean
 }
 
 const HERE_ALONE: Surroundings = { folder: "", entered: () => {}, left: () => {}, mayBeElsewhere: () => false }
 
-/** What a message is known again by when it is stored. */
+/** Key of a message when it is stored. */
 type Stored = { readonly messageID: string; readonly parts: readonly unknown[] }
 
-/** OpenCode 1.x, over the routes of its server. */
+/** Adapter for the HTTP API of OpenCode 1.x. */
 export class OpencodeHost implements Host {
   readonly #client: OpencodeClient
   readonly #instance: string
@@ -80,12 +80,12 @@ export class OpencodeHost implements Host {
   readonly #agents = new Cached<readonly Agent[]>(KEEP_MS, () => this.#readAgents())
   readonly #models = new Cached<readonly string[]>(KEEP_MS, () => this.#readModels())
   readonly #toasts = new Turn()
-  /** Providers' refusals, as they go by; undefined where nobody reads them. */
+  /** Providers' refusals; undefined where they are not read. */
   answers: Answers | undefined
   /** The host's configuration; undefined until it hands that over. Other plugins change it in place. */
   config: Config | undefined
 
-  /** `instance` names the plugin instance that owns what is written here; `signer` is the installation's. */
+  /** `instance`: owner of written records; `signer`: the installation's. */
   constructor(
     client: OpencodeClient,
     instance: string,
@@ -109,7 +109,7 @@ export class OpencodeHost implements Host {
     this.#clock = clock
   }
 
-  /** Takes in an event of the host: what it tells need not be asked for. `folder`: where it was heard. */
+  /** Updates caches from an event. `folder`: source of the event. */
   hear(event: RawEvent, folder = this.#surroundings.folder): void {
     this.#heard.hear(event)
     this.#transcripts.hear(event)
@@ -126,7 +126,7 @@ export class OpencodeHost implements Host {
     try {
       await call("move a session", this.#client.experimental.controlPlane.moveSession({ sessionID, destination }))
     } catch (error) {
-      // One that was deleted works nowhere any more.
+      // Deleted sessions are in no folder.
       if (folder !== this.#surroundings.folder || (await this.session(sessionID))) throw error
     }
     this.#heard.forget(sessionID)
@@ -137,7 +137,7 @@ export class OpencodeHost implements Host {
     await this.#endInstance(left)
   }
 
-  /** Ends what sessions do in other folders: they are not to go on when nobody looks after them any more. */
+  /** Aborts sessions in other folders, which nobody would supervise. */
   async leaveAll(): Promise<void> {
     await Promise.all(this.#elsewhere.folders().map((folder) => this.#endInstance(folder)))
   }
@@ -166,7 +166,7 @@ export class OpencodeHost implements Host {
     return session.id
   }
 
-  /** A session that works is aborted first: deleted while its request hangs, it would stay busy for ever. */
+  /** Aborts a working session first: deleted during a hanging request, it would stay busy for ever. */
   async deleteSession(sessionID: string): Promise<void> {
     await this.abort(sessionID)
     await call("delete a session", this.#client.session.delete({ sessionID }))
@@ -184,15 +184,15 @@ export class OpencodeHost implements Host {
 
   async parent(sessionID: string): Promise<SessionInfo | undefined> {
     const known = this.#heard.row(sessionID)
-    // For the end of what was undone others wait, and an event may have been missed.
+    // An undo blocks others, and its event may be lost: ask OpenCode.
     return known && !known.revert ? this.#toSession(known) : this.session(sessionID)
   }
 
-  /** Without a reply the host answers when the message is stored; else it answers at once, whatever happens. */
+  /** With `noReply`, OpenCode answers when the message is stored; otherwise at once, without a result. */
   readonly messageID = messageID
   readonly taskOf = taskOfMessage
 
-  /** Whether a user's message seems to be a person's: it is none of ours, and in no session that an agent has opened. */
+  /** A user's message: not sent by this plugin, and not in an agent's session. */
   isPersons(sessionID: string, messageID: string): boolean {
     return taskOfMessage(messageID) === undefined && this.#heard.row(sessionID)?.parentID === undefined
   }
@@ -200,7 +200,7 @@ export class OpencodeHost implements Host {
   async prompt(prompt: Prompt): Promise<void> {
     const { sessionID, messageID, agent, model, noReply, lookedFor, again, parts, files = [] } = prompt
     const texts = parts.map((part, index) => ({ type: "text" as const, id: partID(messageID, index), ...part }))
-    // The host reads them, and puts what they hold beside the text, as with its own prompts.
+    // OpenCode reads the files and adds their content, as for its own prompts.
     const attachments = files.map((file, index) => ({
       type: "file" as const,
       id: partID(messageID, parts.length + index),
@@ -214,14 +214,14 @@ export class OpencodeHost implements Host {
       const stored = await call("store a message", this.#client.session.prompt(message))
       this.#heard.stored(stored)
     } else {
-      // What was said before a turn was stopped is not heard again.
+      // Messages from before the abort are not reported again.
       if (again) this.#transcripts.forget(sessionID)
       else this.#transcripts.follow(sessionID, messageID)
       await call("send a prompt", this.#client.session.promptAsync(message))
     }
   }
 
-  /** Has a message stored, which is heard of: to say what it has stored costs the host a fifth of the whole call. */
+  /** Stores a message and waits for its event: returning the stored message would cost OpenCode a fifth more. */
   async #storeUnseen(message: Parameters<OpencodeClient["session"]["promptAsync"]>[0] & Stored): Promise<void> {
     const ends: (() => void)[] = []
     const heard = new Promise<void>((resolve) => {
@@ -298,7 +298,7 @@ export class OpencodeHost implements Host {
   }
 
   async caller(sessionID: string, messageID: string): Promise<Persona | undefined> {
-    // A person has no message there.
+    // A user has no message there.
     if (messageID === "") return this.persona(sessionID)
     const known = this.#heard.persona(sessionID)
     if (known) return known
@@ -321,10 +321,7 @@ export class OpencodeHost implements Host {
     return this.config?.experimental?.primary_tools ?? []
   }
 
-  /**
-   * Whether the rules of an agent, or of its session, say of single agents that work may or may not go to them. True
-   * where nobody knows.
-   */
+  /** Whether permission rules name single agents that work may go to. True where not known. */
   async picksAgents(agent: string, sessionID: string): Promise<boolean> {
     const [agents, session] = await Promise.all([this.#agents.get(), this.parent(sessionID)])
     const rules = agents.find(({ name }) => name === agent)?.permission
@@ -363,7 +360,7 @@ export class OpencodeHost implements Host {
   }
 
   saveRecord(sessionID: string, task: Task | undefined): Promise<void> {
-    // The host is awake, and no model waits for this: what waits for the log goes along.
+    // OpenCode is awake and no model waits: write pending log lines.
     this.#log.flush()
     return this.#records.save(sessionID, task)
   }
@@ -383,7 +380,7 @@ export class OpencodeHost implements Host {
       "list sessions",
       this.#client.session.list({ scope, start: since, limit: MOST_SESSIONS }),
     )
-    // What another folder's instance looks after, or looked after, is for that folder.
+    // Sessions of another folder's instance are that instance's.
     const isAsked = (row: Session, keptIn = row.directory) =>
       scope === undefined || keptIn === folder || (whose === "project" && row.projectID !== NO_PROJECT)
     this.#records.notice(sessions.filter((row) => isAsked(row)))
@@ -396,7 +393,7 @@ export class OpencodeHost implements Host {
     return this.#records.unbelieved()
   }
 
-  /** The same question in every folder that sessions work in; one whose instance does not answer is left out. */
+  /** Asks in every folder with sessions; instances that do not answer are left out. */
   async #everywhere<Found>(ask: (where?: { directory: string }) => Promise<Found>) {
     const others = this.#elsewhere.folders().map(async (folder) => {
       const found = await ask({ directory: folder }).catch(() => undefined)
@@ -420,7 +417,7 @@ export class OpencodeHost implements Host {
     return ownershipOf(owner, this.#instance)
   }
 
-  /** One after the other: the screen shows the last. */
+  /** In order: the screen shows the last one. */
   toast({ title, message, variant }: Toast): void {
     const show = () => call("show a toast", this.#client.tui.showToast({ title, message, variant })).catch(() => {})
     void this.#toasts.take(show)

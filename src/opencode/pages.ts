@@ -1,16 +1,16 @@
 import { fetchDirectly } from "../lib/direct.ts"
 
-/** How long the host's server may take to say that it is there, in ms. */
+/** Time limit for the server's answer, in ms. */
 const PROBE_LIMIT_MS = 1500
 
 /**
- * The address of OpenCode's own page for this directory, which a session's id completes. Undefined where no server
- * listens: the terminal UI names an address too, and nothing answers there.
+ * Address of OpenCode's page for this directory, to be completed with a session id. Undefined without a listening
+ * server: the terminal UI names an address that does not answer.
  */
 export async function sessionPages(serverUrl: URL | undefined, directory: string): Promise<string | undefined> {
   if (!serverUrl) return undefined
   try {
-    // Any answer will do, a request for a password too.
+    // Any answer counts, also a request for a password.
     const signal = AbortSignal.timeout(PROBE_LIMIT_MS)
     const response = await fetchDirectly(new URL("/global/health", serverUrl), { signal })
     await response.body?.cancel()

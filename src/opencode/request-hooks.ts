@@ -11,16 +11,16 @@ import type { Guard } from "./guard.ts"
 import type { NativeTask } from "./native-task.ts"
 import { leaveOutStale, modelIn, type Request, sessionOf, tellWith, turnOf } from "./request.ts"
 
-/** The agent that sums up a session; its model is known when its request is about to be sent. */
+/** Agent of compactions; its model is known just before its request. */
 const COMPACTION = "compaction"
 
 /**
- * Holds a request until its turn is stopped where it stands; it goes on by the same prompt when the provider opens. One
- * promise for each: a shared one would keep the histories of all requests that it ever held.
+ * Holds a request until its turn is aborted; a paused run later repeats its prompt. Each promise is new: a shared one
+ * would keep the data of all held requests in memory.
  */
 const held = (): Promise<never> => new Promise(() => {})
 
-/** What a request to a model says beside the conversation, and whether it is sent at all. */
+/** Hooks for model requests: added texts, and whether a request is sent. */
 export function requestHooks(
   connection: OpencodeConnection,
   { manager, board }: App,
@@ -31,7 +31,7 @@ export function requestHooks(
   const keeperHere = () => connection.requestHandler(manager)
   const isBriefed = briefingOf(options) !== undefined
   const briefingFor = briefingsBy(keeperHere, options, beginnings)
-  /** Sessions whose next request is one that compacts them. */
+  /** Sessions whose next request is a compaction. */
   const compacting = new Set<string>()
   return {
     "experimental.chat.messages.transform": async (_input, output) =>
@@ -39,7 +39,7 @@ export function requestHooks(
         const request = output as unknown as Request
         const sessionID = sessionOf(request)
         leaveOutStale(request)
-        // What is said for one request alone is no part of what a compaction sums up.
+        // A text for a single request must not enter a compaction's summary.
         if (!sessionID) return compacting.clear()
         if (compacting.delete(sessionID)) return
         if (keeperHere().holdsRequest(sessionID, modelIn(request))) await held()
@@ -48,7 +48,7 @@ export function requestHooks(
         const word = keeperHere().inRequest(sessionID)
         tellWith(request, [changed, word?.text].filter(isText), word?.withoutTools)
       }),
-    // What a provider goes by to find a request's beginning in its cache.
+    // Cache key by which a provider finds a request's prefix.
     "chat.params": async ({ sessionID, agent, model }, output) =>
       guard(async () => {
         const asked = { provider: model.providerID, id: model.id }
@@ -72,7 +72,7 @@ export function requestHooks(
     }),
     "experimental.session.compacting": async ({ sessionID }, output) =>
       guard(async () => {
-        // The host hands the conversation over right after this, to be summed up.
+        // Right after this, OpenCode passes the conversation on for a summary.
         compacting.add(sessionID)
         const keeper = keeperHere()
         await keeper.ready(sessionID)
@@ -82,7 +82,7 @@ export function requestHooks(
   } satisfies Hooks
 }
 
-/** What a fresh agent is told, for those of its sessions and for a probe that is told the same. */
+/** Adds the briefing to fresh agents' sessions, and to probes for them. */
 const briefingsBy =
   (keeperHere: () => RequestHandler, options: Options, beginnings: Beginnings | undefined) =>
   (sessionID: string): string | undefined => {

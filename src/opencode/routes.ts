@@ -1,11 +1,11 @@
 import type { Transport } from "./client.ts"
 import { versionNote } from "./version.ts"
 
-/** No session has this id: what is asked of it is refused, and nothing comes of it. */
+/** Id of no session: calls with it have no effect. */
 const NO_SESSION = "ses_00000000000000000000000000"
 const LIMIT_MS = 10_000
 
-/** Without these there are no background agents. All are quick, and as they are asked here none changes anything. */
+/** Routes without which the plugin cannot work, with calls that change nothing. */
 const NEEDED = [
   "GET /session/status",
   "GET /session/:id/children",
@@ -16,9 +16,8 @@ const NEEDED = [
 ] as const
 
 /**
- * The routes that the plugin needs and this host does not have. A host answers what it does not know with its web page,
- * so a route is there if its answer is JSON. A call that fails tells nothing: what cannot be asked counts as there.
- * Never rejects.
+ * Routes that this OpenCode lacks. Unknown routes return the web page, so a route exists if its answer is JSON; failed
+ * calls count as existing, and the promise never rejects.
  */
 export async function missingRoutes(transport: Transport): Promise<readonly string[]> {
   const missing = NEEDED.map(async (route) => {
@@ -28,12 +27,12 @@ export async function missingRoutes(transport: Transport): Promise<readonly stri
   return (await Promise.all(missing)).flat()
 }
 
-/** What is known of the host of this process. `refusal`: why it will not do. `note`: it was not tried. */
+/** Result of the check. `refusal`: why the plugin cannot work; `note`: an untested version. */
 export type Examined = { readonly refusal?: string; readonly note?: string; readonly version?: string }
 
 let asked: Promise<Examined> | undefined
 
-/** Asked once a process: all its instances have the same host. Never rejects. */
+/** Checked once for all instances of a process. Never rejects. */
 export function examineHost(transport: Transport): Promise<Examined> {
   asked ??= Promise.all([missingRoutes(transport), hostVersion(transport)]).then(([routes, version]) => ({
     version,
@@ -43,7 +42,7 @@ export function examineHost(transport: Transport): Promise<Examined> {
   return asked
 }
 
-/** What host answers here, for the words about it; undefined where it does not say. */
+/** OpenCode's version, for messages; undefined where it does not tell. */
 export async function hostVersion(transport: Transport): Promise<string | undefined> {
   const answer = await ask(transport, "GET /global/health")
   if (!answer || !isJson(answer)) return undefined
@@ -51,7 +50,7 @@ export async function hostVersion(transport: Transport): Promise<string | undefi
   return typeof version === "string" ? version : undefined
 }
 
-/** What a user and a model are told of a host that lacks routes. */
+/** Message about missing routes. */
 export const unsuitable = (routes: readonly string[], version: string | undefined): string =>
   `superagents cannot work on this OpenCode${version ? ` (${version})` : ""} and offers no tools: it lacks ` +
   `${routes.join(", ")}. It is made for OpenCode 1.18 and 1.19; "opencode --version" tells which one runs.`

@@ -5,11 +5,11 @@ import { isFirstOf } from "./version.ts"
 const WRONG_HOST = "superagents: another OpenCode is needed"
 const UNTRIED_HOST = "superagents: a version that was not tried"
 
-/** Whether this OpenCode is one on which the tools can work, and what its user is told of that. */
+/** Whether the tools work with this OpenCode, and the warning for its user. */
 export class Suitability {
   readonly #connection: OpencodeConnection
   #isTold = false
-  /** Why no tool can work here; undefined where they can, and until that is known. */
+  /** Why no tool can work; undefined where they can, or where that is not known yet. */
   refusal: string | undefined
 
   constructor(connection: OpencodeConnection) {
@@ -26,7 +26,7 @@ export class Suitability {
     notices.push({ title: UNTRIED_HOST, message: note })
   }
 
-  /** There is a screen by now: shows what its user has not seen yet. */
+  /** A screen is available: shows pending warnings. */
   show(): void {
     const { host, notices } = this.#connection
     for (const notice of notices.splice(0)) host.toast({ ...notice, variant: "warning" })

@@ -4,31 +4,30 @@ import type { Permit } from "../runtime/launch/checks.ts"
 import type { Tool } from "../tools/tool.ts"
 import { commandsIn } from "./commands.ts"
 
-/** The permissions that a launch asks for: our own tool's, and that of OpenCode's own one. */
+/** Permissions of a launch: this plugin's, and that of OpenCode's task tool. */
 const OWN = "superagents_task"
 const NATIVE = "task"
-/** For more items than the option each.ask; asked for unless the user's own rules say otherwise. */
+/** Permission for more items than the option `each.ask`; asked for unless the user's rules differ. */
 const EACH = "superagents_each"
 
-/** Has the host ask for it: nothing is asked where no rule says so. The user's own rules come after it, and win. */
+/** Sets the permission to "ask", since OpenCode allows what no rule names. The user's own rules follow and win. */
 export function askForEach(config: { permission?: unknown }): void {
   const { permission = {} } = config
   const theirs = typeof permission === "string" ? { "*": permission } : (permission as object)
   config.permission = { [EACH]: "ask", ...theirs }
 }
 
-/** What a tool has to know of its host. */
 export type ToolSurroundings = {
-  /** Why no tool can work on this host; undefined where they can. */
+  /** Why no tool works with this OpenCode; undefined where they do. */
   readonly refusal: () => string | undefined
-  /** Whether the rules of an agent, or of its session, say of single agents that work may or may not go to them. */
+  /** Whether permission rules name single agents that work may go to. */
   readonly picksAgents: (agent: string, sessionID: string) => Promise<boolean>
 }
 
 /**
- * A tool as OpenCode takes it. A launch asks for the permission of our own tool, with the agent's name as pattern. Where
- * the rules of OpenCode's own `task` name single agents, it asks for that one, too: what they say of an agent holds here
- * as well. One that turns `task` off altogether says nothing of us: who wants these tools in its place writes just that.
+ * Converts a tool for OpenCode. A launch asks for this plugin's permission with the agent's name, and for OpenCode's
+ * `task` permission where its rules name single agents; a rule that denies `task` altogether is ignored, since users
+ * replace it by this plugin.
  */
 export function toHostTool(tool: Tool, { refusal, picksAgents }: ToolSurroundings): ToolDefinition {
   return {
@@ -54,8 +53,8 @@ export function toHostTool(tool: Tool, { refusal, picksAgents }: ToolSurrounding
 }
 
 /**
- * What OpenCode's own tools ask for before they run a command or edit files. A command is asked for as a whole and in
- * its parts, as the shell tells them apart, so that what is allowed of one part allows nothing of another.
+ * Permissions as OpenCode's own tools ask for them. A command is asked for as a whole and in its parts, so that
+ * allowing one part allows no other.
  */
 function questionFor(what: Permit): Parameters<ToolContext["ask"]>[0] {
   if (what.kind === "run") {

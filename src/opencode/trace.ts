@@ -2,12 +2,12 @@ import type { LogFields } from "../core/ports.ts"
 
 type Fetch = (request: Request) => Promise<Response>
 
-/** Writing a line of the log is a call, too: it would be told by another line, without end. */
+/** Route for log lines: tracing it would log without end. */
 const OWN_LOG = "/log"
 
 /**
- * The same transport, with a line for each call: method, path, status and milliseconds. Neither bodies nor queries are
- * told, so no prompt, no answer and no secret is. `tell` must not throw.
+ * Logs each call with method, path, status and milliseconds. Bodies and queries are left out, so that no prompt or
+ * secret is logged; `tell` must not throw.
  */
 export function traced(fetch: Fetch, tell: (fields: LogFields) => void): Fetch {
   return async (request) => {

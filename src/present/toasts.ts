@@ -23,10 +23,10 @@ export function endToast(task: Task): Toast {
   }
 }
 
-/** How many messages one toast names. */
+/** Most messages named in one toast. */
 const MOST_NAMED = 3
 
-/** One toast for each kind of news, oldest first; several of a kind are counted, and the first of them named. */
+/** One toast for each kind, oldest first; several of a kind are counted, and the first ones named. */
 export function summarize(toasts: readonly Toast[]): readonly Toast[] {
   const kinds = new Map<string, Toast[]>()
   for (const toast of toasts) kinds.set(toast.title, [...(kinds.get(toast.title) ?? []), toast])

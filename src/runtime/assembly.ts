@@ -48,26 +48,22 @@ import { TaskStore } from "./tasks/store.ts"
 export type ManagerPorts = {
   readonly host: Host
   readonly forks: ForkHost
-  /** True where a session's system prompt has what is of this session alone. Default: none has. */
+  /** Whether the session is a board's thread, with a system prompt of its own. Default: no session is. */
   readonly isThread?: (sessionID: string) => Promise<boolean>
   readonly clock: Clock
   readonly options: Options
-  /** Eight random lower-case letters or digits. */
   readonly randomID: () => string
-  /** Marks notifications that carry a hidden hint. */
   readonly development: boolean
   readonly features: readonly Feature[]
-  /** Where tasks may work. */
   readonly kinds: readonly PlaceKind[]
-  /** Where the rows of maps and the values of tasks lie; not called where there are none. */
+  /** Store of map rows and values; called only where there are any. */
   readonly ledgers?: () => Promise<Ledgers>
-  /** Validates the answers of tasks with a schema; not called where none has one. */
+  /** Validator for schemas; called only where a task has one. */
   readonly validate?: Validate
-  /** Answers a question for whoever is at the screen; false where it is not open any more. */
+  /** Answers a question for the user; false where it is no longer open. */
   readonly answer?: (ask: Ask, reply: Reply) => Promise<boolean>
-  /** Whether this OpenCode has a screen of its own; by default it has none. */
   readonly isTerminal?: () => Promise<boolean>
-  /** Where the commands that run for tasks are written down, so that none outlives OpenCode; nowhere by default. */
+  /** Where running commands are recorded, so that none outlives OpenCode. Default: nowhere. */
   readonly commands?: CommandMarks
 }
 
@@ -75,13 +71,13 @@ const noValidation: Validate = () => Promise.reject(new CallError("Nothing is va
 
 export type Assembly = ReturnType<typeof assemble>
 
-/** Makes all that works on tasks, and shows each part the others that it needs. */
+/** Creates and connects the parts of the engine. */
 export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
   const inside = insideOf(ports, stopped)
   return { ...inside, ...sidesOf(inside, ports) }
 }
 
-/** The parts that need one another. What calls back, calls later: a part may be named in a function before it is made. */
+/** Creates the parts that need each other. Callbacks run later, so a part may be used in one before it exists. */
 function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const { kinds, randomID } = ports
   const parts = partsOf(ports, stopped, {
@@ -107,7 +103,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
     launching: () => launching,
   })
   const teams: Groups = new Groups(parts, { home, field, answers, ledgers, values, closed })
-  // A slot may have become free, and some may wait for the task that has ended.
+  // A slot may be free, and tasks may wait for the ended one.
   const freed = () => {
     launching.scheduler.reschedule()
     poller.rest()
@@ -152,7 +148,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   return { ...begins, ...launching, parts, answers, values, ledger, kept, outbox, pausers, recovery, poller }
 }
 
-/** What only uses the others: the sides that tools, hooks, terminal, page and board see. */
+/** Creates the parts that only use others: the API of tools, hooks, terminal, page and board. */
 function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async () => false }: ManagerPorts) {
   const { parts, answers, ledger, kept, places, outbox, dispatcher, breakers, pausers, recovery, poller } = inside
   const { scheduler, resuming, holding, dependencies, queue, allowance, elsewhere, ledgers } = inside
@@ -170,7 +166,7 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
     forget: (task) => cancelling.forget([task]),
     resume: (task, prompt) => resuming.resume(task, { prompt }),
     unpark: (task) => void pausers.retryNow(store.get(task.id) ?? task),
-    // As it is by now: to take a request up may have taken its time.
+    // Carrying out the request may have taken time: use the current task.
     tell: (task, text) => tell(store.get(task.id) ?? task, text),
     answer,
   })
@@ -182,13 +178,13 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
   return { cancelling, reporting, eventRouter, unattended, tell, retention, overview, requests, forget }
 }
 
-/** A task of this parent is another process's now: what ended after it here does not wait for it any more. */
+/** Another process owns the task now: later ends of this parent's tasks must not wait for it. */
 function lost(parentID: string, { announcing }: Dispatcher, recovery: Recovery): void {
   announcing.inOrder(parentID)
   void recovery.refreshForeign(parentID)
 }
 
-/** `tookOver` hears of a task that another process has taken over. */
+/** `tookOver`: called when another process has taken over a task. */
 function partsOf(
   { host, clock, options, commands, isTerminal }: ManagerPorts,
   stopped: AbortSignal,
@@ -216,9 +212,9 @@ function partsOf(
     const task = store.get(id)
     const run = task && isActive(task) ? store.run(id) : undefined
     store.disown(id)
-    // What it has come to there is shown at once.
+    // Show its new state at once.
     if (task) tookOver(task)
-    // Its parent is told that it was interrupted: what went on with it here does so no more.
+    // The parent is told of an interruption, so the run here must stop.
     if (task && run) background.run("stop what was taken over", () => stopSession(parts, task.sessionID, run.asks).done)
   }
 }

@@ -12,7 +12,7 @@ type ForgettingPorts = {
   readonly reschedule: () => void
 }
 
-/** Takes tasks out of the list, and their records out of their sessions. */
+/** Removes tasks from the list and their records from their sessions. */
 export class Forgetting {
   readonly #parts: Parts
   readonly #ports: ForgettingPorts
@@ -22,7 +22,7 @@ export class Forgetting {
     this.#ports = ports
   }
 
-  /** Forgets a task, with those that it launched: nobody else could ever look at them. */
+  /** Clears a task and its descendants, which no session could ever see again. */
   async forget(task: Task): Promise<void> {
     const { store } = this.#parts
     const own = store.ofParent(task.sessionID).filter(({ id }) => !store.isForeign(id))
@@ -32,11 +32,11 @@ export class Forgetting {
   async #forgetOne(task: Task): Promise<void> {
     const { store, journal } = this.#parts
     const { dispatcher, ledger } = this.#ports
-    // Somebody may have asked it again while its end was closed.
+    // The task may have been resumed while its end was closed.
     dispatcher.end(task.id, store.get(task.id)?.run.generation ?? 0, CLEARED, { silent: true })
     const remains = ledger.keep(store.get(task.id) ?? task)
     const entry = store.clear(task.id)
-    // Who told it something hears of that now: what comes back of it finds no run.
+    // Senders of pending messages are told now: later results find no run.
     for (const { reply, taken } of entry?.run?.sentMessages ?? []) if (!taken) reply?.("ended")
     if (entry) entry.run = undefined
     entry?.releaseWaiters()

@@ -12,25 +12,22 @@ import type { Stirred } from "./places/place.ts"
 import type { Places } from "./places/places.ts"
 import type { Recovery } from "./recovery/recovery.ts"
 
-/**
- * How often the host is looked at where the user does not say, in ms: seldom while events come, which tell what there
- * is to know, since every wake-up costs the host's thread some 25 ms.
- */
+/** Default poll interval while events arrive, in ms; each poll costs OpenCode's thread some 25 ms. */
 const HEARD_POLL_MS = 12_000
 const UNHEARD_POLL_MS = 2000
-/** However much another machine tells of its tasks, so long is between two looks at them, in ms. */
+/** Shortest interval between looks at remote tasks, in ms. */
 const LEAST_POLL_MS = 200
-/** How often the tasks that another process looks after are looked at, in ms. */
+/** Interval for reading tasks of other processes, in ms. */
 const FOREIGN_LOOK_MS = 10_000
-/** How often the lease of what runs here is renewed. */
+/** Interval for renewing leases of running tasks. */
 const RENEW_MS = LEASE_MS / 3
-/** A tick that is so late, in ms, was not kept by work: the process slept. */
+/** A tick later than this, in ms, means that the process slept. */
 const SLEPT_MS = 5000
 
-/** So long an agent that works is seldom silent, in ms; one that waits for an answer is. */
+/** Silence after which a working agent may be waiting for an answer, in ms. */
 const QUIET_MS = 10_000
 
-/** Its questions are looked for: always where nothing tells of them, else once in each silence, or while one is open. */
+/** Whether to look for open questions: always without events, else once in each silence, or while one is open. */
 const isUnheard = (run: ActiveRun | undefined, now: number): boolean =>
   !run?.observed.heard ||
   (now - run.lastSignAt >= QUIET_MS && (run.asks.length > 0 || run.askedOfSilence !== run.lastSignAt))
@@ -46,8 +43,7 @@ export type PollerPorts = {
 }
 
 /**
- * What happens by the clock, and only while tasks run: the look at the host, what is due of the runs, the lease of what
- * runs here. The one timer of the engine for what a run waits for.
+ * Periodic work while tasks run: polling OpenCode, deadlines of runs, leases. It has the engine's only timer for runs.
  */
 export class Poller {
   readonly #parts: Parts
@@ -58,9 +54,9 @@ export class Poller {
   #wokenAt = 0
   #seenAt = 0
   #lookedAt = 0
-  /** Something has happened since that look of which the host tells nothing. */
+  /** A remote task was active since the last look. */
   #isStirred = false
-  /** It slept past its leases: another machine may have taken over what ran here. */
+  /** The process slept past its leases: another machine may have taken over. */
   #lapsed = false
 
   constructor(parts: Parts, ports: PollerPorts) {
@@ -70,24 +66,24 @@ export class Poller {
     this.#ticker = new Ticker(parts.clock, (late) => this.tick(late))
   }
 
-  /** There may be something to look after: a tick comes when the host is to be looked at, or a limit is reached. */
+  /** Schedules the next tick, for polling or a limit. */
   wake(): void {
     for (const time of this.#deadlines()) this.at(time)
     this.#ports.dispatcher.wake()
   }
 
-  /** Something is due at `time`: a tick comes then at the latest. */
+  /** Schedules a tick at `time` at the latest. */
   at(time: number): void {
     if (!this.#parts.stopped.aborted && time < Number.POSITIVE_INFINITY) this.#ticker.at(time)
   }
 
-  /** Something happened where a task works of which the host tells nothing: the next look at it is hastened. */
+  /** Hastens the next look at a remote task, of which OpenCode sends no events. */
   stirred({ urgent }: Stirred): void {
     this.#isStirred = true
     this.at(this.#lookedAt + (urgent ? LEAST_POLL_MS : UNHEARD_POLL_MS))
   }
 
-  /** Stops the clock where there is nothing left to look after. */
+  /** Stops the timer when nothing runs. */
   rest(): void {
     if (this.#isIdle()) this.#ticker.stop()
   }
@@ -96,12 +92,12 @@ export class Poller {
     this.#ticker.stop()
   }
 
-  /** The process may have slept since the last tick, or the clock been set back: then no limit counts that. */
+  /** Excludes sleep of the process, and changes of its clock, from all limits. */
   noticeSleep(): void {
     this.#woke(this.#ticker.late)
   }
 
-  /** One look at the host and at the limits: one call, however many tasks there are. Never rejects. */
+  /** Polls OpenCode once for all tasks and checks all limits. Never rejects. */
   async tick(late = 0): Promise<void> {
     const { host, options, store, journal, stopped } = this.#parts
     this.#woke(late)
@@ -111,7 +107,7 @@ export class Poller {
       const looks = running.length > 0 && (options.pollInterval !== 0 || this.#isStirred)
       const activity = looks ? await this.#look(running) : undefined
       if (stopped.aborted) return
-      // It may have slept while the host was asked.
+      // The process may have slept during the call.
       if (looks) this.noticeSleep()
       this.#ports.ledger.once(() => {
         for (const { id, sessionID } of running)
@@ -127,7 +123,7 @@ export class Poller {
       this.#ports.reschedule()
       if (running.length > 0)
         this.#parts.background.run("look at what others spend", () => this.#ports.elsewhere.look())
-      // The host is awake now: what could wait goes along.
+      // OpenCode is awake now: deferred writes go along.
       if (looks) journal.flush()
     } catch (error) {
       host.log("error", "a tick failed", { error: String(error) })
@@ -138,25 +134,25 @@ export class Poller {
     this.wake()
   }
 
-  /** Its host asks its model again: a refusal of which perhaps no event told. */
+  /** OpenCode retries a request: its refusal may have had no event. */
   #refused(task: Task, activity: Activity): void {
     const { store } = this.#parts
-    // What came to stand still while the host was asked is known by now, and is not to be stopped once more.
+    // A task paused during the call is known to be paused.
     if (isPaused(store.get(task.id) ?? task)) return
-    // What its user asked before its own turn came closes no gate.
+    // A refusal of the user's own turn, before the run's, trips no breaker.
     const run = store.run(task.id)
     if (run && isHeldUp(run)) return
     this.#ports.breakers.hear(task, { type: "active", sessionID: task.sessionID, activity })
   }
 
-  /** What sessions do; undefined where the host does not say: limits hold all the same. Never rejects. */
+  /** Activity of sessions; undefined where OpenCode does not answer, while limits hold all the same. Never rejects. */
   async #look(running: readonly Task[]): Promise<ReadonlyMap<string, Activity> | undefined> {
     const { host, store, clock } = this.#parts
     this.#lookedAt = clock.now()
     this.#isStirred = false
     try {
       const activity = await host.activity()
-      // Where no plugin is loaded, nobody tells of a question; and of one whose event was lost nothing more is heard.
+      // Questions send no event where no plugin is loaded, and an event may be lost.
       const unheard = running.filter(({ id, team }) => !team && isUnheard(store.run(id), this.#lookedAt))
       if (unheard.length > 0) await this.#lookForAsks(unheard)
       return activity
@@ -183,7 +179,7 @@ export class Poller {
     background.run("look at other processes' tasks", () => this.#ports.recovery.refreshForeign())
   }
 
-  /** Tells other processes, by a write now and then, that what runs here is still looked after. */
+  /** Shows other processes that running tasks are still supervised. */
   #renewLeases(): void {
     const { clock, store, background, journal } = this.#parts
     if (clock.now() - this.#leasesRenewedAt < RENEW_MS) return
@@ -191,7 +187,7 @@ export class Poller {
     for (const task of store.active()) background.run("renew a lease", () => journal.save(task))
   }
 
-  /** What another machine has taken over meanwhile is found out before a limit ends it here, too. Never rejects. */
+  /** Finds out before limits are checked whether another machine has taken over. Never rejects. */
   async #takeUpLeases(): Promise<void> {
     const { clock, store, journal } = this.#parts
     this.#lapsed = false
@@ -210,7 +206,7 @@ export class Poller {
     this.#wokenAt = now
     this.#lapsed ||= now - this.#leasesRenewedAt >= LEASE_MS
     for (const { id, run } of store.active()) {
-      // One that has begun since it woke has slept through nothing; what stood still until then is not counted twice.
+      // A run started after the wake-up has not slept; time paused before is not counted twice.
       const age = now - (run.startedAt ?? run.createdAt) - pausedTime(run)
       this.#ports.dispatcher.deliver(id, { type: "slept", ms: Math.min(ms, Math.max(0, age)) })
     }

@@ -29,20 +29,16 @@ import type { Report } from "./reports.ts"
 import { type CancelSelector, findBatch, findTask, findTasks } from "./tasks/lookup.ts"
 import { type Cleared, type TaskView, viewOf } from "./tasks/view.ts"
 
-/** What goes along with a request to a session's model. */
+/** Text added to a request to a session's model. */
 type WordInRequest = { readonly text: string; readonly withoutTools: boolean }
 
-/**
- * Everything that can be done with tasks, for the tools on one side and the host's events on the other. Holds no state of
- * its own: `assembly.ts` puts together what does the work.
- */
+/** API of the engine for tools and OpenCode's events. Stateless: `assembly.ts` creates the parts. */
 export class TaskManager {
   readonly #stop = new AbortController()
   readonly #all: Assembly
   readonly #parts: Parts
   readonly #forks: Pick<ForkHost, "history">
 
-  /** Where tasks may work. */
   readonly kinds: readonly PlaceKind[]
   readonly features: readonly Feature[]
 
@@ -54,43 +50,42 @@ export class TaskManager {
     this.#parts = this.#all.parts
   }
 
-  /** The tasks of all sessions. */
   get overview(): Overview {
     return this.#all.overview
   }
 
-  /** The runs that nobody launched: the board's. */
+  /** Runs of the board. */
   get unattended(): Unattended {
     return this.#all.unattended
   }
 
-  /** Finishes what an earlier process left of places around a folder. Never rejects. */
+  /** Cleans up places of earlier processes around a folder. Never rejects. */
   sweep(folder: string): Promise<void> {
     return this.#all.kept.sweep(folder)
   }
 
-  /** What a place tells by itself of a task that works there. */
+  /** Handles an event of a place. */
   placeTold(taskID: string, news: PlaceNews | Stirred): void {
     if (news.type === "stirred") this.#all.poller.stirred(news)
     else this.#all.dispatcher.deliver(taskID, news)
   }
 
-  /** A place can be reached again: what ended tasks have left there comes home. Never rejects. */
+  /** Contact with a place is back: fetches the work that ended tasks left there. Never rejects. */
   placeAnswers(name: string): Promise<void> {
     return this.#all.kept.settleOwed(name)
   }
 
-  /** Brings back the tasks of an earlier process. Never rejects. */
+  /** Recovers tasks of an earlier process. Never rejects. */
   recover(): Promise<void> {
     return this.#all.recovery.recover()
   }
 
-  /** To be awaited before a session's tasks are used: brings back those that it had in an earlier process. */
+  /** Must be awaited before a session's tasks are used: recovers them from earlier processes. */
   ready(sessionID: string): Promise<void> {
     return this.#all.recovery.ready(sessionID)
   }
 
-  /** `lacks`: what its place will lack. */
+  /** `lacks`: what the task's place will lack. */
   async launch(
     request: LaunchRequest,
     caller: Caller,
@@ -107,18 +102,18 @@ export class TaskManager {
     return this.#view(await this.#all.resuming.resume(task, request, caller))
   }
 
-  /** What the run of a task that has just been begun may spend, by each limit that it comes under. */
+  /** Allowances of a new run, one line for each limit. */
   allowance(task: Task): readonly string[] {
     return this.#all.allowance.of(task)
   }
 
-  /** Where the valid value of a task's run will lie, and the rows of a map; undefined where it has neither. */
+  /** Path of the value or rows of a task's run; undefined for none. */
   async resultsOf({ id, run, team }: Task): Promise<string | undefined> {
     if (team?.kind === "each") return team.file
     return run.schema && this.#all.values.fileOf(id)
   }
 
-  /** Says something to a task that has not ended; `waits`: it reads that behind its prompt, once it begins. */
+  /** Sends a message to an active task; `waits`: it is read after a prompt that is not sent yet. */
   async tell(reference: string, text: string, caller: Caller): Promise<{ view: TaskView; waits: boolean }> {
     const task = this.#find(reference, caller.sessionID)
     if (caller.authorize) {
@@ -129,7 +124,7 @@ export class TaskManager {
     return { view: this.#view(task), waits }
   }
 
-  /** What the session's model is told with the request that is about to be sent; undefined for nothing. */
+  /** Text for the session's next request; undefined for none. */
   inRequest(sessionID: string): WordInRequest | undefined {
     const task = this.#parts.store.bySession(sessionID)
     const { lastWord, heldBy } = this.#atWork(task) ?? {}
@@ -141,8 +136,8 @@ export class TaskManager {
   }
 
   /**
-   * A request to a session's model is about to be sent. True where it must not be: its task stands still meanwhile.
-   * `compacts`: it compacts the session, by an agent that may have another model.
+   * Called before each request to a session's model. True where it must not be sent, because the task is paused;
+   * `compacts`: the request is a compaction, whose agent may use another model.
    */
   holdsRequest(sessionID: string, model?: Model, compacts = false): boolean {
     const { store, clock } = this.#parts
@@ -150,14 +145,14 @@ export class TaskManager {
     if (!task || !isActive(task) || store.isForeign(task.id)) return false
     if (compacts) return this.#all.pausers.blocksRequest(task, model)
     if (!model || modelOf(task)) return this.#all.pausers.blocksRequest(task)
-    // One that works in a session of its own account has the model that its host chooses.
+    // A board's task uses the model that OpenCode chooses.
     const asks = { type: "asks", generation: task.run.generation, model } as const
     return this.#all.pausers.blocksRequest(store.apply(task.id, asks, clock.now())?.after ?? task)
   }
 
   /**
-   * The sessions of tasks at work from which a request may come that goes under the name of `named`: that one, and those
-   * that ride on its cache. A session that is below none (`parentID`) rides on none.
+   * Sessions at work that may send requests under the cache key of `named`: itself and forks sharing it. A session
+   * without a parent shares none.
    */
   asking(named: string, parentID: string | undefined): readonly string[] {
     const { store } = this.#parts
@@ -166,7 +161,7 @@ export class TaskManager {
     return store.active().flatMap((task) => (isNamed(task) && !store.isForeign(task.id) ? [task.sessionID] : []))
   }
 
-  /** Has a task that stands still tried now, whatever the time. Throws a `CallError` where it does not. */
+  /** Resumes a paused task now. Throws a `CallError` where it is not paused. */
   async unpark(
     reference: string,
     sessionID: string,
@@ -180,7 +175,7 @@ export class TaskManager {
     return { view: this.#view(task), ...found }
   }
 
-  /** The limit that a task's model is at, where it is not to send requests now. */
+  /** The limit that blocks the task's model now. */
   limitOf(task: Task): ReturnType<Assembly["breakers"]["limitOf"]> {
     return this.#all.breakers.limitOf(task)
   }
@@ -193,35 +188,35 @@ export class TaskManager {
     return task && refusalTo(this.#parts, task, tool)
   }
 
-  /** The session whose requests' beginning this one's share, for the provider's cache; undefined where it has its own. */
+  /** Session whose cache key this one's requests use; undefined for its own. */
   rides(sessionID: string): string | undefined {
     return this.#parts.store.bySession(sessionID)?.fork?.rides
   }
 
-  /** What a session's tasks took, and the project's within a day; those below them and forgotten ones are included. */
+  /** Usage of the session's tasks, and of the project within a day; descendants and forgotten tasks included. */
   spentBy(sessionID: string): Spent {
     return this.#all.ledger.spentBefore(sessionID)
   }
 
-  /** The ids of the tasks that a reference names: one task, or all of a batch by its name. */
+  /** Ids named by a reference: one task, or a batch. */
   idsOf(reference: string, sessionID: string): readonly string[] {
     return findTasks(reference, this.#parts.store.ofParent(sessionID)).map(({ id }) => id)
   }
 
   /**
-   * A task as it is, with its answer if it has ended. `block`: wait up to so many ms for the end. The first look at an
-   * ended task stamps it as retrieved.
+   * A task with its answer if it has ended. `block`: longest wait, in ms; the first read of an ended task marks it as
+   * retrieved.
    */
   output(reference: string, caller: Caller, block = 0, signal?: AbortSignal): Promise<Report> {
     return this.#all.reporting.report(reference, caller.sessionID, block, signal)
   }
 
-  /** The same of one task or member, or of all tasks of a batch by its name. */
+  /** Outputs of one task or member, or of a batch. */
   outputs(reference: string, caller: Caller, block = 0, signal?: AbortSignal): Promise<readonly Report[]> {
     return this.#all.reporting.reports(reference, caller.sessionID, block, signal)
   }
 
-  /** Brings home what an ended task changed in a place of its own. */
+  /** Merges an ended task's changes into its parent's folder. */
   async merge(reference: string, caller: Caller): Promise<TaskView> {
     const { store } = this.#parts
     const found = this.#find(reference, caller.sessionID)
@@ -231,18 +226,18 @@ export class TaskManager {
     return this.#view(await this.#all.kept.merge(task))
   }
 
-  /** True for the session of a task that began from nothing, or with all that such a one was told. */
+  /** Session of a task whose system prompt includes the briefing for fresh agents. */
   isFresh(sessionID: string): boolean {
     const task = this.#parts.store.bySession(sessionID)
     return task !== undefined && isBriefed(task)
   }
 
-  /** True for the session of a task whose last message has to be valid against a schema. */
+  /** Session of a task whose last message is validated against a schema. */
   answersInJSON(sessionID: string): boolean {
     return this.#parts.store.bySession(sessionID)?.run.schema !== undefined
   }
 
-  /** The tasks that a session launched, oldest first. */
+  /** The session's tasks, oldest first. */
   list(sessionID: string, filter: { status?: Status; batch?: string } = {}): readonly TaskView[] {
     const own = this.#parts.store.ofParent(sessionID)
     const batch = filter.batch === undefined ? undefined : findBatch(filter.batch, own)
@@ -253,8 +248,8 @@ export class TaskManager {
   }
 
   /**
-   * What a session is told that asks for tasks which it has only in the past that `/fork` copied into it; undefined for
-   * nothing. Its user is told once.
+   * Text for a session that asks for tasks which only its copied history names; undefined otherwise. Its user is told
+   * once.
    */
   async copied(caller: Caller): Promise<string | undefined> {
     const tasks = await copiedTasks(this.#parts, this.#forks, caller)
@@ -263,17 +258,17 @@ export class TaskManager {
     return copiedText(tasks)
   }
 
-  /** Ended tasks of a session that were dropped to keep its history short although nobody had read them. */
+  /** Number of the session's unread tasks dropped from its history. */
   droppedUnread(sessionID: string): number {
     return this.#all.retention.droppedUnread(sessionID)
   }
 
-  /** Ends the selected tasks that run; see `Cancelling`. Returns those that ended or were stopped by it. */
+  /** Cancels the selected tasks; see `Cancelling`. Returns those that this ended or stopped. */
   async cancel(selector: CancelSelector, { sessionID }: Caller): Promise<readonly TaskView[]> {
     return (await this.#all.cancelling.cancel(selector, sessionID)).map((task) => this.#view(task))
   }
 
-  /** Forgets the session's tasks; what runs is stopped first and nobody is told. Their sessions stay. */
+  /** Clears the session's tasks. Running ones are stopped and nobody is told; their sessions stay. */
   clear(sessionID: string): Promise<Cleared> {
     return this.#all.cancelling.clear(sessionID)
   }
@@ -284,45 +279,45 @@ export class TaskManager {
     return task && this.#view(task)
   }
 
-  /** Whether a session is that of a task that was launched, or lies below one. */
+  /** Session of a launched task, or below one. */
   isLaunched(sessionID: string): boolean {
     const task = this.#parts.store.responsibleFor(sessionID)
     return task !== undefined && !isUnattended(task)
   }
 
-  /** A person has written to a session. */
+  /** A user has written. */
   wrote(): void {
     this.#parts.attendance.wrote()
   }
 
-  /** A person has opened the page. Returns what to call when it is closed. */
+  /** A page was opened. The result is called when it is closed. */
   opened(): () => void {
     return this.#parts.attendance.opened()
   }
 
-  /** Takes in what happened in the host. Never throws; costs a look-up or two where the session is not ours. */
+  /** Handles an event of OpenCode. Never throws; costs one or two look-ups for sessions of other agents. */
   handle(event: HostEvent): void {
     this.#all.eventRouter.take(event)
   }
 
-  /** One look at the host and at the limits, as the clock brings it about by itself. Never rejects. */
+  /** One poll of OpenCode and all limits, as the timer does. Never rejects. */
   tick(): Promise<void> {
     return this.#all.poller.tick()
   }
 
-  /** Ends timers and waiting calls; tasks and their sessions go on. */
+  /** Stops timers and waiting calls; tasks and their sessions continue. */
   stop(): void {
     this.#stop.abort()
     this.#all.poller.stop()
     this.#all.dispatcher.releaseAll()
   }
 
-  /** Resolves when nothing is under way in the background. For tests and an orderly end. */
+  /** Resolves when no background work is pending; for tests and shutdown. */
   settled(): Promise<void> {
     return this.#parts.background.idle()
   }
 
-  /** What is known of its run while that has not ended: afterwards its session is its user's. */
+  /** Active run of a task; an ended task's session belongs to its user. */
   #atWork(task: Task | undefined) {
     return task && isActive(task) ? this.#parts.store.run(task.id) : undefined
   }

@@ -2,14 +2,11 @@ import { z } from "zod"
 import { CallError, thereAre } from "../core/errors.ts"
 import { head } from "../lib/text.ts"
 
-/** Longest task or session id, or prefix of one, that is looked for: what is longer is not echoed in an error. */
+/** Longest id or prefix accepted: longer ones are not echoed in errors. */
 export const MOST_ID_CHARS = 200
 export const MOST_BATCH_CHARS = 100
 
-/**
- * The arguments as a model is shown them, in every request: kinds, enums and descriptions. Lengths and ranges are told
- * by the errors, to who goes beyond them.
- */
+/** Schema shown to models in every request: types, enums and descriptions. Lengths and ranges appear in errors only. */
 export const shownArguments = (shape: z.ZodRawShape): z.ZodRawShape =>
   Object.fromEntries(Object.entries(shape).map(([name, type]) => [name, loosened(type as z.ZodType)]))
 
@@ -29,8 +26,8 @@ function ofSameKind(type: z.ZodType): z.ZodType {
 }
 
 /**
- * Parses a tool call's arguments: OpenCode hands them over as the model wrote them. `null` counts as absent, since
- * models send it. Throws a `CallError` that names the argument, what was expected and what came.
+ * Parses arguments as the model wrote them. `null` counts as absent, because models send it; throws a `CallError` that
+ * names the argument, what was expected and what came.
  */
 export function parseArguments<Shape extends z.ZodRawShape>(
   schema: z.ZodObject<Shape>,
@@ -71,7 +68,7 @@ function explain(issue: z.core.$ZodIssue, schema: z.ZodObject, given: unknown): 
   return `Argument ${where}: ${problemOf(issue)}. Got ${shown(value)}.${value === "" ? " What is not needed is left out." : ""}`
 }
 
-/** What an object at this place has. */
+/** Property names at this path of a schema. */
 function namesAt(schema: unknown, path: readonly PropertyKey[]): readonly string[] {
   if (schema instanceof z.ZodOptional) return namesAt(schema.unwrap(), path)
   const [first, ...rest] = path
@@ -80,10 +77,10 @@ function namesAt(schema: unknown, path: readonly PropertyKey[]): readonly string
   return first === undefined ? Object.keys(shape) : namesAt(shape[String(first)], rest)
 }
 
-/** What is said of what may be of several kinds where nothing of its own is. */
+/** zod's message for a union without a matching variant. */
 const UNSAID = "Invalid input"
 
-/** Of what may be of several kinds: what is wrong with it as the kind that it is, or else with all of them. */
+/** For a union, the problem with the variant that the value resembles, otherwise with all. */
 function problemOf(issue: z.core.$ZodIssue): string {
   if (issue.code !== "invalid_union" || issue.message !== UNSAID) return issue.message.replace(/^Invalid input: /, "")
   const found = issue.errors.flatMap(([first]) => first ?? [])

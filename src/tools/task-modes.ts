@@ -4,8 +4,8 @@ import { ANY_PAUSE } from "../core/pause.ts"
 import { HERE } from "../runtime/places/here.ts"
 
 /**
- * The modes of superagents_task, each with the arguments that it needs and those that it takes beside them. A mode is
- * asked for by the argument of its name; without one, a new task is meant.
+ * Modes of superagents_task with required and optional arguments. The argument with a mode's name selects it; without
+ * one, the call launches a new task.
  */
 const MODES = {
   new: {
@@ -15,7 +15,7 @@ const MODES = {
   },
   resume: {
     needs: [],
-    // Needed but for tries and items; and what it does not use but was always let pass.
+    // Required except for tries and items; the optional ones were always accepted.
     takes: ["prompt", "timeout", "max_cost", "merge", "description"],
     because: "a resumed task keeps its own",
   },
@@ -51,20 +51,20 @@ function takenBy(name: ModeName, features: Features): readonly string[] {
   return [...MODES[name].takes, ...own.flatMap(([each, { resumes }]) => (name === "new" || resumes ? [each] : []))]
 }
 
-/** What somebody who left an argument out has to know of it. */
+/** Explanation for a missing argument. */
 const MISSING: Readonly<Record<string, string>> = {
   description: "3 to 5 words for the user",
   agent: "the name of the agent that does the work",
   prompt: "what the agent shall do, or what it is told",
 }
 
-/** Two arguments of which a call can have one, and why. */
+/** Pairs of arguments that exclude each other, and why. */
 const EXCLUSIVE = [
   ["fork", "resume", "a resumed task keeps its own history, a fork starts from yours"],
   ["tell", "fork", "a running task is told, a fork is a new one"],
 ] as const
 
-/** What each mode that names a task does with it. */
+/** Effect of each mode that names a task. */
 const DOES: Readonly<Record<Exclude<ModeName, "new">, string>> = {
   resume: "an ended task is resumed",
   tell: "a task at work is told",
@@ -72,7 +72,7 @@ const DOES: Readonly<Record<Exclude<ModeName, "new">, string>> = {
   merge: "the work of an ended task is merged",
 }
 
-/** What of a call's arguments does not go together, whatever else may be wrong with them. */
+/** Error for arguments that do not fit together; checked before all others. */
 export function refusalOf(args: Readonly<Record<string, unknown>>, features: Features): CallError | undefined {
   const { merge } = args
   if (merge === "true" || merge === "false")
@@ -98,29 +98,29 @@ export function refusalOf(args: Readonly<Record<string, unknown>>, features: Fea
   )
 }
 
-/** The mode of a call. Throws a `CallError` where an argument that it needs is missing, or one does not go with it. */
+/** Mode of a call. Throws a `CallError` where a required argument is missing, or one does not fit. */
 export function modeOf(args: Readonly<Record<string, unknown>>, features: Features): ModeName {
   const refusal = refusalOf(args, features)
   if (refusal) throw refusal
   const given = givenIn(args)
   const name = nameIn(args, given)
-  // A fork that rides on the caller's cache is of the caller's own agent.
+  // A whole fork uses its caller's agent.
   const isKnown = (argument: string) => given.includes(argument) || (argument === "agent" && args.fork === "whole")
   const missing = MODES[name].needs.filter((each) => !isKnown(each))
   if (missing.length === 0) return name
   throw new CallError(missing.map((each) => `Argument \`${each}\` is missing: ${MISSING[each]}.`).join(" "))
 }
 
-/** Models send null, false and empty texts for what they leave out. */
+/** Models send null, false and empty texts for absent arguments. */
 const givenIn = (args: Readonly<Record<string, unknown>>): readonly string[] =>
   Object.keys(args).filter((name) => ![undefined, null, false, ""].includes(args[name] as undefined))
 
-/** `merge` names a task that is to be merged now, or says of another mode's task that it shall be when completed. */
+/** `merge` names a task to merge now, or is a flag of another mode. */
 const nameIn = ({ merge }: Readonly<Record<string, unknown>>, given: readonly string[]): ModeName =>
   (Object.keys(MODES) as ModeName[]).find((mode) => given.includes(mode) && !(mode === "merge" && merge === true)) ??
   "new"
 
-/** What an argument of a new task needs beside it. */
+/** Error for an argument of a new task that needs another one. */
 function withoutNeeded(args: Readonly<Record<string, unknown>>, features: Features): CallError | undefined {
   for (const { refuses } of features) {
     const why = refuses?.(args)

@@ -53,12 +53,12 @@ const RESUMES: Readonly<Record<Options["resumable"][number], string>> = {
 const resumeMode = (resumable: Options["resumable"]): string =>
   `\n- \`resume\`, a task id, with \`prompt\`: ${resumable.map((status) => RESUMES[status]).join(", ")}; it remembers its work. Tries and items: what is not valid yet runs again, without \`prompt\`.`
 
-/** Sessions of which it is remembered what limits they were told of last. */
+/** Most sessions whose last told limits are kept. */
 const MOST_SESSIONS = 256
 
 type Given = Readonly<Record<string, unknown>>
 
-/** The tool that launches, resumes and tells. */
+/** Tool to launch, resume and message tasks. */
 export function taskTool(manager: TaskManager, options: Options): Tool {
   const { features } = manager
   const placeOf = ({ task: { place } }: TaskView) => place && kindOf(manager.kinds, place.kind).called(place.kind)
@@ -67,7 +67,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
     return { view, allowance, results, place: placeOf(view), closed: manager.limitOf(view.task) }
   }
   const toldLimits = new Map<string, string>()
-  /** What a launched task may spend, where its parent was not told just that of the one before. */
+  /** Allowances of a launched task, unless its parent was just told the same. */
   const newLimits = ({ task }: TaskView): readonly string[] => {
     const limits = manager.allowance(task)
     const isKnown = toldLimits.get(task.parentID) === limits.join()
@@ -75,7 +75,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
     if (task.team) return [...groupLimits(task.team, options), ...limits]
     return isKnown ? [] : limits
   }
-  /** Where its agent works by the user's options, for a call that has it merged and does not say where. */
+  /** Adds the agent's default place to a call with `merge` and without `place`. */
   const withPlace = (args: Given): Given => {
     const isSet = args.merge === true && args.fork !== "whole"
     const { place } = isSet ? defaultsOf(options, String(args.agent)) : {}
@@ -85,7 +85,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
     description: descriptionOf(options),
     args: argumentsOf(options, manager),
     asGiven: argumentsIn(features).flatMap(([name, { asGiven }]) => (asGiven ? [name] : [])),
-    // Who asks for it all the same is told of the option.
+    // Callers that use it anyway are told of the option.
     narrowed: options.fork.whole === "never" ? { fork: z.boolean().optional() } : {},
     withheld: [...(options.allowModelOverride ? [] : ["model"]), ...(options.resumable.length > 0 ? [] : ["resume"])],
     refuse: (given) => refusalOf(withPlace(given), features),
@@ -123,7 +123,7 @@ const groupLimits = ({ timeout }: Group, { maxConcurrentTasks }: Options): reado
   ...(maxConcurrentTasks > 0 ? [`at most ${count(maxConcurrentTasks, "task")} at once`] : []),
 ]
 
-/** Merges a task's work, or that of all of a batch, one after the other: what one brings, the next is merged with. */
+/** Merges a task, or all tasks of a batch in order: each is merged onto the ones before. */
 async function mergeAll(manager: TaskManager, reference: string, caller: CallContext): Promise<ToolResult> {
   const ids = manager.idsOf(reference, caller.sessionID)
   const [only] = ids
@@ -140,7 +140,7 @@ async function mergeAll(manager: TaskManager, reference: string, caller: CallCon
   return renderMerges(results)
 }
 
-/** The tool's text with the agents there are, in an order that does not change, for the host to show to the model. */
+/** Description with the available agents in a fixed order, so that requests stay cacheable. */
 export function withAgents(description: string, agents: readonly AgentInfo[]): string {
   const sorted = agents.filter(isListed).sort((one, other) => (one.name < other.name ? -1 : 1))
   const lines = sorted.map(
@@ -149,7 +149,7 @@ export function withAgents(description: string, agents: readonly AgentInfo[]): s
   return `${description}\n\nAgents:\n${lines.join("\n")}`
 }
 
-/** What an agent is for, as far as every request names it. What follows an abbreviation is no new sentence. */
+/** Purpose of an agent for the description. A period after an abbreviation does not end the sentence. */
 function firstSentence(text: string): string {
   const line = oneLine(text, text.length)
   const end = /[.!?](?= +["'(]?\p{Lu})|[。！？]/u.exec(line)

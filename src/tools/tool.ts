@@ -4,9 +4,8 @@ import { HostError } from "../core/ports.ts"
 import type { Caller } from "../runtime/launch/checks.ts"
 import { parseArguments, shownArguments } from "./arguments.ts"
 
-/** What a running tool call knows of its surroundings. */
+/** Caller of a running tool call. */
 export type CallContext = Caller & {
-  /** The calling agent's name. */
   readonly agent?: string
 }
 
@@ -16,31 +15,28 @@ export type ToolResult = {
   readonly metadata?: Record<string, unknown>
 }
 
-/** A tool as the host takes it: `args` is the schema that the model sees. */
+/** `args`: schema shown to the model. */
 export type Tool = {
   readonly description: string
   readonly args: z.ZodRawShape
   execute(args: unknown, context: CallContext): Promise<ToolResult>
 }
 
-/**
- * A tool from its text, its arguments and what it does with them. Its errors are `CallError`s alone: what else goes
- * wrong is put into words, so that the model never reads a raw exception.
- */
+/** Wraps a tool: every error becomes a `CallError`, so that the model never reads a raw exception. */
 export function defineTool<Shape extends z.ZodRawShape>(tool: {
   readonly description: string
   readonly args: Shape
-  /** Arguments that an option turns off: not offered, and known for the sake of who gives one all the same. */
+  /** Arguments that an option turns off: not shown, but known for error messages. */
   readonly withheld?: readonly string[]
-  /** Arguments of which an option turns a part off: as they are offered. */
+  /** Arguments that an option restricts, as shown. */
   readonly narrowed?: z.ZodRawShape
   /** Arguments that are the caller's own data, in which a `null` means something. */
   readonly asGiven?: readonly string[]
-  /** Said before anything else that is wrong with the arguments; they are as the model wrote them. */
+  /** Checks raw arguments before the schema does, for errors that matter most. */
   readonly refuse?: (given: Readonly<Record<string, unknown>>) => CallError | undefined
   readonly run: (args: z.infer<z.ZodObject<Shape>>, context: CallContext) => Promise<ToolResult> | ToolResult
 }): Tool {
-  // One for all calls: a schema compiles itself at its first parse, which takes longer than the rest of a call.
+  // Shared by all calls: compiling a schema takes longer than the rest of a call.
   let schema: z.ZodObject<Shape> | undefined
   return {
     description: tool.description,

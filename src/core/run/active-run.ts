@@ -34,24 +34,26 @@ const STAGES = [
 
 export type Stage = (typeof STAGES)[number]
 
-/** Something said to the run's session, until it is seen there; a `word` until it is known to have been read. */
+/**
+ * A message to the run's session, kept until it is seen there, or until it is read if it is a question or user's
+ * message.
+ */
 export type SentMessage = {
   readonly id: string
   readonly kind: MessageKind
   readonly text: string
-  /** The time in its id. */
+  /** Timestamp in the message's id. */
   readonly at: number
-  /** Not among the run's messages yet: the run does not end before. */
+  /** Not among the run's messages yet: the run must not end before. */
   readonly expected: boolean
-  /** It waits until the prompt is with the host. */
+  /** Waits until OpenCode has accepted the prompt. */
   readonly held: boolean
-  /** The host has taken it. */
+  /** OpenCode accepted it. */
   readonly taken: boolean
-  /** Whoever said it. */
   readonly reply?: Reply
 }
 
-/** What became of a word: the host has it, it stands behind a prompt that is still to be sent, or it was not told. */
+/** Result of a message: accepted, added to a prompt that is not sent yet, or not delivered. */
 export type Answer =
   | "told"
   | "waits"
@@ -60,113 +62,111 @@ export type Answer =
   | { readonly away: string }
   | { readonly problem: string }
 
-/** Opaque to the machine: it is handed back with the answer. */
+/** Opaque to the machine: returned with the answer. */
 export type Reply = (answer: Answer) => void
 
-/** What goes with an end besides how the run ended. */
 export type EndOptions = {
-  /** Those since its prompt; without them, they are read once the session has been stopped. */
+  /** Messages since the prompt; absent: they are read once the session has been stopped. */
   readonly messages?: readonly Message[]
   readonly openTodos?: number
-  /** False: the notification is stored, but does not start the parent's model. */
+  /** False: store the notification without starting the parent's model. */
   readonly wake?: boolean
-  /** True: nobody is told at all, since the task is being forgotten. */
+  /** True: tell nobody, because the task is being forgotten. */
   readonly silent?: boolean
-  /** The parent may hold the notification already: it is asked before one is sent. */
+  /** The parent may hold the notification already: check before sending. */
   readonly maybeDelivered?: boolean
 }
 
-/** A run that has ended. */
 export type Closing = {
-  /** As it ended: a resume meanwhile changes nothing of what is told. */
+  /** The task as it ended: a resume meanwhile must not change what is told. */
   readonly task: Task
   readonly ending: Ending
   readonly how: EndOptions
-  /** When the record has to have the end: before anything is told, some time, never; once more, after a crash. */
+  /** When the record must hold the end: before anything is told, later, never, or once more after a crash. */
   readonly write: "now" | "soon" | "never" | "again"
-  /** Writes under way that come before it is told. */
+  /** Number of pending record writes that come before the notification. */
   readonly writes: number
   readonly posted: boolean
   readonly delivered: boolean
 }
 
-/** All that is known of a run while it is at work, and until its parent was told of its end. Plain data. */
+/** State of a run from its start until its parent is told of the end. Plain data. */
 export type ActiveRun = {
   readonly taskID: string
   readonly sessionID: string
   readonly generation: number
   readonly stage: Stage
-  /** Counts its stages: the result of a command that was given in another one is late. */
+  /** Incremented with each stage: results of commands given in an earlier stage are late and ignored. */
   readonly stageCount: number
-  /** Who looks after it: this process, another one that lives, or nobody, since that one died. */
+  /** Owner of the run: this process, another living one, or none since that one died. */
   readonly heldBy: "ours" | "foreign" | "orphan"
-  /** Of an orphan: when its owner was last seen, and that it is being settled. */
+  /** Orphaned run: when its owner was last seen, and whether it is being settled. */
   readonly orphaned?: { readonly seenAt: number; readonly settling: boolean }
-  /** What it is to do, with what was said to it before that was sent; and what it is told of its place. */
+  /** Prompt to be sent, with earlier messages to the run and the text about its place. */
   readonly prompt?: string
   readonly preface: string
-  /** While it is held: when it is asked in any case. */
+  /** Latest start of a run that is held for a warm cache. */
   readonly warmUpUntil?: number
   readonly observed: Observed
   readonly lastSignAt: number
-  /** Its session does nothing, as far as is known. */
   readonly idle: boolean
-  /** The last thing heard of it is the end of a text: it may be about to end. */
+  /** The last event closed a text: the run may be about to end. */
   readonly endsText: boolean
   readonly retry?: { readonly attempt: number; readonly message: string }
-  /** Until its model answers again; between two attempts there is no `retry`. */
+  /** Failing requests, until the model answers again; OpenCode's own `retry` state ends between attempts. */
   readonly failing?: Failing
   readonly error?: AnswerError & { readonly at: number }
   readonly asks: readonly Ask[]
-  /** What it asked, and nobody answered in time. */
+  /** Questions that were not answered in time. */
   readonly unanswered: readonly string[]
-  /** What this process refused of a turn, which that may end: `after` so many answers of the run. */
+  /** Questions refused by this process, which may end the turn. `after`: number of answers before the refusal. */
   readonly refused?: { readonly after: number; readonly asks: readonly Ask[] }
-  /** When the parent's model is to hear of an open question; absent once it has. */
+  /** When the parent's model is told of an open question; absent once that is done. */
   readonly hintAt?: number
   readonly hinting: boolean
-  /** Its last sign of life when its host was last asked for questions that no event had told of. */
+  /** Last sign of life at the time of the last request for open questions, whose events may be lost. */
   readonly askedOfSilence?: number
   readonly sentMessages: readonly SentMessage[]
-  /** The time in the last word's id: two in one millisecond are two. */
+  /** Timestamp in the last message id, so that two messages in one millisecond get different ids. */
   readonly lastMessageAt: number
   readonly lastWord?: LastWord
-  /** Since when, as far as anybody looked, a word is missing that is to come. */
+  /** Time since when an expected message has been absent from the session. */
   readonly missingSince?: number
-  /** Since when the session is idle without an answer, or with open todos. */
+  /** Time since when the session has been idle without an answer, or with open todos. */
   readonly stuckSince?: number
   readonly todosSince?: number
-  /** A look at its messages is under way; another is wanted after it; the last one was then; one is due, since it failed. */
+  /**
+   * Message reads: one is under way, another is wanted after it, time of the last one, and one is due after a failure.
+   */
   readonly looking: boolean
   readonly lookAgain: boolean
   readonly lookedAt: number
   readonly lookAt?: number
-  /** Whether a limit is really passed is asked of the host. */
+  /** A limit seems passed, and OpenCode is being asked whether it is. */
   readonly verifying: boolean
-  /** What the session looked like when that was last asked for silence. */
+  /** Digest of the session at the last check for silence. */
   readonly lastLook?: string
-  /** How long this process slept meanwhile, in ms: no limit counts that time. */
+  /** Sleep of this process during the run, in ms: no limit counts it. */
   readonly sleptMs: number
-  /** Calls on their way to its session. Another run begins there when there are none. */
+  /** Pending calls to its session. Another run may begin there only at 0. */
   readonly calls: number
   readonly check?: CheckResult
-  /** Of a run with a schema: how often it was asked, and what came of it last. */
+  /** With a schema: number of attempts, and the last result. */
   readonly value?: Value
-  /** While its value is validated or its check runs: the end that it is to have where that passes. */
+  /** End that the run will have if the pending validation or check passes. */
   readonly answered?: { readonly ending: Ending; readonly messages: readonly Message[]; readonly openTodos: number }
-  /** When its session's model was last asked. */
   readonly requestedAt?: number
-  /** Of a map: the items that earlier runs have settled as valid. */
+  /** Map items that earlier runs settled as valid. */
   readonly done: readonly number[]
-  /** Of a team: the numbers of the parts that are being made. */
+  /** Indexes of group members that are being created. */
   readonly creatingMembers: readonly number[]
-  /** The machine on which it works cannot be reached. */
+  /** Set while the run's machine cannot be reached. */
   readonly away?: Away
-  /** What is done to make its place ready, where that takes its time. */
+  /** Slow preparation of the place that is under way. */
   readonly preparing?: Preparing
-  /** It stood still before it had begun: when it goes on it begins. */
+  /** Paused before it had begun: it begins when the pause ends. */
   readonly notStarted?: true
-  /** Its place went with an earlier process: it is made again before it goes on. */
+  /** The place was lost with an earlier process and must be prepared again. */
   readonly preparesAgain?: true
   readonly closing?: Closing
   readonly outcome?: Outcome
@@ -199,31 +199,29 @@ export const newRun = (task: Task, stage: Stage, now: number, heldBy: ActiveRun[
   done: [],
 })
 
-/** True from the end on. */
 export const hasEnded = ({ stage }: ActiveRun): boolean =>
   stage === "leaving" || stage === "merging" || stage === "telling"
 
-/** It is not the agent's turn: it is not asked yet, its place is made ready, or its check runs. */
+/** Waits for something other than its agent: not prompted yet, preparing, or checking. */
 export const isHeldUp = ({ stage }: ActiveRun): boolean =>
   stage === "held" || stage === "entering" || stage === "checking"
 
-/** Another run may begin in its session: it is told of, and nothing more is to come there. */
+/** Told and without pending calls: another run may begin in its session. */
 export const isFinished = ({ stage, closing, calls }: ActiveRun): boolean =>
   stage === "telling" && closing?.posted === true && calls === 0
 
 export const expectsMessage = ({ sentMessages }: ActiveRun): boolean => sentMessages.some(({ expected }) => expected)
 
-/** True while the session is idle, and that alone does not end the run yet. */
+/** Idle, but that alone does not end the run yet. */
 export const isUndecided = ({ stuckSince, todosSince, missingSince, lookAt }: ActiveRun): boolean =>
   stuckSince !== undefined || todosSince !== undefined || missingSince !== undefined || lookAt !== undefined
 
-/** What is seen of a run. */
 export const progressOf = (run: ActiveRun): Progress => ({
   toolCalls: run.observed.calls.size,
   recentTools: run.observed.recentTools,
   lastText: run.observed.text,
   lastSignAt: run.lastSignAt,
-  // Nothing is heard of what another process looks after.
+  // No events arrive for a run of another process.
   ...(run.heldBy === "ours" && { idle: run.idle }),
   usage: run.observed.usage,
   retry: run.retry,

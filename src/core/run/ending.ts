@@ -16,23 +16,20 @@ import {
 import type { Command, Step, World } from "./inputs.ts"
 import { type Handler, moved, stay } from "./steps.ts"
 
-/** Of a run at one of these its model knows nothing. */
+/** In these stages the run's model has not been called. */
 const UNASKED: readonly Stage[] = ["making", "queued", "held", "leading"]
-/** How much of a check's output is kept in the record. */
+/** Tail of a check's output that the record keeps, in characters. */
 const MOST_KEPT_CHARS = 4000
 
 /**
- * Ends a run, once: through the one door at once, so that whatever comes late is absorbed. Then it is closed: its session
- * is stopped, what it left is counted, its place put away, its parent told.
- *
- * What the session's messages prove is told first and written after: a crash in between finds the same messages, and
- * with them the same end under the same id. Any other end is written before it is told.
+ * Ends a run once, by `transition`, so that late inputs are absorbed; then its session is stopped, its place put away
+ * and its parent told. An end that messages prove is told first and recorded after; any other is recorded first.
  */
 export function end(run: ActiveRun, ending: Ending, how: EndOptions, world: World): Step {
   const { task, now } = world
   const { generation, asks } = run
   const at = Math.max(ending.at ?? now, task.run.startedAt ?? 0)
-  // A crash may come before it is closed, and no message tells what came of its check.
+  // A crash may come before the end is closed, and messages do not show the check's result.
   const outcome = withCheck(outcomeOf(run, ending, how), run)
   const event: TaskEvent = { type: ending.type, generation, at, outcome, delivery: world.delivery(how) }
   const began = !UNASKED.includes(run.stage)
@@ -59,20 +56,20 @@ export function end(run: ActiveRun, ending: Ending, how: EndOptions, world: Worl
   return { run: { ...moved(run, "leaving"), calls, closing, outcome }, commands }
 }
 
-/** Words that wait for the prompt are never said. */
+/** Fails the messages that were waiting for a prompt which is never sent. */
 const unsaid = ({ sentMessages: words }: ActiveRun): readonly Command[] =>
   words.flatMap(({ held, reply }: SentMessage) =>
     held && reply ? [{ do: "answer", reply, with: "ended" } as const] : [],
   )
 
 export const ends: Handler<"end"> = (run, { ending, how }, world) => {
-  // It has ended well already; what is still done for it is not done to its end.
+  // The run has ended well already: only its check or merge is stopped.
   if (run.stage === "merging") return { run, commands: [{ do: "halt" }] }
   if (isWon(run, world)) return { run, commands: [] }
   return end(run, ending, how, world)
 }
 
-/** An end that a dead process had written and perhaps not closed. `task`: as it is to be told. */
+/** Reopens an end that a dead process recorded and perhaps did not finish. */
 export function reopened(task: Task, now: number): Step {
   const { outcome } = task
   const type = task.status === "error" ? "failed" : task.status === "cancelled" ? "cancelled" : "completed"
@@ -86,7 +83,7 @@ export function reopened(task: Task, now: number): Step {
 
 const merges = ({ place }: Task, { type }: Ending): boolean => place?.merge === true && type === "completed"
 
-/** Its session does nothing any more, and what it left is known. */
+/** The session is idle and its messages are known. */
 export const quiet: Handler<"quiet"> = (run, { messages }) => {
   const { closing } = run
   if (!closing) return stay(run)
@@ -99,7 +96,7 @@ export const quiet: Handler<"quiet"> = (run, { messages }) => {
   return { run: merge ? moved(next, "merging") : next, commands }
 }
 
-/** Its place is put away, its work brought home where that was asked for. */
+/** The place is put away, and its work merged if requested. */
 export const left: Handler<"left"> = (run, { found, check = run.check }) => {
   const { outcome } = run
   return finish({ ...run, check, outcome: outcome && { ...outcome, ...found } })
@@ -109,10 +106,10 @@ function finish(run: ActiveRun): Step {
   const { closing, generation } = run
   if (!closing) return stay(run)
   const outcome = run.outcome && withCheck(run.outcome, run)
-  // What came of its check no message tells, and after a crash nothing may: that is written before it is told.
+  // Messages do not show a check's result: record it before telling, since a crash may lose it.
   const untold = (outcome?.receipt?.check ?? outcome?.value) !== undefined
   const writes = closing.write === "again" || (closing.write === "now" && untold)
-  // What it had done until it was stopped is written down with the news of it, or by itself where nobody is told.
+  // Usage until the stop is recorded with the notification, or by itself where nobody is told.
   const unnoticed = closing.write === "now" && !writes && closing.task.delivery.state === "none"
   const commands: readonly Command[] = [
     ...(outcome ? [{ do: "record", event: { type: "closed", generation, outcome }, write: false } as const] : []),
@@ -133,11 +130,11 @@ function withCheck(known: Outcome, { check: result, value }: ActiveRun): Outcome
   return { ...outcome, receipt: { ...(outcome.receipt ?? NO_RECEIPT), check: shown } }
 }
 
-/** One of its parts has passed, and that is being written down. */
+/** A group member has passed, and the winner is being recorded. */
 export const isWon = ({ stage }: ActiveRun, { task }: World): boolean =>
   stage === "leading" && winnerIn(task.team) !== undefined
 
-/** Has its parent told, once all that comes before is done. */
+/** Sends the notification once all pending steps are done. */
 function post(run: ActiveRun): Step {
   const { closing, outcome } = run
   if (run.stage !== "telling" || !closing || closing.posted || closing.writes > 0) return settle(run)
@@ -152,7 +149,7 @@ function post(run: ActiveRun): Step {
 
 export const written: Handler<"written"> = (run, _input, world) => {
   const { closing } = run
-  // Who has won stands in the record: now the rest may follow.
+  // The winner is recorded: now the group may end.
   if (run.stage === "leading") return winnerIn(world.task.team) ? end(run, { type: "completed" }, {}, world) : stay(run)
   return closing ? post({ ...run, closing: { ...closing, writes: closing.writes - 1 } }) : stay(run)
 }
@@ -168,14 +165,14 @@ export function landed(given: ActiveRun): Step {
   return run.stage === "parked" && run.calls === 0 ? { run, commands: [{ do: "freed" }] } : settle(run)
 }
 
-/** A run of which all is told, and into whose session nothing more is to come, is forgotten. */
+/** Drops a run that is told and has no pending calls to its session. */
 const settle = (run: ActiveRun): Step =>
   run.closing?.delivered && run.calls === 0 ? { run: undefined, commands: [] } : stay(run)
 
-/** What is known of a run: from its messages where there are any, else from what was heard of it. */
+/** Outcome from the messages if there are any, else from events. */
 function outcomeOf(run: ActiveRun, ending: Ending, how: EndOptions): Outcome {
   const outcome = knownOf(run, ending, how)
-  // What it has done since contact was lost nobody knows.
+  // What the run did after contact was lost is not known.
   return run.away ? { ...outcome, usage: { ...outcome.usage, atLeast: true } } : outcome
 }
 
@@ -195,6 +192,5 @@ function knownOf(run: ActiveRun, ending: Ending, { messages = [], openTodos = 0 
   return { ...known, toolCalls: calls.size, usage, recentTools, filesChanged: [], moreFiles: 0 }
 }
 
-/** The end that a limit, or a failure of the host, brings about. */
 export const fail = (run: ActiveRun, reason: Reason, world: World): Step =>
   end(run, { type: "failed", reason }, {}, world)

@@ -16,10 +16,10 @@ import {
 import { sayRepeats } from "./prompts.ts"
 import { also, type Handler, looks, rested, sign, stay, trying, withCommands } from "./steps.ts"
 
-/** How long a question may stay open before the parent's model hears of it, in ms. */
+/** Delay before the parent's model is told of an open question, in ms. */
 const HINT_AFTER_MS = 15_000
 
-/** What is told by now; a step that has ended was the last word where it was to be. */
+/** Updates observations; if a last word was being written, a completed step ends it. */
 function withTold(run: ActiveRun, told: Observed): ActiveRun {
   const { lastWord } = run
   const isSpoken =
@@ -27,17 +27,16 @@ function withTold(run: ActiveRun, told: Observed): ActiveRun {
   return { ...run, observed: told, ...(isSpoken && lastWord && { lastWord: { ...lastWord, state: "spoke" } }) }
 }
 
-/** Takes in its messages as the host has them. */
 export const readIn = (run: ActiveRun, messages: readonly Message[]): ActiveRun =>
   withTold(run, withMessages(run.observed, messages))
 
 type Heard = Extract<Input, { type: "heard" }>["event"]
 
-/** Takes in one event of its session, or of one below it. */
+/** Handles an event of the run's session, or of a session below it. */
 export const heard: Handler<"heard"> = (given, { event }, world) => {
-  // A session is also updated when a record is written there, by us: that is no sign of its life.
+  // Writing a record updates the session: no sign of life.
   if (event.type === "updated") return stay(given)
-  // What it asks between its end and its stop nobody is to answer.
+  // Nobody is to answer questions asked between the end and the stop.
   if (given.closing)
     return { run: given, commands: event.type === "asked" ? [{ do: "refuse", ask: event.ask, text: "" }] : [] }
   const own = "sessionID" in event && event.sessionID === given.sessionID
@@ -52,7 +51,7 @@ export const heard: Handler<"heard"> = (given, { event }, world) => {
   return ofItsOwn(ANSWERS.includes(event.type) ? { ...alive, failing: undefined } : alive, event, world)
 }
 
-/** By these its model shows that it answers. */
+/** Events that prove an answer of the run's model. */
 const ANSWERS: readonly Heard["type"][] = ["began", "thinking", "text", "text-delta", "tool", "answered"]
 
 function ofItsOwn(run: ActiveRun, event: Heard, world: World): Step {
@@ -87,7 +86,7 @@ function ofItsOwn(run: ActiveRun, event: Heard, world: World): Step {
 const askedNext = (run: ActiveRun): ActiveRun =>
   run.lastWord?.state === "told" ? { ...run, lastWord: { ...run.lastWord, state: "speaking" } } : run
 
-/** An agent that goes round in a circle is told so, and ended if it goes on. */
+/** Tells an agent that repeats one call, and ends it if it goes on. */
 function called(run: ActiveRun, event: Heard & { type: "tool" }, world: World): Step {
   const { observed: told } = run
   const { run: next } = ofAny(run, event)
@@ -128,7 +127,7 @@ const asked = (run: ActiveRun, ask: Ask): Step => {
   return { run: { ...withAsk(run, ask), hintAt }, commands: [{ do: "announce", ask }] }
 }
 
-/** The open questions of a run of which nothing is heard, or nothing since: the event that told of one may be lost. */
+/** Open questions as read from OpenCode: the event of one may be lost. */
 export const questions: Handler<"questions"> = (run, { open, at }) => {
   if (run.observed.heard && run.lastSignAt >= at) return stay(run)
   const known = (id: string) => run.asks.some((ask) => ask.id === id)
@@ -142,6 +141,6 @@ export const questions: Handler<"questions"> = (run, { open, at }) => {
     .reduce<Step>((step, ask) => also(step, (next) => asked(next, ask)), stay(still))
 }
 
-/** What it spends, where no event tells that. */
+/** Usage from messages, where no event tells it. */
 export const counted: Handler<"counted"> = (run, { messages }, world) =>
   withCommands(checkLimits(readIn(run, messages), world), [{ do: "share" }])

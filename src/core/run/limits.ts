@@ -14,10 +14,10 @@ import { askLastWord, refusalOf } from "./prompts.ts"
 import { also, type Handler, later, looks, rested, sign, stay, trying, waitsForOwn, wordLater } from "./steps.ts"
 import { lead } from "./supervising.ts"
 
-/** How long a parent that could not be told of an open question is left alone. */
+/** Wait after a failed attempt to tell the parent of an open question. */
 const HINT_AGAIN_MS = 10_000
 
-/** The run as its limits see it; nothing is added up where no limit asks for it. */
+/** The run as its limits see it. Values are computed only when a limit asks for them. */
 export function watchedAs(run: ActiveRun, world: World): Watched {
   const { task, spent, now } = world
   const limits = limitsOf(world)
@@ -29,39 +29,38 @@ export function watchedAs(run: ActiveRun, world: World): Watched {
 
 const limitsOf = ({ options, purse }: World): RunLimits => ({ ...options, purse })
 
-/** The time for which this process slept does not count. */
+/** The task with times shifted by the process's sleep. */
 const awake = (task: Task, { sleptMs: asleep }: ActiveRun): Task => ({
   ...task,
   run: { ...task.run, startedAt: later(task.run.startedAt, asleep) },
 })
 
-/** Does what the run's limits demand. */
 export function checkLimits(run: ActiveRun, world: World): Step {
-  // What has passed may have cost the last of what there was: it has won all the same.
+  // A passed group may have used up the limit: it has won all the same.
   if (isWon(run, world)) return stay(run)
   const demand = demandOf(watchedAs(run, world))
   if (!demand) return stay(run)
   const { action, reason } = demand
   if (action === "warn") return warn(run, reason, world)
   if (action === "interrupt") return interrupt(run, world)
-  // Its last word may be its answer; and events may have been missed.
+  // The last word may be the answer, and events may be lost: ask OpenCode.
   const doubtful = run.lastWord?.state === "spoke" || reason.code === "silence" || reason.code === "empty"
   if (!doubtful) return fail(run, reason, world)
   if (run.verifying) return stay(run)
   const by = run.lastWord?.state !== "spoke" && reason.code === "silence" ? "life" : "messages"
-  // A model that sends nothing sends it many times a second: what it sent before is not read again for that.
+  // A model with empty answers sends many a second: do not read all its messages for each.
   const [since] = reason.code === "empty" ? emptiesIn(run.observed) : []
   return { run: { ...run, verifying: true }, commands: [{ do: "verify", reason, by, ...(since && { since }) }] }
 }
 
-/** Others have spent what it shares with them; or what it waits for stands still, or goes on. */
+/** Shared spending has changed, or children were paused or resumed. */
 export const spent: Handler<"spent"> = (given, _input, world) =>
   timed(given, world, (run, counted) => checkLimits(run, counted))
 
-/** Since when no time counts for a run: all of its own tasks at work stand still, or it waits for a person. */
+/** Time since when the run's clock is stopped: all active children are paused, or it waits for a person. */
 function stillFor({ idle, stage, asks }: ActiveRun, { childrenPausedSince, options }: World): number | undefined {
   const own = idle || stage === "leading" ? childrenPausedSince() : undefined
-  // A question that has a time of its own takes the run's.
+  // A question with its own timeout uses the run's time.
   if (own !== undefined || asks.length === 0 || options.permissionTimeout !== null) return own
   return Math.min(...asks.map(({ askedAt }) => askedAt))
 }
@@ -79,7 +78,7 @@ function timed(given: ActiveRun, world: World, next: (run: ActiveRun, world: Wor
   return { run, commands: [{ do: "record", event, write: true }, ...commands] }
 }
 
-/** Asks a run for its last word: at its next request, or before a question that is refused for that. */
+/** Asks for the last word at the next request, or refuses an open question to do so. */
 function warn(run: ActiveRun, reason: Reason, world: World): Step {
   const { now, ownTasks } = world
   const { generation, asks } = run
@@ -90,7 +89,7 @@ function warn(run: ActiveRun, reason: Reason, world: World): Step {
     { do: "log", what: "task asked for its last word", fields },
   ]
   const next: ActiveRun = { ...run, lastWord: { state: "told", reason, at: now } }
-  // Who dismisses a question ends the turn of the agent that asked it.
+  // Dismissing a question ends the turn of the agent that asked it.
   if (asks.some(({ kind, sessionID }) => kind === "question" && sessionID === run.sessionID)) {
     const step = interrupt(next, world)
     return { run: step.run, commands: [...commands, ...step.commands] }
@@ -100,17 +99,17 @@ function warn(run: ActiveRun, reason: Reason, world: World): Step {
   return { run: { ...next, asks: [] }, commands: [...commands, ...refusals, ...rest] }
 }
 
-/** Stops what a run is doing, and asks it once more: it has some time of its own. */
+/** Stops the turn and asks for the last word again, with time of its own. */
 function interrupt(run: ActiveRun, world: World): Step {
   const { lastWord, asks } = run
   return askLastWord({ ...run, lastWord: lastWord && { ...lastWord, againAt: world.now } }, world, asks)
 }
 
-/** A run that waits for its own tasks asks its model nothing by itself: it is asked, unless something is on its way. */
+/** Asks an idle run that waits for children for its last word, unless a message is on its way. */
 export const resting: Handler<"resting"> = (run, _input, world) =>
   run.lastWord?.state === "told" && !expectsMessage(run) ? askLastWord(run, world) : stay(run)
 
-/** Its model is asked: from now on it is saying its last word, where it was told to. */
+/** The model is being called: if a last word was requested, this request asks for it. */
 export const request: Handler<"request"> = (given, _input, { now }) => {
   const run = { ...given, requestedAt: now }
   const { lastWord } = run
@@ -120,11 +119,11 @@ export const request: Handler<"request"> = (given, _input, { now }) => {
   return stay({ ...run, lastWord: { ...lastWord, state, ...again } })
 }
 
-/** What the host itself says of a limit that seemed to be passed. */
+/** OpenCode's state for a limit that seemed passed. */
 export const verified: Handler<"verified"> = (given, { reason, found }, world) => {
   const run = { ...given, verifying: false }
   if (!found) return stay(run)
-  // The step in which it spoke may have been its last: then its messages end it.
+  // This step may have been its last: then its messages end the run.
   if (run.lastWord?.state === "spoke")
     return classify(found.messages, "working") ? looks(run, world) : fail(run, reason, world)
   if (reason.code === "empty") {
@@ -148,13 +147,13 @@ function lookedAlive(run: ActiveRun, { last, asks }: Verified): { changed: boole
 const hasCall = (message: Message | undefined, state: "pending" | "running"): boolean =>
   message?.parts.some((part) => part.type === "tool" && part.state === state) ?? false
 
-/** The clock: its session is looked at where it seems to do nothing, its limits and its questions always. */
+/** Checks limits and questions, and reads the session where it seems idle. */
 export const tick: Handler<"tick"> = (given, input, world) =>
   timed(given, world, (run, counted) => ticked(run, input, counted))
 
 const ticked: Handler<"tick"> = (given, { doing }, world) => {
   if (given.stage === "held") return checkLimits(given, world)
-  // Its own session does nothing, and is not looked at.
+  // A group's own session is idle and is not read.
   if (given.stage === "leading") return also(checkLimits(sign(given, world.now), world), (run) => lead(run, world))
   const seen = watched(given, doing, world)
   const checked = also(seen, (run) => checkLimits(run, world))
@@ -170,7 +169,7 @@ function watched(run: ActiveRun, doing: Parameters<typeof tick>[1]["doing"], wor
   return seenAtWork(trying(found(run, world), doing, world.now), world)
 }
 
-/** What idleness says of it is over. */
+/** The run works: forget what its idleness suggested. */
 function seenAtWork(given: ActiveRun, world: World): Step {
   const { options, task, now } = world
   const over = { idle: false, stuckSince: undefined, todosSince: undefined, lookAt: undefined, lookedAt: now }
@@ -180,7 +179,7 @@ function seenAtWork(given: ActiveRun, world: World): Step {
 }
 
 function lookAtAsk(run: ActiveRun, ask: Ask, { now, options, task, presence }: World): Step {
-  // Nobody can answer it, and nobody can be told so, without contact.
+  // Without contact nobody can answer, and no refusal arrives.
   if (run.away) return stay(run)
   if (now >= refusedAt(ask, options.permissionTimeout, presence)) {
     const asks = run.asks.filter(({ id }) => id !== ask.id)
@@ -193,14 +192,14 @@ function lookAtAsk(run: ActiveRun, ask: Ask, { now, options, task, presence }: W
   return { run: { ...run, hinting: true }, commands: [{ do: "hint", ask }] }
 }
 
-/** A parent hears once a run that it waits for somebody; where it could not be told, later. */
+/** Tells the parent once that a run waits for an answer; repeated later if that failed. */
 export const hinted: Handler<"hinted"> = (run, { done }, { now }) =>
   stay({ ...run, hinting: false, hintAt: done ? Number.POSITIVE_INFINITY : now + HINT_AGAIN_MS })
 
-/** A question that could not be refused is still open. */
+/** A question that could not be refused stays open. */
 export const unrefused: Handler<"unrefused"> = (run, { ask }) => stay({ ...run, asks: [...run.asks, ask] })
 
-/** This process slept so long: whatever waits for a time waits as much longer. Less than 0: its clock was set back. */
+/** Shifts all deadlines by a sleep of this process; negative where its clock was set back. */
 export const slept: Handler<"slept"> = (run, { ms }, { task }) =>
   stay({
     ...run,

@@ -24,30 +24,30 @@ import {
 } from "./prompts.ts"
 import { also, type Handler, looks, moved, sign, stay, waitsForOwn } from "./steps.ts"
 
-/** How long an idle session may leave its prompt unanswered before that counts as the end. */
+/** Time an idle session may leave its prompt unanswered before that is the end of the run. */
 export const ANSWER_GRACE_MS = 10_000
-/** The same for one in a folder of its own of which nothing was heard yet: the host starts an instance for it. */
+/** The same limit for a new folder, where OpenCode first starts an instance. */
 const PLACE_GRACE_MS = 60_000
 /**
- * How long a session whose host told of an error may still begin to answer: the error can be an earlier run's, heard
- * late, and a prompt that was just accepted has not begun.
+ * Time in which a session may still answer after an error event. The error can be an earlier run's, heard late, or the
+ * accepted prompt has not begun.
  */
 const ERROR_GRACE_MS = 1000
-/** How long a session may leave a word unread that stands last in it. */
+/** Time for which the session's last message may be unread. */
 const WORD_GRACE_MS = 1000
 /** How soon after it has stopped an agent OpenCode undoes the prompt, where its user wants both. */
 const UNDO_GRACE_MS = 3000
 /** A look that failed, or that has found something undone, is made again after this time. */
 const LOOK_AGAIN_MS = 2000
-/** Longer ago than any wait lasts. */
+/** Earlier than any deadline. */
 const NEVER = Number.NEGATIVE_INFINITY
 
 export const DELETED: Ending = { type: "cancelled", reason: { code: "deleted", text: "Its session was deleted." } }
 
-/** What a look at its messages comes to: it goes on, it is to be checked, or it has ended. */
+/** Result of a read: the run goes on, is checked, or has ended. */
 export const looked: Handler<"looked"> = (given, { waited, found }, world) => {
   const run = { ...given, looking: false, lookAgain: false, lookedAt: world.now }
-  // It is looked at again when its machine can be reached.
+  // Repeated when contact is back.
   if (run.away && !found) return stay(run)
   const step = found ? classified(run, found, waited, world) : stay({ ...run, lookAt: world.now + LOOK_AGAIN_MS })
   return given.lookAgain ? also(step, (next) => looks(next, world)) : step
@@ -93,11 +93,11 @@ function askedAnewBy({ reason, at = NEVER }: Ending, { undone }: Found, { now }:
   return now < at + UNDO_GRACE_MS ? at + UNDO_GRACE_MS : undefined
 }
 
-/** Its turn ended at the refusal of what nobody had answered: that is no end of its work. */
+/** The turn ended because this process refused an unanswered question: not the end of the work. */
 function isRefusedByUs({ refused, observed: told }: ActiveRun, messages: readonly Message[]): boolean {
   const { finish, error } = messages.at(-1) ?? {}
   const after = refused?.after ?? NEVER
-  // An answer with an error never ends well, and so is not counted.
+  // Answers with errors never end well and are not counted.
   return (finish === "called" && told.ended <= after + 1) || (error?.refused === true && told.ended <= after)
 }
 
@@ -109,20 +109,20 @@ function askToGoOn(run: ActiveRun, messages: readonly Message[], why: string, wo
   return run.lastWord ? askLastWord(next, world) : sayGoOn(next, why, world)
 }
 
-/** A word that stands last may just have come: it is left to lie once its session has not begun to read it for a while. */
+/** Unread last message. It may just have come: it counts once the session has ignored it for a while. */
 const isLeft = ({ stuckSince }: ActiveRun, messages: readonly Message[], { now }: World): boolean =>
   messages.at(-1)?.role === "assistant" || now - (stuckSince ?? now) >= WORD_GRACE_MS
 
-/** Until when what only its idleness says of a session is not believed: it may have been asked just now. */
+/** Until then idleness alone proves no end: the session may just have been prompted. */
 export function stuckUntil({ error, stuckSince = 0, observed: told }: ActiveRun, { task }: World): number {
   if (error) return error.at + ERROR_GRACE_MS
   return stuckSince + (task.place && !told.heard ? PLACE_GRACE_MS : ANSWER_GRACE_MS)
 }
 
-/** Until when a message is waited for that the host has taken and does not show: one that never comes. */
+/** Deadline for a message that OpenCode accepted and does not show. */
 export const missingUntil = ({ missingSince = NEVER }: ActiveRun): number => missingSince + ANSWER_GRACE_MS
 
-/** Until when somebody may go on with the todos of an agent that has ended its turn well. */
+/** Until then an agent with open todos may go on after a good end of its turn. */
 export const todosUntil = ({ todosSince = 0 }: ActiveRun, { options }: World): number => todosSince + options.todoGrace
 
 const missing = (run: ActiveRun, { now }: World): ActiveRun => ({
@@ -133,10 +133,10 @@ const missing = (run: ActiveRun, { now }: World): ActiveRun => ({
 const isStillTold = (run: ActiveRun, { now }: World): boolean =>
   now < missingUntil(run) || run.sentMessages.some(isOnItsWay)
 
-/** It is with the host, and nobody hears whether it comes: who said it was told so, or it is the engine's own. */
+/** Accepted or not is unknown: its sender was told so, or it is the machine's own message. */
 const isOnItsWay = ({ expected, taken, reply }: SentMessage): boolean => expected && !taken && reply === undefined
 
-/** By its messages it has ended; what it was told meanwhile it has not read yet. */
+/** The messages show an end; messages sent meanwhile may still be unread. */
 function concluded(given: ActiveRun, judgement: Ending, found: Found, waited: boolean, world: World): Step {
   const { messages, openTodos } = found
   const run = missing(given, world)
@@ -145,9 +145,9 @@ function concluded(given: ActiveRun, judgement: Ending, found: Found, waited: bo
   if (ending.type !== "completed") return ended(run, ending, messages, openTodos, world)
   const todos = openTodos === 0 ? run : { ...run, todosSince: run.todosSince ?? world.now }
   const waitsForTodos = openTodos > 0 && world.now < todosUntil(todos, world)
-  // What it was told of its own tasks while its messages were read is not in them yet.
+  // Notifications of children sent during this read are not in these messages yet.
   if (waited || waitsForOwn(world) || waitsForTodos)
-    // Its turn ended before it could read that it is near a limit.
+    // The turn ended before it could read that it is near a limit.
     return { run: todos, commands: run.lastWord ? [{ do: "rest?" }] : [] }
   const { check, schema } = world.task.run
   if (check === undefined && schema === undefined) return ended(todos, ending, messages, openTodos, world)
@@ -162,7 +162,7 @@ const inTheEnd = (run: ActiveRun, world: World): LastWord | undefined =>
 
 const toCheck = (run: ActiveRun): Step => ({ run, commands: [{ do: "check", runs: run.check?.runs ?? 0 }] })
 
-/** An agent whose answer is not valid is asked again in the same run; a valid one is checked, where there is a check. */
+/** An invalid answer is asked for again in the same run. A valid one goes on to the check. */
 export const validated: Handler<"validated"> = (given, { found }, world) => {
   const { answered, value } = given
   const back = sign({ ...moved(given, "working"), answered: undefined }, world.now)
@@ -180,7 +180,7 @@ export const validated: Handler<"validated"> = (given, { found }, world) => {
   return fail(run, invalidReason(asked, found.problems), world)
 }
 
-/** What it was told meanwhile it reads before its run may end. */
+/** Messages sent meanwhile must be read before the run may end. */
 function passed(run: ActiveRun, { ending, messages, openTodos }: Answered, world: World): Step {
   const next = missing(run, world)
   return isStillTold(next, world) ? stay(next) : ended(next, ending, messages, openTodos, world)
@@ -190,18 +190,18 @@ type Answered = NonNullable<ActiveRun["answered"]>
 
 function ended(run: ActiveRun, ending: Ending, messages: readonly Message[], openTodos: number, world: World): Step {
   const { run: now, place } = world.task
-  // That its check passed, that its value is valid, or what its place holds, is not in its messages.
+  // Messages do not show a passed check, a valid value, or changes in the place.
   const proven = ending.proven && now.check === undefined && now.schema === undefined && place === undefined
   return end(run, { ...ending, proven }, { messages, openTodos }, world)
 }
 
-/** An agent whose check does not pass is asked again in the same run, and is not told how often that may be. */
+/** A failed check is returned to the agent in the same run, without the number of attempts left. */
 export const checked: Handler<"checked"> = (given, { result, lacks }, world) => {
   const { answered } = given
   const run = sign({ ...moved(given, "working"), answered: undefined, check: result ?? given.check }, world.now)
   if (!result || !answered) return stay(run)
   if (result.passed) return passed(run, answered, world)
-  // What it was told meanwhile it reads before its run may end.
+  // A try is not asked again.
   const retries = world.task.part?.kind === "tries" ? 0 : world.options.checkRetries
   const { command, how, runs } = result
   if ((!lacks && result.runs <= retries) || expectsMessage(run)) return tellOfCheck(run, result, world)

@@ -11,12 +11,12 @@ import { end, landed } from "./ending.ts"
 import type { Command, Step, World } from "./inputs.ts"
 import { also, type Handler, looks, stay } from "./steps.ts"
 
-/** A tool of a server's own may have any name. */
+/** Tool names of MCP servers may have any length. */
 const MOST_TOOL_CHARS = 60
 
 type Saying = { readonly kind: MessageKind; readonly text: string; readonly reply?: Reply }
 
-/** From here on the run does not end before this was read. */
+/** Adds a message that must be read before the run ends. */
 function spoken(
   run: ActiveRun,
   { kind, text, reply }: Saying,
@@ -46,7 +46,7 @@ const without = (run: ActiveRun, word: SentMessage): ActiveRun => ({
 
 const UNSENT: readonly Stage[] = ["making", "queued", "held", "entering"]
 
-/** A word to an agent that has not ended: behind its prompt where that was not sent yet. */
+/** Sends a message to a running agent, after its prompt if that is not sent yet. */
 export const tell: Handler<"tell"> = (run, { text, reply }, world) => {
   const { stage, prompt = "" } = run
   if (UNSENT.includes(stage))
@@ -61,11 +61,11 @@ export const tell: Handler<"tell"> = (run, { text, reply }, world) => {
     const [next, word] = spoken(run, saying, world)
     return sending(next, [{ do: "store", word }])
   }
-  // The host answers what stands last, in the order of coming: the prompt comes first.
+  // OpenCode answers messages in the order of arrival: the prompt must come first.
   return stage === "prompting" ? stay(spoken(run, saying, world, true)[0]) : say(run, saying, world)
 }
 
-/** The prompt is with the host: what was said meanwhile may follow. */
+/** The prompt is accepted: send the messages that waited for it. */
 export function release(run: ActiveRun): Step {
   const held = run.sentMessages.filter((word) => word.held)
   const words = run.sentMessages.map((word) => ({ ...word, held: false }))
@@ -84,7 +84,7 @@ export const said: Handler<"said"> = (given, { word, problem }, world) => {
   if (!run || hasEnded(run)) return { run, commands: [...answer("ended"), ...commands] }
   if (problem === undefined) {
     const words = run.sentMessages.map((each) => (each.id === word.id ? { ...each, taken: true } : each))
-    // From now on it may be missing.
+    // From now on its absence counts.
     const missingSince = run.missingSince === undefined ? undefined : now
     return { run: { ...run, sentMessages: words, missingSince }, commands: [...answer("told"), ...commands] }
   }
@@ -93,13 +93,12 @@ export const said: Handler<"said"> = (given, { word, problem }, world) => {
     const text = `OpenCode did not take ${kind === "check" ? "the check's result" : "the question for a valid answer"}: ${problem}`
     return end(run, { type: "failed", reason: { code: "host", text } }, {}, world)
   }
-  // The run may have ended by itself while it waited for that.
   return also({ run: without(run, word), commands: [...answer({ problem }), ...commands] }, (next) =>
     looks(next, world),
   )
 }
 
-/** These messages are there: what is made of the run now counts them in. */
+/** Marks these messages as arrived. */
 export const arrived = (run: ActiveRun, messages: readonly Message[]): ActiveRun => {
   const ids = new Set(messages.map(({ id }) => id))
   return {
@@ -109,9 +108,8 @@ export const arrived = (run: ActiveRun, messages: readonly Message[]): ActiveRun
 }
 
 /**
- * A word that the session has let lie: what came while it began to answer something else may stand before that answer,
- * and the host takes it for answered; or its turn has ended before it read it, and what it was told of its own tasks may
- * stand behind it.
+ * A message the session will not answer: it arrived just before an answer to something else, or after the turn had
+ * ended. OpenCode counts it as answered.
  */
 export function passedOver(run: ActiveRun, messages: readonly Message[]): SentMessage | undefined {
   const ids = messages.map(({ id }) => id)
@@ -121,33 +119,31 @@ export function passedOver(run: ActiveRun, messages: readonly Message[]): SentMe
   return messages.every(({ parentID }) => !since.has(parentID)) ? word : undefined
 }
 
-/** Says it once more, as a message of now. */
+/** Sends it again as a new message. */
 export const sayAgain = (run: ActiveRun, word: SentMessage, world: World): Step =>
   say(without(run, word), { kind: "word", text: word.text }, world)
 
-/** Asks an agent to go on whose turn has ended before its work. */
+/** Asks an agent to go on whose turn ended before its work. */
 export const sayGoOn = (run: ActiveRun, why: string, world: World): Step =>
   say(run, { kind: "word", text: `${AUTOMATIC} ${why}` }, world)
 
-/** `Nobody allowed reading /x in time.` */
+/** Example: `Nobody allowed reading /x in time.` */
 const unallowed = ({ kind, what, doing }: Ask): string =>
   kind === "permission" ? `Nobody allowed ${doing ?? `"${what}"`} in time.` : `Nobody answered "${what}" in time.`
 
-/** The answer to a question of the agent's that nobody has answered. */
+/** Message for an agent whose question nobody answered. */
 export const refusalOf = (ask: Ask): string =>
   `${unallowed(ask)} Go on without it; the rest of that call can be made again without it. Say in your answer what you could not do.`
 
-/** These questions were refused, since nobody had answered, and that has ended the agent's turn. */
+/** Message after refused questions have ended the agent's turn. */
 export const refusedText = (asks: readonly Ask[]): string =>
   `${asks.map(unallowed).join(" ")} The refusal ended your turn, but not your task. Go on without it, and say in your answer what you could not do.`
 
-/** It makes the same call again and again. */
 export const sayRepeats = (run: ActiveRun, { tool, times }: Repeated, world: World): Step => {
   const text = `${AUTOMATIC} You made the same call of ${oneLine(tool, MOST_TOOL_CHARS)} ${times} times in a row, and its result was the same each time. It will not change. Do something else, or finish: say in your answer what you could not do. After ${2 * times} such calls your work is ended.`
   return say(run, { kind: "word", text }, world)
 }
 
-/** Its check did not pass: it is asked again. */
 export function tellOfCheck(run: ActiveRun, { command, how, output = "" }: CheckResult, world: World): Step {
   const text = [
     `${AUTOMATIC} The check of your work, \`${command}\`, did not pass: ${how}.`,
@@ -157,11 +153,10 @@ export function tellOfCheck(run: ActiveRun, { command, how, output = "" }: Check
   return say(run, { kind: "check", text }, world)
 }
 
-/** Its answer is not valid: it is asked again. */
 export const tellOfValue = (run: ActiveRun, problems: readonly string[], world: World): Step =>
   say(run, { kind: "schema", text: invalidText(problems) }, world)
 
-/** Puts the question for its last word to a run that asks its model nothing by itself, or that is stopped for it. */
+/** Sends the request for the last word to a run that makes no request by itself, or that is interrupted for it. */
 export const askLastWord = (run: ActiveRun, world: World, interrupts?: readonly Ask[]): Step =>
   run.lastWord
     ? say(run, { kind: "last-word", text: lastWordRequest(run.lastWord.reason) }, world, interrupts)

@@ -12,10 +12,10 @@ import type { Handler } from "./steps.ts"
 import { also, looks, moved, sign, stay, wordLater } from "./steps.ts"
 import { lead } from "./supervising.ts"
 
-/** Its session is made, or it is asked again: it starts where it has its slot already, else it is queued. */
+/** The session exists, or the run is a resume: start if it has a slot, else queue. */
 export const begin: Handler<"begin"> = (run, { prompt }, world) => {
   const { task, now, options } = world
-  // Behind it stands what was said while its session was made.
+  // Messages sent while the session was created follow the prompt.
   const ready = { ...run, prompt: prompt && `${prompt}${run.prompt ?? ""}`, sessionID: task.sessionID }
   if (prompt === undefined) return stay(moved(ready, "working"))
   if (isQueued(task)) return stay(moved(ready, "queued"))
@@ -25,7 +25,7 @@ export const begin: Handler<"begin"> = (run, { prompt }, world) => {
 
 /** The scheduler lets it start, or go on. */
 export const admitted: Handler<"admitted"> = (run, input, world) => {
-  // What stops it is still on its way: that would stop what it is asked now.
+  // The abort is still pending: it would stop a new prompt.
   if (run.stage === "parked") return run.calls > 0 ? stay(run) : goOn(run, input, world)
   if (run.stage === "queued") return starts(run, world, true)
   // Its time has counted while it was held.
@@ -39,7 +39,7 @@ function starts(run: ActiveRun, world: World, save: boolean): Step {
   return { run: next, commands: [{ do: "record", event, write: false }, ...commands] }
 }
 
-/** What comes before its prompt is done, or nothing has to come before. `save`: its record is written first. */
+/** Preparation is done or not needed. `save`: write the record first. */
 function start(run: ActiveRun, { task }: World, save: boolean): Step {
   if (save || task.place || task.depth > 1 || task.run.after || task.team)
     return { run: moved(run, "entering"), commands: [{ do: "enter", save }] }
@@ -57,7 +57,7 @@ export const entered: Handler<"entered"> = (
   world,
 ) => {
   const { now, task } = world
-  // It goes on with what it was asked, word for word.
+  // Continue with the same prompt.
   if (reenters) return prompt(sign(moved(run, "prompting"), now))
   const text = withAnswers(run.prompt ?? "", answers)
   if (task.team) return lead({ ...sign(moved(run, "leading"), now), prompt: text, done }, world)
@@ -67,7 +67,7 @@ export const entered: Handler<"entered"> = (
 export const shutOut: Handler<"shut out"> = (run, { code, problem }, world) =>
   end(run, { type: "failed", reason: { code, text: problem } }, {}, world)
 
-/** A prompt that was not taken ends the run, since its caller has gone; it may have been taken all the same. */
+/** A refused prompt ends the run, whose caller is gone. A prompt with an unknown result may have been accepted. */
 export const prompted: Handler<"prompted"> = (given, { problem }, world) => {
   if (given.stage !== "prompting") return landed(given)
   const run = { ...given, calls: given.calls - 1 }
@@ -75,13 +75,13 @@ export const prompted: Handler<"prompted"> = (given, { problem }, world) => {
     const text = `OpenCode did not take the prompt: ${problem}`
     return end(run, { type: "failed", reason: { code: "host", text } }, {}, world)
   }
-  // What is looked at goes on: it is the same turn of its agent's.
+  // A read of the same turn continues.
   return release({ ...run, stage: "working" })
 }
 
 /**
- * It stands still, say since its model's provider refused it: it holds nothing, and no time of it counts, until it may
- * go on. What its user has asked is not taken back, and not said again by us. What is asked of it meanwhile is stopped, too.
+ * Pauses the run, for example after a provider's refusal. Turns started by the user are neither undone nor resent; a
+ * request that was just sent is stopped.
  */
 export const refused: Handler<"refused"> = (run, { type: _type, ...stands }, { now }) => {
   if (run.stage === "queued") return laidDown(run, stands, now)
@@ -106,7 +106,7 @@ export const refused: Handler<"refused"> = (run, { type: _type, ...stands }, { n
   return { run: next, commands }
 }
 
-/** Its model's provider is at its limit before it has begun: it waits as one that was refused, not for a slot. */
+/** The provider is at its limit before the run began: pause it without a slot. */
 function laidDown(run: ActiveRun, stands: PauseEvent, now: number): Step {
   const { generation, prompt: text = "" } = run
   const next = { ...sign(moved(run, "parked"), now), notStarted: true, calls: run.calls + 1 } as const
@@ -118,7 +118,7 @@ function laidDown(run: ActiveRun, stands: PauseEvent, now: number): Step {
   return { run: next, commands }
 }
 
-/** It goes on where it was: the same prompt under the same ids. */
+/** Continue after a pause: the same prompt under the same ids. */
 const goOn: Handler<"admitted"> = (run, _input, world) => {
   const { now, task } = world
   const { at = now } = pauseOf(task.run) ?? {}
@@ -132,5 +132,4 @@ const goOn: Handler<"admitted"> = (run, _input, world) => {
   return { run: next, commands: [record, ...commands] }
 }
 
-/** Somebody wants its messages looked at. */
 export const look: Handler<"look"> = (run, _input, world) => looks(run, world)

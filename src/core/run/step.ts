@@ -47,12 +47,12 @@ const HANDLERS: { readonly [Type in InputType]: Handler<Type> } = {
   told,
 }
 
-/** Hears of each edge that is taken, where somebody wants to know; never outside of tests. */
+/** Test hook: called for each edge taken. */
 export const edges: { taken?: (edge: Edge) => void } = {}
 
 /**
- * What becomes of a run by an input, and what is to be done for it. Pure and total: what the table does not have at this
- * stage, and what comes to a run that another process looks after, changes nothing.
+ * Next state of a run and the commands to carry out. Pure and total: inputs that the table does not allow, or for
+ * another process's run, change nothing.
  */
 export function step(run: ActiveRun, input: Input, world: World): Step {
   if (run.heldBy !== "ours" || !TABLE[run.stage][input.type]) return { run, commands: [] }

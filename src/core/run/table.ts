@@ -8,7 +8,7 @@ export type Target = Stage | typeof GONE
 
 type Row = { readonly [Type in InputType]?: readonly Target[] }
 
-/** What may come to a run that has begun, whatever it is doing; a limit that is passed ends it. */
+/** Inputs for a run that has begun; a passed limit ends it in every such stage. */
 const atWork = <Here extends Stage>(here: Here) =>
   ({
     tell: [here],
@@ -29,8 +29,8 @@ const atWork = <Here extends Stage>(here: Here) =>
   }) as const
 
 /**
- * The machine: at which stage which input means anything, and where it may lead. What is not here changes nothing.
- * The diagram in docs/architecture.md is drawn from this table, and a test wants each of its edges taken by a test.
+ * State machine: allowed inputs of each stage, and the stages they may lead to; others change nothing.
+ * docs/architecture.md is drawn from it, and a test requires that some test takes each edge.
  */
 export const TABLE: { readonly [Here in Stage]: Row } = {
   making: { begin: ["queued", "held", "entering", "prompting", "working"], tell: ["making"], end: ["leaving"] },
@@ -115,7 +115,7 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
   },
 }
 
-/** `working --looked--> leaving`. */
+/** Example: `working --looked--> leaving`. */
 export type Edge = `${Stage} --${InputType}--> ${Target}`
 
 export const edgeOf = (from: Stage, input: InputType, to: Target): Edge => `${from} --${input}--> ${to}`

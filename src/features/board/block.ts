@@ -2,23 +2,23 @@ import { cut, oneLine, within } from "../../lib/text.ts"
 import type { Subtasks } from "./service.ts"
 import { type BoardTask, headOf, type Step, type TaskState, toModel } from "./task.ts"
 
-/** The longest description and details that a request carries. */
+/** Longest description and details in a request. */
 const MOST_DESCRIPTION_CHARS = 8000
 const MOST_DETAILS_CHARS = 1000
-/** No resource that was checked is longer. */
+/** Longer than any valid resource. */
 const MOST_VALUE_CHARS = 2000
 
 export type BlockInput = {
   readonly task: BoardTask
   readonly subtask: Subtasks
   readonly state: TaskState
-  /** Another hand has changed the task since, and no person has looked at that: it is shown as it was. */
+  /** The task was changed outside OpenCode and not reviewed yet: its last trusted version is shown. */
   readonly isOld?: boolean
-  /** What was asked of the user, and not answered yet. */
+  /** Question to the user that is not answered yet. */
   readonly needs?: string
 }
 
-/** OpenCode's agent that is told to change nothing. */
+/** OpenCode's agent without write permission. */
 const PLANNER = "plan"
 const PLANNING = "Plan mode allows the tasks_* tools: they change the board, and no files."
 
@@ -27,7 +27,7 @@ const CHANGED_SINCE =
 
 const ASKED = "Asked of the user, who has not answered yet. Do not ask again; only they can answer, in this thread:"
 
-/** What a block says of a task, by its sections: each is told anew as a whole when it changes. */
+/** Sections of a block, each sent again as a whole when it changes. */
 export type Sections = {
   readonly id: string
   readonly head: string
@@ -37,7 +37,7 @@ export type Sections = {
   readonly resources: string
 }
 
-/** States that the block says otherwise, or that go without saying. */
+/** States that the block shows elsewhere, or that need no mention. */
 const UNSAID: readonly TaskState["state"][] = ["running", "needs you", "draft", "done", "canceled"]
 
 export function sectionsOf({ task, subtask, state, isOld = false, needs }: BlockInput): Sections {
@@ -75,7 +75,7 @@ export function sectionsOf({ task, subtask, state, isOld = false, needs }: Block
 
 const section = (title: string, lines: readonly string[]): string => [title, ...lines].join("\n")
 
-/** The task of a thread, as its model sees it in the system prompt of a turn's requests. */
+/** A thread's task, for the system prompt of a turn's requests. */
 export const taskBlock = ({ id, head, status, description, steps, resources }: Sections): string =>
   [
     `<Task id="${id}">\n${head}\n${status}`,
@@ -85,7 +85,7 @@ export const taskBlock = ({ id, head, status, description, steps, resources }: S
     `This conversation is the thread of task #${id}. Keep to this task; for anything else, say that it belongs elsewhere.\n</Task>`,
   ].join("\n\n")
 
-/** What has become of a task since its block was written: the sections that differ; undefined where none does. */
+/** Sections that changed since the block was written; undefined for none. */
 export function taskNow(then: Sections, now: Sections): string | undefined {
   const changed = (["head", "status", "description", "steps", "resources"] as const).filter(
     (name) => then[name] !== now[name],
@@ -105,9 +105,9 @@ export function linkText(taskId: string, subtask: Subtasks): string {
   return known ? `subtask #${taskId} (${oneLine(known.owner)}): ${known.text}` : `subtask #${taskId}: no longer there`
 }
 
-/** A long text's beginning, with a word on where the rest is. */
+/** Beginning of a long text, with a note on where the rest is. */
 export const beginning = (text: string, most: number): string =>
   text.length <= most ? text : `${cut(text, most)} (cut; tasks_get_task has it whole)`
 
-/** Text of others, which cannot end the block that it stands in. */
+/** Foreign text that cannot close the block. */
 const shown = (text: string, most: number): string => within("task", beginning(text.trim(), most))

@@ -5,20 +5,20 @@ import type { Board } from "./service.ts"
 import { type BoardState, believed, pulseOf } from "./state.ts"
 import type { Store } from "./store/store.ts"
 
-/** Threads whose turn's block is remembered at most. */
+/** Most threads whose turn's block is kept. */
 const MOST_TURNS = 256
 
 export type BlocksPorts = {
   readonly store: Pick<Store, "read" | "find">
   readonly board: Pick<Board, "state" | "subtasksIn">
-  /** The board with all that goes on beside it looked at. */
+  /** Board, with current runs of all processes. */
   readonly read: () => Promise<BoardState>
 }
 
-/** What threads are told of their tasks. */
+/** Texts for threads about their tasks. */
 export class Blocks {
   readonly #ports: BlocksPorts
-  /** Threads whose turns are under way, and what their tasks' blocks say in all requests of the turn. */
+  /** Threads with an active turn, and the block used in all its requests. */
   readonly #turns = new Map<string, { readonly turn: string; readonly sections: Sections }>()
 
   constructor(ports: BlocksPorts) {
@@ -26,18 +26,15 @@ export class Blocks {
   }
 
   /**
-   * The `<Task>` block for a session's next request: that of the beginning of its turn, since what stands so far in front
-   * costs the provider's cache of all that follows. Undefined where it is no thread.
+   * `<Task>` block for a session's next request, fixed for the whole turn: a change so early in the request would lose
+   * the provider's cache for all that follows. Undefined outside threads.
    */
   async of(sessionID: string): Promise<string | undefined> {
     const sections = this.#turns.get(sessionID)?.sections ?? (await this.#sectionsFor(sessionID))
     return sections && taskBlock(sections)
   }
 
-  /**
-   * A request of this turn is about to be made in a session. Returns what differs from the turn's block by now, which
-   * stands as the last message of that request; undefined for nothing.
-   */
+  /** Changes since the turn's block, for the last message of a request; undefined for none. */
   async changesIn(sessionID: string, turn: string): Promise<string | undefined> {
     const begun = this.#turns.get(sessionID)
     const task = begun?.turn === turn ? begun.sections : undefined
@@ -49,8 +46,8 @@ export class Blocks {
   }
 
   /**
-   * What another hand has made of a task is not told to its thread before a person has started it. `id`: the task whose
-   * thread it was when the turn began: it may have left the board since.
+   * Unverified changes are not sent to the thread before a user starts the task. `id`: task at the turn's start, which
+   * may have left the board since.
    */
   async #sectionsFor(sessionID: string, id?: string): Promise<Sections | undefined> {
     const { store, read, board } = this.#ports

@@ -38,28 +38,28 @@ import { boardTools } from "./tools/index.ts"
 
 export type BoardSetup = {
   readonly options: BoardOptions
-  /** The project's main checkout, and the folder that this instance of the plugin serves. */
+  /** Main checkout, and the folder that this instance serves. */
   readonly project: string
   readonly directory: string
-  /** OpenCode's state folder, in which this installation keeps what is its own. */
+  /** OpenCode's state folder, for this installation's own files. */
   readonly state: string
   readonly signer: Signer
   readonly host: Pick<Host, "agents" | "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID">
   readonly threads: Threads
   readonly runs: Runs
   readonly clock: Clock
-  /** How long before a time limit a last word is asked for, in ms. */
+  /** How long before a time limit a last word is requested, in ms. */
   readonly lastWord: number
   readonly processes: Processes
-  /** Whether a session is that of a background task, or lies below one. */
+  /** Whether the session is that of a background task, or below one. */
   readonly isBackground: (sessionID: string) => Promise<boolean>
 }
 
 const DEFAULT_HISTORY = 20
 
 /**
- * The board: has changes carried out, the scheduler act on them, and whoever listens told. Holds nothing that a restart
- * would lose. This module, and all below it, is loaded only where the option `board` is there.
+ * The board: carries out changes, informs scheduler and listeners. Stateless beyond its files; loaded only with the
+ * option `board`.
  */
 export class TaskBoard implements Board {
   readonly tools: Readonly<Record<string, Tool>>
@@ -110,7 +110,7 @@ export class TaskBoard implements Board {
     this.tools = boardTools({ board: this, isBackground })
   }
 
-  /** Begins to look after the tasks there are. Never rejects. */
+  /** Starts supervision of existing tasks. Never rejects. */
   start(): Promise<void> {
     return this.#scheduler.start()
   }
@@ -120,12 +120,12 @@ export class TaskBoard implements Board {
     await this.#scheduler.stop()
   }
 
-  /** One look at clock and board, as the timer brings it about by itself. Never rejects. */
+  /** One step of the timer. Never rejects. */
   beat(): Promise<void> {
     return this.#scheduler.beat()
   }
 
-  /** Before the host makes its agents: who is offered the tools. */
+  /** Called before OpenCode creates its agents: restricts the tools to the board's agents. */
   configure(config: AgentConfig): void {
     restrictTools(config, this.#setup.options.agents)
   }
@@ -248,7 +248,7 @@ export class TaskBoard implements Board {
     return (id) => known.get(id)
   }
 
-  /** Makes a task in a thread of its own. The host is asked for that between two changes: it may take its time. */
+  /** Creates a task with a thread. OpenCode is called between two changes, because it may take long. */
   async #make(command: Of<"create"> | Of<"create subtask">): Promise<Change> {
     const decided = await this.#store.preview(command, await this.#world.facts())
     const as = await this.#store.reserve()
@@ -281,7 +281,7 @@ export class TaskBoard implements Board {
     return this.#store.read()
   }
 
-  /** Looks at what other processes run, of which nothing is heard here. Who runs tasks hears of all that runs. */
+  /** Updates runs of other processes, which send no events here. */
   async #refresh(): Promise<void> {
     if (!this.#scheduler.leads) await this.#world.refresh()
   }

@@ -11,7 +11,7 @@ type ConversationsPorts = BlocksPorts & {
   readonly change: (command: Command) => Promise<Change>
 }
 
-/** What conversations have to do with the board: threads read of their tasks, and a person who writes there is heard. */
+/** Connects conversations and board: threads read their tasks, and users' messages are noticed. */
 export class Conversations {
   readonly #ports: ConversationsPorts
   readonly #blocks: Blocks
@@ -21,17 +21,17 @@ export class Conversations {
     this.#blocks = new Blocks(ports)
   }
 
-  /** The `<Task>` block for a session's next request; undefined where it is no thread. Never rejects. */
+  /** `<Task>` block for a session's next request; undefined outside threads. Never rejects. */
   system(sessionID: string): Promise<string | undefined> {
     return this.#quietly("a task's block", () => this.#blocks.of(sessionID))
   }
 
-  /** A request of this turn is about to be made: what has changed since the turn's block, if anything. Never rejects. */
+  /** Changes since the turn's block, if any. Never rejects. */
   changed(sessionID: string, turn: string): Promise<string | undefined> {
     return this.#quietly("what has changed in a task", () => this.#blocks.changesIn(sessionID, turn))
   }
 
-  /** A user message was stored in a session: if that is a thread, and it is a person's, its task is touched. Never rejects. */
+  /** Called for each stored user message. A user's message in a thread resets the task's failures; never rejects. */
   async written(sessionID: string, messageID: string): Promise<void> {
     await this.#quietly("hearing of a message", async () => {
       const { runs, store, change } = this.#ports
@@ -39,7 +39,7 @@ export class Conversations {
       const { task } = await change({ type: "written", threadId: sessionID })
       if (task?.status !== "active") return
       const request = { sessionID, agent: task.owner, description: headOf(task) }
-      // Not waited for: the host begins the turn when this hook is done.
+      // Not awaited: OpenCode begins the turn when this hook returns.
       void this.#quietly("watching a person's turn", () => runs.adopt(request, messageID))
     })
   }

@@ -5,7 +5,7 @@ import { textOf } from "./rules/verify.ts"
 import { type BoardState, isUnverified } from "./state.ts"
 import { headOf } from "./task.ts"
 
-/** Tells the person what nobody but they can decide, once for as long as this process lives. */
+/** Toasts about decisions that only a user can make, once per process. */
 export class Notices {
   readonly #host: Pick<Host, "toast" | "log">
   readonly #said = new Set<string>()
@@ -14,7 +14,7 @@ export class Notices {
     this.#host = host
   }
 
-  /** Of a board as it is now. */
+  /** Shows what is new in this state. */
   tell(state: BoardState): void {
     this.#tellOutside(state)
     if (state.tasks.length === 0 && state.lost.length > 0) this.#tellLost(state)

@@ -1,4 +1,4 @@
-/** What a run asks for: the same for every agent and task. What is particular stands in the `<Task>` block. */
+/** Prompt of every board run. The `<Task>` block contains all that is specific. */
 export const TASK_WORK_PROMPT = `Work on the task of this thread. It stands in the <Task> block of your system prompt, as it is now.
 
 1. Read the block: what is asked, which steps are done, what came back.

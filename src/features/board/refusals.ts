@@ -10,7 +10,7 @@ export type RefusalPorts = {
   readonly store: Pick<Store, "read">
 }
 
-/** Where there is no money for a run, that is written down and nothing tried; where there is again, likewise. */
+/** Records which runs may not begin for lack of budget, and which may again, without trying them. */
 export async function withRefusals(
   { runs, change, store }: RefusalPorts,
   state: BoardState,

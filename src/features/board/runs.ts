@@ -10,80 +10,77 @@ import type { TaskView } from "../../runtime/tasks/view.ts"
 import type { RunResult } from "./rules/command.ts"
 import { LOOK_BACK_MS } from "./state.ts"
 
-/** One run of a task in its thread: the last one there was, or the one that is. */
+/** The active or last run of a task in its thread. */
 export type RunView = {
-  /** When it was asked for, in ms. */
+  /** Time of the request, in ms. */
   readonly createdAt: number
   /** When it ended, in ms. */
   readonly endedAt?: number
-  /** `elsewhere`: another living process runs it. */
+  /** `elsewhere`: run by another living process. */
   readonly state: "queued" | "running" | "ended"
   readonly elsewhere: boolean
-  /** It stands still: it holds nothing, and goes on later. */
+  /** Pause of the run, during which it holds no slot. */
   readonly stand?: PauseView
-  /** A person has begun it, by writing in the thread. */
+  /** Started by a user's message in the thread. */
   readonly byPerson?: boolean
-  /** What it waits for a person to answer, or nobody answered in time. */
+  /** Open questions, or those not answered in time. */
   readonly asks: readonly string[]
   readonly result?: {
     readonly status: "completed" | "error" | "cancelled"
     readonly reason?: string
-    /** False where it ended before its prompt reached the model: interrupted, or for want of money. */
+    /** False where it ended before its prompt reached the model: interrupted, or without budget. */
     readonly begun: boolean
-    /** A limit on what is spent has ended it. */
+    /** Ended by a spending limit. */
     readonly overBudget?: boolean
-    /** Questions that were refused because nobody answered. */
+    /** Questions refused because nobody answered. */
     readonly refused: readonly string[]
   }
 }
 
 export type RunSummary = { readonly receipt: string; readonly lastWord?: string }
 
-/**
- * Runs in threads, as the manager of background tasks has them: judged, watched, limited and counted there. What they
- * say goes to nobody.
- */
+/** Runs in threads, supervised like background tasks but without notifications. */
 export interface Runs {
-  /** Resolves when the runs of an earlier process are known and settled. Never rejects. */
+  /** Resolves when runs of earlier processes are settled. Never rejects. */
   ready(): Promise<void>
-  /** Looks again at what other processes run. Never rejects. */
+  /** Updates runs of other processes. Never rejects. */
   refresh(): Promise<void>
-  /** The thread's newest run that is known. */
+  /** Newest known run of the thread. */
   of(sessionID: string): RunView | undefined
-  /** Begins a run; rejects, with nothing begun, where that is refused. */
+  /** Rejects where the run is refused, without side effects. */
   start(request: UnattendedRequest): Promise<void>
-  /** A person has written this message in a thread: that is a run as well, unless one goes on there. Never rejects. */
+  /** A user's message in a thread starts a run, unless one is active. Never rejects. */
   adopt(request: Omit<UnattendedRequest, "prompt">, messageID: string): Promise<void>
   /**
-   * Why no run may begin in a thread now, or in one that is still to be made, by the limits on what is spent; undefined
-   * where one may. Never rejects.
+   * Function that tells why no run may begin in a thread, or in a new one, for lack of budget; undefined where one may.
+   * Never rejects.
    */
   refusals(): Promise<(sessionID: string | undefined) => string | undefined>
-  /** Stops the thread's run, if there is one; `why`: the purse that pays it has ended. Never rejects. */
+  /** Stops the thread's run, if any; `why`: its purse has ended. Never rejects. */
   stop(sessionID: string, why?: "purse"): Promise<void>
-  /** Has all runs in these threads paid from one purse; undefined where there is none (any more). */
+  /** Sets the purse that pays runs in its threads; undefined for none. */
   usePurse(purse: Purse | undefined): void
-  /** What the purse's runs took since it was opened, and what those at work may need for their last words, in US dollars. */
+  /** Usage since the purse was opened, and the reserve for last words of active runs, in US dollars. */
   ofPurse(): { readonly used: Usage; readonly reserve: number }
-  /** What all runs in a thread took, with the tasks that they launched. */
+  /** Usage of all runs in a thread, with the tasks they launched. */
   took(sessionID: string): Usage
-  /** What is to be told of the thread's last run: what it did, in a line, and its last word where it was asked for that. */
+  /** What the thread's last run did, in a line, and its last word if there is one. */
   account(sessionID: string): Promise<RunSummary>
-  /** Whether a message in a thread is one that this plugin wrote. */
+  /** Whether this plugin wrote the message. */
   wrote(messageID: string): boolean
-  /** Called when a run began, ended, was asked something or was answered. Must not throw. */
+  /** Called when a run began, ended, asked or was answered. Must not throw. */
   listen(changed: (sessionID: string) => void): void
 }
 
-/** The board's runs as the manager of background tasks has them. */
+/** Board runs on top of the task manager. */
 export class ManagerRuns implements Runs {
   readonly #manager: TaskManager
   readonly #recovered: Promise<void>
   readonly #clock: Clock
-  /** What was last told of each thread: most of what happens in a run does not concern the board. */
+  /** Last state reported for each thread: most changes do not concern the board. */
   readonly #told = new Map<string, string>()
 
-  /** `recovered` resolves when the manager has brought back the tasks of an earlier process. */
+  /** `recovered`: resolves when the manager has recovered earlier tasks. */
   constructor(manager: TaskManager, recovered: Promise<void>, clock: Clock) {
     this.#manager = manager
     this.#recovered = recovered
@@ -102,7 +99,7 @@ export class ManagerRuns implements Runs {
     const view = this.#manager.taskIn(sessionID)
     if (!view || !isUnattended(view.task)) return undefined
     const { id, run } = view.task
-    // One that has not begun waits for its model, too.
+    // A run that has not begun may wait for its model, too.
     const stand = view.stand ?? (isQueued(view.task) ? this.#manager.limitOf(view.task) : undefined)
     return toRun(
       { ...view, stand },
@@ -197,16 +194,16 @@ function toRun(
   }
 }
 
-/** What a run that has ended comes to for its task. */
+/** Result of an ended run for its task. */
 export function resultOf({ result, byPerson }: RunView): RunResult {
   const [needs] = result?.refused ?? []
   const asked = needs === undefined ? {} : { needs }
-  // It was a person's: what is owed to the task still is.
+  // A user's turn: the task's own run is still due.
   if (byPerson) return { kind: "unbegun", ...asked }
   if (result?.status === "completed") return { kind: "completed", ...asked }
   if (result?.status === "cancelled") return { kind: "stopped", ...asked }
   if (result?.begun === false) return { kind: "unbegun", ...asked }
-  // Nothing of it has failed: the next one is refused until there is money.
+  // Not a failure: further runs are refused until there is budget.
   if (result?.overBudget) return { kind: "stopped", ...asked }
   return { kind: "failed", reason: result?.reason ?? "it ended without saying why", ...asked }
 }

@@ -15,7 +15,7 @@ import type { Store } from "./store/store.ts"
 import type { Watch } from "./store/watch.ts"
 import { type BoardTask, headOf } from "./task.ts"
 
-/** How often the lease, the files and the clock are looked at: a dead scheduler is followed within a minute. */
+/** Interval for lease, files and clock: another process takes over from a dead one within a minute. */
 const HEARTBEAT_MS = 20_000
 
 export type SchedulerPorts = {
@@ -24,32 +24,33 @@ export type SchedulerPorts = {
   readonly host: Pick<Host, "toast" | "log">
   readonly clock: Clock
   readonly schedule: Schedule
-  /** The most runs at once; 0 for any. */
+  /** Most runs at once; 0 for any number. */
   readonly maxConcurrentRuns: number
-  /** Whether this instance may run tasks: it serves the project's main folder. Others have that loaded. */
+  /**
+   * Whether this instance may run tasks: it serves the project's main folder. Others make OpenCode load one that does.
+   */
   readonly home: { readonly isHere: boolean; readonly wake: () => Promise<void> }
   readonly moment: () => Promise<Moment>
   readonly purse: Pick<PurseKeeper, "look" | "pay" | "nextLook">
   readonly change: (command: Command) => Promise<unknown>
-  /** The thread of a task that is there, made where it is missing. */
+  /** Existing thread of a task, or a new one. */
   readonly threadOf: (task: BoardTask) => Promise<string>
-  /** Tasks or states may have changed. */
+  /** Called when tasks or states may have changed. */
   readonly changed: () => void
 }
 
 /**
- * Has tasks worked on. Of several processes one does so, by a lease. It keeps no list of its own: wakes stand in the
- * file, runs are the manager's, and each look compares the two. Whoever changes the board has it look at once; the
- * heartbeat finds what was missed.
+ * Runs the board's tasks, in one process at a time by a lease. It keeps no state: each look compares wakes in the file
+ * with runs of the manager, after every change and at each heartbeat.
  */
 export class Scheduler {
   readonly #ports: SchedulerPorts
-  /** Threads whose runs go on, and the tasks they work on. */
+  /** Active threads and their tasks. */
   readonly #flights = new Map<string, { readonly id: string; readonly byClock: boolean }>()
-  /** Threads that have canceled their own task: what they do is not cut off in the middle. */
+  /** Threads that canceled their own task: their turn is not aborted. */
   readonly #leaving = new Set<string>()
   #lease?: Claim
-  /** Of the board's folder, or of the one that it will be made in. */
+  /** Watches the board's folder, or the nearest existing parent. */
   #watcher?: Watch
   readonly #notices: Notices
   readonly #rounds: Rounds
@@ -59,7 +60,7 @@ export class Scheduler {
   #looking?: Promise<void>
   #again = false
   #stopped = false
-  /** When the purse has to be looked at by the clock, in ms. */
+  /** Next time for the purse by the clock, in ms. */
   #purseDue = Number.POSITIVE_INFINITY
 
   constructor(ports: SchedulerPorts) {
@@ -72,12 +73,12 @@ export class Scheduler {
     })
   }
 
-  /** Whether this process is the one that runs tasks. */
+  /** Whether this process runs the tasks. */
   get leads(): boolean {
     return this.#lease !== undefined
   }
 
-  /** Begins to look after the board; resolves after the first look. Never rejects. */
+  /** Resolves after the first look. Never rejects. */
   start(): Promise<void> {
     return this.beat()
   }
@@ -92,12 +93,12 @@ export class Scheduler {
     this.#lease = undefined
   }
 
-  /** The task of this thread is ended by itself. */
+  /** The thread ends its own task. */
   leaves(sessionID: string): void {
     this.#leaving.add(sessionID)
   }
 
-  /** A look at lease, clock and board, as the timer brings it about by itself. Never rejects. */
+  /** One step of the timer: lease, clock and board. Never rejects. */
   beat(): Promise<void> {
     this.#beating ??= this.#beat().finally(() => {
       this.#beating = undefined
@@ -115,14 +116,14 @@ export class Scheduler {
     if (!this.#stopped) this.#cancelTimer = this.#ports.clock.after(this.#pause(), () => void this.beat())
   }
 
-  /** The board was changed here: what follows from it begins. Never rejects. */
+  /** This process changed the board: starts what follows. Never rejects. */
   async follow(): Promise<void> {
     if (this.#lease) return this.look()
-    // The first change makes the folder, and with it something to look after.
+    // The first change creates the folder.
     if (!this.#exists) await this.beat()
   }
 
-  /** Starts what is due and stops what is not to run any more; once more if asked while it looks. Never rejects. */
+  /** Starts due runs and stops unwanted ones; repeated if requested meanwhile. Never rejects. */
   look(): Promise<void> {
     if (this.#looking) {
       this.#again = true
@@ -150,7 +151,7 @@ export class Scheduler {
     const { store, home, change, changed } = this.#ports
     if (this.#stopped) return
     const exists = await store.exists()
-    // While there is none, the folders above may have come or gone: another one may be the nearest by now.
+    // Without the folder, its parents may change: watch the nearest one again.
     if (!exists || !this.#exists) this.#unwatch()
     if (exists !== this.#exists) changed()
     this.#exists = exists
@@ -186,7 +187,7 @@ export class Scheduler {
     const lease = await store.lease()
     if (!lease) return
     await runs.ready()
-    // What the one before has begun since this process looked: it is not to begin again.
+    // Runs of the previous leader must be known, so that none starts twice.
     await runs.refresh()
     if (this.#stopped) return lease.release()
     this.#lease = lease
@@ -211,14 +212,14 @@ export class Scheduler {
     for (const task of due) if (!this.#stopped) await this.#begin(now, task)
   }
 
-  /** Slots that are taken: what stands still at work holds none. What has not begun does, lest all of the board comes. */
+  /** Slots in use: paused runs hold none, but runs that have not begun do, or the whole board would start. */
   #busy(): number {
     const { runs } = this.#ports
     const holds = (run: RunView | undefined) => run?.stand === undefined || run.state === "queued"
     return [...this.#flights.keys()].filter((sessionID) => holds(runs.of(sessionID))).length
   }
 
-  /** What ended, here or in an earlier process, is written down once. */
+  /** Records the end of each run once, also of earlier processes. */
   async #recordEnds(state: BoardState): Promise<void> {
     const { runs, change, clock } = this.#ports
     const now = new Date(clock.now()).toISOString()
@@ -246,7 +247,7 @@ export class Scheduler {
       const task = findTask(state, id)
       if (task?.status === "active" && task.threadId === sessionID) continue
       if (this.#leaving.has(sessionID)) continue
-      // Its last words, after it has completed its task. A run that has not begun, or came too late, has none.
+      // Last words after it completed its task. A run that did not begin or came too late has none.
       const ended = task || run.state === "queued" ? undefined : await store.find(id)
       if (ended?.status === "done" && beginOf(run) <= ended.archivedAt) continue
       await runs.stop(sessionID)
@@ -261,9 +262,9 @@ export class Scheduler {
     let sessionID = ""
     try {
       sessionID = await threadOf(task)
-      // Its user may have written there, in another process.
+      // Its user may have written there in another process.
       await runs.refresh()
-      // It may have ended, or got another owner, while its thread was looked for.
+      // The task may have ended, or changed its owner, during the creation of its thread.
       const now = await store.read()
       const present = findTask(now, id)
       if (present?.status !== "active" || present.threadId !== sessionID || isUnverified(now, id)) return
@@ -274,7 +275,7 @@ export class Scheduler {
       host.log("info", "a run of a board task has begun", { task: id, session: sessionID })
     } catch (error) {
       this.#flights.delete(sessionID)
-      // Others have spent it in this very moment: that is no failure of the task.
+      // Others used up the budget just now: no failure of the task.
       if ((await runs.refusals())(sessionID) !== undefined) {
         this.#again = true
         return

@@ -7,11 +7,11 @@ import { PlaceError } from "../../runtime/places/place.ts"
 export type Wanted = {
   readonly agent: string
   readonly model?: Model
-  /** The call that launched it named the model: then it is that one or none. */
+  /** The launching call named the model: use no other. */
   readonly isModelNamed?: boolean
 }
 
-/** What a host has; `spare`: the model of the options for where it lacks the one that is wanted, or "". */
+/** Agents and models of a host; `spare`: the option's substitute for a missing model, or "". */
 export type Offered = {
   readonly name: string
   readonly agents: readonly Pick<AgentInfo, "name" | "model" | "mode" | "hidden">[]
@@ -20,8 +20,8 @@ export type Offered = {
 }
 
 /**
- * The model that a task is to have on a host; undefined for the one of its agent there. Throws where the host lacks the
- * agent, or any model for it.
+ * Model for a task on a host; undefined for the agent's own. Throws where the host lacks the agent or every usable
+ * model.
  */
 export function fitting({ agent, model, isModelNamed }: Wanted, { name, agents, models, spare }: Offered) {
   const found = agents.find((each) => each.name === agent)

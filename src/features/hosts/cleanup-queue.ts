@@ -4,19 +4,19 @@ import { succeeds } from "../../lib/succeeds.ts"
 import type { RemoteSession } from "./remote-session.ts"
 
 /**
- * What is written down of tasks that were cleared while their host did not answer, which nothing else knows, and of those
- * whose folder there could not be removed.
+ * Stored entries for remote tasks that were cleared while their host was out of reach, and for folders that could not
+ * be removed.
  */
 export type CleanupQueue = {
   write(remote: RemoteSession): Promise<void>
   drop(remote: RemoteSession): Promise<void>
-  /** False where another process has done it. */
+  /** False where another process has done the cleanup. */
   has(remote: RemoteSession): Promise<boolean>
-  /** Those of tasks of this folder. */
+  /** Entries of this folder's tasks. */
   read(): Promise<readonly RemoteSession[]>
 }
 
-/** A file for each in a folder, which is not there where nothing is owed. */
+/** One file for each entry; the folder exists only if there are entries. */
 export const cleanupQueueIn = (folder: string, parentFolder: string): CleanupQueue => {
   const fileOf = ({ taskID }: Pick<RemoteSession, "taskID">) => jsonFile(folder, taskID)
   return {
@@ -41,7 +41,7 @@ type Written = Pick<
 
 function remoteSessionIn(known: Written | undefined, parentFolder: string): readonly RemoteSession[] {
   if (known?.parentFolder !== parentFolder) return []
-  // Nothing is read there any more of one whose work is here.
+  // A fetched session is not read any more.
   const live = known.home === undefined
   return [{ ...known, model: undefined, live, sent: true, asked: live, asks: [], owesAbort: live }]
 }

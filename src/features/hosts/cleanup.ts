@@ -4,35 +4,35 @@ import { Turn } from "../../lib/turn.ts"
 import type { CleanupQueue } from "./cleanup-queue.ts"
 import type { RemoteSession } from "./remote-session.ts"
 
-/** Waits before what failed with contact is tried again, in ms; after the last one its host is kept no longer for it. */
+/** Delays after failures during contact, in ms; after the last one the connection is not kept for it. */
 const PAUSES_MS = [5000, 15_000, 45_000, 135_000, 405_000]
 
 export type CleanupPorts = {
   readonly cleanupQueue: CleanupQueue
   readonly clock: Clock
-  /** The stub that is known of a task. */
+  /** Known remote session of a task. */
   readonly known: (taskID: string) => RemoteSession | undefined
   readonly has: (host: string) => boolean
   readonly add: (remote: RemoteSession) => void
   readonly drop: (remote: RemoteSession) => void
-  /** Its host is to be reached for it. */
+  /** Keeps the host's connection for it. */
   readonly wanted: (remote: RemoteSession) => void
   readonly isReached: (host: string) => boolean
-  /** Its host is not kept for it any more. */
+  /** No longer keeps the connection for it. */
   readonly unwanted: (remote: RemoteSession) => void
-  /** Does what is owed of it. */
+  /** Performs the cleanup of a session. */
   readonly pay: (remote: RemoteSession) => Promise<unknown>
   readonly log: (text: string, fields: LogFields) => void
 }
 
 /**
- * What is still to be done on hosts when they answer, be it after a restart: what cleared tasks have left is fetched, and
- * the folders are removed of those whose work is here.
+ * Pending work on hosts, also after a restart: fetching the work of cleared tasks, and removing folders whose work is
+ * here.
  */
 export class Cleanup {
   readonly #ports: CleanupPorts
   readonly #owed = new Set<RemoteSession>()
-  /** Of each host with something that failed with contact: how often, and what ends the wait for the next time. */
+  /** By host with failures during contact: their number, and a function that cancels the next attempt. */
   readonly #failed = new Map<string, { times: number; cancel: (() => void) | undefined }>()
   /** By host. */
   readonly #paying = new Turn()
@@ -41,23 +41,23 @@ export class Cleanup {
     this.#ports = ports
   }
 
-  /** It is written down, and done as soon as its host answers. */
+  /** Stores a cleanup, to run as soon as its host is in contact. */
   async owe(remote: RemoteSession): Promise<void> {
     this.#owed.add(remote)
     this.#ports.wanted(remote)
     await this.#ports.cleanupQueue.write(remote)
-    // With contact nobody comes to tell that there is some.
+    // While contact lasts, no event starts another attempt.
     this.#later(remote.host)
   }
 
-  /** Its folder is there for a run again, or removed: nothing is owed of it. */
+  /** Drops a cleanup: the folder is used again, or is gone. */
   async forgive(remote: RemoteSession): Promise<void> {
     remote.home = undefined
     this.#owed.delete(remote)
     await this.#ports.cleanupQueue.drop(remote)
   }
 
-  /** Takes up what earlier processes owed. */
+  /** Loads entries of earlier processes. */
   async takeUp(): Promise<void> {
     const { cleanupQueue, known, has, add, wanted } = this.#ports
     for (const debt of await cleanupQueue.read()) {
@@ -70,14 +70,14 @@ export class Cleanup {
     }
   }
 
-  /** A host answers. Never rejects: what fails is tried again after a while, and when it answers again. */
+  /** Runs a host's cleanups. Never rejects: failures are retried later, and with the next contact. */
   settle(name: string): Promise<void> {
     this.#failed.get(name)?.cancel?.()
     this.#failed.delete(name)
     return this.#paying.take(() => this.#payAll(name), name)
   }
 
-  /** Nothing is tried any more. */
+  /** Stops all attempts. */
   close(): void {
     for (const { cancel } of this.#failed.values()) cancel?.()
     this.#failed.clear()
@@ -93,11 +93,11 @@ export class Cleanup {
     const { cleanupQueue, pay, drop, unwanted, log } = this.#ports
     const isHome = remote.home !== undefined
     try {
-      // What another process has done may be undone by now: a later run may work there.
+      // Another process may have done it, and a later run may use the folder again.
       if (await cleanupQueue.has(remote)) await pay(remote)
       if (this.#owed.has(remote)) unwanted(remote)
       await this.forgive(remote)
-      // A task whose work is here is known as before.
+      // A task whose work is fetched stays known.
       if (!isHome) drop(remote)
     } catch (error) {
       const what = isHome ? "folder" : "work"
@@ -107,7 +107,7 @@ export class Cleanup {
     }
   }
 
-  /** Without contact it is done when that is back. */
+  /** Without contact it runs when contact is back. */
   #later(name: string): void {
     const { clock, isReached, unwanted } = this.#ports
     const failed = this.#failed.get(name) ?? { times: 0, cancel: undefined }

@@ -18,27 +18,27 @@ import {
   servedIn,
 } from "./orders.ts"
 
-/** How long the relay may take to start once the host has said anything: a busy machine is slow, and there, in ms. */
+/** Time limit for the relay's start after the host's first output, in ms. */
 const RELAY_START_MS = 30_000
-/** How long the connection is kept when nobody has a task there any more. */
+/** How long an unused connection is kept. */
 const KEPT_MS = 600_000
 
 export type LinkSettings = {
   readonly name: string
   readonly command: readonly string[]
   readonly opencode: string
-  /** Of one attempt, in ms. */
+  /** Time limit of an attempt, in ms. */
   readonly connectTimeout: number
   readonly relay: RelaySettings
 }
 
 export type LinkPorts = {
   readonly clock: Clock
-  /** The relay's script. */
+  /** Source of the relay. */
   readonly script: () => Promise<string>
-  /** What is known of the way to the host has changed. */
+  /** Called on each change of state. */
   readonly changed: (reach: Reach, before: Reach) => void
-  /** Something happened there; undefined: from now on that is told. */
+  /** Called with hints of activity; undefined: events arrive from now on, and earlier ones may be lost. */
   readonly heard: (hint: Hint | undefined) => void
   readonly log: (text: string) => void
   readonly open?: (ports: ChannelPorts) => Line
@@ -47,27 +47,24 @@ export type LinkPorts = {
 const NOT_OURS =
   "what answers there is not the script that was sent. Its command has to run a line of shell there, and to pass what that prints through unchanged."
 
-/** A connection, as the link uses it. */
+/** A channel as used here. */
 export type Line = Pick<Channel, "call" | "ping" | "close">
 
-/** That the host cannot be reached now, or not at all. */
+/** The host is out of reach, for now or for good. */
 export class NoContact extends Error {
   override readonly name = "NoContact"
 }
 
-/** What a host said of itself at the present contact. */
+/** What a host reported at the present contact. */
 export type Contact = {
-  /** Its clock less this one's, in ms. */
+  /** Difference of its clock to this one's, in ms. */
   readonly skew: number
-  /** Where its caches lie. */
+  /** Path of its cache folder. */
   readonly cache: string
   readonly server: Served
 }
 
-/**
- * The way to one host: at most one connection, made when somebody needs it, made again when it is lost, and let go when
- * nobody has needed it for a while. Nothing runs while nobody does.
- */
+/** One host's connection: opened on demand, reopened after a loss, and closed some time after its last use. */
 export class Link {
   readonly #settings: LinkSettings
   readonly #ports: LinkPorts
@@ -82,7 +79,7 @@ export class Link {
   #pulse: Pulse | undefined
   readonly #eventStream: RemoteEventStream
   #cancelRest: () => void = () => {}
-  /** The connection is kept though nobody needs it: OpenCode there may have ended meanwhile. */
+  /** Kept without users: OpenCode there may end meanwhile. */
   #rests = false
 
   constructor(settings: LinkSettings, ports: LinkPorts) {
@@ -92,7 +89,7 @@ export class Link {
     this.#eventStream = new RemoteEventStream({ clock, heard, call: (order, options) => this.call(order, options) })
   }
 
-  /** True while what happens there is told, so that nobody has to look often. */
+  /** The host reports activity by events, so polling may be rare. */
   get hears(): boolean {
     return this.#eventStream.hears
   }
@@ -101,12 +98,12 @@ export class Link {
     return this.#reach
   }
 
-  /** What is known of the host while it is in contact. */
+  /** Undefined without contact. */
   get contact(): Contact | undefined {
     return this.#reach.phase === "contact" && !this.#rests ? this.#contact : undefined
   }
 
-  /** Somebody has a task there from now on. `known`: it was reached before, so that it is tried until it is reached. */
+  /** Adds a user of the connection. `known`: there was contact before, so attempts never end. */
   use(user: string, known = false): void {
     this.#users.add(user)
     this.#cancelRest()
@@ -115,7 +112,7 @@ export class Link {
     this.#put({ type: "wanted", known })
   }
 
-  /** Nobody of this name needs it any more. */
+  /** Removes a user. */
   release(user: string): void {
     if (!this.#users.delete(user) || this.#users.size > 0) return
     this.#eventStream.rest()
@@ -124,7 +121,7 @@ export class Link {
     this.#cancelRest = this.#ports.clock.after(KEPT_MS, () => this.close())
   }
 
-  /** Resolves at contact; rejects with `NoContact` where that is given up, or `signal` fires. */
+  /** Resolves at contact. Rejects with `NoContact` where attempts end, or `signal` is aborted. */
   reached(signal?: AbortSignal): Promise<Contact> {
     return new Promise((resolve, reject) => {
       const look = () => {
@@ -145,7 +142,7 @@ export class Link {
     })
   }
 
-  /** Rejects with `NoContact` at once where there is none, and where it is lost meanwhile. */
+  /** Rejects with `NoContact` without contact, and where it is lost during the call. */
   async call(order: Order, options?: CallOptions): Promise<CallEnd> {
     const channel = this.#channel
     if (!this.contact || !channel) throw new NoContact(`there is no contact with ${this.#settings.name}`)
@@ -160,7 +157,7 @@ export class Link {
     }
   }
 
-  /** Ends the connection. */
+  /** Closes the connection. */
   close(): void {
     this.#cancelRest()
     this.#cancelPause()
@@ -202,7 +199,7 @@ export class Link {
     const { command, relay, opencode, connectTimeout } = this.#settings
     try {
       const text = opening(await script(), relay, opencode)
-      // Nobody may need it any more.
+      // The last user may have left.
       if (pauseBefore(this.#reach, clock.now()) === undefined && this.#reach.phase !== "no contact") {
         this.#opening = false
         return
@@ -238,7 +235,7 @@ export class Link {
     this.#opening = false
   }
 
-  /** The relay is there: OpenCode is started, its clock compared. */
+  /** The relay has started: start OpenCode's server and compare clocks. */
   async #greet(channel: Line, hello: Hello): Promise<void> {
     if (!isHello(hello)) return this.#refuse(channel, NOT_OURS)
     const { now, cache } = hello
@@ -247,7 +244,7 @@ export class Link {
     await this.#served(channel)
   }
 
-  /** Has OpenCode run there; from then on there is contact. */
+  /** Starts OpenCode's server there; contact begins when it answers. */
   async #served(channel: Line): Promise<void> {
     this.#contact = undefined
     try {
@@ -263,16 +260,16 @@ export class Link {
       this.#contact = { ...this.#far, server }
       const known = this.#reach
       this.#put({ type: "opened" })
-      // It was kept for nobody: who comes now finds out what was owed, as after a loss.
+      // A new user of an idle connection gets the same notice as after a loss, and starts pending cleanups.
       if (known.phase === "contact") this.#ports.changed(this.#reach, known)
       for (const look of [...this.#waiting]) look()
       this.#eventStream.listen()
     } catch {
-      // It was cut: that is told already.
+      // The loss was reported already.
     }
   }
 
-  /** There is a way, and nothing that can be used at its end. */
+  /** The host is in reach, but OpenCode there is unusable. */
   #refuse(channel: Line, why: string): void {
     if (this.#channel !== channel) return
     this.#leave()
@@ -280,7 +277,7 @@ export class Link {
     this.#put({ type: "closed", byItself: true, why: `${this.#settings.name} cannot be used: ${why}` })
   }
 
-  /** The connection is not used any more. */
+  /** Forgets the channel. */
   #leave(): void {
     this.#channel = undefined
     this.#pulse?.stop()
@@ -295,7 +292,7 @@ export class Link {
     this.#lost({ type: "closed", byItself: false, why: `${this.#settings.name}: ${why}` })
   }
 
-  /** Where nobody needs it, it is not made again. */
+  /** Not reopened without users. */
   #lost(closed: ReachInput): void {
     if (this.#users.size > 0) this.#put(closed)
     else this.close()

@@ -5,17 +5,20 @@ import type { Machine } from "./hosts.ts"
 import type { RemoteSessionInfo } from "./remote.ts"
 import { type RemoteSession, skewOfIDs } from "./remote-session.ts"
 
-/** What no agent there is offered: our own tools, the board's, and OpenCode's for tasks. */
+/** Tools denied to remote agents: this plugin's, the board's, and OpenCode's for tasks. */
 const NOT_OFFERED = ["superagents_*", "tasks_*", "task"]
 
 export type SessionRequest = {
   readonly folder: string
   readonly contact: Contact
-  /** An earlier run of the task had one. */
+  /** An earlier run had a session. */
   readonly again: boolean
 }
 
-/** The session of a task on its host, with an agent and a model that are there. Throws where it cannot have one. */
+/**
+ * Creates or finds a task's session on its host, with an agent and model that exist there. Throws where that is
+ * impossible.
+ */
 export async function sessionThere(
   { name, server, settings }: Machine,
   remote: RemoteSession,
@@ -24,7 +27,7 @@ export async function sessionThere(
   const { taskID, title, agent, rules = [] } = remote
   const known = await server.sessionOf(folder, taskID)
   if (known) return known
-  // A server under load has been seen to list none for a folder that was made anew: the session itself answers.
+  // A busy server may not list a session in a new folder: ask for the session itself.
   const kept = again ? remote.far?.session : undefined
   if (kept && (await server.lastMessage(kept.id))) return kept
   if (again)
@@ -40,7 +43,7 @@ export async function sessionThere(
     title,
     agent,
     model,
-    // What is said of folders here means nothing there.
+    // Rules for local folders mean nothing there.
     rules: [...rules.filter(({ action }) => action === "deny"), ...refusals],
     taskID,
     skew: skewOfIDs(contact.skew),

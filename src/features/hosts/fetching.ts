@@ -2,16 +2,16 @@ import type { Link } from "./connection.ts"
 import { textOf } from "./frames.ts"
 import type { CallHead, FilesOrder, Order } from "./orders.ts"
 
-/** An address that a client of OpenCode's can be made with: what is asked there goes over the link, and nowhere else. */
+/** Placeholder address for OpenCode's client: requests to it go over the connection only. */
 export const BASE_URL = "http://host.invalid"
 
-/** The longest answer of a server, and what one command may print: more is no answer of ours. */
+/** Longest accepted response or output. */
 const MOST_ANSWER_BYTES = 64 * 2 ** 20
 const MOST_OUTPUT_BYTES = 16 * 2 ** 20
 /** All answers of one host that are on their way, together. */
 const MOST_IN_FLIGHT_BYTES = 256 * 2 ** 20
 
-/** Takes a piece of what comes; a promise is over once there is room for more. */
+/** Receives a chunk; a returned promise delays the next one. */
 type Take = (body: Uint8Array) => void | Promise<void>
 
 /** How many bytes of answers are kept of each link until their calls are over. */
@@ -38,7 +38,7 @@ function within(link: object, most: number, take: Take): { take: Take; over: () 
   }
 }
 
-/** `fetch` to OpenCode's server on a host. Rejects with `NoContact` where there is none. */
+/** `fetch` for a host's OpenCode server. Rejects with `NoContact` without contact. */
 export const fetchOver =
   (link: Pick<Link, "call">) =>
   async (request: Request): Promise<Response> => {
@@ -59,7 +59,7 @@ export const fetchOver =
         cancel: () => stop.abort(),
       })
       let isWanted: Promise<void> | undefined
-      // Until somebody has read what came, the host sends no more than its credit.
+      // Until the reader takes more, the host sends no more than its credit.
       const enqueue = (chunk: Uint8Array): Promise<void> | undefined => {
         body?.enqueue(chunk)
         if ((body?.desiredSize ?? 1) > 0) return undefined
@@ -72,12 +72,12 @@ export const fetchOver =
       }
       const head = (text: string) => {
         const { status, headers: told } = JSON.parse(text) as CallHead
-        // It came as plain bytes, however it was sent there.
+        // The body arrives decoded.
         const { "content-encoding": _encoding, "content-length": _length, ...rest } = told
         const empty = status === 204 || status === 304
         resolve(new Response(empty ? null : stream, { status, headers: rest }))
       }
-      // Nobody reads it any more, or it is too much.
+      // The reader cancelled, or the body is too long.
       const { take, over } = within(link, MOST_ANSWER_BYTES, enqueue)
       const data = untilRefused(take, (error) => {
         ended(() => body?.error(error))
@@ -98,16 +98,16 @@ export const fetchOver =
     })
   }
 
-/** Nobody may read it any more. */
+/** Ignores that the stream may be closed already. */
 function ended(close: () => void): void {
   try {
     close()
   } catch {
-    // It is closed already.
+    // Closed already.
   }
 }
 
-/** Hands on what comes until `take` throws: `refused` hears why, and of the rest nothing is handed on. */
+/** Passes chunks on until `take` throws; `refused` gets the error, and later chunks are dropped. */
 function untilRefused(take: Take, refused: (error: unknown) => void): Take {
   let isOver = false
   return (chunk) => {
@@ -121,28 +121,28 @@ function untilRefused(take: Take, refused: (error: unknown) => void): Take {
   }
 }
 
-/** What a command on a host printed, and how it ended. */
+/** Output and exit of a command on a host. */
 export type Ran = { readonly code: number | null; readonly out: Uint8Array; readonly errors: string }
 
 export type RunOptions = {
   readonly cwd?: string
-  /** Gets its output as it comes, in place of the answer. Where it throws, the command is ended. */
+  /** Receives output in chunks instead of collecting it. A throw stops the command. */
   readonly take?: Take
   readonly input?: Uint8Array | AsyncIterable<Uint8Array>
   readonly signal?: AbortSignal
 }
 
-/** Runs a line of shell on a host. Rejects with `NoContact` where it cannot be reached, or is cut off meanwhile. */
+/** Runs a shell line on a host. Rejects with `NoContact` without contact, also during the run. */
 export async function runOver(link: Pick<Link, "call">, line: string, options: RunOptions = {}): Promise<Ran> {
   const { code, out, errors, problem } = await callOver(link, { do: "run", line, cwd: options.cwd }, options)
   if (problem !== undefined) throw new Error(problem)
   return { code, out, errors }
 }
 
-/** What an order came to: its answer, or why it failed there. */
+/** Result of an order: output, or its error on the host. */
 export type Answered = { readonly out: Uint8Array; readonly problem?: string }
 
-/** Has an order about files carried out on a host. Rejects as `runOver` does. */
+/** Runs a file order on a host. Rejects as `runOver` does. */
 export const askOver = (link: Pick<Link, "call">, order: FilesOrder, options?: RunOptions): Promise<Answered> =>
   callOver(link, order, options)
 

@@ -2,15 +2,15 @@ import type { Clock } from "../../core/ports.ts"
 import type { Channel } from "./channel.ts"
 import type { Pong } from "./orders.ts"
 
-/** How often the far end is asked for a sign of life, and how long it may take for one, in ms. */
+/** Interval and time limit of pings, in ms. */
 const PING_MS = 4000
 const PONG_LIMIT_MS = 10_000
 
 export const SILENT = "OpenCode there does not answer any more"
 
 /**
- * Asks one connection for a sign of life, again and again, until it is stopped. The server at its end has its own watch:
- * the way to it may be well, and it may not. `died` hears once why the connection is to be given up.
+ * Pings a connection until it is stopped. `died` is called once with the reason; OpenCode's server is watched
+ * separately, because it may hang while the connection works.
  */
 export class Pulse {
   readonly #line: Pick<Channel, "ping">

@@ -30,8 +30,8 @@ import { versionProblem } from "./versions.ts"
 import { inContact, stillThere, untilReached } from "./wait-for-contact.ts"
 
 /**
- * A worktree on another machine. What a task begins with and what it has changed is kept in the repository here, as for
- * a worktree here; only while it works its files are there.
+ * A worktree on another machine. State and changes are kept in the local repository, as for a local worktree; the files
+ * are on the host only while the task works.
  */
 export class HostPlace implements Place {
   readonly #hosts: Hosts
@@ -55,7 +55,7 @@ export class HostPlace implements Place {
     const doing = (what: Preparing | undefined) => this.#hosts.tell(remote, { type: "preparing", what })
     const { name } = this.#machine
     remote.live = true
-    // Until its prompt is sent nobody looks there: a folder that is not made yet would get an instance of OpenCode's.
+    // Until its prompt is sent the folder must not be read: OpenCode would start an instance for a missing folder.
     remote.asked = false
     const waiting = { taskID, signal, waits: () => doing(`connecting to ${name}`) }
     try {
@@ -78,7 +78,7 @@ export class HostPlace implements Place {
       remote.far = { folder: far, session }
       return { directory: folder, told: welcome(name, far, again, begun) }
     } catch (error) {
-      // What was sent there is taken away by what follows the run's end.
+      // Sent files are removed after the run's end.
       if (!remote.sent) this.#machine.link.release(taskID)
       if (error instanceof NoContact) throw new PlaceError(error.message, "host")
       throw error
@@ -87,7 +87,10 @@ export class HostPlace implements Place {
     }
   }
 
-  /** What they begin with and what comes home is kept here, as for a worktree; what a run has changed so far is there. */
+  /**
+   * State and result of tries are kept in the local repository, as for worktrees; current changes are read from the
+   * host.
+   */
   get shared(): SharedPlaces | undefined {
     const changedIn: SharedPlaces["changedIn"] = async (taskID, folder, globs) => {
       const { files, named, tree } = await this.#changedIn(await this.#fetchNow(taskID, folder), taskID, folder, globs)
@@ -111,7 +114,7 @@ export class HostPlace implements Place {
     return { ...(await changedBetween(here, start, commit, globs)), tree: await treeOf(here, start) }
   }
 
-  /** Its work comes home, the parent's present state is brought into it here, and what comes of that goes there. */
+  /** Fetches the work, merges the parent's current state here, and sends the result. */
   async bringIn(taskID: string, folder: string): Promise<MergeResult> {
     const there = await this.#there(folder)
     const here = await checkoutOf(folder)
@@ -127,7 +130,7 @@ export class HostPlace implements Place {
     })
   }
 
-  /** Runs a check where the task works. A cut does not end it: it is found again. */
+  /** Runs a check on the host. It survives a lost connection and is found again. */
   run(taskID: string, command: string, limits: RunLimits): Promise<CommandResult> {
     const { far } = this.#remoteSessionOf(taskID)
     if (!far) throw new Error(`there is no contact with ${this.#machine.name}`)
@@ -138,13 +141,13 @@ export class HostPlace implements Place {
     if (isThere(this.#hosts.remoteSessionOf(taskID))) await untilReached(this.#machine, taskID, signal)
   }
 
-  /** What it changed is fetched and verified before anything is removed there. */
+  /** Changes are fetched and verified before anything is removed. */
   async putAway(taskID: string, folder: string): Promise<PutAway> {
     const { name, link } = this.#machine
     try {
       return await this.#putAway(taskID, folder)
     } catch (error) {
-      // Whatever was under way when the connection was lost has failed by that.
+      // A lost connection fails everything that was under way.
       if (isThere(this.#hosts.remoteSessionOf(taskID)) && (error instanceof NoContact || !link.contact))
         throw stillThere(name, messageOf(error))
       throw error
@@ -163,11 +166,11 @@ export class HostPlace implements Place {
       await removeBare(this.#hosts, this.#machine, remote, () => this.#there(folder))
       return this.#worktrees.putAway(taskID, folder)
     }
-    // As soon as there is contact it is tried again.
+    // Retried with the next contact.
     if (!link.contact) link.use(taskID, true)
     const there = await this.#there(folder)
     const far = folderIn(there.rooms, taskID)
-    // Whoever has ended its run in an earlier process may not have reached its host.
+    // The process that ended the run may not have reached the host.
     if (!remote.rules) remote.owesAbort = true
     await this.#hosts.regain(remote)
     this.#hosts.fetches(remote, true)
@@ -181,20 +184,20 @@ export class HostPlace implements Place {
       .finally(() => this.#hosts.fetches(remote, false))
     await this.#hosts.keep(remote)
     this.#hosts.rest(remote)
-    // What is owed keeps its host.
+    // An entry in the cleanup queue keeps the connection.
     if (remote.home === undefined) link.release(taskID)
     const put = await this.#worktrees.putAway(taskID, folder)
     if (unsaved.length === 0) return put
     return { ...put, held: `${far} on ${name}`, unsaved: [...put.unsaved, ...unsaved] }
   }
 
-  /** Its work is here by now: a folder that cannot be removed at once is owed, and holds nothing up. */
+  /** The work is here: a folder that cannot be removed now enters the cleanup queue. */
   async #remove(there: There, remote: RemoteSession, home: Sent | undefined): Promise<void> {
     const { taskID } = remote
     try {
-      // A server that is gone there has no instance to end. Without contact the removal fails, too.
+      // Fails where the server is gone, which has no instance then. Without contact the removal fails as well.
       if (home) await this.#machine.server.leave(folderIn(there.rooms, taskID)).catch(() => {})
-      // Where there is no folder any more, a removal may have been cut off.
+      // Without a folder, an earlier removal may have been interrupted.
       await removeThere(there, taskID, home?.commit)
     } catch (error) {
       if (!home) throw error
@@ -203,7 +206,7 @@ export class HostPlace implements Place {
     }
   }
 
-  /** Removes a folder that is owed, where it still is what came home: a later run may work there. */
+  /** Removes a folder of the cleanup queue if it still equals the fetched state: a later run may use it. */
   async removeLeft(remote: RemoteSession): Promise<void> {
     const { taskID, parentFolder, home } = remote
     const there = await this.#there(parentFolder)
@@ -218,7 +221,7 @@ export class HostPlace implements Place {
     return this.#worktrees.merge(taskID, folder)
   }
 
-  /** What cannot be put away now is owed: it is stopped and fetched when the host answers, be it after a restart. */
+  /** Work that cannot be fetched now enters the cleanup queue, which survives a restart. */
   async clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]> {
     for (const id of taskIDs) {
       const remote = this.#hosts.remoteSessionOf(id)
@@ -244,7 +247,7 @@ export class HostPlace implements Place {
     return { name, ask, rooms: roomsIn(contact.cache, this.#hosts.keyOf(commonDir)) }
   }
 
-  /** Brings the present state of a task's folder home; undefined where there is none. */
+  /** Fetches the state of a task's folder; undefined without a folder. */
   async #fetch(there: There, to: Checkout, taskID: string): Promise<Sent | undefined> {
     const home = await fetchHome(there, to, taskID)
     if (!home) return undefined
@@ -253,7 +256,7 @@ export class HostPlace implements Place {
     return home
   }
 
-  /** Sends the state that a run begins with: as for a worktree here, a later one with what its parent sees by now. */
+  /** Sends the state for a run; for a later run with the parent's current state. */
   async #send(
     there: There,
     folder: string,
@@ -265,14 +268,14 @@ export class HostPlace implements Place {
     const { copy } = this.#machine.settings
     let inPlace = false
     if (again) {
-      // What an earlier run could not bring home is fetched before its folder is made anew.
+      // Work left by an earlier run is fetched before the folder is made anew.
       const remote = this.#remoteSessionOf(taskID)
       if (remote.home === undefined) {
         const home = await this.#fetch(there, from, taskID)
-        // What no commit can hold is there alone: its folder stays.
+        // The folder stays where it holds what no commit can.
         inPlace = home !== undefined && home.unsaved.length > 0
       } else {
-        // Another process may still mean to remove it: what that goes by is removed with it.
+        // Removes the marker too, by which another process would remove the folder.
         await removeThere(there, taskID)
         await this.#hosts.cleanup.forgive(remote)
       }

@@ -20,16 +20,16 @@ import { folderIn, roomsIn } from "./rooms.ts"
 import { commandOf } from "./transport.ts"
 import { UiMetadataWriter } from "./ui-metadata.ts"
 
-/** How long a relay stays without a sign of this side, in ms: packets may be dropped, and nobody tells it. */
+/** How long a relay stays without a sign of this side, in ms: a lost connection may go unnoticed. */
 const PATIENCE_MS = 30_000
-/** How long OpenCode's server there is kept after the last task of ours. */
+/** How long OpenCode's server on a host runs after the last task. */
 const KEPT_MS = 600_000
 
 export type HostsPorts = {
   readonly settings: Readonly<Record<string, HostSettings>>
   readonly clock: Clock
   readonly openRemote: OpenRemote
-  /** Names this instance of the plugin, and the machine. */
+  /** Names this machine and plugin instance. */
   readonly instance: string
   readonly machine: string
   readonly log: (text: string, fields: LogFields) => void
@@ -39,10 +39,10 @@ export type HostsPorts = {
   readonly script?: () => Promise<string>
 }
 
-/** Beside the built plugin: what is sent to a host at each connection. */
+/** Built next to the plugin; sent to a host at each connection. */
 const RELAY = new URL(import.meta.url.endsWith(".ts") ? "../../../dist/relay.cjs" : "./relay.cjs", import.meta.url)
 
-/** One host: the way to it, and its server. */
+/** A host's connection and server. */
 export type Machine = {
   readonly name: string
   readonly settings: HostSettings
@@ -50,22 +50,22 @@ export type Machine = {
   readonly server: RemoteServer
   run(line: string, options?: RunOptions): ReturnType<typeof runOver>
   ask(order: FilesOrder, options?: RunOptions): Promise<Answered>
-  /** One after the other: git's list of worktrees bears no two at once. */
+  /** In order: git's list of worktrees allows no concurrent changes. */
   inTurn<Value>(work: () => Promise<Value>): Promise<Value>
 }
 
-/** The hosts of the options, and the stubs of the tasks that work there. */
+/** The hosts of the options, and remote sessions of their tasks. */
 export class Hosts {
   readonly #ports: HostsPorts
   readonly #machines = new Map<string, Machine>()
   readonly #bySession = new Map<string, RemoteSession>()
   readonly #byTask = new Map<string, RemoteSession>()
-  /** Keeps what its run has answered. */
+  /** Stores the answer of a run. */
   keep: (remote: RemoteSession) => Promise<void> = async () => {}
-  /** Fetches and removes, or only removes, what a task has left there. */
+  /** Fetches and removes what a task left on a host. */
   pay: (remote: RemoteSession) => Promise<unknown> = async () => {}
   readonly cleanup: Cleanup
-  /** Hosts whose loss the user was told of: they are told of its return, too. */
+  /** Hosts whose loss the user was told of, and whose return must be told, too. */
   readonly #toldLost = new Set<string>()
   readonly #uiMetadata: UiMetadataWriter
   #hear: (taskID: string, news: PlaceNews | Stirred) => void = () => {}
@@ -94,13 +94,13 @@ export class Hosts {
     return Object.keys(this.#ports.settings)
   }
 
-  /** `answered`: a host is in contact, for the first time or again. */
+  /** `answered`: called at each contact with a host. */
   listen(hear: (taskID: string, news: PlaceNews | Stirred) => void, answered: (host: string) => void): void {
     this.#hear = hear
     this.#answered = answered
   }
 
-  /** Tells whoever runs a task of it, and the screen. */
+  /** Tells the supervisor of the task, and the terminal. */
   tell(remote: RemoteSession, news: PlaceNews): void {
     if (news.type === "preparing") remote.preparing = news.what
     else remote.lost = news.lost !== undefined
@@ -108,18 +108,18 @@ export class Hosts {
     this.show(remote)
   }
 
-  /** What a task that has ended has changed there is being brought home, or that is over. */
+  /** Shows that an ended task's changes are being fetched, or no longer. */
   fetches(remote: RemoteSession, fetches: boolean): void {
     remote.fetches = fetches
     this.show(remote)
   }
 
-  /** Has the screen know what the machine knows of a task, a moment later: most of it is over by then. */
+  /** Updates the terminal with a delay, since most states are short. */
   show(remote: RemoteSession): void {
     this.#uiMetadata.show(remote)
   }
 
-  /** Nothing of it is there any more. */
+  /** Nothing of the task is left on the host. */
   rest(remote: RemoteSession): void {
     remote.live = false
     this.show(remote)
@@ -129,7 +129,7 @@ export class Hosts {
     return name !== undefined && Object.hasOwn(this.#ports.settings, name)
   }
 
-  /** The host of that name. Throws where the options have none. */
+  /** Throws where the options have no such host. */
   machine(name: string): Machine {
     const known = this.#machines.get(name)
     if (known) return known
@@ -140,7 +140,7 @@ export class Hosts {
     return machine
   }
 
-  /** The key of a repository's files on any host: no two machines have the same. */
+  /** Folder name of a repository on hosts, unique for this machine. */
   keyOf(commonDir: string): string {
     return createHash("sha256").update(`${this.#ports.machine}\n${commonDir}`).digest("hex").slice(0, 16)
   }
@@ -150,7 +150,7 @@ export class Hosts {
     this.#byTask.set(remote.taskID, remote)
   }
 
-  /** A record was read: its session may be a stub. `live`: what is known of its run is there. */
+  /** A record was read: its session may represent a remote one. `live`: the run's state is read on the host. */
   note(task: Task, live: boolean): void {
     if (this.#byTask.has(task.id) || !this.has(task.place?.kind)) return
     const remote = remoteSessionOf(task, live)
@@ -171,7 +171,7 @@ export class Hosts {
     return this.#byTask.get(taskID)
   }
 
-  /** What is to be done about a question that was asked there; undefined where it was asked here. */
+  /** Runs `there` for a question asked on a host; undefined for local questions. */
   asked<Value>(ask: Ask, there: (server: RemoteServer, ask: Ask) => Promise<Value>): Promise<Value> | undefined {
     const remote = this.remote(ask.sessionID)
     if (!remote?.live || !remote.far) return undefined
@@ -182,7 +182,7 @@ export class Hosts {
     return [...this.#bySession.values()].filter(({ live }) => live)
   }
 
-  /** Ends all connections; what goes on there goes on. */
+  /** Closes all connections; remote work continues. */
   close(): void {
     this.#uiMetadata.close()
     this.cleanup.close()
@@ -217,17 +217,17 @@ export class Hosts {
     }
   }
 
-  /** What its server tells of a session there hastens the next look at it; all of them are looked at where it begins to. */
+  /** A hint hastens the next read of its session. When events begin, all sessions are read. */
   #heard(name: string, hint: Hint | undefined): void {
     for (const remote of this.live()) {
       if (remote.host !== name || !remote.asked || (hint && remote.far?.session.id !== hint.session)) continue
-      // What was seen before is not what is there now.
+      // Earlier reads are out of date.
       remote.look = undefined
       this.#hear(remote.taskID, { type: "stirred", urgent: hint?.urgent ?? true })
     }
   }
 
-  /** There is contact: what an earlier process has begun is found again, and what was owed is done, before that is told. */
+  /** At contact: finds sessions of earlier processes and runs cleanups before contact is reported. */
   async #arrive(name: string, here: readonly RemoteSession[]): Promise<void> {
     const { link } = this.machine(name)
     for (const remote of here) {
@@ -256,7 +256,7 @@ export class Hosts {
     return session && { folder, session }
   }
 
-  /** Finds a task's session there where an earlier process has made it, and stops it where that is owed. */
+  /** Finds a task's session from an earlier process, and stops it if that is pending. */
   async regain(remote: RemoteSession): Promise<void> {
     const { link, server } = this.machine(remote.host)
     if (!link.contact) return

@@ -5,23 +5,23 @@ import { grouped } from "../../lib/text.ts"
 import { type Checkout, shared } from "../worktrees/checkout.ts"
 import { GitError, git } from "../worktrees/git.ts"
 
-/** Large repositories take their time. */
+/** Large repositories take long. */
 const LONG_MS = 900_000
-/** What stands before the objects in a bundle: a line for each ref. */
+/** Longest header: one line for each ref. */
 const MOST_HEAD_BYTES = 1_048_576
 const KIND = /^# v[23] git bundle$/
-/** A bundle of another kind leaves objects out, and says so in such a line. */
+/** Other capabilities mean that objects are left out. */
 const CAPABILITY = /^@object-format=/
 
 export type Arriving = {
-  /** The host. */
+  /** Name of the host. */
   readonly name: string
-  /** The bundle, in a file here. */
+  /** Path of the local bundle. */
   readonly file: string
-  /** The ref under which it has the commit that was told. */
+  /** Ref of the commit within the bundle. */
   readonly ref: string
   readonly commit: string
-  /** The last state of the task that is known here; absent where none is. */
+  /** Last known state of the task; absent for none. */
   readonly since: string | undefined
 }
 
@@ -33,8 +33,8 @@ const MOST_CONTENT_BYTES = 16 * 2 ** 30
 const MOST_ENTRY_BYTES = 65_536
 
 /**
- * Takes the objects of a bundle that came from a host into the repository, each of them verified: git itself does that
- * for no bundle before version 2.46. Of its refs none is taken over. Where anything is not as it should be nothing stays.
+ * Adds a host's bundle to the repository with each object verified, which git before 2.46 does not do. None of its refs
+ * is used, and nothing stays where anything is wrong.
  */
 export async function takeIn(to: Checkout, { name, file, ref, commit, since }: Arriving): Promise<void> {
   const head = await headOf(file)
@@ -44,7 +44,7 @@ export async function takeIn(to: Checkout, { name, file, ref, commit, since }: A
   const inputFrom = { file, start: head.end }
   try {
     await git(["index-pack", "--strict", "--fix-thin", "--stdin"], { ...shared(to), inputFrom, timeLimit: LONG_MS })
-    // Whatever it names is there.
+    // Verifies that all referenced objects exist.
     await git(["rev-list", "--objects", "--quiet", commit, "--not", "--all"], { ...shared(to), timeLimit: LONG_MS })
   } catch (error) {
     if (!(error instanceof GitError)) throw error
@@ -73,7 +73,7 @@ const ENDLESS = { entries: Number.POSITIVE_INFINITY, names: Number.POSITIVE_INFI
 
 const add = (counts: Map<string, number>, key: string, by: number) => void counts.set(key, (counts.get(key) ?? 0) + by)
 
-/** The files and folders of a state and the bytes of their names, up to so many: `ls-tree` writes each as it finds it. */
+/** Counts files, folders and name bytes, up to a limit, while `ls-tree` prints them. */
 async function listedIn(to: Checkout, state: string, most: typeof NOTHING, onBlob: (oid: string) => void) {
   const size = { ...NOTHING }
   let rest = Buffer.alloc(0)
@@ -107,7 +107,7 @@ async function contentsOf(to: Checkout, blobs: ReadonlyMap<string, number>): Pro
   return asked.reduce((sum, [, times], nth) => sum + times * Number(sizes[nth]), 0)
 }
 
-/** The lines that stand before the objects, and where these begin; undefined where it is no bundle of all objects. */
+/** Header lines and offset of the pack; undefined for an incomplete bundle. */
 async function headOf(file: string): Promise<{ lines: readonly string[]; end: number } | undefined> {
   const handle = await open(file, "r")
   try {
@@ -122,7 +122,7 @@ async function headOf(file: string): Promise<{ lines: readonly string[]; end: nu
   }
 }
 
-/** A file that is written as its bytes come, up to so many: one more, and all of it is refused. */
+/** Writes chunks to a file and throws beyond `mostBytes`. */
 export function filling(path: string, name: string, mostBytes: number) {
   const file = createWriteStream(path)
   const done = finished(file)

@@ -9,7 +9,7 @@ export type Job = {
   readonly taskID: string
   readonly command: string
   readonly folder: string
-  /** In ms; 0 for any. */
+  /** In ms; 0 for none. */
   readonly timeLimit: number
   readonly signal: AbortSignal
 }
@@ -17,12 +17,12 @@ export type Job = {
 const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
 
 const LOOK_MS = 300
-/** What is read of a job's output: its end. */
+/** Bytes read of a job's output: its tail. */
 const MOST_OUTPUT_BYTES = 65_536
 
 /**
- * Runs a command on a host that goes on when the connection is cut: it writes into files, and is found again. Never
- * rejects but where the host says that it cannot be run.
+ * Runs a command on a host that survives a lost connection: it writes into files and is found again. Rejects only where
+ * the host cannot run it.
  */
 export async function runJob(
   machine: Machine,

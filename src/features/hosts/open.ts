@@ -19,12 +19,12 @@ export type HostsRequest = {
   readonly clock: Clock
   readonly instance: string
   readonly machine: string
-  /** The folder that this instance serves. */
+  /** Folder that this instance serves. */
   readonly folder: string
   readonly worktrees: () => Promise<Place>
 }
 
-/** Other machines: as places, and as what the host and a person's hand are where tasks work there. */
+/** Remote hosts as places, with wrappers of `Host` and `UserActions` for their tasks. */
 export type OpenHosts = {
   readonly hosts: Hosts
   readonly kind: PlaceKind

@@ -2,13 +2,10 @@ import { removeThere, type There } from "./files.ts"
 import type { Hosts, Machine } from "./hosts.ts"
 import type { RemoteSession } from "./remote-session.ts"
 
-/** What is there of such a folder is no work of anybody's. */
+/** Remove it in any state: it holds no work. */
 const WHATEVER = ""
 
-/**
- * Removes the folder in which tries were only checked once more: nothing is there alone. One that cannot be removed now is
- * owed.
- */
+/** Removes the folder in which tries were checked again. A failure enters the cleanup queue. */
 export async function removeBare(
   hosts: Pick<Hosts, "rest" | "cleanup">,
   { link, inTurn }: Pick<Machine, "link" | "inTurn">,

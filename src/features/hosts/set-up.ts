@@ -5,7 +5,7 @@ import { marksTold } from "../worktrees/preface.ts"
 import type { Machine } from "./hosts.ts"
 import { runJob } from "./jobs.ts"
 
-/** Of a setup that failed: the end of what it wrote. */
+/** Characters quoted of a failed setup's output: its tail. */
 const MOST_SETUP_CHARS = 1000
 
 export type SettingUp = {
@@ -15,7 +15,7 @@ export type SettingUp = {
   readonly signal: AbortSignal | undefined
 }
 
-/** Runs the command that makes a task's folder there ready; "" for none. Throws a `CallError` where that fails. */
+/** Runs the setup command in a task's remote folder; "" for none. Throws a `CallError` where it fails. */
 export async function setUp(
   machine: Machine,
   command: string,
@@ -29,7 +29,7 @@ export async function setUp(
   )
 }
 
-/** What a later run begins with, and whether its parent's present state was to be in it. */
+/** Start state of a later run, and whether it includes the parent's current state. */
 export type Begun = Pick<NextState, "conflicts" | "unsolved"> & { readonly bringIn: boolean }
 
 export function welcome(host: string, folder: string, again: boolean, begun?: Begun): string {

@@ -1,6 +1,6 @@
 import type { HostSettings } from "./options.ts"
 
-/** The transport: a command that gets one more argument, a line for a shell, and runs it there. */
+/** The transport: a command that runs the shell line in its last argument on the host. */
 export const commandOf = ({ ssh, command }: Pick<HostSettings, "ssh" | "command">): readonly string[] =>
   command ?? [
     "ssh",

@@ -1,7 +1,7 @@
-/** The OpenCode that a host has to have. */
+/** Oldest supported OpenCode on a host. */
 const LEAST = [1, 18, 28] as const
 
-/** What is wrong with a host's OpenCode, as a sentence; undefined where it will do. */
+/** Sentence about an unsupported version; undefined for a supported one. */
 export function versionProblem(host: string, version: string): string | undefined {
   const numbers = version.split(/[.-]/).slice(0, 3).map(Number)
   const differs = LEAST.findIndex((least, at) => numbers[at] !== least)

@@ -37,31 +37,31 @@ export type BreakerPorts = {
   /** Whether a run waits for other tasks before it asks its model. */
   readonly waitsForTasks: (task: Task) => boolean
   readonly at: (time: number) => void
-  /** What was told of a task is to start its parent's model now. */
+  /** Wakes the task's parent by its notification now. */
   readonly wakeAgain: (task: Task) => void
 }
 
-/** A model is taken for overloaded, or out of reach, at the second refusal of that kind within so long, in ms. */
+/** A model counts as overloaded or unreachable at the second refusal of that kind within this time, in ms. */
 const TWICE_WITHIN_MS = 10_000
 
-/** What has not begun is not written down for a gate that is closed for less. */
+/** Queued runs are stored as parked only for longer limits. */
 const WORTH_KEEPING_MS = 5000
 
 /**
- * The circuit breakers of the models that refused, one for each `provider/model`: who meets a tripped one is parked, and
- * goes on when it resets. Nothing is kept of a model that was never refused.
+ * Circuit breakers by `provider/model`: runs that meet an open one are parked and continue when it resets. Models that
+ * never refused have no state.
  */
 export class Breakers implements Pauser<"parked">, BlockSource {
   readonly #parts: Parts
   readonly #ports: BreakerPorts
   readonly #breakers = new Map<string, Breaker>()
-  /** Models that have answered in this process: a connection to them that fails is no wrong address. */
+  /** Models that have answered in this process: a failed connection to them is no wrong address. */
   readonly #answering = new Set<string>()
   readonly #unpaid = new UnpaidModels()
   readonly #notices: Notices
   readonly #instead: FallbackModels
   readonly #deferredWakes = new DeferredWakes()
-  /** By model: when it was last overloaded or out of reach without a breaker. */
+  /** Last overload or failed connection of each model without a breaker. */
   readonly #failedAt = new Map<string, number>()
 
   constructor(parts: Parts, ports: BreakerPorts) {
@@ -78,7 +78,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
   }
 
   /**
-   * What its own session's host tells of a run: refusals that pass trip its model's breaker, the first part of an answer
+   * Handles an event of the run's own session: temporary refusals trip its model's breaker, the first part of an answer
    * resets it.
    */
   hear(task: Task, event: HostEvent): void {
@@ -92,12 +92,15 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     if (refusal) this.#heardRefusal(task, key, refusal)
   }
 
-  /** Why a model is not to be asked at all: nobody pays for it. Undefined where it may be. */
+  /** Why a model is not used: its provider refuses for lack of credit. Undefined where it may be. */
   unpaid(model: Model | undefined): string | undefined {
     return model && this.#unpaid.reason(modelKey(model), this.#parts.clock.now())
   }
 
-  /** Whether a session's model is at its limit: news start nothing there, and `task` is told anew when it opens. */
+  /**
+   * Whether the session's model is at its limit. Notifications then start no turn, and `task` is told again when it is
+   * over.
+   */
   keepsFromWaking(task: Task, model: Model | undefined): boolean {
     const breaker = model && this.#breakerOf(modelKey(model))
     if (!model || !breaker || breaker.recovery) return false
@@ -106,12 +109,12 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     return true
   }
 
-  /** Whether sessions are to be woken when a model opens. */
+  /** Whether sessions wait to be woken when a model is available again. */
   get owesWaking(): boolean {
     return !this.#deferredWakes.isEmpty
   }
 
-  /** Whether this session is to be woken when its model opens. */
+  /** Whether this session is to be woken when its model is available. */
   owes(sessionID: string): boolean {
     return this.#deferredWakes.owes(sessionID)
   }
@@ -127,7 +130,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     }
     if (kind === "other") return
     const before = this.#breakerOf(key)
-    // One refusal is told of by its event and by each look at the host until that asks again.
+    // OpenCode reports a refusal by its event and by every poll until its next attempt.
     const isKnown = this.#isKnown(task, refusal)
     if (isKnown && before && underWay(before).includes(task.id)) return
     if (!before && (isKnown || (kind !== "limit" && until === undefined && !this.#failsAgain(key, refusal, now))))
@@ -148,7 +151,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     return false
   }
 
-  /** One overload, or one broken connection, is left to the host, which asks again by itself; unless it has given up. */
+  /** A single overload or broken connection is left to OpenCode's retry, unless that has ended. */
   #failsAgain(key: string, { attempt }: Refusal, now: number): boolean {
     const before = this.#failedAt.get(key) ?? Number.NEGATIVE_INFINITY
     this.#failedAt.set(key, now)
@@ -156,8 +159,8 @@ export class Breakers implements Pauser<"parked">, BlockSource {
   }
 
   /**
-   * A request of a run is about to be sent, or with `other` one to that model which compacts its session. True where it
-   * must not be: then the run is parked.
+   * Called before each request of a run; `other`: model of a compaction. True where the request must not be sent: the
+   * run is then parked.
    */
   blocksRequest(task: Task, other?: Model): boolean {
     const now = this.#parts.clock.now()
@@ -166,14 +169,14 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     if (entry) entry.compaction = other && { model: modelKey(other), at: now }
     const breaker = key === undefined ? undefined : this.#breakerOf(key)
     if (key === undefined || !breaker || !isClosedFor(breaker, task.id)) return false
-    // Its time has come, and nobody is on the way to see.
+    // Due, with no probe under way.
     if (freeRequests(breaker, now) > 0) {
       this.#breakers.set(key, sentThrough(breaker, task.id, now))
       this.#ports.at(nextProbe(sentThrough(breaker, task.id, now)))
       return false
     }
     this.#park(task, key, breaker)
-    // What cannot be parked (its user's own turn, one that has not begun) the host tries again by itself.
+    // Requests that cannot be parked (a user's turn, a run that has not begun) are retried by OpenCode.
     const after = this.#parts.store.get(task.id)
     return !after || !isActive(after) || isParked(after)
   }
@@ -206,7 +209,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     this.#ports.at(nextProbe(next))
   }
 
-  /** The limit that a task's model is at, for who is not to send requests now. */
+  /** Current limit of a task's model, where requests are blocked. */
   limitOf(task: Task): PauseView | undefined {
     const model = modelKeyOf(task)
     const breaker = model && this.#breakerOf(model)
@@ -214,7 +217,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     return { pauseKind: "parked", waitsFor: model, ...tellingOf(breaker) }
   }
 
-  /** The limit for which a task waits that has not begun, in words; undefined where it waits for none. */
+  /** Text of the limit that a task waits for before it begins; undefined for none. */
   holdsBack(task: Task): string | undefined {
     const model = modelKeyOf(task)
     const breaker = model && isQueued(task) ? this.#breakerOf(model) : undefined
@@ -227,7 +230,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     return this.#parts.options.gate !== false
   }
 
-  /** A parked run that an earlier process left: its gate is as it was. One that was given another model goes on with that. */
+  /** Restores a run that was parked by an earlier process, with its breaker. A run on a fallback model stays on it. */
   restore(task: Task, { at, until, model, why, kind = "limit" }: Parked): void {
     if (modelKeyOf(task) !== model) return this.#switched(task)
     const breaker = close(this.#breakers.get(model), { kind, why, until }, at, at)
@@ -236,7 +239,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     this.#ports.at(breaker.opensAt)
   }
 
-  /** Somebody wants it tried now. */
+  /** A user wants it tried now. */
   retryNow(task: Task, parked: Parked, model?: Model): { readonly model: string; readonly others: number } {
     if (model) {
       const others = this.#waiting(parked.model).length - 1
@@ -259,7 +262,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     }
   }
 
-  /** A breaker for which nobody waits is forgotten when its time has come, whether or not the clock went on until then. */
+  /** An unused breaker is dropped when its time has come, whether or not the clock ran until then. */
   #breakerOf(key: string): Breaker | undefined {
     const breaker = this.#breakers.get(key)
     if (!breaker?.deserted || this.#deferredWakes.has(key) || freeRequests(breaker, this.#parts.clock.now()) === 0)
@@ -289,7 +292,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     this.#ports.reschedule()
   }
 
-  /** When the request was sent that is under way. */
+  /** Send time of the request under way. */
   #askedAt({ id, run }: Task): number {
     const { store } = this.#parts
     return store.handle(id)?.compaction?.at ?? store.run(id)?.requestedAt ?? run.startedAt ?? 0
@@ -309,13 +312,13 @@ export class Breakers implements Pauser<"parked">, BlockSource {
       this.#ports.at(now + LONG_CLOSED_MS)
       this.#goRound(model, breaker, now)
     }
-    // Another may see whether it has opened.
+    // Another run may probe the provider.
     const next = withdraw(this.#breakers.get(model) ?? breaker, task.id)
     this.#breakers.set(model, next)
     this.#ports.at(nextProbe(next))
   }
 
-  /** What waits for a slot would be lost with this process; it is kept where it is worth that. */
+  /** Stores queued runs as parked, so that a restart does not lose them. */
   #parkUnbegun(key: string, breaker: Breaker, now: number): void {
     if (breaker.recovery || breaker.probe || breaker.opensAt - now < WORTH_KEEPING_MS) return
     for (const task of this.#waiting(key).filter(isQueued)) this.#park(task, key, breaker)
@@ -330,7 +333,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     breaker = { ...breaker, deserted: waiting.length === 0 && breaker.probe === undefined }
     this.#breakers.set(key, breaker)
     this.#goRound(key, breaker, now)
-    // Where nobody is parked who could try, a session that is woken does.
+    // Without a parked run, a woken session is the probe.
     const isOpen =
       breaker.recovery !== undefined || (waiting.length === 0 && now >= breaker.opensAt && this.#deferredWakes.has(key))
     if (isOpen) for (const task of this.#deferredWakes.take(key)) this.#ports.wakeAgain(task)
@@ -350,7 +353,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     return task !== undefined && isActive(task) && !this.#ports.waitsForTasks(task) && !(run && isHeldUp(run))
   }
 
-  /** Those for whom the user named other models do not wait for one that stays closed for long. */
+  /** Gives runs with fallback models another one where this model stays closed for long. */
   #goRound(key: string, breaker: Breaker, now: number): void {
     if (breaker.recovery) return
     const isLong = breaker.told && breaker.opensAt - now > LONG_CLOSED_MS
@@ -379,7 +382,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
   #endOverdue(key: string, now: number): void {
     const { maxParked } = this.#parts.options
     const breaker = this.#breakerOf(key)
-    // Whether it has opened is about to be seen, perhaps after a long sleep: who is refused then has waited for too long.
+    // A probe is due, perhaps after a long sleep: only runs refused then have waited too long.
     if (maxParked === 0 || !breaker || breaker.recovery || breaker.probe || freeRequests(breaker, now) > 0) return
     for (const task of this.#waiting(key)) {
       const { parked, parkedMs = 0 } = task.run

@@ -5,21 +5,21 @@ import { isActive, type Model, type Task } from "../../core/task.ts"
 /** What has runs stand still in one way. As a source of blocks, it says how long. */
 export type Pauser<In extends PauseKind> = {
   /**
-   * A request of a run is about to be sent, or with `other` one to that model which compacts its session. True where it
-   * must not be: then the run stands still.
+   * Called before each request of a run; `other`: model of a compaction. True where the request must not be sent: the
+   * run is then paused.
    */
   blocksRequest(task: Task, other?: Model): boolean
-  /** Whether a run that stood still when its process died goes on where it was. */
+  /** Whether paused runs continue after a restart. */
   survivesRestart(): boolean
-  /** Takes over such a run, which this process looks after by now. */
+  /** Takes over a paused run that this process now owns. */
   restore(task: Task, stored: Stored<In>): void
-  /** Somebody wants it tried now, perhaps with another model. `others`: how many more follow if that goes well. */
+  /** A user wants it tried now, perhaps with another model. `others`: number of runs that follow on success. */
   retryNow(task: Task, stored: Stored<In>, model?: Model): { readonly model: string; readonly others: number }
 }
 
 type All = { readonly [In in PauseKind]: Pauser<In> }
 
-/** Who has runs stand still, one for each way in `core/pause`. */
+/** Pausers, one for each kind of `core/pause`. */
 export class Pausers {
   readonly #all: All
 
@@ -31,13 +31,16 @@ export class Pausers {
     return PAUSE_KINDS.some((way) => this.#all[way].blocksRequest(task, other))
   }
 
-  /** What has a run go on after a restart that stood still; undefined where it did not, or ended with its process. */
+  /**
+   * Function that continues a run paused before a restart; undefined where it was not paused, or ended with its
+   * process.
+   */
   afterRestart(task: Task): (() => void) | undefined {
     const stand = pauseOf(task.run)
     return stand && this.#afterRestart(task, task.run, stand.pauseKind)
   }
 
-  /** Somebody wants it tried now. Throws a `CallError` where the task does not stand still. */
+  /** A user wants it tried now. Throws a `CallError` where the task is not paused. */
   retryNow(
     task: Task,
     doing: string = task.status,

@@ -3,20 +3,19 @@ import { modelKey } from "../../core/limits.ts"
 import { isActive, isQueued, isUnattended, type Model, type Task, type Usage } from "../../core/task.ts"
 import type { Parts } from "../../runtime/parts.ts"
 
-/** Providers keep what a request begins with for five minutes and more; one that began then is as good as there. */
+/** Providers keep a prefix for at least five minutes; within this time it counts as cached. */
 const KEPT_MS = 240_000
 
 /**
- * Fresh tasks of one message with the same agent and model begin their requests alike: the first is asked, and the
- * others are held until its answer begins, so that the provider's cache has their common part by then. Only where that
- * wins something: the model has told of a cache, and nothing of the kind has begun of late.
+ * Holds fresh tasks of one message with equal agent and model until the first one's answer begins, so that their common
+ * prefix is cached. Applies only to models that use a cache, and not shortly after a similar request.
  */
 export class Holding implements BlockSource {
   readonly #parts: Parts
   readonly #reschedule: () => void
-  /** Models of which this process has been told cache tokens. */
+  /** Models for which this process has seen cache tokens. */
   readonly #cached = new Set<string>()
-  /** When an answer last began, by agent and model. */
+  /** Time of the last answer's beginning, by agent and model. */
   readonly #began = new Map<string, number>()
 
   constructor(parts: Parts, reschedule: () => void) {
@@ -34,12 +33,12 @@ export class Holding implements BlockSource {
     return isOver ? undefined : { by: "shared cache", behind, until, keepsSlot: true }
   }
 
-  /** An answer has ended, of any session. */
+  /** An answer of any session has ended. */
   told(model: Model, { cacheRead, cacheWrite }: Usage): void {
     if (cacheRead + cacheWrite > 0) this.#cached.add(modelKey(model))
   }
 
-  /** The answer of a task's agent begins. */
+  /** A task's agent began to answer. */
   began(task: Task): void {
     if (!task.model) return
     this.#began.set(kindOf(task), this.#parts.clock.now())

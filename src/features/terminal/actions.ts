@@ -12,7 +12,7 @@ import type { Seen } from "./view-model.ts"
 
 export type Actions = ReturnType<typeof createActions>
 
-/** None of them rejects: what fails is told in a toast. */
+/** Never reject: failures are shown as toasts. */
 export function createActions(api: TuiPluginApi) {
   const requests = createRequests(api)
 
@@ -25,14 +25,14 @@ export function createActions(api: TuiPluginApi) {
     }
   }
 
-  /** True once it is written. */
+  /** True once the request is written. */
   const requested = (sessionID: string, request: Request) =>
     attempt(request.action === "answer" ? "answer" : `${request.action} the task`, async () => {
       await requests.send(sessionID, request)
       return true
     })
 
-  /** A question of an agent on another machine is answered by the server half: this host does not know it. */
+  /** Questions of remote tasks are answered by the server plugin, because this OpenCode does not know them. */
   const answered = (ask: Ask, reply: Reply, here: (where: { directory: string }) => Parameters<typeof dataOf>[0]) =>
     offersOf(ask)
       ? requested(ask.sessionID, { action: "answer", ask: ask.id, reply })
@@ -44,14 +44,14 @@ export function createActions(api: TuiPluginApi) {
     replyTo: (ask: Ask, reply: "once" | "always" | "reject") =>
       answered(ask, { reply }, (where) => api.client.permission.reply({ ...where, requestID: ask.id, reply })),
 
-    /** One list of chosen labels a question. */
+    /** `answers`: chosen labels for each question. */
     answer: (ask: Ask, answers: string[][]) =>
       answered(ask, { answers }, (where) => api.client.question.reply({ ...where, requestID: ask.id, answers })),
 
     refuse: (ask: Ask) =>
       answered(ask, { dismiss: true }, (where) => api.client.question.reject({ ...where, requestID: ask.id })),
 
-    /** What the child asks; undefined where the question is no longer open. */
+    /** Undefined where the question is no longer open. */
     questionsOf: (ask: Ask): Promise<readonly QuestionInfo[] | undefined> =>
       attempt("read the question", async () => {
         const offers = offersOf(ask)
@@ -60,7 +60,7 @@ export function createActions(api: TuiPluginApi) {
         return open.find(({ id }) => id === ask.id)?.questions
       }),
 
-    /** The last text since the task's prompt. */
+    /** Last text since the task's prompt. */
     textOf: ({ task }: Seen) =>
       attempt("read the answer", async () => {
         const { sessionID } = task
@@ -72,13 +72,13 @@ export function createActions(api: TuiPluginApi) {
   }
 }
 
-/** The folder in which a session works: the host knows its questions there alone. */
+/** Folder of a session: OpenCode knows its questions only there. */
 async function whereOf(api: TuiPluginApi, { sessionID }: Ask): Promise<{ directory: string }> {
   const { directory } = await dataOf(api.client.session.get({ sessionID }))
   return { directory }
 }
 
-/** What may be answered to a question of an agent on another machine; undefined for any other. */
+/** Options of a remote task's question; undefined for local ones. */
 const offersOf = (ask: Ask): Question | undefined => (ask as Partial<RemoteAsk>).offers
 
 const copied = (questions: Extract<Question, { kind: "question" }>["questions"]): QuestionInfo[] =>

@@ -5,10 +5,10 @@ import { createEffect, createMemo, Show } from "solid-js"
 import type { Source } from "./source.ts"
 import { badgeOf } from "./view-model.ts"
 
-/** The host hides its sidebar up to this width. */
+/** OpenCode hides its sidebar up to this width. */
 const NARROW_COLUMNS = 120
 
-/** Beside the prompt, where there is no room for the sidebar: how many tasks run, or that one asks. No timer. */
+/** Number of running tasks, or an open question, beside the prompt where the sidebar is hidden. Uses no timer. */
 export function Badge(props: { api: TuiPluginApi; source: Source; sessionID: string }) {
   const theme = () => props.api.theme.current
   const dimensions = useTerminalDimensions()

@@ -14,12 +14,12 @@ import { openAsk } from "./tasks-dialog.tsx"
 const NO_TASK = "There is no open task on the board."
 const IS_OFF = 'The board is off: in opencode.json, the option "board" turns it on, and "web" the page.'
 
-/** `/board`: the tasks that are not archived, what can be done with each, and the link to the page where there is one. */
+/** `/board`: open tasks with their actions, and a link to the page. */
 export async function openBoard(companion: BoardCompanion): Promise<void> {
   const { api, board, page } = companion
   await board.look()
   const purse = await purseChoices(companion)
-  // Asked for anew whenever the board changes. What concerns all of it comes last, lest it is picked by accident.
+  // Updated with the board. Actions on the whole board come last, so that none is picked by accident.
   const choices = () => [
     ...(page ? [pageRow(companion, page)] : []),
     ...board.tasks().map((task) => rowOf(companion, task)),
@@ -32,7 +32,7 @@ export async function openBoard(companion: BoardCompanion): Promise<void> {
   choose(api, "Board", "Search tasks", choices)
 }
 
-/** What concerns the board as a whole. */
+/** Actions on the whole board. */
 function boardChoices({ api, board }: BoardCompanion): readonly Choice[] {
   const close = (work: () => unknown) => () => {
     api.ui.dialog.clear()
@@ -78,7 +78,7 @@ const rowOf = (companion: BoardCompanion, task: BoardTask): Choice => ({
   },
 })
 
-/** What can be done with a task, in the state that it is in when the list opens. What it needs comes first. */
+/** Actions on a task in its current state, most needed first. */
 function choicesFor(companion: BoardCompanion, task: BoardTask): readonly Choice[] {
   const { api, board } = companion
   const { id, threadId, status } = task

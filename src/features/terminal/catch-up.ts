@@ -7,14 +7,14 @@ import { toMessage } from "../../opencode/convert.ts"
 import type { RawEvent } from "../../opencode/events.ts"
 import type { ProgressTracker } from "./progress.ts"
 
-/** A task, what is heard of it while it runs, and its session's parent and folder as the host has them. */
+/** A task, its live state, and its session's parent and folder. */
 export type Listened = {
   readonly task: Task
   readonly tracker: ProgressTracker | undefined
   readonly row: Pick<Session, "parentID" | "directory">
 }
 
-/** What an event is about: a session's row, its status, or a question. */
+/** Subject of an event: a session, its status, or a question. */
 export function keyOf({ type, properties }: RawEvent): string {
   const { info, sessionID, requestID, id } = (properties ?? {}) as Readonly<Record<string, unknown>>
   if (type === "session.status") return statusOf(String(sessionID))
@@ -24,8 +24,8 @@ export function keyOf({ type, properties }: RawEvent): string {
 const statusOf = (sessionID: string): string => `status of ${sessionID}`
 
 /**
- * The session itself, which may be a task's, and its children, theirs too where a session `launches` tasks of its own:
- * none where it is gone. Rejects what cannot be read.
+ * A session with its children, and theirs where it `launches` tasks; empty where it is gone. Rejects where a read
+ * fails.
  */
 export async function readSessions(
   api: TuiPluginApi,
@@ -41,7 +41,7 @@ export async function readSessions(
   return [data, ...below]
 }
 
-/** Undefined where they could not be read. */
+/** Undefined where the read failed. */
 async function readBelow(
   api: TuiPluginApi,
   sessionID: string,
@@ -57,8 +57,8 @@ async function readBelow(
 const isGone = (error: unknown): boolean => (error as { name?: unknown } | undefined)?.name === "NotFoundError"
 
 /**
- * Tool calls, retries and questions of runs that began before we listened, but for what was `heard` meanwhile. Reads so
- * many of each run's last `messages`; all of them where it is left out.
+ * Reads tool calls, retries and questions of runs that began earlier, except what was `heard` meanwhile. Limited to
+ * each run's last `messages`, if given.
  */
 export async function catchUp(
   api: TuiPluginApi,
@@ -81,7 +81,7 @@ export async function catchUp(
   ])
 }
 
-/** The host knows statuses and questions by the folder in which their sessions work. What is not told is over. */
+/** OpenCode reports statuses and questions by folder; those not reported are over. */
 async function catchUpIn(
   api: TuiPluginApi,
   directory: string,

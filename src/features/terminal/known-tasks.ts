@@ -9,13 +9,13 @@ import type { Listened } from "./catch-up.ts"
 import { ProgressTracker } from "./progress.ts"
 import type { Seen } from "./view-model.ts"
 
-/** Changes are told at most this often: a child that streams has hundreds of events a second. */
+/** Shortest interval of updates: a streaming child has hundreds of events a second. */
 const TELL_EVERY_MS = 100
 
-/** What a session's record was, and what it has become. Told for every known task of the project. */
+/** A task's record before and after a change. */
 export type Change = { readonly seen: Seen; readonly before: Task | undefined }
 
-/** They hear what happens from now on, once each; they must not throw. */
+/** Called for each later change; must not throw. */
 export type Listeners = {
   readonly onChange?: (change: Change) => void
   readonly onAsk?: (ask: Ask, change: Change) => void
@@ -23,13 +23,13 @@ export type Listeners = {
 
 type TaskHandle = Listened & { readonly usage: Usage; readonly fetches?: true }
 
-/** The tasks that the terminal knows of: their records, and how far those are that run. */
+/** Tasks known to the terminal, with live state of running ones. */
 export class KnownTasks {
   readonly #listeners: Listeners
   readonly #entries = new Map<string, TaskHandle>()
-  /** Tasks that have left the list and are still to be paid for, by session. */
+  /** Cleared tasks whose cost still counts, by session. */
   readonly #cleared = new Map<string, Seen>()
-  /** Sessions of which something was heard: those that this host runs. Another process's tell nothing here. */
+  /** Sessions with events: those of this OpenCode process. */
   readonly #audible = new Set<string>()
   readonly #version = createSignal(0)
   #telling: ReturnType<typeof setTimeout> | undefined
@@ -39,26 +39,26 @@ export class KnownTasks {
     this.#listeners = listeners
   }
 
-  /** All of them. Reactive, as the others are that return what is seen. */
+  /** All tasks. Reactive, like the other readers. */
   all(): readonly Seen[] {
     this.#read()
     return this.entries().map(seenOf)
   }
 
-  /** Those that a session launched. */
+  /** Tasks launched by a session. */
   tasksOf(parentID: string): readonly Seen[] {
     this.#read()
     return this.#of(parentID).map(seenOf)
   }
 
-  /** The one that a session is the child of. */
+  /** Task whose own session this is. */
   taskIn(sessionID: string): Seen | undefined {
     this.#read()
     const entry = this.#entries.get(sessionID)
     return entry && seenOf(entry)
   }
 
-  /** What is left of tasks that were cleared while there was a budget: what they cost. */
+  /** Cleared tasks, for their cost. */
   cleared(): readonly Seen[] {
     this.#read()
     return [...this.#cleared.values()]
@@ -68,12 +68,12 @@ export class KnownTasks {
     return [...this.#entries.values()]
   }
 
-  /** Whether a task of this session runs that tells nothing here. */
+  /** Whether a task of this session runs without events here. */
   runsUnheard(parentID: string): boolean {
     return this.#of(parentID).some(({ task }) => isActive(task) && !this.#audible.has(task.sessionID))
   }
 
-  /** Takes a session as the host tells it. The record decides; the rest of the row is usage. */
+  /** Adds a session. Only its record and usage count. */
   take(session: Session, live: boolean): void {
     const record = decodeRecord(session)
     const known = this.#entries.get(session.id)
@@ -116,12 +116,12 @@ export class KnownTasks {
     this.tell()
   }
 
-  /** A session is tried no more. */
+  /** The session's retry is over. */
   calm(sessionID: string): void {
     this.#entries.get(sessionID)?.tracker?.retrying(undefined)
   }
 
-  /** Has what is seen read anew, soon. */
+  /** Schedules an update of the readers. */
   tell(): void {
     if (this.#isDisposed) return
     this.#telling ??= setTimeout(() => {
@@ -145,18 +145,18 @@ export class KnownTasks {
   }
 }
 
-/** The row's usage is the whole session's, what was before we listened included. */
+/** Usage of the whole session, including the time before events arrived. */
 const seenOf = ({ task, tracker, usage, fetches }: TaskHandle): Seen => ({
   task,
   progress: tracker && { ...tracker.snapshot(), usage },
   ...(fetches && { fetches }),
 })
 
-/** True if the event says something new of the run. */
+/** True if the event changes the run's state. */
 function apply(task: Task, tracker: ProgressTracker, event: HostEvent): boolean {
   switch (event.type) {
     case "tool":
-      // Message ids ascend in time: what is older than the prompt belongs to an earlier run.
+      // Message ids ascend in time: one before the prompt belongs to an earlier run.
       if (event.messageID <= task.run.promptID) return false
       tracker.tool(event.callID, event.tool, event.state, event.messageID)
       return true

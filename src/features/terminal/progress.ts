@@ -5,14 +5,14 @@ import type { UiMetadata } from "../../runtime/record/ui-metadata.ts"
 
 const NO_SIGNS: UiMetadata = { asks: [] }
 
-/** What the screen sees of a run while it goes on. */
+/** Live state of a run for display. */
 export class ProgressTracker {
   readonly #startedAt: number
   readonly #asks = new Map<string, Ask>()
   #told = NOTHING_OBSERVED
   #retry: Progress["retry"]
   #uiMetadata: UiMetadata = NO_SIGNS
-  /** Its session was seen at work. */
+  /** The session was seen at work. */
   begun = false
 
   constructor(now: number) {
@@ -35,7 +35,7 @@ export class ProgressTracker {
     this.#asks.delete(askID)
   }
 
-  /** What its session's metadata say of where it works, if that is another machine. Returns the questions that are new. */
+  /** Applies UI metadata of a remote task. Returns new questions. */
   elsewhere(uiMetadata: UiMetadata = NO_SIGNS): readonly Ask[] {
     const before = this.#uiMetadata.asks
     this.#uiMetadata = uiMetadata

@@ -10,7 +10,7 @@ import { purseIn } from "./board-view.ts"
 const MOST_REPORTS = 5
 const category = "Purse"
 
-/** Opens a purse or closes the one that is open, with what is spent of it, and reads the reports of the last ones. */
+/** Actions on purses: open, close with current spending, read reports. */
 export async function purseChoices(companion: BoardCompanion): Promise<() => readonly Choice[]> {
   const { api, board } = companion
   const spent = await board.purseSpent()
@@ -47,7 +47,7 @@ export async function purseChoices(companion: BoardCompanion): Promise<() => rea
   }
 }
 
-/** Stays open until the purse is: what was wrong can be mended. */
+/** Stays open until a purse is opened, so that input can be corrected. */
 function openPurse({ api, board }: BoardCompanion): void {
   const [busy, setBusy] = createSignal(false)
   let isShown = true

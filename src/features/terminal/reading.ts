@@ -6,23 +6,23 @@ import { catchUp, keyOf, readSessions } from "./catch-up.ts"
 import type { KnownTasks } from "./known-tasks.ts"
 
 const RETRY_MS = 3000
-/** How often is read again what runs and is not heard of, and how many of its messages: it was read whole before. */
+/** Interval for runs without events, and number of messages read each time. */
 const UNHEARD_MS = 15_000
 const UNHEARD_MESSAGES = 20
 
-/** Reads what the events have not told: what was before we listened, and what another process runs. */
+/** Reads state without events: from before the start, and of other processes. */
 export class Reading {
   readonly #api: TuiPluginApi
   readonly #known: KnownTasks
   readonly #deepest: () => number
   readonly #loading = new Map<string, Promise<void>>()
-  /** What each read that is under way has to leave alone: what was heard since it began is newer. */
+  /** For each active read, entries with newer events, which it must not overwrite. */
   readonly #reads = new Set<Set<string>>()
-  /** One a session: what was to come before gives way. */
+  /** One timer per session; a new one replaces it. */
   readonly #timers = new Map<string, ReturnType<typeof setTimeout>>()
   #isDisposed = false
 
-  /** `deepest`: how deep tasks may launch tasks of their own, 0 for any depth; what is deeper is not read. */
+  /** `deepest`: depth of tasks that are read, 0 for any. */
   constructor(api: TuiPluginApi, known: KnownTasks, deepest: () => number) {
     this.#api = api
     this.#known = known
@@ -33,12 +33,12 @@ export class Reading {
     for (const heard of this.#reads) heard.add(keyOf(event))
   }
 
-  /** Reads what was before we listened: once a session. */
+  /** Reads earlier state, once per session. */
   load(sessionID: string): Promise<void> {
     return this.#loading.get(sessionID) ?? this.#load(sessionID)
   }
 
-  /** The connection was lost: reads all of it again. */
+  /** The connection was lost: reads everything again. */
   reload(): void {
     for (const sessionID of [...this.#loading.keys()]) void this.#load(sessionID)
   }
@@ -54,7 +54,7 @@ export class Reading {
     return loaded
   }
 
-  /** Never rejects: what could not be read is not gone. What is known stays, and it is read again. */
+  /** Never rejects. A failed read keeps the known state and is repeated. */
   async #readAll(sessionID: string, messages?: number): Promise<void> {
     const heard = new Set<string>()
     this.#reads.add(heard)

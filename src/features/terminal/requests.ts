@@ -4,8 +4,8 @@ import { toError } from "../../opencode/convert.ts"
 import { REQUEST_KEY } from "../../runtime/record/codec.ts"
 
 /**
- * What the companion has done. A task has one owner, the server half: a request is written into the metadata of the
- * task's session, where the server half hears of it, carries it out and takes it away.
+ * Requests of the terminal to the server plugin, which owns the tasks. They are written into the metadata of the task's
+ * session and removed by the server plugin.
  */
 export type Request =
   | { readonly action: "cancel" }
@@ -14,12 +14,12 @@ export type Request =
   | { readonly action: "resume" | "tell"; readonly prompt: string }
   | { readonly action: "answer"; readonly ask: string; readonly reply: Reply }
 
-/** How long the server half may take before the user is told that nobody listens. */
+/** After this time the user is told that no server plugin answers. */
 const ANSWER_WITHIN_MS = 5000
 
 type Metadata = Record<string, unknown>
 
-/** The way to the server half. */
+/** Connection to the server plugin. */
 export function createRequests(api: TuiPluginApi) {
   const timers = new Set<ReturnType<typeof setTimeout>>()
 
@@ -29,7 +29,7 @@ export function createRequests(api: TuiPluginApi) {
     if (metadata) await dataOf(api.client.session.update({ sessionID, metadata }))
   }
 
-  /** A request that is still there has not been heard: it is taken away, lest a later start carries it out. */
+  /** Removes an unanswered request, which a later start would carry out. */
   const withdraw = (sessionID: string, id: string) =>
     editMetadata(sessionID, ({ [REQUEST_KEY]: request, ...others }) => {
       if ((request as { id?: string } | undefined)?.id !== id) return undefined
@@ -51,7 +51,7 @@ export function createRequests(api: TuiPluginApi) {
   }
 
   return {
-    /** Resolves once it is written; rejects with the host's error. */
+    /** Resolves once written; rejects with OpenCode's error. */
     async send(sessionID: string, request: Request): Promise<void> {
       const id = crypto.randomUUID()
       await editMetadata(sessionID, (metadata) => ({ ...metadata, [REQUEST_KEY]: { id, ...request } }))
@@ -64,7 +64,7 @@ export function createRequests(api: TuiPluginApi) {
   }
 }
 
-/** SDK calls do not throw by themselves. */
+/** Throws errors that the SDK only returns. */
 export async function dataOf<Data>(call: Promise<{ data?: Data; error?: unknown }>): Promise<Data> {
   const { data, error } = await call
   if (error !== undefined) throw new Error(toError(error).message)

@@ -17,14 +17,14 @@ import {
   type Tone,
 } from "./view-model.ts"
 
-/** Of the host's sidebar, until the first layout has told the real one. */
+/** Width of OpenCode's sidebar, until the layout is known. */
 const SIDEBAR_COLUMNS = 36
-/** The host's own sections fold from the third line on. */
+/** OpenCode's own sections fold from the third line. */
 const FOLDS_FROM = 3
 
 type Props = { api: TuiPluginApi; source: Source; sessionID: string; limits: () => SessionLimits }
 
-/** The sidebar's section of one session's tasks; nothing at all while there are none. */
+/** Sidebar section of a session's tasks; hidden without any. */
 export function BackgroundAgents(props: Props) {
   const [open, setOpen] = createSignal(true)
   const [columns, setColumns] = createSignal(SIDEBAR_COLUMNS)

@@ -16,10 +16,7 @@ const EVENTS = [
   "question.rejected",
 ] as const
 
-/**
- * What the companion knows of tasks: the records in the sessions' metadata, and the events of the sessions that run.
- * `deepest`: how deep tasks may launch tasks of their own, 0 for any depth; what is deeper is not read.
- */
+/** Task data for the terminal, from session metadata and events. `deepest`: depth of tasks that are read, 0 for any. */
 export function createSource(api: TuiPluginApi, listeners: Listeners = {}, deepest: () => number = () => 1) {
   const events = new EventReader()
   const known = new KnownTasks(listeners)
@@ -30,7 +27,7 @@ export function createSource(api: TuiPluginApi, listeners: Listeners = {}, deepe
         reading.heard(event as unknown as RawEvent)
         handle(event as unknown as RawEvent)
       } catch {
-        // Of another shape than we know: no hint. A throw would end the terminal.
+        // Unknown events are ignored: a throw would end the terminal.
       }
     })
   const infoOf = (event: RawEvent) => (event.properties as { info: Session }).info
@@ -43,7 +40,7 @@ export function createSource(api: TuiPluginApi, listeners: Listeners = {}, deepe
       on(type, (event) => {
         const heard = events.read(event, Date.now())
         if (heard) return known.hear(heard)
-        // The converter knows no idle status: a retry is over with it.
+        // The event reader has no idle status, which also ends a retry.
         if (type === "session.status") known.calm((event.properties as { sessionID: string }).sessionID)
       }),
     ),

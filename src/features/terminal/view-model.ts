@@ -26,45 +26,45 @@ import { duration, ticking } from "../../lib/duration.ts"
 import { budget as budgetText, dollars } from "../../lib/money.ts"
 import { count, oneLine, short } from "../../lib/text.ts"
 
-/** Pure: what the companion shows, from what it has seen. Widths are terminal columns. */
+/** Texts and rows for the terminal. Pure; widths are terminal columns. */
 
-/** A task as its session's record tells it and, while it runs, what its session's events told since. */
+/** A task by its record, with its session's events while it runs. */
 export type Seen = {
   readonly task: Task
   readonly progress?: Progress
-  /** It has ended on another machine, and what it changed is being fetched. */
+  /** Ended on another machine; its changes are being fetched. */
   readonly fetches?: true
 }
 
-/** What a row is about, for its colour. */
+/** State for a row's colour. */
 export type Tone = "working" | "waiting" | "queued" | "completed" | "error" | "cancelled"
 
 export type Row = {
   readonly sessionID: string
   readonly tone: Tone
-  /** Absent while the row's icon spins. */
+  /** Absent while the row shows a spinner. */
   readonly icon?: string
   readonly title: string
-  /** Time and, of a task that has ended, tool calls. */
+  /** Duration, and tool calls of an ended task. */
   readonly facts: string
-  /** What a task does that has not ended: phase, tool calls and last tool, or the question that it waits on; what is still done for one that has. */
+  /** Activity of a running task, its open question, or pending work of an ended one. */
   readonly detail?: string
 }
 
 export type Batch = { readonly label: string; readonly done: number; readonly total: number }
 
 export type Section = {
-  /** `2 running`, or `5 done` when nothing runs. */
+  /** Examples: `2 running`, or `5 done` when nothing runs. */
   readonly summary: string
   readonly rows: readonly Row[]
-  /** How many tasks have no row. */
+  /** Number of tasks without a row. */
   readonly more: number
   readonly batches: readonly Batch[]
-  /** What is spent and, where there are limits, of how much: lines of a sidebar's width. */
+  /** Spending with limits, in lines of the sidebar's width. */
   readonly totals: readonly string[]
 }
 
-/** A list longer than this is cut, the running ones first: a sidebar is short. */
+/** Most rows of the sidebar; running tasks come first. */
 export const MOST_ROWS = 10
 
 const ICONS: Readonly<Record<Tone, string | undefined>> = {
@@ -76,12 +76,12 @@ const ICONS: Readonly<Record<Tone, string | undefined>> = {
   cancelled: "⊘",
 }
 
-/** What all may use, 0 for any. */
+/** Limits, 0 for none. */
 export type SessionLimits = { readonly tokens: number; readonly cost: number }
 
 const ANY: SessionLimits = { tokens: 0, cost: 0 }
 
-/** The sidebar's section; undefined where there is nothing to show. `below`: the tasks that those seen have launched. */
+/** Sidebar section; undefined where it is hidden. `below`: descendants of the tasks shown. */
 export function sectionOf(
   seen: readonly Seen[],
   now: number,
@@ -103,7 +103,7 @@ export function sectionOf(
   }
 }
 
-/** What runs, in the order of launch; then what has ended, the latest first. */
+/** Running tasks in the order of launch, then ended ones, newest first. */
 export function inOrder(seen: readonly Seen[]): readonly Seen[] {
   const active = seen.filter(({ task }) => isActive(task))
   const ended = seen.filter(({ task }) => !isActive(task))
@@ -113,7 +113,7 @@ export function inOrder(seen: readonly Seen[]): readonly Seen[] {
   ]
 }
 
-/** `all` are the tasks known: this one may wait for tasks of its own, and their calls count for it. */
+/** `all`: known tasks, among them this one's children, whose calls count for it. */
 export function rowOf(seen: Seen, all: readonly Seen[], now: number): Row {
   const { task } = seen
   const phase = phaseIn(seen, all, now)
@@ -128,7 +128,7 @@ export function rowOf(seen: Seen, all: readonly Seen[], now: number): Row {
   }
 }
 
-/** Agent and state, which is a phase while the task runs: `general, waiting for permission`. */
+/** Agent and state or phase: `general, waiting for permission`. */
 export const stateText = (seen: Seen, all: readonly Seen[], now: number): string =>
   [agentName(seen.task), ...stateIn(seen, all, now), ...groupTexts(seen.task, all)].join(", ")
 
@@ -137,14 +137,14 @@ function stateIn(seen: Seen, all: readonly Seen[], now: number): readonly string
   return phase ? [phaseText(phase)] : [seen.task.status, ...(seen.fetches ? [BRINGING_HOME] : [])]
 }
 
-/** Of one that stands for several: what its parts have come to, as far as they are known. */
+/** Results of a group's members, as far as known. */
 function groupTexts(task: Task, all: readonly Seen[]): readonly string[] {
   const members = all.map((other) => ({ task: other.task, closed: !isActive(other.task), began: true }))
   const text = groupText(task, members)
   return text === undefined ? [] : [text]
 }
 
-/** In a few words, for where there is no room for more; undefined while nothing runs. */
+/** Short text for the badge; undefined while nothing runs. */
 export function badgeOf(seen: readonly Seen[], all: readonly Seen[]): { text: string; waiting: boolean } | undefined {
   const tones = seen.filter(({ task }) => isActive(task)).map((each) => toneOf(each.task, phaseIn(each, all, 0)))
   if (tones.length === 0) return undefined
@@ -153,7 +153,7 @@ export function badgeOf(seen: readonly Seen[], all: readonly Seen[]): { text: st
   return asking === 0 ? { text: agents, waiting: false } : { text: `${agents}, ${asking} waiting`, waiting: true }
 }
 
-/** The bars of the batches that run, or of the latest one; a batch of one task needs none. */
+/** Batches that run, or the latest one; single tasks have none. */
 function batchesOf(tasks: readonly Task[]): Batch[] {
   const keys = new Set(tasks.filter(isActive).map(({ batch }) => batch))
   const latest = tasks.toSorted((a, b) => a.run.createdAt - b.run.createdAt).at(-1)
@@ -164,7 +164,7 @@ function batchesOf(tasks: readonly Task[]): Batch[] {
   })
 }
 
-/** The line of a batch, of so many columns: the filled part of its bar and the rest. It is full only when all is done. */
+/** Filled and empty part of a batch's bar. It is full only when all tasks have ended. */
 export function barOf({ label, done, total }: Batch, columns: number) {
   const name = cut(label, Math.floor(columns / 3))
   const before = name === "" ? "" : `${name} `
@@ -174,20 +174,20 @@ export function barOf({ label, done, total }: Batch, columns: number) {
   return { before, filled: "━".repeat(filled), rest: "─".repeat(room - filled), after }
 }
 
-/** What a task has used itself. The children that it launched are tasks, and rows, of their own. */
+/** Usage of the task alone: children have rows of their own. */
 function usageOf({ task, progress }: Seen): Usage {
   if (isActive(task) && progress) return progress.usage
   return addUsage(task.earlier.usage, task.outcome?.usage ?? NO_USAGE)
 }
 
-/** The whole task's, as the list of the tools has them: all its runs, and the tasks that it launched. */
+/** Tool calls of all runs of the task and its children, as in the tools' list. */
 function toolCallsOf({ task, progress }: Seen, all: readonly Seen[]): number {
   const own = task.earlier.toolCalls + ((isActive(task) ? progress?.toolCalls : task.outcome?.toolCalls) ?? 0)
   const launched = all.filter((other) => other.task.parentID === task.sessionID)
   return launched.reduce((sum, each) => sum + toolCallsOf(each, all), own)
 }
 
-/** What counts for a session beside the tasks in its list: those below them, and those that were cleared. */
+/** Usage beside the listed tasks: descendants and cleared tasks. */
 export function belowOf(sessionID: string, all: readonly Seen[], cleared: readonly Seen[] = []): readonly Seen[] {
   const taskIn = new Map([...all, ...cleared].map(({ task }) => [task.sessionID, task]))
   const pays = ({ task }: Seen) =>
@@ -195,7 +195,7 @@ export function belowOf(sessionID: string, all: readonly Seen[], cleared: readon
   return [...all.filter(({ task }) => task.parentID !== sessionID), ...cleared].filter(pays)
 }
 
-/** `12.3K tokens · $0.0123`; `≥` before what is known of more. */
+/** Example: `12.3K tokens · $0.0123`, with `≥` where more was used. */
 function totalsOf(usage: Usage, { tokens, cost }: SessionLimits): readonly string[] {
   const atLeast = usage.atLeast ? "≥ " : ""
   const used = `${atLeast}${short(billedTokens(usage))}${tokens > 0 ? ` of ${short(tokens)}` : ""} tokens${usage.cacheRead > 0 ? ` + ${short(usage.cacheRead)} from the cache` : ""}`
@@ -203,31 +203,31 @@ function totalsOf(usage: Usage, { tokens, cost }: SessionLimits): readonly strin
   return tokens > 0 && cost > 0 ? [used, spent] : [`${used} · ${spent}`]
 }
 
-/** How long it has run, or waited in the queue. */
+/** Duration of its run, or time in the queue. */
 export function timeOf(task: Task, now: number): string {
   if (!isActive(task)) return duration(elapsed(task, now))
   return ticking(isQueued(task) ? waited(task, now) : elapsed(task, now))
 }
 
-/** Cut to so many columns, with an ellipsis where something went; the text keeps to one line. */
+/** One line of at most `columns`, ending in an ellipsis where it was cut. */
 export function cut(text: string, columns: number): string {
   if (columnsOf(text) <= columns) return text
   return columns < 1 ? "" : `${trimTo(text, columns - 1)}…`
 }
 
-/** What an agent wrote, in its lines, without what a terminal would act upon: the host writes it out as it is. */
+/** An agent's text without control characters, which OpenCode would pass to the terminal. */
 export const readable = (text: string): string => text.replace(/\r\n?/g, "\n").replace(CONTROL, "")
 
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
 const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g
 
-/** How many columns a terminal takes for a text. */
+/** Width of a text in terminal columns. */
 function columnsOf(text: string): number {
   return [...SEGMENTER.segment(text)].reduce((sum, { segment }) => sum + (WIDE.test(segment) ? 2 : 1), 0)
 }
 
 const SEGMENTER = new Intl.Segmenter()
-/** What a terminal draws two columns wide: the CJK blocks, full-width forms and emoji. */
+/** Characters of two columns: CJK, full-width forms, emoji. */
 const WIDE =
   /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]|\p{Emoji_Presentation}|\ufe0f/u
 

@@ -8,7 +8,7 @@ import { searchRoutes } from "./search.ts"
 import { namedTask } from "./sources.ts"
 import type { AgentDetail } from "./wire.ts"
 
-/** The background tasks' routes. */
+/** Routes for background tasks. */
 export function agentsRoutes(source: () => Source): Hono {
   const routes = new Hono()
   const agentsOf = () => source().agents

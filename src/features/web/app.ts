@@ -20,16 +20,16 @@ import { tasksRoutes } from "./tasks.ts"
 export type AppPorts = {
   readonly address: Address
   readonly door: Auth
-  /** The name, beside the loopback ones, by which requests may call this server. */
+  /** Name by which requests may address this server, besides loopback names. */
   readonly host: string
   readonly source: () => Source
   readonly feed: Teller
-  /** The page, one HTML file. */
+  /** The page's HTML. */
   readonly page: () => string
   readonly log: Log
 }
 
-/** The page for anyone who may call this server, and its data for those whom the door lets in. */
+/** Serves the page to allowed hosts, and data to authenticated callers. */
 export function createApp({ address, door, host, source, feed, page, log }: AppPorts): Hono<Env> {
   const app = new Hono<Env>()
   const html = page()
@@ -57,7 +57,7 @@ export function createApp({ address, door, host, source, feed, page, log }: AppP
   return app
 }
 
-/** The page's session belongs to one address: under another name of this server the browser has none. */
+/** Redirects to the name that the page's session belongs to: browsers keep sessions by name. */
 function toOneName(url: string): MiddlewareHandler {
   const { host, port } = new URL(url)
   return async (context, next) => {
@@ -72,11 +72,11 @@ const notStored: MiddlewareHandler = async (context, next) => {
   context.header("cache-control", "no-store")
 }
 
-/** What only a holder of the token can say to `nonce`: who asks learns that it is us, and nothing else. */
+/** Proof that the server has the token, by a signed `nonce` that reveals nothing else. */
 export const proofOf = (token: string, nonce: string): string =>
   createHmac("sha256", token).update(`superagents:${nonce}`).digest("hex")
 
-/** Nothing runs but the page's own script, nothing is fetched but from here, and nobody may frame it. */
+/** Content security policy: only the page's own script, only this server's data, no frames. */
 function headersFor(html: string) {
   return secureHeaders({
     contentSecurityPolicy: {
@@ -96,7 +96,7 @@ function headersFor(html: string) {
   })
 }
 
-/** A hash for each inline element of the page, as a browser computes it. */
+/** Hashes of inline elements, as browsers compute them. */
 function hashesOf(html: string, tag: "script" | "style"): string[] {
   const found = [...html.matchAll(new RegExp(`<${tag}[^>]*>([\\s\\S]*?)</${tag}>`, "g"))]
   const hashes = found.map(([, text = ""]) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`)

@@ -6,7 +6,7 @@ import { type Env, keyIn, refusal } from "./guard.ts"
 const ID = /^[cp]\.[\w.-]{1,100}$/
 const NONCE = /^[\da-f]{32,64}$/
 
-/** Where the page asks who is speaking, before it shows anything. */
+/** Route by which the page verifies the server before it shows anything. */
 export function helloRoute(door: Auth): Hono {
   return new Hono().get("/", (context) => {
     const { id = "", nonce = "" } = context.req.query()
@@ -16,7 +16,7 @@ export function helloRoute(door: Auth): Hono {
   })
 }
 
-/** Where a link's code is exchanged for a session of the page. */
+/** Route that exchanges a link's code for a web session. */
 export function signInRoute(door: Auth): Hono {
   return new Hono().post("/", (context) => {
     const issued = door.signIn(keyIn(context))
@@ -25,7 +25,7 @@ export function signInRoute(door: Auth): Hono {
   })
 }
 
-/** Where the page ends its session. */
+/** Route that ends the page's web session. */
 export function signOutRoute(door: Auth): Hono<Env> {
   return new Hono<Env>().delete("/", (context) => {
     const caller = context.get("caller")

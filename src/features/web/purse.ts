@@ -6,10 +6,10 @@ import type { Source } from "./ports.ts"
 import { presentBoard } from "./sources.ts"
 import type { PurseState } from "./wire.ts"
 
-/** What is right of these the board's rules say, in their words. */
+/** The board's rules validate the values. */
 const given = z.strictObject({ max: z.unknown(), until: z.unknown() })
 
-/** The purse of the board: how it stands, opening it, closing it. */
+/** Routes that show, open and close the purse. */
 export function purseRoutes(source: () => Source): Hono {
   const routes = new Hono()
   const stands = async (): Promise<PurseState> => {
@@ -29,7 +29,7 @@ export function purseRoutes(source: () => Source): Hono {
   return routes
 }
 
-/** The reports of earlier purses, newest first. */
+/** Reports of earlier purses, newest first. */
 export function reportsRoutes(source: () => Source): Hono {
   const routes = new Hono()
   routes.get("/", async (context) => context.json({ reports: await presentBoard(source()).purse.reports() }))

@@ -5,13 +5,13 @@ import { WebError } from "./errors.ts"
 import type { Source } from "./ports.ts"
 import type { AnswersFound } from "./wire.ts"
 
-/** Answers are read one after the other, so many at a request: what is found is shown while the others are read. */
+/** Answers read per request, so that results appear while the rest is read. */
 const AT_ONCE = 10
-/** The newest ended tasks alone are searched. */
+/** Only this many newest ended tasks are searched. */
 const MOST_SEARCHED = 500
 const MOST_FILTER_CHARS = 200
 
-/** The search of what ended tasks have answered: their sessions have the texts, and nothing keeps an index of them. */
+/** Searches answers of ended tasks in their sessions; there is no index. */
 export function searchRoutes(source: () => Source): Hono {
   const routes = new Hono()
   routes.get("/", async (context) => {
@@ -24,7 +24,7 @@ export function searchRoutes(source: () => Source): Hono {
       .slice(0, MOST_SEARCHED)
     const found: AnswersFound["found"][number][] = []
     for (const { task } of ended.slice(from, from + AT_ONCE)) {
-      // A session that cannot be read has nothing to be found.
+      // Unreadable sessions have no matches.
       const hit = hitIn(filter, await agents.answer(task.id).catch(() => ""))
       if (hit) found.push({ id: task.id, ...hit })
     }

@@ -9,7 +9,7 @@ import { taskRow } from "./rows.ts"
 import { presentBoard } from "./sources.ts"
 import type { Ended, TaskList } from "./wire.ts"
 
-/** Counted before its entries are looked at: each that is wrong costs time and a line of the answer. */
+/** Checks the length first: each wrong entry costs time and a line of the error. */
 const listOfAtMost = <Item extends z.ZodType>(item: Item) => z.array(z.unknown()).max(MOST_ITEMS).pipe(z.array(item))
 
 const newTask = newTaskSchema.extend({
@@ -22,7 +22,7 @@ const patch = taskPatchSchema.refine((fields) => Object.values(fields).some((val
   error: "Nothing to change: give a title, description, owner or status.",
 })
 
-/** The board's routes. Whether a change may be made is the board's to say; here it is only put into its words. */
+/** Routes of the board, whose rules decide on changes. */
 export function tasksRoutes(source: () => Source): Hono {
   const routes = new Hono()
 
@@ -57,7 +57,7 @@ export function tasksRoutes(source: () => Source): Hono {
     await board.run(id)
     return context.json(taskRow(await board.get(id), board))
   })
-  /** What a person says of the board as a whole. */
+  /** Actions on the whole board. */
   for (const what of ["accept", "restore", "forget"] as const)
     routes.post(`/${what}`, async (context) => {
       const board = presentBoard(source())
@@ -67,7 +67,7 @@ export function tasksRoutes(source: () => Source): Hono {
   return routes
 }
 
-/** The board as a whole, as route and event stream tell it. */
+/** The board as sent by route and event stream. */
 export async function listOf(board: Board): Promise<TaskList> {
   const [tasks, agents, purse] = await Promise.all([board.list(), board.agents(), board.purse.view()])
   const rows = tasks.map((task) => taskRow(task, board))

@@ -6,7 +6,7 @@ import { succeeds } from "../../lib/succeeds.ts"
 import { at, type Checkout } from "./checkout.ts"
 import { git, gitList } from "./git.ts"
 
-/** The most names that are told of one kind. */
+/** Most names of one kind in a text. */
 const MOST_NAMES = 10
 
 type Hindrance = "sparse" | "hidden" | "unreadable" | "ignored" | "untracked" | "written"
@@ -24,8 +24,8 @@ const TEXTS: Record<Hindrance, (names: string) => string> = {
 }
 
 /**
- * Why a merge found these files of the user's in its way, and what the user can do about it. To solve that in the task's
- * worktree would be no end to it: there they go together.
+ * Why these files of the user block a merge, and what the user can do. Solving it in the task's worktree is impossible:
+ * the states fit there.
  */
 export async function adviceOn(home: Checkout, paths: readonly string[]): Promise<string> {
   const blocking = await Promise.all(paths.map((path) => blocker(home.top, path)))
@@ -41,7 +41,7 @@ export async function adviceOn(home: Checkout, paths: readonly string[]): Promis
 
 const stat = (home: Checkout, path: string) => lstat(join(home.top, path)).catch(() => undefined)
 
-/** What stands in the way of a path: itself, or a file above it where a folder would have to be. */
+/** The path itself, or a file above it that blocks a folder. */
 async function blocker(top: string, path: string): Promise<string> {
   for (let above = dirname(path); above !== "."; above = dirname(above)) {
     const found = await lstat(join(top, above)).catch(() => undefined)
@@ -57,14 +57,14 @@ type Known = { readonly ignored: ReadonlySet<string>; readonly tracked: Readonly
 
 async function hindrance(home: Checkout, name: string, { ignored, tracked }: Known): Promise<Hindrance> {
   const found = await stat(home, name)
-  // A folder is in the way for what git ignores in it: all else would go.
+  // A folder blocks by its ignored files; all others would be removed.
   if (found?.isDirectory() || ignored.has(name)) return "ignored"
   const isReadable = await succeeds(access(join(home.top, name), constants.R_OK))
   if (found?.isFile() && !isReadable) return "unreadable"
   return found && !tracked.has(name) ? "untracked" : "written"
 }
 
-/** Those of these files that git tracks, and was told not to look at: `S` for the work tree, a small letter for changes. */
+/** Tracked files that git was told not to check: `S` for skip-worktree, lower case for assume-unchanged. */
 async function trackedOf(home: Checkout, paths: readonly string[]) {
   const names = new Set(paths)
   const all = await gitList(["ls-files", "-v", "-z"], { ...at(home), timeLimit: 300_000 })

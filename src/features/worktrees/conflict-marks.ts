@@ -2,28 +2,28 @@ import { oneLine } from "../../lib/text.ts"
 import type { Sides } from "./three-way.ts"
 
 /**
- * Conflict marks as the agent reads them. Pure; texts are bytes, each a character of its own.
+ * Conflict markers for agents. Pure; texts are bytes, one per character.
  *
  *     <<<<<<< the original folder (bg_k3x9f2q1)
- *     what stands there
+ *     text of the folder
  *     =======
- *     what the agent wrote
+ *     text of the agent
  *     >>>>>>> your work (bg_k3x9f2q1)
  *
- * The names say whose each side is, and by the task's id a mark is known wherever it is moved to.
+ * Labels name the sides, and the task's id finds a marker after it was moved.
  */
 const USERS = "the original folder"
 const AGENTS = "your work"
-/** What both sides began with: there only where the user has git show it. */
+/** Label of the common ancestor, which git shows only if the user has configured that. */
 const COMMON = "what both began with"
 const SIZE = 7
 
 const labels = (taskID: string) => ({ users: `${USERS} (${taskID})`, agents: `${AGENTS} (${taskID})` })
 
-/** How a side is called in a file's name, where two things cannot have the same one. */
+/** Suffixes of file names where both sides need the same name. */
 export const SIDE_NAMES = { users: "original-folder", agents: "your-work" } as const
 
-/** Git's own marks with names instead of commits; undefined where git has made none in this text. */
+/** Text with labels in place of git's commits; undefined without markers. */
 export function named(text: string, taskID: string, { users, agents }: Sides): string | undefined {
   const label = labels(taskID)
   const first = new RegExp(`^(<{3,}) ${users}(:[^\\r\\n]*)?(\\r?)$`, "gm")
@@ -40,10 +40,10 @@ export function named(text: string, taskID: string, { users, agents }: Sides): s
     )
 }
 
-/** One side of a file that git cannot put marks into: its text, or what has to be said instead. */
+/** Side of a file that git cannot mark: its text, or a note. */
 export type Side = { readonly text?: string; readonly note?: string }
 
-/** A text with both sides of such a file between marks. */
+/** Both sides of a file between markers. */
 export function between(users: Side, agents: Side, taskID: string): string {
   const label = labels(taskID)
   const title = (name: string, { note }: Side) => (note === undefined ? name : `${name} [${note}]`)
@@ -57,17 +57,14 @@ export function between(users: Side, agents: Side, taskID: string): string {
   ].join("")
 }
 
-/** A file's name for a mark: on one line, bytes as they are. */
+/** File name for a marker: one line, bytes unchanged. */
 export const nameInMark = (path: string): string =>
   Buffer.from(oneLine(path, 400).replaceAll("‹", "<")).toString("latin1")
 
-/** For `git grep`: a mark of this task. */
+/** Pattern for `git grep` that finds markers of this task. */
 export const markPattern = (taskID: string): string => `^(<{3,} ${USERS}|>{3,} ${AGENTS}) \\(${taskID}\\)`
 
-/**
- * Whether marks of what was given still stand in what has become of it, half removed ones too: there are more lines that
- * look like one of the four than the two sides had of their own.
- */
+/** Whether markers are left, partly removed ones too: more lines look like one than the two sides had. */
 export function isMarked(given: string, now: string, taskID: string): boolean {
   const opened = given.match(new RegExp(`^<{3,}(?= ${escaped(labels(taskID).users)})`, "gm")) ?? []
   const size = opened[0]?.length

@@ -8,22 +8,21 @@ import { withIndex } from "./snapshot.ts"
 import type { Conflict, Merged, Sides } from "./three-way.ts"
 
 /**
- * Conflicts that an agent is given to solve. Every one of them has marks, also where git makes none: a file that one side
- * has deleted, a folder where the other side has a file, a file that both have renamed, a binary, a link. So each is
- * solved when its marks are gone, and in no other way: nobody's work comes home because nobody looked at it.
+ * Conflicts for an agent to solve. Each gets markers, even where git has none (deletion, folder, rename, binary, link),
+ * and is solved when these are gone: nothing is merged unseen.
  */
 
-/** A file that was given to the agent: where it lies, and as what. */
+/** A file with markers: path, and stored object. */
 type Given = { readonly path: string; readonly oid: string; readonly filtered?: true }
 
 export type Marked = { readonly tree: string; readonly paths: readonly string[]; readonly given: readonly Given[] }
 
 type Marking = { readonly taskID: string; readonly sides: Sides }
 
-/** The tree of a merge with marks in each file that does not fit. */
+/** Merged tree with markers in each conflicting file. */
 export async function withMarks(checkout: Checkout, merged: Merged, marking: Marking): Promise<Marked> {
   const { tree, conflicts } = merged
-  // What git names in bytes that are no text could not be named to it again.
+  // Names that are not valid text cannot be passed back to git.
   const open = joined(conflicts).filter(({ path, users, agents }) => (users || agents) && !path.includes("\uFFFD"))
   const mergeable = open.filter(({ users, agents }) => !isSubmoduleEntry(users) && !isSubmoduleEntry(agents))
   const [there, programs] = await Promise.all([
@@ -53,7 +52,7 @@ export async function withMarks(checkout: Checkout, merged: Merged, marking: Mar
   return { tree: await changed(checkout, tree, lines), paths, given }
 }
 
-/** Two files that cannot have one name, such as a file and a link, are one conflict; git lists the one beside the other. */
+/** Two entries that need one name, such as a file and a link, are one conflict; git lists both. */
 function joined(conflicts: readonly Conflict[]): readonly Conflict[] {
   const found = new Map<string, Conflict>()
   for (const conflict of conflicts) {
@@ -67,19 +66,19 @@ function joined(conflicts: readonly Conflict[]): readonly Conflict[] {
 
 const names = (conflicts: readonly Conflict[]): string[] => conflicts.map(({ name }) => name)
 
-/** Executable where what lies there is; else a plain file, whatever the sides have. */
+/** Executable if the present file is; the sides do not matter. */
 const modeOf = (now: TaskHandle | undefined, { users, agents }: Conflict): string => {
   const file = [now, users, agents].find((entry) => isFile(entry))
   return file?.mode ?? "100644"
 }
 
-/** The name beside its own of a file that cannot have that, since the other side has something else there. */
+/** Free name for a file whose own name the other side uses. */
 function free({ name, users }: Conflict, there: ReadonlyMap<string, TaskHandle>): string {
   const path = `${name}~${users ? SIDE_NAMES.users : SIDE_NAMES.agents}`
   return there.has(path) ? `${path}~` : path
 }
 
-/** Git's marks under names, or all of both sides between marks. */
+/** Git's markers with labels, or both whole sides between markers. */
 function marksOf(
   text: string | undefined,
   conflict: Conflict,
@@ -108,7 +107,7 @@ const absent = ({ path, name }: Conflict): string =>
 const moved = ({ path, name }: Conflict): string | undefined =>
   path === name ? undefined : `has this at ${nameInMark(name)}`
 
-/** What is said of a side that cannot be written out, and how to get it. */
+/** Note on a side that cannot be shown, and how to get it. */
 function kindOf(entry: TaskHandle, which: "users" | "agents", { name }: Conflict, { taskID }: Marking): string {
   const kind = isLink(entry) ? "a link" : "a file that is no short text"
   return `has ${kind}; ${howToGet(which, name, taskID)}`
@@ -117,7 +116,7 @@ function kindOf(entry: TaskHandle, which: "users" | "agents", { name }: Conflict
 const howToGet = (which: "users" | "agents", name: string, taskID: string): string =>
   `to take it: git checkout ${refOf("conflict", taskID)}^${which === "agents" ? 1 : 2} -- '${nameInMark(name).replaceAll("'", "'\\''")}'`
 
-/** A file that goes through a program of the user's: marks that this program stores; where it takes none, no file. */
+/** Filtered file: markers in the form that its filter stores; no file where the filter fails. */
 async function filteredFile(
   checkout: Checkout,
   conflict: Conflict,
@@ -148,18 +147,18 @@ async function changed(checkout: Checkout, tree: string, lines: readonly string[
 
 const TITLE = "superagents: merged with the parent's state, conflicts to be solved"
 
-/** A commit of what an agent is given to solve, that remembers what it was: the agent's state and the user's are its parents. */
+/** Commit of the conflicts for an agent, with both states as parents. */
 export function givenCommit(checkout: Checkout, { tree, given }: Marked, { users, agents }: Sides): Promise<string> {
   const message = `${TITLE}\n\n${JSON.stringify(given)}`
   return gitLine(["commit-tree", tree, "-p", agents, "-p", users, "-F", "-"], { ...at(checkout), input: message })
 }
 
-/** The files of a state in which a conflict that was given to the agent is not solved. */
+/** Files of a state whose conflict is not solved. */
 export async function unsolvedIn(checkout: Checkout, taskID: string, state: string): Promise<readonly string[]> {
   const commit = await readRef(checkout, "conflict", taskID)
   const given = commit && (await givenIn(checkout, commit))
   if (!given) return []
-  // In all files: marks may have been moved along with a file's text, and many a text is one that git shows no diff of.
+  // Searches all files: markers may have moved with the text, and many files have no textual diff.
   const pattern = markPattern(taskID)
   const args = ["grep", "-l", "-z", "--text", "--no-color", "--extended-regexp", "-e", pattern, state]
   const { out } = await git(args, { ...at(checkout), accept: [1] })

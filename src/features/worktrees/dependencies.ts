@@ -9,28 +9,28 @@ import { at, type Checkout } from "./checkout.ts"
 import { gitList } from "./git.ts"
 
 /**
- * Brings what a project needs to run its tests and git ignores (installed packages, lock files) from the original folder
- * into a worktree. Files are copied, never hard-linked: an agent that writes into one must not write into the user's.
+ * Copies ignored files that a project's tests need (packages, lock files) into a worktree. Never hard links: an agent's
+ * write must not reach the user's files.
  */
 
-/** The most that one worktree gets, and that all worktrees of this user hold together, in bytes. */
+/** Largest size for one worktree, and for all worktrees of this user, in bytes. */
 export type Bounds = { readonly one: number; readonly all: number }
 export const BOUNDS: Bounds = { one: 2_000_000_000, all: 10_000_000_000 }
-/** A copy must leave this much of the disk's free room. */
+/** Share of free disk space that a copy must leave. */
 const ROOM_LEFT = 0.5
 
 const COPY_LIMIT_MS = 600_000
 const LOOK_LIMIT_MS = 60_000
-/** Links are read, and files with paths rewritten, so many at once. */
+/** Number of links and files processed at once. */
 const AT_ONCE = 64
-/** A file that names the original folder is rewritten up to this size. */
+/** Largest file in which paths are rewritten. */
 const MOST_TEXT_BYTES = 1_000_000
-/** The kernel reads no longer path of an interpreter from a script's first line. */
+/** Longest interpreter path that the kernel reads from a script. */
 const MOST_SHEBANG_CHARS = 127
-/** Most names that a sentence has. */
+/** Most names in a sentence. */
 const MOST_NAMES = 5
 
-/** A folder or file of dependencies, and the manifests of which one has to lie beside it. */
+/** Dependency folders and files, and manifests of which one must be next to them. */
 const KINDS: readonly { readonly name: string; readonly beside: readonly string[] }[] = [
   { name: "node_modules", beside: ["package.json"] },
   { name: ".yarn", beside: ["package.json"] },
@@ -42,7 +42,7 @@ const KINDS: readonly { readonly name: string; readonly beside: readonly string[
   { name: "__pypackages__", beside: ["pyproject.toml"] },
 ]
 
-/** Lock files are needed where git ignores them, too: without one a package manager asks its registry. */
+/** Copied even if ignored: without one a package manager asks its registry. */
 const LOCKS: ReadonlySet<string> = new Set([
   "package-lock.json",
   "npm-shrinkwrap.json",
@@ -63,12 +63,11 @@ const LOCKS: ReadonlySet<string> = new Set([
 const PYTHON = ["pyproject.toml", "requirements.txt", "setup.py", "setup.cfg", "Pipfile", "uv.lock", "poetry.lock"]
 const VENV = "pyvenv.cfg"
 
-/** What is to be brought. */
 export type Dependencies = {
-  /** Folders, files and links by their paths from the top. */
+  /** Paths of folders, files and links from the top. */
   readonly names: readonly string[]
   readonly bytes: number
-  /** Those that a manifest asks for and that the original folder does not have. */
+  /** Required by a manifest, and missing in the original folder, too. */
   readonly missing: readonly string[]
 }
 
@@ -79,7 +78,7 @@ export async function ignoredNames(from: Checkout): Promise<readonly string[]> {
   return ignored.map((name) => name.replace(/\/$/, ""))
 }
 
-/** The dependencies of a checkout that git ignores. `prefix`: the folder that somebody works in. */
+/** Ignored dependencies of a checkout. `prefix`: the working folder. */
 export async function dependenciesOf(from: Checkout, prefix: string): Promise<Dependencies> {
   const names = (await ignoredNames(from)).filter((name) => isDependency(from.top, name))
   const folders = [...new Set(["", prefix])]
@@ -91,7 +90,7 @@ function isDependency(top: string, name: string): boolean {
   const [file, folder] = [basename(name), join(top, dirname(name))]
   if (LOCKS.has(file)) return true
   if (existsSync(join(top, name, VENV))) return aboveUntil(top, folder).some((each) => has(each, PYTHON))
-  // Of a folder that is in git in part, git names what is ignored in it.
+  // Of a partly tracked folder, git lists ignored entries.
   const parts = name.split("/")
   return parts.some((part, nth) =>
     KINDS.some((kind) => kind.name === part && has(join(top, ...parts.slice(0, nth)), kind.beside)),
@@ -100,7 +99,7 @@ function isDependency(top: string, name: string): boolean {
 
 const has = (folder: string, names: readonly string[]): boolean => names.some((name) => existsSync(join(folder, name)))
 
-/** A folder and those above it, up to the top. */
+/** A folder and its ancestors, up to the top. */
 function aboveUntil(top: string, folder: string): readonly string[] {
   const found = [folder]
   for (let above = folder; above !== top && above !== dirname(above); ) {
@@ -110,7 +109,7 @@ function aboveUntil(top: string, folder: string): readonly string[] {
   return found
 }
 
-/** What a manifest in a folder asks for that is neither there nor brought. Where it may lie elsewhere, nothing is said. */
+/** Dependencies that a manifest requires and that are neither there nor copied. Empty where they may be elsewhere. */
 async function missingIn(top: string, folder: string, names: readonly string[]): Promise<readonly string[]> {
   const inside = (name: string) => existsSync(join(top, folder, name))
   const found: string[] = []
@@ -139,7 +138,7 @@ async function bytesOf(cwd: string, names: readonly string[]): Promise<number> {
   return out.split("\n").reduce((sum, line) => sum + (Number.parseInt(line, 10) || 0), 0) * 1024
 }
 
-/** Why these are not brought: they, or all together, are too large; undefined where they are. */
+/** Why they are not copied: they, or all together, are too large; undefined where they are. */
 export async function tooLarge(
   { bytes }: Dependencies,
   held: number,
@@ -148,7 +147,7 @@ export async function tooLarge(
 ): Promise<string | undefined> {
   if (bytes > one) return `they are ${size(bytes)}, more than the ${size(one)} that are copied for a worktree`
   if (bytes + held > all) return `the dependencies of all worktrees together would be more than ${size(all)}`
-  // Before the first worktree there is no such folder.
+  // The folder does not exist before the first worktree.
   const free = await statfs(folder).then(
     ({ bavail, bsize }) => bavail * bsize,
     () => Number.POSITIVE_INFINITY,
@@ -160,17 +159,17 @@ const size = (bytes: number): string =>
   bytes >= 1e9 ? `${Math.round(bytes / 1e8) / 10} GB` : `${Math.round(bytes / 1e6)} MB`
 
 export type BroughtAlong = {
-  /** What lies in the worktree now by us. */
+  /** Entries copied into the worktree. */
   readonly placed: readonly string[]
-  /** What could not be brought, a few words each. */
+  /** Reasons of failures, a few words each. */
   readonly failed: readonly string[]
-  /** What stands in the place of links that led out of the original folder, in bytes. */
+  /** Size of copies that replaced links out of the original folder, in bytes. */
   readonly more: number
 }
 
 /**
- * Copies names from one folder to another; links and paths among them that led into the old one lead into the new one.
- * `room`: most bytes of what links outside of it lead to.
+ * Copies entries between folders and redirects links and paths into the old one. `room`: largest total size of targets
+ * outside of it.
  */
 export async function bring(
   from: string,
@@ -196,7 +195,7 @@ export async function bring(
   return { placed, failed: [...failed, ...out], more }
 }
 
-/** Shares the blocks of the original where the file system can. Undefined where it was copied, else why not. */
+/** Shares blocks with the original where the file system can. Returns the reason of a failure. */
 async function copied(from: string, to: string, signal?: AbortSignal): Promise<string | undefined> {
   if (await succeeds(lstat(to))) return "there"
   try {
@@ -205,7 +204,7 @@ async function copied(from: string, to: string, signal?: AbortSignal): Promise<s
     await run("cp", [...args, from, to], dirname(to), COPY_LIMIT_MS, signal)
     return undefined
   } catch (error) {
-    // A file or a link is there where the folder would be.
+    // A file or link is in the folder's place.
     if (/^(EEXIST|ENOTDIR|ELOOP)$/.test((error as { code?: string }).code ?? "")) return "there"
     return messageOf(error)
   }
@@ -243,21 +242,21 @@ export async function redirected({ from, to }: Move, link: string, target: strin
     : relative(dirname(join(to, link)), join(to, inner)) || "."
 }
 
-/** The path of `path` below `top`; undefined where it lies elsewhere. */
+/** Path relative to `top`; undefined where it is elsewhere. */
 function below(top: string, path: string): string | undefined {
   const inner = relative(top, path)
   return inner === ".." || inner.startsWith("../") ? undefined : inner
 }
 
-/** Does the work for all of these, some at a time. */
+/** Runs `work` for all items, some at a time. */
 async function forAll<Item>(items: readonly Item[], work: (item: Item) => Promise<void>): Promise<void> {
   for (let start = 0; start < items.length; start += AT_ONCE)
     await Promise.all(items.slice(start, start + AT_ONCE).map(work))
 }
 
 /**
- * Links that led into the original folder lead to the same place of the new one. One that leads out of it is replaced by
- * a copy of at most `room` bytes, or left out: through it an agent would write into files of the user's.
+ * Redirects links into the original folder to the new one. Links out of it are replaced by a copy of at most `room`
+ * bytes or removed: through them an agent would write into the user's files.
  */
 async function redirectLinks(
   move: Move,
@@ -279,7 +278,7 @@ async function redirectLinks(
     }
   })
   const left: string[] = []
-  // One after the other: each is measured before it is copied.
+  // One at a time: each is measured before it is copied.
   let more = 0
   for (const each of outside) {
     const bytes = await replaced(each, room - more)
@@ -291,15 +290,15 @@ async function redirectLinks(
 
 type Outside = { readonly link: string; readonly path: string; readonly led: string }
 
-/** Puts a copy of at most `room` bytes in the place of a link. Returns its size; undefined where it was left out. */
+/** Replaces a link by a copy of at most `room` bytes. Returns its size; undefined where the link was removed. */
 async function replaced({ path, led }: Outside, room: number): Promise<number | undefined> {
   const real = await realpath(led).catch(() => undefined)
-  // The interpreter of a Python environment is a program of the system's.
+  // A Python environment links to the system's interpreter.
   if (real !== undefined && /^python[\d.]*$/.test(basename(path)) && existsSync(join(dirname(path), "..", VENV)))
     return 0
   await rm(path)
   if (real === undefined) return 0
-  // A package in a store finds its own dependencies beside it, which would not come along.
+  // A package in a store finds its dependencies beside it, which would not be copied.
   if (real.includes("/node_modules/")) return undefined
   const bytes = await bytesOf(dirname(real), [basename(real)])
   if (bytes > room || (await copied(real, path)) !== undefined) return undefined
@@ -308,7 +307,7 @@ async function replaced({ path, led }: Outside, room: number): Promise<number | 
   return bytes
 }
 
-/** The links of a copied folder that lead out of it are left out. */
+/** Removes links out of a copied folder. */
 async function redirectInside(move: Move): Promise<void> {
   const { to } = move
   const links = (await run("find", [".", "-type", "l", "-print0"], to, COPY_LIMIT_MS)).split("\0").filter(Boolean)
@@ -322,16 +321,16 @@ async function redirectInside(move: Move): Promise<void> {
   })
 }
 
-/** Where installed packages hold paths in text: scripts that start programs, and what Python reads. */
+/** Files of installed packages that contain paths: scripts, and Python's path files. */
 const TEXTS = ["*/bin/*", "*/.bin/*", "*.pth", "*/__editable__*", "*.egg-link", `*/${VENV}`]
 
-/** Files that name the original folder name the new one. */
+/** Replaces the original folder's path in files. */
 async function redirectTexts(move: Move, names: readonly string[]): Promise<void> {
   const tops = await spellings(move, names)
   const wanted = tops.flatMap((top) => ["-e", top])
   const patterns = TEXTS.flatMap((pattern, nth) => [...(nth > 0 ? ["-o"] : []), "-path", pattern])
   const find = ["-type", "f", "(", ...patterns, ")", "-exec", "grep", "-lF", ...wanted, "{}", "+"]
-  // Grep's exit code is 1 where a file has none, and find's with it.
+  // Grep exits with 1 without a match, and find with it.
   const ended = await runBounded("find", [...names.map((name) => `./${name}`), ...find], {
     cwd: move.to,
     env: { ...process.env, LC_ALL: "C" } as Record<string, string>,
@@ -352,14 +351,14 @@ async function rewrite(file: string, tops: readonly string[], to: string): Promi
   await writeFile(file, shortShebang(text), "latin1")
 }
 
-/** The bytes of a path in UTF-8, each as a character. */
+/** A path's UTF-8 bytes, one per character. */
 const latin = (text: string): string => Buffer.from(text).toString("latin1")
 
-/** A path that is no part of a longer name. */
+/** Matches the path where it is not part of a longer name. */
 const pathPattern = (path: string): RegExp =>
   new RegExp(`(?<![\\w.-])${path.replaceAll(/[\\^$.*+?()[\]{}|]/g, "\\$&")}(?![\\w.-])`, "g")
 
-/** A first line that is too long for the kernel, in the form that pip writes. */
+/** Replaces a first line that is too long for the kernel, as pip does. */
 function shortShebang(text: string): string {
   const [first = ""] = text.split("\n", 1)
   const [, program] = /^#!(\/.*\/python[\d.]*)$/.exec(first) ?? []
@@ -367,7 +366,7 @@ function shortShebang(text: string): string {
   return `#!/bin/sh\n'''exec' "${program}" "$0" "$@"\n' '''${text.slice(first.length)}`
 }
 
-/** The original folder's path, and how it is spelled in a Python environment that was made by another one. */
+/** Spellings of the original folder's path in files; Python environments of other tools differ. */
 async function spellings({ from, to }: Move, names: readonly string[]): Promise<readonly string[]> {
   const found = new Set([from])
   for (const name of names) {
@@ -378,7 +377,7 @@ async function spellings({ from, to }: Move, names: readonly string[]): Promise<
   return [...found]
 }
 
-/** What is said of names: some of them, and how many more there are. */
+/** Some names, and the number of the rest. */
 export function few(names: readonly string[]): string {
   const more = names.length - MOST_NAMES
   return `${names.slice(0, MOST_NAMES).join(", ")}${more > 0 ? ` and ${more} more` : ""}`
@@ -386,20 +385,20 @@ export function few(names: readonly string[]): string {
 
 const PLACED = "superagents-placed"
 
-/** Notes beside git's own files of a worktree what we have put into it: that is no work of an agent's. */
+/** Records copied entries next to git's files of the worktree: they are no work of an agent. */
 export async function notePlaced({ gitDir }: Checkout, names: readonly string[]): Promise<void> {
   if (names.length > 0) await writeFile(join(gitDir, PLACED), names.join("\0"))
 }
 
-/** What was put into a checkout by us: folders and files by their paths from the top. */
+/** Copied entries of a checkout, as paths from the top. */
 export async function placedIn({ gitDir }: Checkout): Promise<readonly string[]> {
   const names = await readFile(join(gitDir, PLACED), "utf8").catch(() => "")
   return names.split("\0").filter(Boolean)
 }
 
 /**
- * What the host has installed into its folders of a project, for the same folders of a worktree: it would install it
- * there anew. Returns names from the top, and the folders that get what lies in the user's own folder.
+ * OpenCode's installed packages, which it would otherwise install again in each worktree. Returns paths from the top,
+ * and folders that get a copy of the user's own.
  */
 export function installedBy(
   from: string,
@@ -413,7 +412,7 @@ export function installedBy(
   const there = (folder: string) => installs.filter((each) => existsSync(join(from, folder, each)))
   return {
     names: folders.filter(isInstalled).flatMap((folder) => there(folder).map((each) => join(folder, each))),
-    // One with packages of its own needs others than the user's.
+    // Folders with packages of their own need other ones.
     fromOwn: folders.filter(
       (folder) =>
         !isInstalled(folder) && !existsSync(join(to, folder, "package.json")) && existsSync(join(own, "node_modules")),

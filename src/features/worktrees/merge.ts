@@ -12,17 +12,17 @@ import { commitOf, snapshot } from "./snapshot.ts"
 import { withoutSubmodules } from "./submodules.ts"
 import { threeWay } from "./three-way.ts"
 
-/** What came of bringing a state into a checkout. */
+/** Result of merging a state into a checkout. */
 export type Brought =
   | {
       readonly kind: "merged"
       readonly changes: readonly Change[]
-      /** What was brought: the state, but for what stays out. */
+      /** Merged state, without what is left out. */
       readonly brought: string
-      /** Submodules, with what lies below them, and what names them. */
+      /** Submodules, with entries below them and files that name them. */
       readonly leftOut: readonly string[]
     }
-  /** `advice`: what the user can do, where the states go together and something else is in the way of the files. */
+  /** `advice`: for the user, where the states fit but other files block them. */
   | {
       readonly kind: "conflict"
       readonly paths: readonly string[]
@@ -32,26 +32,26 @@ export type Brought =
 
 export type Merging = {
   readonly taskID: string
-  /** The state that is brought, what it is counted from, an ancestor of it, and whose it is. */
+  /** State to merge, its base (an ancestor), and its task. */
   readonly theirs: string
   readonly base: string
   readonly whose: "the user's" | "the agent's"
-  /** The checkout's folder that somebody works in, below its top. */
+  /** Working folder of the checkout, below its top. */
   readonly keep: string
-  /** True: what a merge of before had begun is finished; its own commit stays under the `merge` ref. */
+  /** True: completes an earlier merge, whose commit stays under the `merge` ref. */
   readonly finishing: boolean
   readonly fault: Fault
 }
 
 /**
- * Three-way merges `theirs` into a checkout as it is, over `base`, and brings the result into its files, neither
- * committed nor staged. Worked out before anything is touched; a conflict touches nothing. From the moment at which
- * something is touched until all of it is done, a commit under the task's `merge` ref holds both states and the result.
+ * Merges `theirs` into a checkout's files, neither committed nor staged. The result is computed first, so that a
+ * conflict changes nothing; while files are written, a commit under the task's `merge` ref holds both states and the
+ * result.
  */
 export async function mergeInto(checkout: Checkout, merging: Merging): Promise<Brought> {
   const { taskID, base, fault, keep, finishing } = merging
   const stage = stageOf(checkout, taskID)
-  // What a merge that was cut off has left there stands in the commits, too.
+  // The commits have everything that an interrupted merge left there.
   await rm(stage, { recursive: true, force: true })
   const { commit: mine } = await snapshot(checkout, [base], "superagents: before a merge")
   fault("merge: mine kept")
@@ -81,7 +81,7 @@ export async function mergeInto(checkout: Checkout, merging: Merging): Promise<B
 
 export const stageOf = (checkout: Checkout, taskID: string): string => join(checkout.gitDir, "superagents", taskID)
 
-/** The checkout that a merge was going on in stands in the message of its commit. */
+/** The commit's message names the checkout of the merge. */
 const JOURNAL = "superagents: merge into "
 
 const journalOf = (checkout: Checkout, tree: string, mine: string, theirs: string): Promise<string> =>
@@ -90,7 +90,7 @@ const journalOf = (checkout: Checkout, tree: string, mine: string, theirs: strin
     at(checkout),
   )
 
-/** A merge that was cut off: the states it began with, and the one that the checkout was to become. */
+/** An interrupted merge: both states, and the intended result. */
 export type CutOff = {
   readonly journal: string
   readonly mine: string
@@ -98,7 +98,7 @@ export type CutOff = {
   readonly result: string
 }
 
-/** The task's merge that was cut off in this checkout, if there is one. */
+/** The task's interrupted merge in this checkout, if any. */
 export async function cutOff(checkout: Checkout, taskID: string): Promise<CutOff | undefined> {
   const journal = await readRef(checkout, "merge", taskID)
   if (!journal) return undefined

@@ -7,7 +7,7 @@ const MOST_CHARS = 300
 
 type Refusal = { readonly sign: RegExp; readonly told: (found: RegExpExecArray, error: Error) => string }
 
-/** What git and the file system refuse, and what the user can do about it. */
+/** Known errors of git and the file system, with advice. */
 const REFUSALS: readonly Refusal[] = [
   {
     sign: /detected dubious ownership in repository at '(.+?)'/,
@@ -30,7 +30,7 @@ const REFUSALS: readonly Refusal[] = [
   },
 ]
 
-/** The same error; where it is a known refusal, a `CallError` with what to do. */
+/** Known errors become a `CallError` with advice; others stay. */
 function explained(error: unknown): unknown {
   if (!(error instanceof Error) || error instanceof CallError) return error
   for (const { sign, told } of REFUSALS) {
@@ -40,7 +40,7 @@ function explained(error: unknown): unknown {
   return error
 }
 
-/** Does the work; where git or the file system refuses in a way that is known, it fails with what can be done. */
+/** Runs `work` with known errors explained. */
 export async function plainly<Value>(work: () => Promise<Value>): Promise<Value> {
   try {
     return await work()
@@ -49,7 +49,7 @@ export async function plainly<Value>(work: () => Promise<Value>): Promise<Value>
   }
 }
 
-/** As `plainly`, for what has to be there before a worktree is made. */
+/** Runs `work` with known errors explained as capture errors. */
 export async function capturing<Value>(work: () => Promise<Value>): Promise<Value> {
   try {
     return await plainly(work)

@@ -2,14 +2,13 @@ import { type Checkout, shared } from "./checkout.ts"
 import { GitError, git } from "./git.ts"
 
 /**
- * Git's stash: one list for all checkouts of a repository, newest first. What is in it is a ref and that ref's log, so
- * an entry is a commit and the line of the log that names it.
+ * Git's stash, shared by all checkouts, newest first. It is a ref with its log: an entry is a commit and its log line.
  */
 export type TaskHandle = {
   readonly commit: string
   readonly name: string
   readonly email: string
-  /** Seconds since 1970, and the zone it was made in, as git writes them. */
+  /** Seconds since 1970 and the time zone, as git writes them. */
   readonly time: number
   readonly zone: string
   readonly message: string
@@ -19,12 +18,12 @@ export type Repository = Pick<Checkout, "commonDir">
 
 const STASH = "refs/stash"
 const FORMAT = ["%H", "%gn", "%ge", "%gd", "%gs"].join("%x01")
-/** What git says of a ref that is not there. */
+/** Git's exit code for a missing ref. */
 const NONE = 128
 
 export const stashOf = (repository: Repository): Promise<readonly TaskHandle[]> => logOf(STASH, shared(repository))
 
-/** A ref's log, newest first; empty where it has none. */
+/** A ref's log, newest first; empty without one. */
 export async function logOf(
   ref: string,
   where: { readonly cwd: string; readonly gitDir: string },
@@ -43,9 +42,9 @@ export const isSame = (one: readonly TaskHandle[], other: readonly TaskHandle[])
   one.length === other.length && one.every(({ commit }, nth) => commit === other[nth]?.commit)
 
 /**
- * Makes the stash this list, where it still is `now`; false where somebody has changed it meanwhile, who has lost nothing
- * by it. Git can only put entries on top, so all go and come again: `step` is called in between, where a process that
- * dies leaves a part of the list. The log's lines are as they were, times and names included.
+ * Replaces the stash's list if it is still `now`; false where it has changed meanwhile, without a loss. Git can only
+ * push entries, so all are removed and added again with their log lines; `step` is called in between, where a crash
+ * leaves a part of the list.
  */
 export async function rewrite(
   repository: Repository,

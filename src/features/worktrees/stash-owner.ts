@@ -6,32 +6,28 @@ import { git, gitLine, gitList } from "./git.ts"
 import { logOf, type Repository, type TaskHandle } from "./stash-list.ts"
 
 /**
- * Whose an entry of the stash is: the user's, or that of an agent in a worktree of its own. Git does not write down where
- * one was made, but leaves traces there: the commit and the branch that the checkout was on, an index that was written
- * since, and files that were, since a stash takes its changes out of them.
+ * Finds out whether an entry of the stash is the user's or an agent's. Git does not record it, so traces decide: commit
+ * and branch of a checkout, and an index and files written since, because a stash takes changes out of them.
  */
 type Traces = {
   readonly top: string
   readonly commits: ReadonlySet<string>
   readonly branches: ReadonlySet<string>
   readonly index: number
-  /** What was in the stash already when work began there. */
+  /** Commits in the stash when work began there. */
   readonly seen: ReadonlySet<string>
 }
 
-/** A checkout, with the commits that were in the stash when work began there. */
+/** A checkout, and the commits in the stash when work began there. */
 export type Place = { readonly checkout: Checkout; readonly seen: readonly string[] }
 
-/** A file system's clock may lag behind by so much, in s. */
+/** Tolerance for a file system's clock, in s. */
 const LAG_S = 0.1
 const NO_BRANCH = "(no branch)"
-/** So many of an entry's files are looked at. */
+/** Most files of an entry that are checked. */
 const MOST_FILES = 50
 
-/**
- * Those of these entries that were made in a place, and those that may have been made there or elsewhere. `others`: what
- * is known of other places at work.
- */
+/** Entries made in a place, and entries that may have been made there or elsewhere. `others`: other active places. */
 export async function madeIn(
   repository: Repository,
   place: Place,
@@ -72,7 +68,7 @@ function fits({ commit, time, message }: TaskHandle, parent: string, traces: Tra
   return isOn && commits.has(parent) && index >= time - LAG_S && !seen.has(commit)
 }
 
-/** Whether all files of an entry were written since it was made, or are gone. */
+/** Whether all files of an entry were written, or removed, since it was made. */
 async function touched({ time }: TaskHandle, paths: readonly string[], { top }: Traces): Promise<boolean> {
   const times = await Promise.all(paths.slice(0, MOST_FILES).map((path) => secondsOf(join(top, path))))
   return times.every((written) => written === undefined || written >= time - LAG_S)
@@ -99,7 +95,7 @@ async function secondsOf(file: string): Promise<number | undefined> {
   return found && found.mtimeMs / 1000
 }
 
-/** All checkouts of a repository that are there, but this one. */
+/** Existing checkouts of a repository, except this one. */
 async function checkoutsBeside(repository: Repository, { gitDir }: Checkout): Promise<readonly Checkout[]> {
   const told = await gitList(["worktree", "list", "--porcelain", "-z"], shared(repository))
   const folders = told.flatMap((line) => (line.startsWith("worktree ") ? [line.slice("worktree ".length)] : []))
@@ -107,7 +103,7 @@ async function checkoutsBeside(repository: Repository, { gitDir }: Checkout): Pr
   return found.flatMap((checkout) => (checkout && checkout.gitDir !== gitDir ? [checkout] : []))
 }
 
-/** The commit that each of these was made upon. */
+/** Commits on which these were made. */
 export async function firstParents(
   repository: Repository,
   commits: readonly string[],

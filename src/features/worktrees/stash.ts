@@ -13,10 +13,9 @@ import { firstParents, madeIn, type Place } from "./stash-owner.ts"
 import { threeWay } from "./three-way.ts"
 
 /**
- * Git has one stash for all checkouts of a repository: an agent that stashes puts its work into the user's list, and one
- * that pops takes the user's entry. So what is in the stash is noted when a run begins; at its end what it dropped goes
- * back, and what it added comes out and into its work. A commit under the task's `stash` ref holds the note, and keeps
- * all entries that it names from being cleaned up.
+ * Handles git's stash, which all checkouts of a repository share: it is noted when a run begins, and at its end dropped
+ * entries are restored and new ones become the run's work. A commit under the task's `stash` ref holds the note and
+ * keeps its entries from garbage collection.
  */
 const Line = z.object({
   commit: z.string(),
@@ -27,35 +26,35 @@ const Line = z.object({
   message: z.string(),
 })
 const Note = z.object({
-  /** What is to be in the stash, newest first: what was in it, and at the end of the run what others have put there. */
+  /** Intended stash, newest first: the old entries, and at the run's end others' new ones. */
   list: z.array(Line),
-  /** The commits of all that was in it when the run began. */
+  /** Commits in the stash at the run's start. */
   seen: z.array(z.string()).default([]),
-  /** What the run has added, which is no part of the list; those of it that do not go together with its files. */
+  /** Entries added by the run that do not apply to its files. */
   own: z.array(Line).default([]),
   left: z.array(Line).default([]),
-  /** What was missing, and went back. */
+  /** Missing entries that were restored. */
   restored: z.array(Line).default([]),
-  /** What may be the run's or not, and stays. */
+  /** Entries that may be the run's, and stay. */
   unsure: z.array(Line).default([]),
 })
 type Note = z.infer<typeof Note>
 
-/** Somebody may use the stash in the same moment. */
+/** Attempts where others use the stash at the same time. */
 const MOST_ATTEMPTS = 10
 const TITLE = "superagents: the stash"
 
 type Ports = { readonly processes: Processes; readonly fault: Fault }
 
-/** A run and its checkouts: the one that it was made from, which may be gone, and its own, where git still knows that. */
+/** A run's checkouts: its source, which may be gone, and its own, where git knows it. */
 export type Working = { readonly from: Checkout; readonly worktree: Checkout | undefined; readonly taskID: string }
 
-/** A run's files: their tree, and a checkout that is there. */
+/** Files of a run: their tree, and an existing checkout. */
 type Files = { readonly tree: string; readonly where: Checkout }
 
 /**
- * Notes what is in the stash when a run begins, without what agents at work have put there. Returns what the last run
- * has left in it that does not go together with its files.
+ * Notes the stash at a run's start, without entries of active agents. Returns the last run's entries that do not apply
+ * to its files.
  */
 export async function noteStash(
   ports: Ports,
@@ -81,7 +80,7 @@ const NONE: Note = { list: [], seen: [], own: [], left: [], restored: [], unsure
 const whose = ({ from, worktree }: Working, { seen }: Note, added: readonly TaskHandle[], others: readonly Place[]) =>
   worktree ? madeIn(from, { checkout: worktree, seen }, others, added) : Promise.resolve({ own: [], unsure: added })
 
-/** What runs at work have put into the stash, while another begins. */
+/** Entries added by active runs, when another one begins. */
 async function addedByAny(
   now: readonly TaskHandle[],
   atWork: readonly Working[],
@@ -96,7 +95,7 @@ async function addedByAny(
   return found
 }
 
-/** What is known of where runs are at work. */
+/** Checkouts of active runs. */
 async function placesOf(atWork: readonly Working[]): Promise<readonly Place[]> {
   const places: Place[] = []
   for (const { from, worktree, taskID } of atWork)
@@ -109,12 +108,12 @@ const without = (entries: readonly TaskHandle[], others: readonly TaskHandle[]):
   return entries.filter(({ commit }) => !known.has(commit))
 }
 
-/** A run's files with what it has put into the stash, and the commits of that. */
+/** Files of a run with its stashed work, and the commits of that. */
 export type Settled = { readonly tree: string; readonly commits: readonly string[] }
 
 /**
- * Works out what becomes of the stash at a run's end, whose worktree has these files, has that kept by `keep`, and only
- * then changes the stash. Whoever does this again after a crash finishes it.
+ * Decides what becomes of the stash at a run's end, stores the decision by `keep`, then changes the stash. Repeating it
+ * after a crash completes it.
  */
 export async function settleStash(
   ports: Ports,
@@ -150,7 +149,7 @@ async function plan(working: Working, files: Files, atWork: readonly Working[]) 
   return { note, now, settled: { tree: folded.tree, commits: own.map(({ commit }) => commit) } }
 }
 
-/** Makes the stash what the note says, with what others put there meanwhile on top. */
+/** Makes the stash as noted, with others' new entries on top. */
 async function becomes(ports: Ports, from: Repository, note: Note, seen: readonly TaskHandle[]): Promise<void> {
   let now = seen
   for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++, now = await stashOf(from)) {
@@ -161,7 +160,7 @@ async function becomes(ports: Ports, from: Repository, note: Note, seen: readonl
   throw new Error("git's stash could not be put back as it was: it changed again and again meanwhile")
 }
 
-/** Those of these entries whose content is in the user's files by now, and not in the agent's: the user has popped them. */
+/** Entries whose content is in the user's files and not in the agent's: the user has popped them. */
 async function takenByUser(
   from: Checkout,
   entries: readonly TaskHandle[],
@@ -184,7 +183,7 @@ async function takenByUser(
   return taken
 }
 
-/** The tree of all files that an entry holds: git keeps those that were not tracked in a commit beside. */
+/** Tree of all files of an entry, with untracked ones, which git stores in a separate commit. */
 async function contentOf(where: Checkout, entry: string): Promise<string> {
   const untracked = await git(["rev-parse", "--verify", "--quiet", `${entry}^3^{tree}`], { ...at(where), accept: [1] })
   const tree = await treeOf(where, entry)
@@ -198,7 +197,7 @@ async function contentOf(where: Checkout, entry: string): Promise<string> {
   })
 }
 
-/** The files with what these entries hold, as if each were popped; without those that do not go together with them. */
+/** Files with these entries applied, except those that do not apply. */
 async function fold({ tree: files, where }: Files, entries: readonly TaskHandle[]) {
   const left: TaskHandle[] = []
   const parents = await parentsOf(where, entries)
@@ -220,7 +219,7 @@ const parentsOf = (where: Checkout, entries: readonly TaskHandle[]): Promise<Rea
     entries.map(({ commit }) => commit),
   )
 
-/** The files of a worktree that had to stay, with what its last run has put into the stash. */
+/** Files of a worktree that stayed, with the last run's stashed work. */
 export async function withStashed(from: Checkout, taskID: string, tree: string): Promise<string> {
   const note = await readNote(from, taskID)
   return note ? (await fold({ tree, where: from }, note.own)).tree : tree
@@ -252,7 +251,7 @@ async function writeNote(from: Checkout, taskID: string, note: Note): Promise<vo
   await writeRefs(from, taskID, { stash: commit })
 }
 
-/** What became of the stash at the end of a task's last run, for its parent, a sentence or two each. */
+/** Sentences for the parent on the stash after a task's last run. */
 export async function stashNotes(from: Checkout, taskID: string): Promise<readonly string[]> {
   const note = await readNote(from, taskID)
   if (!note) return []
@@ -280,7 +279,7 @@ export async function stashNotes(from: Checkout, taskID: string): Promise<readon
   ]
 }
 
-/** Whether what a task's last run has put into the stash is among its changes: no check has seen that. */
+/** Whether the changes include stashed work, which no check has seen. */
 export async function tookFromStash(from: Checkout, taskID: string): Promise<boolean> {
   const note = await readNote(from, taskID)
   return note !== undefined && without(note.own, note.left).length > 0

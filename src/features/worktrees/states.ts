@@ -5,7 +5,7 @@ import { changesBetween } from "./diff.ts"
 import type { WorktreePorts } from "./folders.ts"
 import { readRef } from "./refs.ts"
 
-/** What a task's work is and becomes in the repository here, where its files are in no folder of this machine. */
+/** States of a task in the local repository, for files on another machine. */
 export const statesIn = (ports: WorktreePorts): KeptStates => ({
   async next(taskID, folder, bringIn): Promise<NextState> {
     const from = await checkoutAround(folder)

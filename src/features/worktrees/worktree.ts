@@ -23,14 +23,14 @@ import { holding, notesLock } from "./locks.ts"
 
 type Ports = { readonly processes: Processes }
 
-/** Large repositories take their time. */
+/** Large repositories take long. */
 const LONG_MS = 900_000
 
-/** A git that met a worktree which another was only half through with is asked again after this time. */
+/** Delay before a retry where another process was changing a worktree. */
 const AGAIN_MS = 50
 const HALF_WAY = /failed to read .*commondir|could not create directory of|could not open .*No such file or directory/
 
-/** A checkout of its own at a commit, on no branch. */
+/** Adds a worktree at a commit, detached. */
 export async function addWorktree(ports: Ports, from: Checkout, folder: string, commit: string): Promise<Checkout> {
   const args = ["add", "--detach", "--force", "--no-checkout", folder, commit]
   await alone(ports, from, () => git(["worktree", ...args], at(from)))
@@ -40,8 +40,8 @@ export async function addWorktree(ports: Ports, from: Checkout, folder: string, 
 }
 
 /**
- * The checkout in a fresh worktree's folder. A repository may have `core.worktree` in the configuration of all its
- * worktrees: then this one gets a setting of its own, or git would work on the files of another folder.
+ * Checkout in a new worktree. Where the repository sets `core.worktree` for all worktrees, this one gets its own
+ * setting, or git would use another folder's files.
  */
 async function ownTop(folder: string): Promise<Checkout> {
   const top = await realpath(folder)
@@ -56,12 +56,9 @@ async function ownTop(folder: string): Promise<Checkout> {
   )
 }
 
-/**
- * Takes a worktree away, whatever is left of it: the folder, git's own notes of it, or both. Its state is kept by then,
- * or not worth it.
- */
+/** Removes a worktree's folder and git's entry, whichever is left. Its state is archived, or not needed. */
 export async function removeWorktree(ports: Ports, from: Pick<Checkout, "commonDir">, folder: string): Promise<void> {
-  // First the folder: git forgets one for certain where that is gone.
+  // Folder first: git surely drops the entry of a missing folder.
   try {
     await removeFolder(folder)
   } catch (error) {
@@ -69,7 +66,7 @@ export async function removeWorktree(ports: Ports, from: Pick<Checkout, "commonD
     throw error
   }
   if (!existsSync(from.commonDir)) return
-  // Forced twice: one that is locked, too, as git leaves it when it is killed while it makes one.
+  // Forced twice, for worktrees that a killed git left locked.
   const remove = () => git(["worktree", "remove", "--force", "--force", folder], shared(from))
   await alone(ports, from, remove).catch((error) => {
     if (!(error instanceof GitError && /is not a working tree/.test(error.message))) throw error
@@ -77,19 +74,19 @@ export async function removeWorktree(ports: Ports, from: Pick<Checkout, "commonD
 }
 
 /**
- * Changes git's list of worktrees. Each git that does reads what is noted of all of them, and dies of one that is half
- * made or half gone: so those of ours come one after the other, and try again where it was somebody else's.
+ * Changes git's worktree list: in order, because git fails on entries that are half made, and with retries for changes
+ * of others.
  */
 const alone = (ports: Ports, from: Pick<Checkout, "commonDir">, change: () => Promise<unknown>) =>
   holding(notesLock(ports, from), () => patiently(HALF_WAY, change, AGAIN_MS))
 
-/** Takes what git notes of a worktree away whose folder stays: git itself would not, as long as that is there. */
+/** Removes git's entry of a worktree whose folder stays, which git itself refuses. */
 async function forget(from: Pick<Checkout, "commonDir">, folder: string): Promise<void> {
   const notes = await notesOf(from, folder)
   if (notes !== undefined) await rm(notes, { recursive: true, force: true })
 }
 
-/** Where git notes what it knows of a worktree, whatever is in the folder; undefined where it knows none there. */
+/** Git's data of a worktree, whatever is in its folder; undefined for none. */
 export async function notesOf({ commonDir }: Pick<Checkout, "commonDir">, folder: string): Promise<string | undefined> {
   const all = join(commonDir, "worktrees")
   for (const name of await readdir(all).catch(() => [])) {
@@ -100,8 +97,8 @@ export async function notesOf({ commonDir }: Pick<Checkout, "commonDir">, folder
 }
 
 /**
- * Removes a folder, folders that may not be written to included (as some package managers leave them). Where something
- * in it cannot be removed, all the rest goes, and the first error is thrown.
+ * Removes a folder, read-only folders included (some package managers leave them). Continues after failures and throws
+ * the first error.
  */
 export async function removeFolder(folder: string): Promise<void> {
   try {
@@ -114,7 +111,7 @@ export async function removeFolder(folder: string): Promise<void> {
 
 async function removeAll(path: string): Promise<unknown[]> {
   const failures: unknown[] = []
-  // Another's folder cannot be opened up; it may be readable all the same.
+  // A folder of another user cannot be changed, but may be readable.
   await chmod(path, 0o700).catch(() => {})
   for (const entry of await readdir(path, { withFileTypes: true }).catch(() => [])) {
     const inner = join(path, entry.name)
@@ -126,9 +123,8 @@ async function removeAll(path: string): Promise<unknown[]> {
 }
 
 /**
- * Checks out the submodules that are checked out in `original`, at the commits that the worktree names, from the
- * repositories that are there: without a network, and with commits that nobody has pushed. One whose commit is not there
- * stays empty.
+ * Checks out submodules as in `original`, from local repositories: without network, and with unpushed commits. A
+ * submodule whose commit is missing stays empty.
  */
 export async function addSubmodules(original: Checkout, worktree: Checkout): Promise<void> {
   const commits = await linksOf(worktree)
@@ -151,14 +147,14 @@ export async function addSubmodules(original: Checkout, worktree: Checkout): Pro
       "--",
       path,
     ]
-    // Not by name: git's own script for submodules finds the repository itself.
+    // Without a repository name: git's submodule script finds it itself.
     await git(args, { cwd: worktree.top, timeLimit: LONG_MS })
     const made = await innerOf(worktree.top, path)
     if (made) await addSubmodules(source, made)
   }
 }
 
-/** The commits of other repositories that a checkout names, by their paths. */
+/** Commits of submodules, by path. */
 async function linksOf(checkout: Checkout): Promise<ReadonlyMap<string, string>> {
   const entries = await gitList(["ls-files", "--stage", "-z"], at(checkout))
   return new Map(
@@ -169,7 +165,7 @@ async function linksOf(checkout: Checkout): Promise<ReadonlyMap<string, string>>
   )
 }
 
-/** Whether a repository has all of these commits, a line each. */
+/** Whether a repository has all these commits, one per line. */
 async function hasAll(repository: Checkout, commits: string): Promise<boolean> {
   const { out } = await git(["cat-file", "--batch-check"], { ...at(repository), input: commits })
   return !/ missing$/m.test(out)
@@ -177,7 +173,7 @@ async function hasAll(repository: Checkout, commits: string): Promise<boolean> {
 
 type Submodule = { readonly name: string; readonly path: string }
 
-/** The submodules that a checkout names. */
+/** Submodules of a checkout. */
 async function submodules(checkout: Checkout): Promise<readonly Submodule[]> {
   if (!existsSync(join(checkout.top, ".gitmodules"))) return []
   const args = ["config", "--null", "--file", ".gitmodules", "--get-regexp", "^submodule\\..*\\.path$"]
@@ -190,8 +186,7 @@ async function submodules(checkout: Checkout): Promise<readonly Submodule[]> {
 }
 
 /**
- * The repositories within a worktree in which something is that is nowhere else: neither at the same place of the
- * folder `original`, nor known to be at a remote.
+ * Nested repositories with content that is nowhere else: neither at the same path in `original`, nor at a known remote.
  */
 export async function unsavedWithin(original: string, worktree: Checkout): Promise<readonly string[]> {
   const unsaved: string[] = []
@@ -212,7 +207,7 @@ async function isElsewhere(inner: Checkout, original: string, path: string): Pro
   return (await unsavedWithin(join(original, path), inner)).length === 0
 }
 
-/** The repository at a path within a checkout, if there is one. */
+/** Repository at a path within a checkout, if any. */
 async function innerOf(top: string, path: string): Promise<Checkout | undefined> {
   const folder = join(top, path)
   const found = existsSync(join(folder, ".git")) ? await find(folder) : undefined
@@ -220,14 +215,14 @@ async function innerOf(top: string, path: string): Promise<Checkout | undefined>
 }
 
 /**
- * Copies what git ignores and these patterns name: one without a slash fits a name in any folder, one with a slash a
- * path from the top. What is there already is left as it is.
+ * Copies ignored files that match a pattern: without a slash in any folder, with a slash from the top. Existing files
+ * stay.
  */
 export async function copyIgnored(from: Checkout, to: Checkout, patterns: readonly string[]): Promise<void> {
   for (const name of await ignoredIn(from, patterns)) await copyOne(from.top, to.top, name)
 }
 
-/** The files of a checkout that git ignores and that fit one of the patterns. */
+/** Ignored files of a checkout that match a pattern. */
 export async function ignoredIn(from: Checkout, patterns: readonly string[]): Promise<readonly string[]> {
   if (patterns.length === 0) return []
   const specs = patterns.flatMap((pattern) => {

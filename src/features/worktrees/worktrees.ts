@@ -34,9 +34,9 @@ import { statesIn } from "./states.ts"
 const STASH_UNSEEN = "it had left work in git's stash, which its check has not seen"
 
 /**
- * Worktrees of git for tasks: made ready from what the parent sees, put away with their state kept under a ref, and
- * brought home. The rules: nothing of the user's is touched but by a merge, and what git does not ignore is never lost.
- * Rejects with a `CallError` where the reader can do something, with a `GitError` where git failed.
+ * Git worktrees of tasks: created from the parent's state, archived under refs, merged back. Only a merge changes the
+ * user's files, and nothing that git does not ignore is lost. Rejects with a `CallError` where the reader can act,
+ * otherwise with a `GitError`.
  */
 export class Worktrees implements Place {
   readonly #ports: WorktreePorts
@@ -51,8 +51,8 @@ export class Worktrees implements Place {
   }
 
   /**
-   * Keeps the parent's present state, committed or not, for the task to begin with. Files that may not be read are left
-   * out, and named to the agent. Throws where no worktree could be made of it. Returns what a worktree will lack.
+   * Saves the parent's current state, committed or not. Unreadable files are left out and named to the agent; throws
+   * where no worktree can be made, and returns what one will lack.
    */
   capture(taskID: string, folder: string): Promise<string | undefined> {
     return capturing(() => this.#capture(taskID, folder))
@@ -69,21 +69,21 @@ export class Worktrees implements Place {
     return lacks
   }
 
-  /** What a task's worktree lacks of its project's dependencies, and which option brings it. */
+  /** Missing dependencies of a task's worktree, and the option that adds them. */
   async lacks(taskID: string, folder: string): Promise<string | undefined> {
     const home = await checkoutOf(folder)
     return readMarker(await targetOf(this.#ports, home, taskID))?.lacks
   }
 
-  /** Makes a worktree for a run, at the state that was captured or that the last run left. */
+  /** Creates a run's worktree from the captured state or the last run's. */
   async enter(request: EnterRequest): Promise<Ready & Entered> {
     const entered = await plainly(() => makeReady(this.#ports, request))
     return { ...entered, told: welcome(request, entered) }
   }
 
   /**
-   * Keeps the state of a task's worktree under its ref and removes it; where it has none any more, tells what is kept.
-   * What fails leaves the folder for the next start to try again.
+   * Archives and removes a task's worktree; without one, returns the archived state. A failure leaves the folder for
+   * the next start.
    */
   putAway(taskID: string, folder: string): Promise<PutAway> {
     return plainly(() => this.#putAway(taskID, folder))
@@ -116,7 +116,7 @@ export class Worktrees implements Place {
     }
   }
 
-  /** What a task's kept work changed, with the diff. */
+  /** Archived changes of a task, with their diff. */
   async show(taskID: string, folder: string, mostLines: number): Promise<Shown> {
     const home = await checkoutOf(folder)
     const work = await workOf(home, taskID)
@@ -127,17 +127,17 @@ export class Worktrees implements Place {
     return { ...work, diff: text, cut, command }
   }
 
-  /** Brings a task's kept work into its parent's files. */
+  /** Merges a task's archived work into its parent's files. */
   merge(taskID: string, folder: string): Promise<MergeResult> {
     return plainly(() => bringHome(this.#ports, taskID, folder))
   }
 
-  /** Brings the parent's present state into a task's worktree. */
+  /** Merges the parent's current state into a task's worktree. */
   bringIn(taskID: string, folder: string): Promise<MergeResult> {
     return plainly(() => bringIn(this.#ports, taskID, folder))
   }
 
-  /** Forgets what is merged or empty of these tasks; returns those whose work is kept because it is neither. */
+  /** Drops merged or empty work of these tasks; returns the ids of the others. */
   async clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]> {
     const home = await find(folder)
     if (!home) return []
@@ -151,10 +151,7 @@ export class Worktrees implements Place {
     return kept
   }
 
-  /**
-   * Forgets what was begun and kept before `before`: what is merged or empty, with `all` the rest too; nothing of those
-   * that `isKnown`.
-   */
+  /** Drops work older than `before`: merged or empty work, with `all` any, but never that of tasks that `isKnown`. */
   async expire(
     folder: string,
     before: number,
@@ -176,8 +173,8 @@ export class Worktrees implements Place {
   }
 
   /**
-   * Finishes what a crash cut off in this repository. Commands of tasks that outlived it are ended, wherever they run;
-   * worktrees without a living owner are kept as commits and removed; merges are finished. `isBusy`: the task runs here.
+   * Completes what a crash interrupted in this repository: leftover commands are killed, worktrees without a living
+   * owner archived and removed, merges completed. `isBusy`: the task runs here.
    */
   async sweep(folder: string, isBusy: (taskID: string) => boolean): Promise<readonly Swept[]> {
     if (this.#ports.commands) await endLeftovers(this.#ports.commands)

@@ -7,7 +7,7 @@ import { tooLateFor } from "../../core/watchdog.ts"
 import type { Parts } from "../parts.ts"
 import type { Ledger } from "./ledger.ts"
 
-/** What may still be begun: by the money and the tokens that were spent, and by how often something was begun lately. */
+/** Limits on new runs: cost, tokens, and rate of launches. */
 export class Allowance {
   readonly #parts: Parts
   readonly #ledger: Ledger
@@ -17,7 +17,7 @@ export class Allowance {
     this.#ledger = ledger
   }
 
-  /** Nothing begins where a limit that it would come under is used up, by what is known now. Throws a `CallError`. */
+  /** Throws a `CallError` where a limit on the new run is used up. */
   refuseSpent(sessionID: string, taskID?: string): void {
     const why = this.refusal(sessionID, taskID)
     if (why)
@@ -26,7 +26,7 @@ export class Allowance {
       )
   }
 
-  /** Why nothing may begin; undefined where it may. */
+  /** Why no run may begin; undefined where one may. */
   refusal(sessionID: string, taskID?: string): string | undefined {
     const limits = this.#ledger.limitsIn(sessionID, taskID)
     const { clock, options } = this.#parts
@@ -43,18 +43,17 @@ export class Allowance {
     return { by: "budget", ends: { type: "failed", reason: { code: "budget", text } } }
   }
 
-  /** What a run that is about to begin may spend, for a reader. */
   of(task: Task): readonly string[] {
     const limits = this.#ledger.limitsIn(task.parentID, task.id)
     return allowanceOf(limits, needsBill(limits, task) ? this.#ledger.spentBy(task) : NOTHING_SPENT, task)
   }
 
-  /** What a run may cost that was given `max` for itself. */
+  /** Budget of a run, where the call gave `max`. */
   budget(max: number | undefined, taskID: string): Run["budget"] {
     return max === undefined ? undefined : { max, before: this.#ledger.ofTask(taskID).cost }
   }
 
-  /** Counts one launch of a session. Throws where there were too many of late. */
+  /** Counts a launch. Throws where the session launched too many lately. */
   countLaunch(sessionID: string): void {
     const now = this.#parts.clock.now()
     const { maxLaunchesPerMinute } = this.#parts.options

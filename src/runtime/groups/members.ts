@@ -17,16 +17,16 @@ import { membersOf } from "./members-of.ts"
 
 export type MemberPorts = {
   readonly home: Pick<GroupArchive, "share" | "capture" | "giveBack">
-  /** Made later. */
+  /** Created later than this object. */
   readonly launching: () => { readonly queue: Queue; readonly scheduler: Scheduler }
   readonly randomID: () => string
-  /** A part is at work, or waits for its slot. */
+  /** Called when a member works or is queued. */
   readonly began: (part: Task) => void
-  /** Resolves when another run of a task may begin. */
+  /** Resolves when the task's next run may begin. */
   readonly over: (task: Task) => Promise<void>
 }
 
-/** Makes the parts of teams: runs like any other, of which nobody but the team is told. */
+/** Creates members of groups: runs like any other, whose end only the group is told. */
 export class GroupMembers {
   readonly #parts: Parts
   readonly #ports: MemberPorts
@@ -36,7 +36,7 @@ export class GroupMembers {
     this.#ports = ports
   }
 
-  /** Makes a part and has it begin, or wait for a slot. Rejects where that cannot be; what it left is swept up. */
+  /** Creates and starts or queues a member. Rejects where that fails, without leaving a session. */
   make(task: Task, nth: number, text: string): Promise<void> {
     const winner = task.team?.kind === "tries" ? this.#parts.store.get(task.team.again ?? "") : undefined
     const making = winner ? this.#again(task, winner, text) : this.#make(task, nth, text)
@@ -45,7 +45,7 @@ export class GroupMembers {
     return making
   }
 
-  /** Resolves when no part of this team is being made any more. */
+  /** Resolves when no member of this group is being created. */
   async made(taskID: string): Promise<void> {
     await this.#parts.store.handle(taskID)?.creatingMembers
   }
@@ -84,7 +84,7 @@ export class GroupMembers {
     }
   }
 
-  /** Asks the try that had won once more, where it left off. */
+  /** Resumes the former winner. */
   async #again(task: Task, winner: Task, text: string): Promise<void> {
     const { host, store, clock } = this.#parts
     await this.#ports.over(winner)
@@ -166,23 +166,23 @@ export class GroupMembers {
   }
 }
 
-/** What a part has to stand up to: what its team has. */
+/** Members have the check, guard and schema of their group. */
 const askedOf = ({ run: { check, guard, schema } }: Task): Pick<Run, "check" | "guard" | "schema"> => ({
   ...(check !== undefined && { check }),
   ...(guard && { guard }),
   ...(schema && { schema }),
 })
 
-/** Of tries, a place of the same kind as the team's; of an item, the one that the plan says. */
+/** Tries get a place of the group's kind; items the one that their plan names. */
 function placeOf(place: Task["place"], team: Group): Pick<Task, "place"> {
   if (team.kind === "each") return team.place ? { place: team.place } : {}
   return place ? { place: { ...place, merge: false } } : {}
 }
 
-/** A few are the caller's own children, so that their questions are shown to its user. */
+/** Small groups are direct children of the caller, so that their questions reach its user. */
 const hasFew = (team: Group): boolean => team.kind === "tries" || team.total <= MOST_NEAR
 
-/** The rung's model; else the team's. */
+/** Model of the ladder's step, else the group's. */
 function modelOf({ model }: Task, team: Group, nth: number): Model | undefined {
   const rung = team.kind === "tries" ? team.ladder?.[nth] : undefined
   if (rung === undefined) return model

@@ -7,33 +7,29 @@ import type { Model, Task } from "../../core/task.ts"
 import type { Options } from "../../options/options.ts"
 import type { TaskStore } from "../tasks/store.ts"
 
-/**
- * What a launch or a resume is checked for before anything is made, and what follows from its parent. Each check throws
- * a `CallError` that says what was expected.
- */
+/** Checks before a launch or resume changes anything. Each throws a `CallError` that says what was expected. */
 type CheckPorts = { readonly host: Host; readonly options: Options; readonly store: TaskStore }
 
-/** Who calls a tool. */
 export type Caller = {
   readonly sessionID: string
   readonly messageID: string
-  /** Fires when the user stops the calling turn. */
+  /** Aborted when the user stops the calling turn. */
   readonly abort?: AbortSignal
-  /** Rejects where the user, or the calling agent's rules, do not allow to launch this agent. */
+  /** Rejects where the user or the calling agent's rules forbid to launch this agent. */
   readonly authorize?: (agent: string, description: string) => Promise<void>
-  /** Rejects where they do not allow the caller to do this. */
+  /** Rejects where they forbid this action. */
   readonly permit?: (what: Permit) => Promise<void>
 }
 
-/** `files`: those that will be changed, as far as that is known. */
+/** `files`: files to be changed, as far as known. */
 export type Permit =
   | { readonly kind: "run"; readonly command: string }
   | { readonly kind: "edit"; readonly files: readonly string[] }
   | { readonly kind: "read"; readonly file: string }
-  /** `what`: so many items, for whom, at what cost. */
+  /** `what`: number of items, agent and cost, for the user. */
   | { readonly kind: "each"; readonly what: string }
 
-/** Tools that a child at the depth limit is not offered: it has no tasks and can launch none, by OpenCode's own either. */
+/** A child at the depth limit can launch no tasks: neither these tools nor OpenCode's own task tool help it. */
 const USELESS_AT_LIMIT = [
   "superagents_task",
   "superagents_output",
@@ -43,20 +39,17 @@ const USELESS_AT_LIMIT = [
   "task",
 ] as const
 
-/** The tools of the board: they are for conversations and threads, and no child is offered them. */
+/** Tools of the board, for conversations and threads only; children never get them. */
 export const BOARD_TOOLS = "tasks_*"
 
-/**
- * True where nobody would look after what a call begins: its turn was stopped, or its agent has ended and what stops that
- * is still on its way.
- */
+/** True where nobody would look after a new task: the caller's turn was stopped, or its own task has ended. */
 export function isStopped({ store }: Pick<CheckPorts, "store">, { sessionID, abort }: Caller): boolean {
   const task = store.bySession(sessionID)
   const run = task && store.run(task.id)
   return abort?.aborted === true || (run !== undefined && hasEnded(run) && run.calls > 0)
 }
 
-/** The model that a call names. */
+/** Model named by a call. Rejects where it does not exist. */
 export async function chooseModel(ports: CheckPorts, wanted: string): Promise<Model> {
   refuseOverride(ports)
   return modelOf(ports, wanted, "argument `model`")
@@ -69,7 +62,7 @@ function refuseOverride({ options }: Pick<CheckPorts, "options">): void {
     )
 }
 
-/** The model of this name, as `provider/model` or `provider/model#variant`. `where` it was named: for an error. */
+/** Finds `provider/model` or `provider/model#variant`. `where`: source of the name, for the error. */
 export async function modelOf({ host }: Pick<CheckPorts, "host">, wanted: string, where: string): Promise<Model> {
   const models = await host.models()
   if (!models.includes(wanted)) {
@@ -80,13 +73,13 @@ export async function modelOf({ host }: Pick<CheckPorts, "host">, wanted: string
   return inParts(wanted, (name) => models.includes(name))
 }
 
-/** The model of this name, there or not: that is another machine's to know. */
+/** Parses a model's name without looking it up: a remote machine has models of its own. */
 export function modelNamed(ports: Pick<CheckPorts, "options">, wanted: string): Model {
   refuseOverride(ports)
   return inParts(wanted, () => true)
 }
 
-/** Of a name with a `#` the end is a variant only where there is a model without it. */
+/** A name may itself contain `#`: the rest is a variant only if the model before it exists. */
 function inParts(wanted: string, isModel: (name: string) => boolean): Model {
   const slash = wanted.indexOf("/")
   const provider = wanted.slice(0, slash)
@@ -95,14 +88,14 @@ function inParts(wanted: string, isModel: (name: string) => boolean): Model {
   return { provider, id: wanted.slice(slash + 1, hash), variant: wanted.slice(hash + 1) }
 }
 
-/** What the user has set for an agent where a call does not say. A time is never longer than any run may take. */
+/** User's defaults for an agent. A timeout never exceeds the one for all tasks. */
 export function defaultsOf({ agents, taskTimeout }: Options, agent = ""): Options["agents"][string] {
   const { timeout, ...set } = Object.hasOwn(agents, agent) ? (agents[agent] ?? {}) : {}
   if (!timeout) return set
   return { ...set, timeout: taskTimeout === 0 ? timeout : Math.min(timeout, taskTimeout) }
 }
 
-/** Depth of a task launched in `sessionID`, counted through the parent chain. Throws above the limit. */
+/** Depth of a task launched in the session. Throws above the limit. */
 export async function depthBelow(
   ports: CheckPorts,
   sessionID: string,
@@ -138,7 +131,7 @@ export function refuseUnlessResumable(task: Task, resumable: Options["resumable"
   )
 }
 
-/** A resume changes nothing of what the launch said of its place. */
+/** A resume cannot change the place that the launch chose. */
 export function refuseUnlessMerging({ id, place }: Task): void {
   if (place?.merge) return
   throw new CallError(
@@ -161,7 +154,7 @@ export async function authorize(caller: Caller, agent: string, description: stri
   }
 }
 
-/** Who may not launch an agent may not send one that is at work elsewhere either. */
+/** An agent that may not launch this agent may not send messages to one at work either. */
 export async function authorizeTell(ports: Pick<CheckPorts, "store">, caller: Caller, task: Task): Promise<void> {
   const { id, agent, description } = task
   try {
@@ -172,7 +165,7 @@ export async function authorizeTell(ports: Pick<CheckPorts, "store">, caller: Ca
   if (isStopped(ports, caller)) throw new CallError(`The call was stopped: task ${id} was told nothing.`)
 }
 
-/** What a launch or a resume will do in the caller's own name, now or at its end. */
+/** Asks permission for what a launch or resume does in the caller's name, now or at its end. */
 export async function permit(
   caller: Caller,
   { check, merge }: { readonly check?: string; readonly merge?: boolean },
@@ -189,7 +182,7 @@ export async function permit(
   }
 }
 
-/** Rejects where the caller may not read a file that an argument of its call names. */
+/** Rejects where the caller may not read a file that an argument names. */
 export const mayRead =
   (permitted: Caller["permit"]) =>
   async (file: string): Promise<void> => {
@@ -200,7 +193,7 @@ export const mayRead =
     }
   }
 
-/** These files of a task's work are changed in the caller's name. */
+/** Asks the caller's permission to change these files by a merge. */
 export async function permitEdit(caller: Caller, id: string, files: readonly string[]): Promise<void> {
   try {
     await caller.permit?.({ kind: "edit", files })
@@ -217,15 +210,15 @@ export function findAgent(name: string, agents: readonly AgentInfo[]): AgentInfo
 }
 
 /**
- * The parent session's deny rules hold in every child, and what it says of directories outside the project, as with
- * OpenCode's own tasks. At the depth limit a child is offered neither our tools nor OpenCode's own for tasks.
+ * The parent session's deny rules and its rules for external directories apply to every child, as for OpenCode's own
+ * tasks. At the depth limit, tools for tasks are denied.
  */
 export function rulesFor(parent: SessionInfo | undefined, denied: readonly string[]): readonly Rule[] {
   const inherited = parent?.rules.filter(isInherited) ?? []
   return [...inherited, ...denied.map((permission) => ({ permission, pattern: "*", action: "deny" as const }))]
 }
 
-/** The tools that a task at this depth may not use; a `*` at the end of a name stands for any. */
+/** Tools denied at this depth; a trailing `*` matches any ending. */
 export const deniedAt = (
   { host, options: { maxDepth, board } }: Pick<CheckPorts, "host" | "options">,
   depth: number,
@@ -238,7 +231,7 @@ export const deniedAt = (
 const RIDER_REFUSAL =
   "Refused: you are a background agent; these tools are here only because your parent has them. Do the work yourself."
 
-/** Why a task may not call a tool that is on offer only because its parent has it; undefined where it may. */
+/** Why a task may not call a tool that it is only offered because its parent has it; undefined where it may. */
 export function refusalTo(
   ports: Pick<CheckPorts, "host" | "options">,
   { fork, depth }: Task,
@@ -251,7 +244,7 @@ export function refusalTo(
   return isDenied ? RIDER_REFUSAL : undefined
 }
 
-/** Whose agent and model a fork that rides on its parent's cache has: the caller's, and no other's. */
+/** Agent and model of a fork that shares its parent's cache: always the caller's. */
 export function sharerOf(
   { agent, model, place }: { readonly agent?: string; readonly model?: string; readonly place?: string },
   persona: Persona | undefined,
@@ -281,13 +274,13 @@ const notCached = (argument: string, own = "", why = ""): CallError =>
 
 const isInherited = (rule: Rule): boolean => rule.action === "deny" || rule.permission === "external_directory"
 
-/** What two launches have in common that ask the same of the same agent. */
+/** Equal for two launches with the same agent, model and prompt. */
 export function fingerprint(agent: string, model: Model | undefined, prompt: string): string {
   const key = JSON.stringify([agent, model ? modelKey(model) : "", model?.variant ?? "", prompt])
   return createHash("sha256").update(key).digest("base64url").slice(0, 22)
 }
 
-/** Nobody pays for what is asked of a model; `why` says so. */
+/** Throws where `why` tells that requests to the model cannot be paid. */
 export function refuseUnpaid(why: string | undefined): void {
   if (why !== undefined)
     throw new CallError(

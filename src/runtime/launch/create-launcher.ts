@@ -15,7 +15,7 @@ type LaunchingPorts = Omit<
   readonly dependencies: Dependencies
 }
 
-/** What begins the runs that agents ask for: of new tasks, and of ended ones. */
+/** Creates the parts that start and resume runs for agents. */
 export function launchingOf(parts: Parts, ports: LaunchingPorts) {
   const holding = new Holding(parts, () => scheduler.reschedule())
   const scheduler: Scheduler = new Scheduler(parts, {

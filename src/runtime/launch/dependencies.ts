@@ -9,7 +9,7 @@ import type { Dispatcher } from "../dispatcher.ts"
 import type { Parts } from "../parts.ts"
 import { findTask, knownBatches } from "../tasks/lookup.ts"
 
-/** The ids of the tasks among `own` that a launch is to wait for. Throws where one of them can no longer complete. */
+/** Ids of the tasks among `own` that a launch waits for. Throws where one can no longer complete. */
 export function resolveAfter(after: readonly string[] | string, own: readonly Task[]): readonly string[] {
   const tasks = typeof after === "string" ? ofBatch(after, own) : after.map((reference) => findTask(reference, own))
   for (const task of tasks) {
@@ -22,7 +22,7 @@ export function resolveAfter(after: readonly string[] | string, own: readonly Ta
   return [...new Set(tasks.map(({ id }) => id))]
 }
 
-/** One id by itself is that task, not the batch that it is in. */
+/** A single id names the task, not its batch. */
 function ofBatch(name: string, own: readonly Task[]): readonly Task[] {
   const wanted = name.trim()
   const found = own.filter(({ batch }) => batch === namedBatch(wanted))

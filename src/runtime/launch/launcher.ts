@@ -38,14 +38,14 @@ import { Siblings } from "./siblings.ts"
 
 type Rules = readonly Rule[]
 
-/** What a task's session may do; `whole`: how it is made where it begins with its parent's own bytes. */
+/** Permissions of a new session; `whole`: data for a whole fork. */
 type SessionRules = { readonly rules: Rules; readonly whole?: WholeRequest }
 
 export type LauncherPorts = {
   readonly places: Places
   readonly kinds: readonly PlaceKind[]
   readonly forks: ForkHost
-  /** True where a session's system prompt has what is of this session alone. */
+  /** Whether the session is a board's thread, with a system prompt of its own. */
   readonly isThread?: (sessionID: string) => Promise<boolean>
   readonly randomID: () => string
   readonly breakers: Breakers
@@ -56,7 +56,6 @@ export type LauncherPorts = {
   readonly elsewhere: Elsewhere
 }
 
-/** Makes tasks. */
 export class Launcher {
   readonly #parts: Parts
   readonly #ports: LauncherPorts
@@ -67,12 +66,12 @@ export class Launcher {
     this.#ports = ports
   }
 
-  /** Makes a task. Throws a `CallError`, with nothing left behind, where that cannot be done. */
+  /** Throws a `CallError` where the task cannot be created, leaving nothing behind. */
   launch(request: LaunchRequest, caller: Caller): Promise<{ task: Task; reused: boolean }> {
     return this.#siblings.launch(caller.sessionID, request, (batch) => this.#launch(request, caller, batch))
   }
 
-  /** `batch` resolves when all of the batch that it waits for are there, as far as they came before it. */
+  /** `batch` resolves when the batch members launched before it by the same message exist. */
   async #launch(
     called: LaunchRequest,
     caller: Caller,
@@ -86,7 +85,7 @@ export class Launcher {
     ])
     const given = withDefaults(called, options, persona)
     const schema = await schemaOf(given.schema, host.folderOf(caller.sessionID), caller.permit)
-    // Each part of a team is told for itself, and has a place of its own.
+    // Members are told of and placed one by one.
     const isGroup = given.tries !== undefined || given.each !== undefined
     const place = placeIn(this.#ports.kinds, given)
     const items = await itemsOf(given, caller, this.#parts)
@@ -114,7 +113,7 @@ export class Launcher {
     return this.#once(caller.sessionID, mark, () => this.#identical(caller.sessionID, mark), make)
   }
 
-  /** What is found, or what a launch under way brings, or what `make` makes. */
+  /** An identical task: an existing one, one being launched, or the one that `make` creates. */
   async #once(
     sessionID: string,
     mark: string,
@@ -151,13 +150,13 @@ export class Launcher {
     const files = await filesOf(request, kinds, this.#parts.host.folderOf(caller.sessionID), caller.permit)
     const { items, prompt } = request
     if (items) await permitItems(this.#parts, this.#ports.forks, caller, { items, prompt }, found)
-    // While the user was asked, others may have spent what there was, or failed.
+    // While the user was asked, others may have used up the budget, or failed.
     this.#ports.allowance.refuseSpent(caller.sessionID)
     const after = waitsFor()
     this.#ports.allowance.countLaunch(caller.sessionID)
     const ledgers = request.items && (await this.#ports.ledgers())
     const draft = this.#draft({ ...request, files }, caller, found, after, ledgers)
-    // From here on those of the same message know it, and its batch.
+    // From here on, other calls of the same message see the task and its batch.
     const reserved = this.#ports.scheduler.reserve({ ...draft, sessionID: "" })
     const entry = this.#parts.store.handle(draft.id)
     if (entry) entry.isModelNamed = request.model !== undefined
@@ -204,7 +203,9 @@ export class Launcher {
     return { ...draft, sessionID }
   }
 
-  /** A session with the parent's history. Its prompt gets an id of now: it comes after what was copied. */
+  /**
+   * Creates a session with the parent's history. The prompt's id is new, so that it sorts after the copied messages.
+   */
   async #fork({ sessionID: _none, ...draft }: Task, session: SessionRules): Promise<Task> {
     const { options, clock, host } = this.#parts
     const { forks, isThread } = this.#ports
@@ -260,7 +261,7 @@ export class Launcher {
     return { place: { kind: place, folder: this.#parts.host.folderOf(sessionID), merge } }
   }
 
-  /** A task that was asked the same and nothing since: it runs, or completed a short while ago. */
+  /** An identical task that runs or completed recently, and was not sent anything since. */
   #identical(parentID: string, fingerprint: string): Task | undefined {
     const { options, store, clock } = this.#parts
     return store.ofParent(parentID).findLast((task) => {

@@ -7,7 +7,7 @@ import type { Scheduler } from "../scheduler.ts"
 export type QueuePorts = {
   readonly dispatcher: Dispatcher
   readonly scheduler: Scheduler
-  /** Tasks run: look after them. */
+  /** Called when there are runs to supervise. */
   readonly watch: () => void
 }
 
@@ -21,18 +21,18 @@ export class Queue {
     this.#ports = ports
   }
 
-  /** The tasks of a session whose own sessions are being made. */
+  /** Tasks of a session whose sessions are being created. */
   making(parentID: string): readonly Task[] {
     return this.#parts.store.making().filter((task) => task.parentID === parentID)
   }
 
-  /** The session of a task is made, in the slot that was reserved for it: its run begins, or waits for its turn. */
+  /** The session exists: the run starts in its reserved slot, or waits. */
   async begin(task: Task, prompt: string): Promise<boolean> {
     const { store, clock, journal, toaster } = this.#parts
     store.add(task, clock.now())
     if (task.fork) await journal.save(task)
     if (!store.runs(task)) return false
-    // Not waited for: the host says nothing of a prompt but that it came, and the caller goes on all the sooner.
+    // Not awaited: OpenCode only confirms the prompt, and the caller need not wait for it.
     this.#ports.dispatcher.deliver(task.id, { type: "begin", prompt })
     if (!isMember(task)) toaster.launched(task)
     this.#logLaunch(task)
@@ -41,7 +41,7 @@ export class Queue {
     return true
   }
 
-  /** Has a run begin that is in the store already, as soon as there is a slot; resolves when it is written down. */
+  /** Starts a run of a known task when a slot is free. Resolves when that is recorded. */
   async enqueue(task: Task, prompt: string): Promise<void> {
     this.#ports.dispatcher.deliver(task.id, { type: "begin", prompt })
     this.#ports.scheduler.reschedule()
@@ -50,7 +50,7 @@ export class Queue {
     this.#ports.watch()
   }
 
-  /** A run in the store is at work already. It asked nobody for its slot; others do not get one while it has it. */
+  /** Adopts a run that its user started: it works already and takes a slot without waiting. */
   async adopt(task: Task): Promise<void> {
     this.#ports.dispatcher.deliver(task.id, { type: "begin" })
     await this.#parts.journal.save(task)

@@ -5,14 +5,13 @@ import type { Parts } from "../parts.ts"
 type RetentionPorts = {
   readonly dependencies: Dependencies
   readonly forget: (task: Task) => Promise<void>
-  /** Its work is still on another machine. */
+  /** Whether its work is still on another machine. */
   readonly isAway: (task: Task) => boolean
 }
 
 /**
- * Keeps a session's ended tasks to `maxHistory`. Those that were read go first, the oldest before the others; one that
- * nobody has read goes only when unread ones alone are too many, and is counted. One whose work is still on another machine
- * stays: it is brought home by its record.
+ * Limits a session's ended tasks to `maxHistory`: read ones are dropped first, oldest first, unread ones are counted.
+ * Tasks with work on another machine stay, because their record is needed to fetch it.
  */
 export class Retention {
   readonly #parts: Parts

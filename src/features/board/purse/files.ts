@@ -4,7 +4,7 @@ import { replace } from "../../../lib/atomic-file.ts"
 import { REPORTS_FOLDER } from "../store/store.ts"
 import { type KeptReport, reportText } from "./report.ts"
 
-/** Writes a report into the board's folder, to be read there: anybody may change it there, so nothing is read back. */
+/** Writes a report into the board's folder for people. It is never read back, because anybody may change it there. */
 export async function writeReport(board: string, { name, ...report }: KeptReport): Promise<void> {
   const folder = join(board, REPORTS_FOLDER)
   await mkdir(folder, { recursive: true })

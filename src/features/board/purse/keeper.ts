@@ -23,15 +23,15 @@ export type KeeperPorts = {
   readonly host: Pick<Host, "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID">
   readonly clock: Clock
   readonly change: (command: Command) => Promise<unknown>
-  /** The purse of each night. */
+  /** Option for a purse that opens every night. */
   readonly nightly?: BoardOptions["purse"]
-  /** How long before a time limit a last word is asked for, in ms. */
+  /** How long before a time limit a last word is requested, in ms. */
   readonly lastWord: number
 }
 
 /**
- * Looks after the board's purse: opens that of a night, sees to it that its runs are paid from it, and ends it with a
- * report. What is known of it stands on the board, so that another process can go on with it at any point.
+ * Opens nightly purses, lets them pay runs, and ends them with a report. Its state is part of the board, so another
+ * process can continue at any point.
  */
 export class PurseKeeper {
   readonly #ports: KeeperPorts
@@ -41,7 +41,7 @@ export class PurseKeeper {
     this.#ports = ports
   }
 
-  /** When it has to be looked at by the clock, in ms. */
+  /** Time of the next look by the clock, in ms. */
   nextLook({ purse }: BoardState, now: number): number {
     const { nightly } = this.#ports
     const opens = nightly ? rules.nextNight(nightly.from, now) : Number.POSITIVE_INFINITY
@@ -50,8 +50,7 @@ export class PurseKeeper {
   }
 
   /**
-   * Does what is due of it. `flights`: the tasks worked on, by thread. Returns the board as it is then, and whether runs
-   * may begin.
+   * Opens, pays or ends as due. `flights`: tasks at work, by thread; returns the new state and whether runs may begin.
    */
   async look(
     given: BoardState,
@@ -78,7 +77,7 @@ export class PurseKeeper {
     return { state, mayBegin: !rules.isOver(purse, facts) }
   }
 
-  /** A run of a task is about to begin in a thread: where there is a purse, it pays for it. */
+  /** A run is about to begin in a thread: the purse pays it, if there is one. */
   async pay(id: string, threadId: string): Promise<void> {
     await this.#pay(id, threadId, false)
     const { purse } = await this.#ports.store.read()
@@ -96,7 +95,7 @@ export class PurseKeeper {
     return store.read()
   }
 
-  /** What is at work already, and what somebody else has begun, is paid from it, too; begun runs are counted. */
+  /** Runs that are active already, or were started by others, are paid and counted, too. */
   async #payForAll(state: BoardState, flights: ReadonlyMap<string, { readonly id: string }>): Promise<BoardState> {
     if (state.purse?.ending) return state
     const { runs, store } = this.#ports
@@ -116,7 +115,7 @@ export class PurseKeeper {
     return store.read()
   }
 
-  /** `counts`: the newest run in the thread is one that the purse pays. */
+  /** `counts`: the thread's newest run is paid by the purse. */
   #pay(id: string, threadId: string, counts: boolean): Promise<void> {
     const { runs } = this.#ports
     const run = runs.of(threadId)
@@ -169,7 +168,7 @@ export class PurseKeeper {
     return stopped
   }
 
-  /** Stops what is left of it, writes the report, and takes the purse off the board. Done again it does the same. */
+  /** Stops remaining runs, writes the report and removes the purse. Repeatable. */
   async #finish(state: BoardState): Promise<void> {
     const { purse } = state
     if (!purse?.ending) return
@@ -180,7 +179,7 @@ export class PurseKeeper {
     try {
       await writeReport(store.folder, report)
     } catch (error) {
-      // The board keeps it: the files are for those who look there.
+      // The board keeps the report; the file is only a copy.
       host.log("warn", "the report of a purse could not be written into the project", { error: messageOf(error) })
     }
     await this.#do({ type: "purse ended", report })
@@ -228,14 +227,14 @@ export class PurseKeeper {
     return { ...figures, result, ...(told && { text: told }), next: nextOf(state, open, result, text) }
   }
 
-  /** To the session that opened it, where that can be now; else at another look. */
+  /** Tells the session that opened the purse, now or at a later look. */
   async #tell({ owed, purseReports = [] }: BoardState): Promise<void> {
     if (!owed) return
     const { host } = this.#ports
     const { sessionID } = owed
     try {
       const [parent, activity] = await Promise.all([host.parent(sessionID), host.activity()])
-      // What is stored in mid-turn makes the host take another step; what comes after an undone message deletes that.
+      // A message during a turn causes another step, and one after an undo deletes the undone messages.
       if (parent && (parent.reverted || activity.has(sessionID))) return
       const report = purseReports.find(({ name }) => name === owed.report)
       if (parent && report)
@@ -267,7 +266,7 @@ function nextOf(state: BoardState, task: BoardTask, result: ReportTask["result"]
   return step ? `next step: ${step.title}` : "work on it"
 }
 
-/** In two parts, as all that is told: a line for the person, the whole for the model. */
+/** Two parts, like every notification: a line for the user, and the whole for the model. */
 function messageFor(
   name: NameMessage,
   sessionID: string,

@@ -13,28 +13,27 @@ import { type Archive, digestOf, flushFolder, Keep, MISSING, NO_TEXT, signatureO
 const IGNORE_ALL = "# The board of this project. Remove this file to keep the board in git.\n*\n"
 
 export type FilesPorts = {
-  /** In the project: what people see and edit. */
+  /** Project folder, for users to see and edit. */
   readonly folder: string
-  /** In OpenCode's state folder: what is believed, and the copy of it all. */
+  /** Folder in OpenCode's state: trusted state with a full copy. */
   readonly state: string
   readonly signer: Signer
   readonly warn: (message: string) => void
 }
 
-/** The board as read, and the files that it was read from. `cut`: a write of ours was cut off and is to be finished. */
+/** Board with the files it was read from. `cut`: an interrupted write must be completed. */
 export type Loaded = Omit<Archive, "before"> & {
   readonly signature: string
   readonly kept: string
   readonly cut: boolean
 }
 
-/** `again`: a hand has changed the file meanwhile, and nothing was written. `half`: history was, by then. */
+/** `again`: the file was edited meanwhile and nothing was written. `half`: only history was written. */
 export type Outcome = "written" | "again" | "half"
 
 /**
- * The two files that a board is stored in. `tasks.json` lies in the project, where anybody may write it; what this
- * installation believes is kept apart from it (`Keep`) and written first. A file that is older than that is written
- * again; one that somebody else has written is compared with it.
+ * A board's two files. Anybody may write `tasks.json` in the project, so the trusted state is stored apart (`Keep`) and
+ * written first; an older project file is rewritten, and an edited one is compared.
  */
 export class BoardFiles {
   readonly #folder: string
@@ -48,17 +47,16 @@ export class BoardFiles {
     this.#keep = new Keep(state, folder, signer, warn)
   }
 
-  /** Where this installation keeps what is its own. */
+  /** Folder of this installation's own files. */
   get keptIn(): string {
     return this.#keep.folder
   }
 
-  /** The board as last read, without a look at the files. */
+  /** Last read state, without reading the files. */
   get latest(): BoardState {
     return this.#loaded?.state ?? EMPTY
   }
 
-  /** Whether there is a board to look after. */
   async exists(): Promise<boolean> {
     return (await stat(this.#file).catch(() => undefined)) !== undefined
   }
@@ -70,7 +68,7 @@ export class BoardFiles {
     return this.#loaded
   }
 
-  /** Writes what is believed, and the project's file where a task has changed. `archive` is done before. */
+  /** Writes the trusted state, and the project's file where a task changed. `archive` runs before. */
   async write(loaded: Loaded, state: BoardState, archive: () => Promise<boolean>): Promise<Outcome> {
     const { others } = loaded
     const isShown = loaded.cut || state.tasks !== loaded.state.tasks
@@ -78,7 +76,7 @@ export class BoardFiles {
     if (text !== undefined) refuseIfFull(loaded, text)
     if ((await signatureOf(this.#file)) !== loaded.signature) return "again"
     const hasArchived = await archive()
-    // A link that somebody has made of it stays.
+    // A link that a user made of it stays.
     const target = await realpath(this.#file).catch(ifMissing(this.#file))
     const kept: Archive = {
       state,
@@ -89,7 +87,7 @@ export class BoardFiles {
     const ours = await this.#keep.aside(kept)
     const theirs = text === undefined ? undefined : await this.#aside(target, text)
     const signature = theirs === undefined ? loaded.signature : await signatureOf(theirs)
-    // From this look to the last rename nothing is awaited, so that next to nothing that a hand saves can be lost.
+    // Nothing is awaited from this check to the last rename, so that almost no edit can be lost.
     if (signatureNow(this.#file) !== loaded.signature) {
       for (const file of [ours, theirs]) if (file !== undefined) await unlink(file)
       return hasArchived ? "half" : "again"
@@ -101,10 +99,10 @@ export class BoardFiles {
     return "written"
   }
 
-  /** Makes the folder in the project, and clears it of what killed processes have left. */
+  /** Creates the project folder and removes leftovers of crashes. */
   async prepare(): Promise<void> {
     await mkdir(this.#folder, { recursive: true })
-    // Made with the board, and not again: who removes it wants the board in git.
+    // Created once with the board: a user who removes it wants the board in git.
     if (!(await this.exists()))
       await writeFile(join(this.#folder, ".gitignore"), IGNORE_ALL, { flag: "wx" }).catch(() => {})
     for (const name of await readdir(this.#folder))
@@ -134,13 +132,13 @@ export class BoardFiles {
   }
 }
 
-/** `signatureOf` without a turn of the event loop. */
+/** Synchronous `signatureOf`. */
 function signatureNow(path: string): string {
   const found = statSync(path, { bigint: true, throwIfNoEntry: false })
   return found ? `${found.ino}:${found.size}:${found.mtimeNs}` : MISSING
 }
 
-/** What takes off is always allowed. */
+/** Changes that make the file smaller are always allowed. */
 function refuseIfFull({ state, others }: Loaded, text: string): void {
   const bytes = Buffer.byteLength(text)
   if (bytes <= MOST_GROWN_BYTES) return

@@ -7,17 +7,17 @@ import type { Signer } from "../../../runtime/record/signature.ts"
 import type { BoardState } from "../state.ts"
 import { parseJson } from "./format.ts"
 
-/** The digest of a `tasks.json` that is not there. */
+/** Digest of a missing `tasks.json`. */
 export const NO_TEXT = ""
 
 export const digestOf = (text: string): string => createHash("sha256").update(text).digest("base64url")
 
-/** What this installation keeps of a board. */
+/** This installation's copy of a board. */
 export type Archive = {
   readonly state: BoardState
-  /** What stands in `tasks.json` beside what we know. */
+  /** Unknown fields of `tasks.json`. */
   readonly others: Readonly<Record<string, unknown>>
-  /** The digest of `tasks.json` as it was written with this, and of the one before: of that the write was cut off. */
+  /** Digests of `tasks.json` as written with this, and of the version before, in case that write was interrupted. */
   readonly text: string
   readonly before: string
 }
@@ -26,8 +26,8 @@ const FILE = "board.json"
 const VERSION = 1
 
 /**
- * The board as this installation last wrote it, where only its user writes: in OpenCode's state folder, signed with the
- * installation's key. What is not signed, or was written for another folder, is as good as not there.
+ * Trusted copy of the board in OpenCode's state folder, signed with the installation's key. A copy without a valid
+ * signature, or for another folder, is ignored.
  */
 export class Keep {
   readonly folder: string
@@ -60,7 +60,7 @@ export class Keep {
     return undefined
   }
 
-  /** Writes what is to take its place beside it, for `renameSync`. */
+  /** Writes its replacement to a temporary file for `renameSync`. */
   async aside(kept: Archive): Promise<string> {
     await mkdir(this.folder, { recursive: true, mode: 0o700 })
     const body = JSON.stringify({ version: VERSION, board: this.#board, ...kept })

@@ -17,43 +17,43 @@ import { type Watch, watchBoth } from "./watch.ts"
 import { refuseOutside } from "./within.ts"
 
 const HISTORY_FILE = "history.jsonl"
-/** Locks lie here; never in git, whatever becomes of the folder's own `.gitignore`. */
+/** Folder of locks; never in git, even without the folder's `.gitignore`. */
 const LOCK_FOLDER = ".locks"
-/** The reports of purses lie here. */
+/** Folder of purse reports. */
 export const REPORTS_FOLDER = "reports"
 const LOCK_PATIENCE_MS = 10_000
 
-/** All that is read or written in the board's folder. */
+/** All entries of the board's folder in use. */
 const NAMES = [BOARD_FILE, HISTORY_FILE, LOCK_FOLDER, REPORTS_FOLDER]
 
 export type StorePorts = FilesPorts & {
-  /** The project that the board is of; no link may lead its files out of there. */
+  /** The board's project; no link may lead its files out of it. */
   readonly project: string
   readonly processes: Processes
   readonly now: () => number
-  /** How long another process may hold the board, in ms. */
+  /** Longest wait for another process's lock, in ms. */
   readonly patienceMs?: number
 }
 
-/** What a change makes of the board: `archived` goes to history before the board is written. */
+/** Result of a change: `archived` is written to history before the board. */
 type Next = { readonly state: BoardState; readonly archived: readonly ArchivedTask[] }
 type Work<Value> = (state: BoardState) => Promise<Next & { readonly value: Value }>
 
-/** What of a moment the rules have to know; how tasks have ended the store knows itself. */
+/** Facts for the rules, without those that the store knows. */
 export type Moment = Omit<Facts, "ended">
 
 /**
- * The board's files, and the one way to change them: one process at a time, by the rules. All that fails is a
- * `BoardError` with the file and the reason.
+ * The board's files, changed by one process at a time through the rules. Failures are `BoardError`s with file and
+ * reason.
  */
 export class Store {
   readonly #ports: StorePorts
   readonly #files: BoardFiles
-  /** Ours, which is believed, and the one in the project, which is shown. */
+  /** The trusted history, and the project's copy of it. */
   readonly #history: { readonly kept: History; readonly shown: History }
   readonly #lock: Lock
   readonly #lease: Lock
-  /** More than any id that was ever read here: the file may be deleted, or its `nextId` lowered. */
+  /** Greater than every id read so far: the file may be deleted, or its `nextId` lowered. */
   #nextId = 1
   readonly #turn = new Turn()
 
@@ -70,23 +70,22 @@ export class Store {
     this.#lease = new Lock(join(folder, LOCK_FOLDER), "scheduler", processes)
   }
 
-  /** The board as it stands in the files, whatever was left half done finished. */
+  /** Board from the files, after completing interrupted moves. */
   async read(): Promise<BoardState> {
     const { state, cut } = await this.#guard(() => this.#load())
     return cut || this.#hasRemaining(state) ? this.change(async (settled) => same(settled, settled)) : state
   }
 
-  /** The board as it stands in the files. Writes nothing. */
+  /** Board from the files. Writes nothing. */
   look(): Promise<BoardState> {
     return this.#guard(async () => (await this.#files.load()).state)
   }
 
-  /** The board as last read, without a look at the files. */
+  /** Last read state, without reading the files. */
   get latest(): BoardState {
     return this.#files.latest
   }
 
-  /** The archived task of this id. */
   find(id: string): Promise<ArchivedTask | undefined> {
     return this.#guard(async () => {
       await this.#refreshHistory()
@@ -94,7 +93,7 @@ export class Store {
     })
   }
 
-  /** The archived tasks of the project's file, newest first, each as it is believed. */
+  /** Archived tasks of the project's file, newest first, in their trusted version. */
   newest(limit: number): Promise<readonly ArchivedTask[]> {
     return this.#guard(async () => {
       await this.#refreshHistory()
@@ -113,26 +112,25 @@ export class Store {
     })
   }
 
-  /** What `carryOut` would come to by now; nothing is written. */
+  /** Result of a command now, without writing. */
   async preview(command: Command, moment: Moment): Promise<Change> {
     const state = await this.read()
     return this.#guard(async () => decideOrThrow(state, command, await this.#facts(state, command, moment)))
   }
 
-  /** An id for a task that is about to be made: nobody else gets it. */
+  /** Unique id for a new task. */
   reserve(): Promise<string> {
     return this.change(async (state) => same({ ...state, nextId: state.nextId + 1 }, String(state.nextId)))
   }
 
   /**
-   * Reads, changes and writes the board while nobody else does. Where `work` rejects, nothing is written but what was
-   * left of an earlier move.
+   * Reads, changes and writes the board under the lock. If `work` rejects, nothing is written except interrupted moves.
    */
   change<Value>(work: Work<Value>): Promise<Value> {
     return this.#turn.take(() => this.#guard(() => this.#locked(() => this.#change(work))))
   }
 
-  /** Brings the ended tasks back of a history that has gone with its board. */
+  /** Restores archived tasks of a missing history. */
   restoreHistory(): Promise<void> {
     return this.#guard(() =>
       this.#locked(async () => {
@@ -143,13 +141,12 @@ export class Store {
     )
   }
 
-  /** Whether there is a board to look after. */
   async exists(): Promise<boolean> {
-    // Whoever reads or writes it hears why it cannot be had.
+    // Callers of reads and writes get the error.
     return (await this.#files.exists()) && succeeds(this.#refuseUnusable())
   }
 
-  /** The lease of the one process that runs tasks, where nobody living has it. */
+  /** Lease to run the tasks, if no living process has it. */
   lease(): Promise<Claim | undefined> {
     return this.#guard(() => this.#lease.attempt())
   }
@@ -158,12 +155,12 @@ export class Store {
     return this.#guard(() => this.#lease.isTaken())
   }
 
-  /** The board's own. */
+  /** Private data of the board. */
   get folder(): string {
     return this.#ports.folder
   }
 
-  /** Calls back when the files may have changed; while there is no folder, when it may have been made. */
+  /** Called when the files may have changed, or their folder may have been created. */
   watch(changed: () => void): Watch | undefined {
     return watchBoth(this.#ports.folder, this.#files.keptIn, changed)
   }
@@ -185,12 +182,12 @@ export class Store {
       if (state === numbered && !isUnfinished) return value
       const outcome = await this.#write(loaded, { state, archived: [...settled.archived, ...archived] }, left)
       if (outcome === "written") return value
-      // What stands in history by now is finished as after a crash, on the file as a hand has left it.
+      // History is written: complete the move as after a crash, on the edited file.
       if (outcome === "half") return this.#change(async (state) => same(state, value))
     }
   }
 
-  /** `left` stand in our history already: of a process that was killed right after that the project's may lack them. */
+  /** `left`: tasks that the trusted history has already, and the project's may lack after a crash. */
   async #write(loaded: Loaded, { state, archived }: Next, left: readonly ArchivedTask[]): Promise<Outcome> {
     await this.#files.prepare()
     const tick = state.tick ?? new Date(this.#ports.now()).toISOString()
@@ -213,7 +210,7 @@ export class Store {
     return loaded
   }
 
-  /** An id is never used twice, whatever became of the files. */
+  /** Ids are never reused, whatever happened to the files. */
   #numbered(state: BoardState): BoardState {
     const { kept, shown } = this.#history
     const least = Math.max(this.#nextId, kept.highestId + 1, shown.highestId + 1, highestId(state.tasks) + 1)
@@ -226,17 +223,17 @@ export class Store {
     )
   }
 
-  /** Finishes what is left of a move: tasks that stand in our history and on the board, or that a hand has ended. */
+  /** Completes interrupted moves: tasks in both history and board, or ended by an edit. */
   async #settled(state: BoardState): Promise<Next & { readonly left: readonly ArchivedTask[] }> {
     if (!this.#hasRemaining(state)) return { state, archived: [], left: [] }
-    // A line that cannot be read is no archived task: the one on the board stays.
+    // Tasks with an unreadable history line stay on the board.
     const left = [...(await this.#history.kept.findAll(state.tasks.map(({ id }) => id))).values()]
     const nobody = { now: new Date(this.#ports.now()).toISOString(), agents: [], isRunning: () => false }
     const facts = { ...nobody, ended: () => undefined }
     return { ...decideOrThrow(state, { type: "settle", archived: left }, facts), left }
   }
 
-  /** How the tasks ended that a command is about is read from history; all else the caller knows. */
+  /** Adds from history how the command's tasks ended. */
   async #facts(state: BoardState, command: Command, moment: Moment): Promise<Facts> {
     const ended = new Map<string, BoardStatus>()
     const id = "id" in command ? command.id : undefined
@@ -268,7 +265,7 @@ export class Store {
     return this.#lock.hold(patienceMs, () => new BoardError("unavailable", text), work)
   }
 
-  /** Without the key all that is kept would look foreign, and the next write would replace it. */
+  /** Without the key the trusted state would look foreign, and the next write would replace it. */
   async #refuseUnusable(): Promise<void> {
     const { signer, project, folder } = this.#ports
     if (signer.problem !== undefined)
@@ -293,5 +290,5 @@ export class Store {
 
 const same = <Value>(state: BoardState, value: Value) => ({ state, archived: [], value })
 
-/** A line of history that somebody else wrote has no thread that is ours. */
+/** An edited history line cannot name a thread. */
 const foreign = ({ threadId: _given, archivedIn: _in, ...task }: ArchivedTask): ArchivedTask => task

@@ -3,9 +3,8 @@ import { basename, dirname, isAbsolute, join, relative, resolve } from "node:pat
 import { BoardError } from "../service.ts"
 
 /**
- * Rejects where a link leads one of the board's files out of the project that its folder lies in by name: a link comes
- * along with a clone, and would have this process read and write wherever it says. A folder that lies outside by name is
- * its user's own choice.
+ * Rejects where a link leads a board file out of its project, since a cloned repository may contain links to anywhere.
+ * A folder configured outside the project is the user's own choice.
  */
 export async function refuseOutside(project: string, folder: string, names: readonly string[]): Promise<void> {
   if (!isWithin(project, folder)) return
@@ -20,7 +19,7 @@ export async function refuseOutside(project: string, folder: string, names: read
   }
 }
 
-/** Where a path leads, through all links; of what is not there yet, where it would come to lie. */
+/** Real path; for a missing entry, the path it would have. */
 async function realOf(path: string): Promise<string> {
   try {
     return await realpath(path)

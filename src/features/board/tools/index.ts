@@ -6,7 +6,7 @@ import { resourceTools } from "./resources.ts"
 import { stepTools } from "./steps.ts"
 import { taskTools } from "./tasks.ts"
 
-/** The board's tools, named as OpenCode would name those of a server called `tasks`. */
+/** The board's tools, named like those of an MCP server `tasks`. */
 export function boardTools(ports: BoardToolPorts): Readonly<Record<string, Tool>> {
   const kinds = [taskTools, readingTools, purseTools, stepTools, resourceTools]
   const tools = Object.assign({}, ...kinds.map((toolsOf) => toolsOf(ports))) as Record<string, Tool>

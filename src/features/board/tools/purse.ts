@@ -7,7 +7,6 @@ import { type AgentActor, type BoardToolPorts, boardTool } from "./define.ts"
 
 type PurseArgs = { readonly max?: number; readonly until?: string; readonly close?: boolean }
 
-/** The board's purse. */
 export function purseTools(ports: BoardToolPorts): Record<string, Tool> {
   const { board } = ports
   return {
@@ -24,7 +23,7 @@ export function purseTools(ports: BoardToolPorts): Record<string, Tool> {
   }
 }
 
-/** Opens the board's purse, closes it, or tells how it stands. */
+/** Opens, closes or shows the purse. */
 async function runPurse(
   { purse }: Board,
   { max, until, close = false }: PurseArgs,

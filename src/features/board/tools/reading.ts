@@ -5,7 +5,7 @@ import { type BoardToolPorts, boardTool } from "./define.ts"
 import { renderHistory, renderList, renderWhole } from "./render.ts"
 import { taskID } from "./tasks.ts"
 
-/** What there is on the board, and was. */
+/** Tools that read board and history. */
 export function readingTools(ports: BoardToolPorts): Record<string, Tool> {
   const { board } = ports
   return {

@@ -5,7 +5,7 @@ import { type BoardToolPorts, boardTool } from "./define.ts"
 import { renderTask } from "./render.ts"
 import { taskID } from "./tasks.ts"
 
-/** What a task is worked on with: its resources, and the way to a person. */
+/** Tools for resources, and for messages to the user. */
 export function resourceTools(ports: BoardToolPorts): Record<string, Tool> {
   const { board } = ports
   return {

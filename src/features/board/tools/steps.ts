@@ -7,7 +7,7 @@ import { taskID } from "./tasks.ts"
 
 const stepIndex = z.int().min(0).describe("From 0.")
 
-/** A task's plan, and who does a step of it. */
+/** Tools for a task's plan and subtasks. */
 export function stepTools(ports: BoardToolPorts): Record<string, Tool> {
   const { board } = ports
   return {

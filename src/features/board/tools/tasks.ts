@@ -4,12 +4,12 @@ import { isSameText, newTaskSchema, taskPatchSchema } from "../task.ts"
 import { type BoardToolPorts, boardTool } from "./define.ts"
 import { renderArchived, renderTask } from "./render.ts"
 
-/** Lengths are checked by the board's rules, whoever calls: here stands the form alone. */
+/** Only types are checked here; the board's rules check lengths for every caller. */
 export const taskID = z.string().max(40).describe('The task\'s id, such as "5".')
 
 const made = newTaskSchema.shape
 
-/** What becomes of a task as a whole. */
+/** Tools that create, change and end tasks. */
 export function taskTools(ports: BoardToolPorts): Record<string, Tool> {
   const { board } = ports
   return {

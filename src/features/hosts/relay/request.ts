@@ -3,7 +3,7 @@ import type { CallEnd, CallHead, Order } from "../orders.ts"
 import type { Call } from "./call.ts"
 import type { Server } from "./server.ts"
 
-/** Passes a request on to OpenCode's server here, and its answer back as it comes. */
+/** Forwards a request to OpenCode's server and streams its answer. */
 export async function request(order: Extract<Order, { do: "request" }>, call: Call, server: Server): Promise<CallEnd> {
   const chunks: Uint8Array[] = []
   for await (const chunk of call.input) chunks.push(chunk)

@@ -2,10 +2,10 @@ import { spawn } from "node:child_process"
 import type { CallEnd, Order } from "../orders.ts"
 import type { Call } from "./call.ts"
 
-/** How long a command that is to end may take for it before it is killed, in ms. */
+/** Time between SIGTERM and SIGKILL, in ms. */
 const GRACE_MS = 2000
 
-/** Runs a line of shell, and passes its streams. Whoever cancels it ends all that it has started. */
+/** Runs a shell line with its streams. Cancelling it ends all that it started. */
 export function run({ line, cwd }: Extract<Order, { do: "run" }>, call: Call): Promise<CallEnd> {
   return new Promise((resolve) => {
     const child = spawn("/bin/sh", ["-c", line], { cwd, detached: true, stdio: ["pipe", "pipe", "pipe"] })
@@ -14,7 +14,7 @@ export function run({ line, cwd }: Extract<Order, { do: "run" }>, call: Call): P
       setTimeout(() => signal(child.pid, "SIGKILL"), GRACE_MS).unref()
     }
     call.signal.addEventListener("abort", stop, { once: true })
-    // Its stdin may be closed before all of it is there.
+    // The command may close stdin before all of it is written.
     child.stdin.on("error", () => {})
     void feed(child.stdin, call)
     const passed = [pass(child.stdout, "data", call), pass(child.stderr, "errors", call)]
@@ -36,7 +36,7 @@ async function pass(stream: AsyncIterable<Uint8Array>, kind: "data" | "errors", 
   for await (const chunk of stream) await call.send(kind, chunk)
 }
 
-/** A command's whole group: a child of the shell would outlive it. */
+/** Signals the whole group: children of the shell would survive. */
 function signal(pid: number | undefined, name: NodeJS.Signals): void {
   try {
     if (pid !== undefined) process.kill(-pid, name)

@@ -18,7 +18,7 @@ type Open = {
   readonly credit: Credit
 }
 
-/** A call that was begun. `over`: fires where the connection ends. */
+/** `over`: aborted when the connection ends. */
 function opened(
   number: number,
   write: (bytes: Uint8Array) => Promise<void>,
@@ -32,7 +32,7 @@ function opened(
   const send: Call["send"] = async (kind, body) => {
     for (const frame of inFrames(kind, number, body)) {
       if (kind !== "head") await credit.spend(frame.length - HEAD_BYTES)
-      // Nobody wants to know any more.
+      // The caller has cancelled.
       if (signal.aborted) return
       await write(frame)
     }
@@ -46,10 +46,7 @@ const hello = (): Hello => ({
   pid: process.pid,
 })
 
-/**
- * The far end: carries out what comes over the stream until that ends, or nothing was heard for too long. Resolves then;
- * what it had begun is ended with it.
- */
+/** Runs a relay: handles orders until the stream ends or is silent for too long, then stops what it started. */
 export async function serve({ input, output }: Streams, settings: RelaySettings, processes: Processes): Promise<void> {
   const server = new Server(settings, processes)
   const calls = new Map<number, Open>()
@@ -106,7 +103,7 @@ export async function serve({ input, output }: Streams, settings: RelaySettings,
   for (const { stop } of calls.values()) stop.abort()
 }
 
-/** Where a request fails, or what is listened to ends, its server may have died. */
+/** A failed request, or an ended event stream, may mean that the server died. */
 const mayBeGone = ({ do: what }: Order, { problem }: CallEnd): boolean =>
   what === "listen" || (what === "request" && problem !== undefined)
 
@@ -136,7 +133,7 @@ function drained(output: NodeJS.WritableStream, over: AbortSignal): Promise<void
   })
 }
 
-/** What is fed comes out of the iterable, up to the first `undefined`. */
+/** Iterable of the chunks that are pushed, up to the first `undefined`. */
 function feeding(intake: Intake) {
   const waiting: (Uint8Array | undefined)[] = []
   let wake = () => {}

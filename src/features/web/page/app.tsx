@@ -15,7 +15,7 @@ import { TaskForm } from "./task-form.tsx"
 import { TaskView } from "./task-view.tsx"
 import { recall } from "./unread.ts"
 
-/** The whole page: a view, and beside it what is looked at closely. */
+/** The page: a view, with a detail sheet beside it. */
 export function App() {
   const known = createMemo(() => state.project !== "")
   const refused = createMemo(() => {

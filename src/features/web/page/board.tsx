@@ -11,7 +11,7 @@ import { now, state, tasks } from "./state.ts"
 const FIRST_SHOWN = 20
 const HISTORY_SHOWN = 20
 
-/** The board in columns, by what its tasks are doing; those that are done at its end. */
+/** Board in columns by state, with ended tasks last. */
 export function BoardView() {
   const all = createMemo(tasks)
   const byColumn = createMemo(() => {
@@ -88,7 +88,7 @@ export function PastCard(props: { task: TaskRow }) {
   )
 }
 
-/** What was done lately; read anew whenever a task leaves the board, or may have while the page was offline. */
+/** Recently ended tasks; read again when a task may have left the board. */
 function Archive() {
   const [history] = createResource(
     () => state.leavings,
@@ -102,7 +102,7 @@ function Archive() {
         <Show when={history.latest} fallback={<div class="ghost" />}>
           <Show
             when={past().length > 0}
-            // Of a board that cannot be read nothing is known.
+            // An unreadable board shows nothing.
             fallback={<p class="u-quiet">{state.problem === "" ? "Nothing is done yet." : ""}</p>}
           >
             <ul class="u-plain" aria-label="Done">

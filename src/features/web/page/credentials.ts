@@ -5,8 +5,8 @@ const STORE = "pass"
 const KEY = "this"
 
 /**
- * The browser's database, which can keep a key that no script can read: whoever comes to this address after OpenCode finds
- * nothing to take away. Where there is none, the pass lasts until the page is loaded again.
+ * Stores the session's key in IndexedDB as non-extractable, so that a later server at this address cannot read it.
+ * Without IndexedDB the session lasts until the page is reloaded.
  */
 export const credentialStore: CredentialStore = {
   get: () => ask<WebSession | undefined>("readonly", (store) => store.get(KEY)).catch(() => undefined),

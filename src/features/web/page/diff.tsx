@@ -5,7 +5,7 @@ import { languageOf } from "./highlight.ts"
 import { Copy } from "./parts.tsx"
 import { patchLines } from "./patch.ts"
 
-/** What was changed, file by file; of files without a patch the names. */
+/** Changed files with patches; names only where there is none. */
 export function Files(props: { changed: readonly string[]; diff: readonly FileDiff[]; open?: boolean }) {
   const plain = () => props.changed.filter((name) => !props.diff.some(({ file }) => file === name))
   return (
@@ -48,7 +48,7 @@ const Names = (props: { of: readonly string[] }) => (
   </For>
 )
 
-/** What else changed in its folder while it worked: nobody can tell by whom. */
+/** Other changes in the folder during the run, by unknown authors. */
 export function Meanwhile(props: { files: readonly string[] }) {
   return (
     <Show when={props.files.length > 0}>
@@ -64,7 +64,7 @@ export function Meanwhile(props: { files: readonly string[] }) {
 
 const STATES = { "+": "done", "-": "fail", " ": undefined, "@": undefined } as const
 
-/** A patch with its lines numbered as they were and as they are. It scrolls within itself. */
+/** Patch with old and new line numbers, scrollable. */
 export function Patch(props: { patch: string; name: string; language: string }) {
   const read = createMemo(() => patchLines(props.patch, props.language))
   return (

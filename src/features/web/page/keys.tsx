@@ -17,7 +17,7 @@ const KEYS: readonly (readonly [keys: string, what: string])[] = [
 
 const VIEWS: Readonly<Record<string, string>> = { 1: "#/", 2: "#/board", 3: "#/answers" }
 
-/** The keys of the page, wherever nothing is typed; and their list. */
+/** Keyboard shortcuts, inactive while the user types, and their list. */
 export function Keys() {
   const [help, setHelp] = createSignal(false)
   const press = (event: KeyboardEvent) => {

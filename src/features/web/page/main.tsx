@@ -16,14 +16,14 @@ const USED = `This link was used before, or is too old. ${NEW_LINK}`
 const ENDED = `This page's session has ended: it was signed out, or not used for a day. ${NEW_LINK}`
 const AROUND: Around = { fetch: (url, init) => fetch(url, init), origin: location.origin }
 
-/** The code from the address, which is wiped from it at once. */
+/** Code from the address, which is removed from it at once. */
 function takeCode(): string | undefined {
   const code = codeIn(location.hash)
   if (code !== undefined) history.replaceState(null, "", location.pathname)
   return code
 }
 
-/** What lets this page in: for a new link the pass that it is exchanged for, else the one that was kept. */
+/** Web session for a new link's code, else the stored one. */
 async function webSessionFor(code: string | undefined): Promise<WebSession | undefined> {
   const pass = code === undefined ? undefined : await signIn(code, AROUND, AbortSignal.timeout(ENTRY_MS))
   if (pass) await credentialStore.put(pass)
@@ -33,7 +33,7 @@ async function webSessionFor(code: string | undefined): Promise<WebSession | und
 const refuse = (message: string) => setLink({ state: "refused", message })
 
 let connection: ReturnType<typeof connect> | undefined
-/** A browser has six connections to a server, for all tabs: those that nobody sees leave theirs to the one that is. */
+/** Browsers allow six connections to a server for all tabs: hidden tabs leave theirs to the visible one. */
 const tabs = new BroadcastChannel("superagents")
 let left = false
 let beginnings = 0

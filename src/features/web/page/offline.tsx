@@ -1,7 +1,7 @@
 import { createMemo, Show } from "solid-js"
 import { link, state } from "./state.ts"
 
-/** Lies over the foot of what is looked at, page or sheet, so that nothing moves when it comes and goes. */
+/** Overlay at the bottom, so that the layout does not move. */
 export function Offline() {
   const lost = createMemo(() => {
     const now = link()

@@ -1,11 +1,11 @@
 import { highlightLines } from "./highlight.ts"
 
-/** A line of a patch: added, removed, unchanged, or the place of what follows. `html`: its text with words marked. */
+/** A line of a patch. `html`: highlighted text. */
 export type PatchLine = {
   readonly kind: "+" | "-" | " " | "@"
   readonly text: string
   readonly html?: string
-  /** Its number before the change and after it. */
+  /** Line numbers before and after the change. */
   readonly before?: number
   readonly after?: number
 }
@@ -13,7 +13,7 @@ export type PatchLine = {
 const MOST_LINES = 2000
 const PLACE = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)$/
 
-/** The lines of a unified patch, its heads left out; and how many more there are. `language`: what they are written in. */
+/** Lines of a unified patch without headers, and the number of lines left out. `language`: for highlighting. */
 export function patchLines(
   patch: string,
   language = "",
@@ -41,7 +41,7 @@ function numbered(lines: readonly string[]): PatchLine[] {
   })
 }
 
-/** The words are marked as they stand before the change and after it: a comment may have begun lines before. */
+/** Highlights old and new text separately, because a comment may begin lines before. */
 function marked(lines: readonly PatchLine[], language: string): readonly PatchLine[] {
   const html = new Map<PatchLine, string>()
   for (const left of ["+", "-"]) {

@@ -4,7 +4,7 @@ import { dollars, shortTime } from "./format.ts"
 import { Action, createAct, Problem, Prose } from "./parts.tsx"
 import { now, state } from "./state.ts"
 
-/** The board's purse: the one that is open, or a form that opens one; and the reports of those before. */
+/** The open purse, or a form to open one, and reports. */
 export function PurseSection() {
   return (
     <section class="panel purse" aria-labelledby="purse-title">
@@ -70,7 +70,7 @@ function OpenForm() {
   )
 }
 
-/** Read anew when a purse is opened or has ended. */
+/** Read again when a purse is opened or has ended. */
 function Reports() {
   const [reports] = createResource(
     () => `${state.purse?.openedAt ?? ""} ${state.purseEnds}`,

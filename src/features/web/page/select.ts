@@ -2,13 +2,13 @@ import { DAY_MS } from "../../../core/bill.ts"
 import { BRINGING_HOME, phaseText } from "../../../core/task.ts"
 import type { AgentRow, TaskRow } from "../wire.ts"
 
-/** What is picked out of the state for each part of the page; pure, so that it can be looked at without a page. */
+/** Derived data for the page's parts. Pure. */
 
 export const isActive = ({ status }: Pick<AgentRow, "status">): boolean => status === "running" || status === "resumed"
 
 /**
- * What goes no further without a person: what asks, what waits for an answer, and what failed. A board task whose run
- * asks is that run's question, and no second one; a failed run of a task that rests is that task's.
+ * Everything that waits for a user: questions, replies, failures. A board task is left out where its run's row shows
+ * the same.
  */
 export function waitingFor(
   agents: readonly AgentRow[],
@@ -27,13 +27,13 @@ export function waitingFor(
   return { asking, waiting, resting, failed, lost, count }
 }
 
-/** What the board says of a task that the clock will not wake again: it rests, and nothing is wrong with it. */
+/** Reason text of a task that rests although nothing is wrong. */
 const NO_MORE_ROUNDS = "the schedule has no further time"
 
-/** Another hand has changed it: it goes on when a person has looked at it and started it. */
+/** Has an outside edit: it waits until a user has started it. */
 export const isUnverified = ({ state }: Pick<TaskRow, "state">): boolean => state === "waiting for a person"
 
-/** Whether it rests because of something that a person has to look at. */
+/** Whether it rests for a reason that a user must look at. */
 export const isStuck = (task: Pick<TaskRow, "state" | "reason">): boolean =>
   isUnverified(task) || (task.state === "rests" && task.reason !== NO_MORE_ROUNDS)
 
@@ -58,7 +58,7 @@ export function columnOf(task: Pick<TaskRow, "state" | "reason">): Column {
   return state === "running" || state === "queued" ? "working" : "waiting"
 }
 
-/** By number, newest last: a task keeps its place while it works. */
+/** Ascending by number, so that tasks keep their position. */
 export const byId = (a: { readonly id: string }, b: { readonly id: string }): number => Number(a.id) - Number(b.id)
 
 export const newestFirst = (a: AgentRow, b: AgentRow): number =>
@@ -84,17 +84,17 @@ export const agentTexts = (agent: AgentRow): (string | undefined)[] => [
   agent.reason,
 ]
 
-/** Those that were at work in the 24 hours before `now`: a night's work is not over at midnight, nor is its budget. */
+/** Active in the 24 hours before `now`, because neither work nor budget ends at midnight. */
 export const ofLastDay = (agents: readonly AgentRow[], now: number): AgentRow[] =>
   agents.filter((agent) => isActive(agent) || (agent.endedAt ?? agent.createdAt) > now - DAY_MS)
 
-/** A word for what an agent is doing or how it ended; of one that stands for several, with what they have come to. */
+/** State of an agent in a word; for a group with its counts. */
 export function agentState(agent: AgentRow): { readonly tone: Tone; readonly text: string } {
   const { tone, text } = ownState(agent)
   return { tone, text: agent.counts === undefined ? text : `${text}, ${agent.counts}` }
 }
 
-/** The same without that. */
+/** State without a group's counts. */
 export function ownState(agent: AgentRow): { readonly tone: Tone; readonly text: string } {
   if (isActive(agent)) {
     if (agent.asks.length > 0) return { tone: "needs", text: agent.phase ?? "waiting" }
@@ -128,10 +128,10 @@ export function taskTone(task: Pick<TaskRow, "state" | "reason">): Tone {
 export const statusText = ({ status }: Pick<TaskRow, "status">): string =>
   status === "canceled" ? ENDS.cancelled.text : status
 
-/** The outcomes that answers can be filtered by. */
+/** Filters for answers. */
 export const OUTCOMES = ["unread", "completed", "failed", "cancelled"] as const
 
-/** Rows in groups, in the order of each group's first row; one group without a name where they are not grouped. */
+/** Groups rows in the order of each group's first row; a single unnamed group without a grouping. */
 export function grouped<Row>(rows: readonly Row[], nameOf: (row: Row) => string): { name: string; rows: Row[] }[] {
   const groups = new Map<string, Row[]>()
   for (const row of rows) {
@@ -143,7 +143,7 @@ export function grouped<Row>(rows: readonly Row[], nameOf: (row: Row) => string)
   return [...groups].map(([name, own]) => ({ name, rows: own }))
 }
 
-/** What a person can do about a failure; empty where its reason says all there is. */
+/** Advice on a failure; empty where its reason is enough. */
 export function adviceFor(code: AgentRow["reasonCode"]): string {
   switch (code) {
     case "timeout":

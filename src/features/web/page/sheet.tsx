@@ -5,7 +5,7 @@ import { createPlace, route, wouldLose } from "./place.ts"
 import type { Shown } from "./route.ts"
 import { step } from "./steps.ts"
 
-/** What is looked at closely, beside the page: a dialog, so that the keyboard stays in it and Escape closes it. */
+/** Detail sheet: a modal dialog that keeps the keyboard focus and closes with Escape. */
 export function Sheet(props: { children: (shown: Shown) => JSX.Element }) {
   let dialog: HTMLDialogElement | undefined
   let pressedOn: EventTarget | null = null
@@ -31,9 +31,9 @@ export function Sheet(props: { children: (shown: Shown) => JSX.Element }) {
         void leave()
       }}
       onClose={() => {
-        // Told a moment later: closed by the address, which may have opened it anew since.
+        // Delayed: it may have been opened again by the address.
         if (!shown() || dialog?.open) return
-        // By a gesture for back, say, which may be asked about once only.
+        // Closed by a gesture that browsers allow to be prevented only once.
         if (wouldLose()) dialog?.showModal()
         void leave()
       }}
@@ -41,7 +41,7 @@ export function Sheet(props: { children: (shown: Shown) => JSX.Element }) {
         pressedOn = event.target
       }}
       onClick={(event) => {
-        // On the backdrop: everything else lies in the sheet's body. Text that is selected to beyond the edge ends there.
+        // Click on the backdrop, and not the end of a text selection that began inside.
         if (event.target === dialog && pressedOn === dialog) void leave()
       }}
     >
@@ -61,7 +61,7 @@ export function Sheet(props: { children: (shown: Shown) => JSX.Element }) {
   )
 }
 
-/** The ways out of what is shown: to its neighbours, and back to the page. */
+/** Navigation to neighbours, and back to the page. */
 function Bar(props: { shown: Shown; leave: () => void }) {
   return (
     <div class="sheet-bar">
@@ -76,7 +76,7 @@ function Bar(props: { shown: Shown; leave: () => void }) {
   )
 }
 
-/** To the next of what the page lists behind the sheet. */
+/** Opens the next item of the list behind the sheet. */
 function Step(props: { by: 1 | -1; label: string; glyph: string }) {
   return (
     <button

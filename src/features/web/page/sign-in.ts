@@ -1,31 +1,30 @@
 import { accessText, type Hello, type Issued, proofText, splitCredential } from "../handshake.ts"
 import { errorIn } from "./response.ts"
 
-/** What lets this page in: its session's id, with the key that belongs to it, or a link's. */
+/** Id and key of a session or a link. */
 export type WebSession = { readonly id: string; readonly key: Key }
 
 type Key = Awaited<ReturnType<typeof crypto.subtle.importKey>>
 
-/** Where the pass is kept for the next time. */
+/** Storage of the web session. */
 export type CredentialStore = {
   get(): Promise<WebSession | undefined>
   put(pass: WebSession): Promise<void>
   remove(): Promise<void>
 }
 
-/** What the page needs of its surroundings. */
 export type Around = {
   readonly fetch: (url: string, init?: RequestInit) => Promise<Response>
   readonly origin: string
 }
 
-/** The server has let the page in under this key, or has said, provably, that the session has ended. */
+/** Key accepted by the server, or its proven statement that the session has ended. */
 export type Entered = { readonly bearer: string } | { readonly ended: true }
 
-/** How to get in; the signal ends the asking. */
+/** Authenticates; the signal cancels it. */
 export type TaskHandle = (signal: AbortSignal) => Promise<Entered>
 
-/** Whoever answers is not the server that gave the pass: nothing is sent to it. */
+/** Another server answers: nothing secret is sent to it. */
 export class UntrustedServer extends Error {
   override readonly name = "Stranger"
 }
@@ -33,15 +32,15 @@ export class UntrustedServer extends Error {
 const NONCE_BYTES = 16
 const HMAC = { name: "HMAC", hash: "SHA-256" }
 
-/** A pass from its parts. Its key cannot be read again, by nobody's script. */
+/** Creates a session with a non-extractable key. */
 export async function webSessionOf(id: string, secret: string): Promise<WebSession> {
   const key = await crypto.subtle.importKey("raw", new TextEncoder().encode(secret), HMAC, false, ["sign", "verify"])
   return { id, key }
 }
 
 /**
- * Has the server prove that it is the one that gave the pass, at this very address, and returns what it lets the page
- * in by. Rejects with a `Stranger` where it is another; else where nobody answers.
+ * Verifies the server at this address and returns the page's access. Rejects with `UntrustedServer` where it is another
+ * one, otherwise where none answers.
  */
 export async function enter({ id, key }: WebSession, { fetch, origin }: Around, signal: AbortSignal): Promise<Entered> {
   const nonce = hex(crypto.getRandomValues(new Uint8Array(NONCE_BYTES)))
@@ -59,7 +58,7 @@ export async function enter({ id, key }: WebSession, { fetch, origin }: Around, 
   return { bearer: `${id}.${base64url(new Uint8Array(access))}` }
 }
 
-/** Exchanges a link's code for a pass; undefined where it is none, used up or too old. Rejects as `enter` does. */
+/** Exchanges a code for a web session; undefined for an invalid or used code. Rejects as `enter` does. */
 export async function signIn(code: string, around: Around, signal: AbortSignal): Promise<WebSession | undefined> {
   const parts = splitCredential(code)
   if (!parts) return undefined
@@ -87,7 +86,7 @@ const base64url = (bytes: Uint8Array): string =>
     .replaceAll("/", "_")
     .replaceAll("=", "")
 
-/** Empty where the text is no base64url. */
+/** Empty for invalid base64url. */
 function bytesOf(text: string): Uint8Array<ArrayBuffer> {
   try {
     return Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (char) => char.charCodeAt(0))

@@ -1,12 +1,12 @@
 import { route } from "./place.ts"
 
-/** From one thing to the next, in the order in which the page lists them: what is seen is what is gone through. */
+/** Items in page order. */
 
 const ITEM = "main a[data-item]"
 
 const items = (): HTMLAnchorElement[] => [...document.querySelectorAll<HTMLAnchorElement>(ITEM)]
 
-/** Opens the next or the last one of those listed; from what is not listed, the first. */
+/** Opens the next or previous listed item; the first from elsewhere. */
 export function step(by: 1 | -1): void {
   const { shown } = route()
   const here = shown && `#/${shown.kind}/${shown.id}`
@@ -16,7 +16,7 @@ export function step(by: 1 | -1): void {
   if (next !== undefined) location.hash = next
 }
 
-/** Moves the focus from one to the next. */
+/** Moves the focus to the next item. */
 export function focusNext(by: 1 | -1): void {
   const all = items()
   const at = all.indexOf(document.activeElement as HTMLAnchorElement)
