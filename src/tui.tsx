@@ -1,21 +1,21 @@
-/** @jsxImportSource @opentui/solid */
 import type { TuiPluginModule } from "@opencode-ai/plugin/tui"
 import { FEATURES } from "./features/index.ts"
 import { createActions } from "./features/terminal/actions.ts"
 import { createAttention } from "./features/terminal/attention.ts"
-import { Badge } from "./features/terminal/badge.tsx"
 import { openBoard } from "./features/terminal/board-dialog.tsx"
 import { BoardTasks } from "./features/terminal/board-section.tsx"
 import { createBoardSource } from "./features/terminal/board-source.ts"
 import { FirstUse } from "./features/terminal/first-use.tsx"
 import { pageAddress } from "./features/terminal/page-link.tsx"
-import { BackgroundAgents } from "./features/terminal/section.tsx"
+import { BackgroundAgents, Badge } from "./features/terminal/section.tsx"
 import { hasServerHalf, serverOptions, settingsFrom } from "./features/terminal/settings.ts"
 import { createSource } from "./features/terminal/source.ts"
 import { type Companion, openTasks } from "./features/terminal/tasks-dialog.tsx"
 import { USED_KEY } from "./features/terminal/use.ts"
 import { usersOptions } from "./opencode/user-config.ts"
 import { optionsOf } from "./options/options.ts"
+
+/** @jsxImportSource @opentui/solid */
 
 /** Between OpenCode's context (100) and its todos (400). */
 const SIDEBAR_ORDER = 150

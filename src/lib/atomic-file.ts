@@ -14,7 +14,7 @@ type WriteOptions = { readonly mode?: number; readonly flush?: boolean }
 
 const ENDING = ".tmp"
 const asideOf = (path: string): string => `${path}.${randomBytes(6).toString("hex")}${ENDING}`
-const settings = ({ mode = 0o600, flush = false }: WriteOptions) => ({ mode, flush, flag: "wx" })
+const settings = ({ mode = 0o600 }: WriteOptions) => ({ mode, flag: "wx" })
 
 /** Whether a name in its folder is a draft of this file: a killed process leaves it behind. */
 export const isDraftOf = (file: string, name: string): boolean => name.startsWith(`${file}.`) && name.endsWith(ENDING)
@@ -28,6 +28,8 @@ export async function draft(
   const aside = asideOf(path)
   try {
     await writeFile(aside, content, settings(options))
+    // Not every runtime knows the option `flush` of `writeFile`.
+    if (options.flush) await flush(aside)
     return aside
   } catch (error) {
     await rm(aside, { force: true })
@@ -35,10 +37,17 @@ export async function draft(
   }
 }
 
+/** Has a file or a folder outlive a power cut; not all systems can. */
+export async function flush(path: string): Promise<void> {
+  const handle = await open(path, "r").catch(() => undefined)
+  await handle?.sync().catch(() => {})
+  await handle?.close()
+}
+
 function draftSync(path: string, text: string, options: WriteOptions = {}): string {
   const aside = asideOf(path)
   try {
-    writeFileSync(aside, text, settings(options))
+    writeFileSync(aside, text, { ...settings(options), flush: options.flush })
     return aside
   } catch (error) {
     rmSync(aside, { force: true })

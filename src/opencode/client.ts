@@ -1,7 +1,6 @@
 import { createOpencodeClient, type OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { HostError, type LogFields } from "../core/ports.ts"
 import { pastProxy } from "../lib/direct.ts"
-import { traced } from "./trace.ts"
 
 /** Time limit of one call; OpenCode answers within milliseconds unless it is stuck. */
 const CALL_LIMIT_MS = 30_000
@@ -83,4 +82,31 @@ function errorText(error: unknown, status: number | undefined): string {
   const { data, message } = (error ?? {}) as { data?: { message?: unknown }; message?: unknown }
   const text = [data?.message, message].find((candidate) => typeof candidate === "string" && candidate !== "")
   return String(text ?? (typeof error === "string" && error !== "" ? error : `the host answered with status ${status}`))
+}
+
+type Fetch = (request: Request) => Promise<Response>
+
+/** Route for log lines: tracing it would log without end. */
+const OWN_LOG = "/log"
+
+/**
+ * Logs each call with method, path, status and milliseconds. Bodies and queries are left out, so that no prompt or
+ * secret is logged; `tell` must not throw.
+ */
+export function traced(fetch: Fetch, tell: (fields: LogFields) => void): Fetch {
+  return async (request) => {
+    const { pathname } = new URL(request.url)
+    if (pathname === OWN_LOG) return fetch(request)
+    const begin = performance.now()
+    const done = (status: number | string) =>
+      tell({ method: request.method, path: pathname, status, ms: Math.round(performance.now() - begin) })
+    try {
+      const response = await fetch(request)
+      done(response.status)
+      return response
+    } catch (error) {
+      done("no answer")
+      throw error
+    }
+  }
 }

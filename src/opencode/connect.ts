@@ -1,11 +1,14 @@
 import { existsSync } from "node:fs"
 import type { PluginInput } from "@opencode-ai/plugin"
+import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { LogFields } from "../core/ports.ts"
 import { OpencodeThreads } from "../features/board/opencode/threads.ts"
 import { TokenCounter } from "../features/forks/counter.ts"
 import { OpencodeForks } from "../features/forks/opencode/forks.ts"
 import { leave, leaveAll, listenIn, type Peer, peerOf } from "../features/worktrees/opencode/peers.ts"
 import { systemClock } from "../lib/clock.ts"
+import { fetchDirectly } from "../lib/direct.ts"
+import type { FileDiff } from "../lib/patch.ts"
 import { startThread } from "../lib/thread.ts"
 import type { Options } from "../options/options.ts"
 import type { Connection, Notice } from "../runtime/connection.ts"
@@ -14,11 +17,9 @@ import { KEY_TITLE, keyText, lossText } from "../runtime/record/loss.ts"
 import { registerInstance, unregisterInstance } from "../runtime/record/owner.ts"
 import { installationSigner, keyFile } from "../runtime/record/signature.ts"
 import { Beginnings } from "./beginnings.ts"
-import { clientOn, type Transport, transportOf } from "./client.ts"
-import { diffSince } from "./diffs.ts"
+import { call, clientOn, type Transport, transportOf } from "./client.ts"
 import { OpencodeHost } from "./host.ts"
 import { WITHOUT_NATIVE } from "./native-task.ts"
-import { sessionPages } from "./pages.ts"
 import { OpencodeUserActions } from "./user-actions.ts"
 import { ownFolder } from "./user-config.ts"
 
@@ -100,4 +101,39 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     },
     unregister: () => unregisterInstance(instance),
   }
+}
+
+/** Session's changes since a prompt; empty where OpenCode has no snapshots of them. */
+export async function diffSince(client: OpencodeClient, sessionID: string, messageID: string): Promise<FileDiff[]> {
+  try {
+    const found = await call("session.diff", client.session.diff({ sessionID, messageID }))
+    return found.map(({ file, patch, additions, deletions }) => ({
+      file: file ?? "",
+      patch: patch ?? "",
+      additions,
+      deletions,
+    }))
+  } catch {
+    return []
+  }
+}
+
+/** Time limit for the server's answer, in ms. */
+const PROBE_LIMIT_MS = 1500
+
+/**
+ * Address of OpenCode's page for this directory, to be completed with a session id. Undefined without a listening
+ * server: the terminal UI names an address that does not answer.
+ */
+async function sessionPages(serverUrl: URL | undefined, directory: string): Promise<string | undefined> {
+  if (!serverUrl) return undefined
+  try {
+    // Any answer counts, also a request for a password.
+    const signal = AbortSignal.timeout(PROBE_LIMIT_MS)
+    const response = await fetchDirectly(new URL("/global/health", serverUrl), { signal })
+    await response.body?.cancel()
+  } catch {
+    return undefined
+  }
+  return new URL(`/${Buffer.from(directory).toString("base64url")}/session/`, serverUrl).href
 }

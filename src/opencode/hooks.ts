@@ -12,10 +12,9 @@ import type { Tool } from "../tools/tool.ts"
 import type { OpencodeConnection } from "./connect.ts"
 import { shorten } from "./definition.ts"
 import { EventReader, type RawEvent } from "./events.ts"
-import { type Guard, guardOf } from "./guard.ts"
 import { NativeTask } from "./native-task.ts"
-import { requestHooks } from "./request-hooks.ts"
-import { Suitability } from "./suitability.ts"
+import { type Guard, guardOf, requestHooks } from "./request-hooks.ts"
+import { Suitability } from "./routes.ts"
 import { askForEach, toHostTool } from "./tool.ts"
 
 /** Hooks for OpenCode 1.x. Only `tool.execute.before` may throw: any other throw stops OpenCode or the turn. */

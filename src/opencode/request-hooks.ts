@@ -1,5 +1,6 @@
 import type { Hooks } from "@opencode-ai/plugin"
 import type { App } from "../app.ts"
+import type { Host } from "../core/ports.ts"
 import { cacheKeyInHeaders, cacheKeyInOptions } from "../features/shared-cache/opencode/cache-key.ts"
 import type { Options } from "../options/options.ts"
 import type { RequestHandler } from "../runtime/connection.ts"
@@ -7,9 +8,21 @@ import { briefingOf } from "../tools/briefing.ts"
 import { renderForCompaction } from "../tools/render-list.ts"
 import type { Beginnings } from "./beginnings.ts"
 import type { OpencodeConnection } from "./connect.ts"
-import type { Guard } from "./guard.ts"
 import type { NativeTask } from "./native-task.ts"
 import { leaveOutStale, modelIn, type Request, sessionOf, tellWith, turnOf } from "./request.ts"
+
+/** Runs work of a hook and catches its errors: a throw would stop OpenCode or the turn. */
+export type Guard = (work: () => void | Promise<void>) => Promise<void>
+
+export const guardOf =
+  (host: Pick<Host, "log">): Guard =>
+  async (work) => {
+    try {
+      await work()
+    } catch (error) {
+      host.log("error", "a hook failed", { error: String(error) })
+    }
+  }
 
 /** Agent of compactions; its model is known just before its request. */
 const COMPACTION = "compaction"

@@ -1,5 +1,6 @@
 import type { Transport } from "./client.ts"
-import { versionNote } from "./version.ts"
+import type { OpencodeConnection } from "./connect.ts"
+import { isFirstOf, versionNote } from "./version.ts"
 
 /** Id of no session: calls with it have no effect. */
 const NO_SESSION = "ses_00000000000000000000000000"
@@ -28,12 +29,12 @@ export async function missingRoutes(transport: Transport): Promise<readonly stri
 }
 
 /** Result of the check. `refusal`: why the plugin cannot work; `note`: an untested version. */
-export type Examined = { readonly refusal?: string; readonly note?: string; readonly version?: string }
+type Examined = { readonly refusal?: string; readonly note?: string; readonly version?: string }
 
 let asked: Promise<Examined> | undefined
 
 /** Checked once for all instances of a process. Never rejects. */
-export function examineHost(transport: Transport): Promise<Examined> {
+function examineHost(transport: Transport): Promise<Examined> {
   asked ??= Promise.all([missingRoutes(transport), hostVersion(transport)]).then(([routes, version]) => ({
     version,
     ...(routes.length > 0 && { refusal: unsuitable(routes, version) }),
@@ -69,5 +70,39 @@ async function ask({ baseUrl, headers, fetch }: Transport, route: string): Promi
     return await fetch(request)
   } catch {
     return undefined
+  }
+}
+
+const WRONG_HOST = "superagents: another OpenCode is needed"
+const UNTRIED_HOST = "superagents: a version that was not tried"
+
+/** Whether the tools work with this OpenCode, and the warning for its user. */
+export class Suitability {
+  readonly #connection: OpencodeConnection
+  #isTold = false
+  /** Why no tool can work; undefined where they can, or where that is not known yet. */
+  refusal: string | undefined
+
+  constructor(connection: OpencodeConnection) {
+    this.#connection = connection
+  }
+
+  async examine(): Promise<void> {
+    const { host, transport, notices } = this.#connection
+    const { refusal, note, version } = await examineHost(transport)
+    if (refusal) host.log("error", refusal)
+    this.refusal = refusal
+    if (!note || !version || !(await isFirstOf(version))) return
+    host.log("warn", note)
+    notices.push({ title: UNTRIED_HOST, message: note })
+  }
+
+  /** A screen is available: shows pending warnings. */
+  show(): void {
+    const { host, notices } = this.#connection
+    for (const notice of notices.splice(0)) host.toast({ ...notice, variant: "warning" })
+    if (this.refusal === undefined || this.#isTold) return
+    host.toast({ title: WRONG_HOST, message: this.refusal, variant: "error" })
+    this.#isTold = true
   }
 }

@@ -2,7 +2,15 @@ import type { ToolContext, ToolDefinition } from "@opencode-ai/plugin"
 import { CallError } from "../core/errors.ts"
 import type { Permit } from "../runtime/launch/checks.ts"
 import type { Tool } from "../tools/tool.ts"
-import { commandsIn } from "./commands.ts"
+
+/** Separators of shell commands, quoted ones too: splitting too often is safe, too seldom is not. */
+const BORDERS = /&&|\|\||[;&|\n()`{}]|\$\(|<\(|>\(/
+
+/** Commands that a shell line may run, without duplicates; the whole line first where it has several. */
+export function commandsIn(line: string): string[] {
+  const parts = line.split(BORDERS).map((part) => part.trim())
+  return [...new Set([line.trim(), ...parts.filter((part) => part !== "")])]
+}
 
 /** Permissions of a launch: this plugin's, and that of OpenCode's task tool. */
 const OWN = "superagents_task"
@@ -17,7 +25,7 @@ export function askForEach(config: { permission?: unknown }): void {
   config.permission = { [EACH]: "ask", ...theirs }
 }
 
-export type ToolSurroundings = {
+type ToolSurroundings = {
   /** Why no tool works with this OpenCode; undefined where they do. */
   readonly refusal: () => string | undefined
   /** Whether permission rules name single agents that work may go to. */

@@ -79,7 +79,6 @@ export function assemble(ports: ManagerPorts, stopped: AbortSignal) {
 
 /** Creates the parts that need each other. Callbacks run later, so a part may be used in one before it exists. */
 function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
-  const { kinds, randomID } = ports
   const parts = partsOf(ports, stopped, {
     isTelling: (parentID) => outbox.isTelling(parentID),
     tookOver: ({ parentID }) => lost(parentID, dispatcher, recovery),
@@ -90,25 +89,25 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const allowance = new Allowance(parts, ledger)
   const elsewhere = new Elsewhere(parts, ledger)
   const closed = (taskID: string): Promise<void> => dispatcher.closed(taskID)
-  const places = new Places(parts, kinds, closed)
+  const places = new Places(parts, ports.kinds, closed)
   const home = new GroupArchive(parts, places)
   const kept = new Archive(parts, places, home, closed)
   const values = new Values(parts, ports.validate ?? noValidation, ledgers)
   const outbox: Outbox = outboxOf(parts, ports.development, answers, () => ({ dispatcher, breakers }))
   const field: GroupMembers = new GroupMembers(parts, {
     home,
-    randomID,
+    randomID: ports.randomID,
     began: (part) => teams.note(part),
     over: (task) => dispatcher.over(task),
     launching: () => launching,
   })
   const teams: Groups = new Groups(parts, { home, field, answers, ledgers, values, closed })
   // A slot may be free, and tasks may wait for the ended one.
+  const reschedule = () => launching.scheduler.reschedule()
   const freed = () => {
-    launching.scheduler.reschedule()
+    reschedule()
     poller.rest()
   }
-  const reschedule = () => launching.scheduler.reschedule()
   const at = (time: number) => poller.at(time)
   const watch = () => poller.wake()
   const dispatcher: Dispatcher = new Dispatcher(parts, {
@@ -133,17 +132,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const dependencies = new Dependencies(parts, dispatcher)
   const begins = { dependencies, dispatcher, breakers, places, allowance, elsewhere, ledgers, watch }
   const launching: Launching = launchingOf(parts, { ...ports, ...begins })
-  const recovery = new Recovery(parts, {
-    teams,
-    pausers,
-    places,
-    dispatcher,
-    outbox,
-    ledger,
-    values,
-    changed: freed,
-    watch,
-  })
+  const recovery = new Recovery(parts, { ...begins, teams, pausers, outbox, ledger, values, changed: freed })
   const poller: Poller = new Poller(parts, { ...begins, recovery, ledger, reschedule })
   return { ...begins, ...launching, parts, answers, values, ledger, kept, outbox, pausers, recovery, poller }
 }

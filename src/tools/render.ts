@@ -87,7 +87,7 @@ export const statusOf = (view: TaskView): string =>
   view.counts ? `${stateOf(view)}, ${groupCounts(view.task, view.counts)}` : stateOf(view)
 
 /** How the members of a group stand; of one that has ended, what they have come to. */
-export const groupCounts = (task: Task, counts: ItemCounts): string =>
+const groupCounts = (task: Task, counts: ItemCounts): string =>
   (isActive(task) || !task.outcome?.team ? undefined : groupText(task, [])) ?? countsText(counts, task.team?.kind)
 
 function stateOf(view: TaskView): string {

@@ -11,19 +11,17 @@ import { SIGNER } from "../support/records.ts"
 /** What a hand does when nothing but the look and the rename is left of our write, once. */
 let userActions: (() => void) | undefined
 
-// The last that a write awaits is what its file beside the board's is like: then that lies there, whole and flushed.
+// A write awaits its draft last: then the whole text lies beside the board's file.
 vi.mock("node:fs/promises", async (original) => {
   const real = await original<typeof import("node:fs/promises")>()
-  const stat = async (path: string, ...rest: unknown[]) => {
-    const found = await real.stat(path, ...(rest as []))
-    if (/tasks\.json\.\d+\.tmp$/.test(path)) {
-      const act = userActions
-      userActions = undefined
-      act?.()
-    }
-    return found
+  const writeFile = async (...args: Parameters<typeof real.writeFile>) => {
+    await real.writeFile(...args)
+    if (!/tasks\.json\.\w+\.tmp$/.test(String(args[0]))) return
+    const act = userActions
+    userActions = undefined
+    act?.()
   }
-  return { ...real, stat, default: { ...real, stat } }
+  return { ...real, writeFile, default: { ...real, writeFile } }
 })
 
 let root: string

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest"
 import type { LogFields } from "../../src/core/ports.ts"
-import { traced } from "../../src/opencode/trace.ts"
+import { traced } from "../../src/opencode/client.ts"
 
 const tracing = (fetch: (request: Request) => Promise<Response>) => {
   const lines: LogFields[] = []

@@ -1,9 +1,10 @@
-import { expect, test } from "vitest"
-import { fitting, type Offered, type Wanted } from "../../src/features/hosts/agent-and-model.ts"
-// Loaded by the first map, in time that the clock of a test knows nothing of.
 import "../../src/features/maps/items.ts"
+import { expect, test } from "vitest"
+import { fitting, type Offered, type Wanted } from "../../src/features/hosts/create-session.ts"
 import { eventually } from "../support/eventually.ts"
 import { Rig } from "../support/rig.ts"
+
+// Loaded by the first map, in time that the clock of a test knows nothing of.
 
 const OWN = { provider: "far", id: "own" }
 const MISSING = { provider: "mock", id: "one" }

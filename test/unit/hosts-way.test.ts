@@ -23,11 +23,11 @@ import {
   textOf,
   WINDOW_BYTES,
 } from "../../src/features/hosts/frames.ts"
+import { versionProblem } from "../../src/features/hosts/host-place.ts"
+import { commandOf } from "../../src/features/hosts/hosts.ts"
 import type { CallEnd, Hint, Pong, Served } from "../../src/features/hosts/orders.ts"
 import { serve } from "../../src/features/hosts/relay/serve.ts"
 import { movedID, movedMessage, skewOfIDs } from "../../src/features/hosts/remote-session.ts"
-import { commandOf } from "../../src/features/hosts/transport.ts"
-import { versionProblem } from "../../src/features/hosts/versions.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { PROCESSES } from "../support/far-files.ts"
 

@@ -1,5 +1,5 @@
 import type { Host } from "../../core/ports.ts"
-import { Blocks, type BlocksPorts } from "./blocks.ts"
+import { Blocks, type BlocksPorts } from "./block.ts"
 import type { Change, Command } from "./rules/command.ts"
 import { threadTask } from "./rules/common.ts"
 import type { Runs } from "./runs.ts"

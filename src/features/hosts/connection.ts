@@ -6,24 +6,79 @@ import { type CallOptions, Channel, type ChannelPorts, Cut } from "./channel.ts"
 import { IDLE, lastLine, pauseBefore, type Reach, type ReachInput, reasonOf, step } from "./connection-state.ts"
 import { RemoteEventStream } from "./event-stream.ts"
 import { textOf } from "./frames.ts"
-import { Pulse, SILENT } from "./heartbeat.ts"
 import {
   type CallEnd,
   type Hello,
   type Hint,
   isHello,
   type Order,
+  type Pong,
   type RelaySettings,
   type Served,
   servedIn,
 } from "./orders.ts"
+
+/** Interval and time limit of pings, in ms. */
+const PING_MS = 4000
+const PONG_LIMIT_MS = 10_000
+
+const SILENT = "OpenCode there does not answer any more"
+
+/**
+ * Pings a connection until it is stopped. `died` is called once with the reason; OpenCode's server is watched
+ * separately, because it may hang while the connection works.
+ */
+class Pulse {
+  readonly #line: Pick<Channel, "ping">
+  readonly #clock: Clock
+  readonly #died: (why: string) => void
+  #silentSince: number | undefined
+  #cancel: () => void = () => {}
+  #isOver = false
+
+  constructor(line: Pick<Channel, "ping">, clock: Clock, died: (why: string) => void) {
+    this.#line = line
+    this.#clock = clock
+    this.#died = died
+    this.#ask()
+  }
+
+  stop(): void {
+    this.#isOver = true
+    this.#cancel()
+  }
+
+  #ask(): void {
+    const limit = this.#clock.after(PONG_LIMIT_MS, () => this.#end("it does not answer any more"))
+    this.#cancel = limit
+    this.#line.ping((pong) => {
+      limit()
+      if (this.#isOver) return
+      if (this.#isSilent(pong)) return this.#end(SILENT)
+      this.#cancel = this.#clock.after(PING_MS, () => this.#ask())
+    })
+  }
+
+  #isSilent({ server }: Pong): boolean {
+    const now = this.#clock.now()
+    if (server !== false) this.#silentSince = undefined
+    else this.#silentSince ??= now
+    return this.#silentSince !== undefined && now - this.#silentSince >= PING_MS
+  }
+
+  #end(why: string): void {
+    if (this.#isOver) return
+    this.stop()
+    this.#died(why)
+  }
+}
 
 /** Time limit for the relay's start after the host's first output, in ms. */
 const RELAY_START_MS = 30_000
 /** How long an unused connection is kept. */
 const KEPT_MS = 600_000
 
-export type LinkSettings = {
+type LinkSettings = {
   readonly name: string
   readonly command: readonly string[]
   readonly opencode: string
@@ -32,7 +87,7 @@ export type LinkSettings = {
   readonly relay: RelaySettings
 }
 
-export type LinkPorts = {
+type LinkPorts = {
   readonly clock: Clock
   /** Source of the relay. */
   readonly script: () => Promise<string>
@@ -48,7 +103,7 @@ const NOT_OURS =
   "what answers there is not the script that was sent. Its command has to run a line of shell there, and to pass what that prints through unchanged."
 
 /** A channel as used here. */
-export type Line = Pick<Channel, "call" | "ping" | "close">
+type Line = Pick<Channel, "call" | "ping" | "close">
 
 /** The host is out of reach, for now or for good. */
 export class NoContact extends Error {

@@ -20,13 +20,10 @@ import { NoContact } from "./connection.ts"
 import { sessionThere } from "./create-session.ts"
 import { fetchHome, hiddenThere, removeThere, send, settleIncoming, type There } from "./files.ts"
 import type { Hosts, Machine } from "./hosts.ts"
-import { runJob } from "./jobs.ts"
+import { type Begun, runJob, setUp, welcome } from "./jobs.ts"
 import type { Sent } from "./orders.ts"
 import { isThere, NO_SESSION, type RemoteSession } from "./remote-session.ts"
-import { removeBare } from "./remove-bare.ts"
 import { folderIn, roomsIn } from "./rooms.ts"
-import { type Begun, setUp, welcome } from "./set-up.ts"
-import { versionProblem } from "./versions.ts"
 import { inContact, stillThere, untilReached } from "./wait-for-contact.ts"
 
 /**
@@ -293,5 +290,39 @@ export class HostPlace implements Place {
       )
     await send(there, from, { taskID, commit, copy, inPlace })
     return undefined
+  }
+}
+
+/** Oldest supported OpenCode on a host. */
+const LEAST = [1, 18, 28] as const
+
+/** Sentence about an unsupported version; undefined for a supported one. */
+export function versionProblem(host: string, version: string): string | undefined {
+  const numbers = version.split(/[.-]/).slice(0, 3).map(Number)
+  const differs = LEAST.findIndex((least, at) => numbers[at] !== least)
+  const isOld = differs >= 0 && !((numbers[differs] ?? 0) > (LEAST[differs] ?? 0))
+  if (!isOld && numbers[0] === 1) return undefined
+  return `${host} has OpenCode ${version}; ${LEAST.join(".")} or newer, below 2, is needed.`
+}
+
+/** Remove it in any state: it holds no work. */
+const WHATEVER = ""
+
+/** Removes the folder in which tries were checked again. A failure enters the cleanup queue. */
+async function removeBare(
+  hosts: Pick<Hosts, "rest" | "cleanup">,
+  { link, inTurn }: Pick<Machine, "link" | "inTurn">,
+  remote: RemoteSession,
+  there: () => Promise<There>,
+): Promise<void> {
+  hosts.rest(remote)
+  try {
+    const found = await there()
+    await inTurn(() => removeThere(found, remote.taskID))
+    await hosts.cleanup.forgive(remote)
+    link.release(remote.taskID)
+  } catch {
+    remote.home = WHATEVER
+    await hosts.cleanup.owe(remote)
   }
 }

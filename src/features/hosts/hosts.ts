@@ -7,8 +7,7 @@ import { Turn } from "../../lib/turn.ts"
 import type { PlaceNews, Stirred } from "../../runtime/places/place.ts"
 import type { UiMetadata } from "../../runtime/record/ui-metadata.ts"
 import { checkoutOf } from "../worktrees/checkout.ts"
-import { Cleanup } from "./cleanup.ts"
-import type { CleanupQueue } from "./cleanup-queue.ts"
+import { Cleanup, type CleanupQueue } from "./cleanup.ts"
 import { Link } from "./connection.ts"
 import type { Reach } from "./connection-state.ts"
 import { type Answered, askOver, BASE_URL, fetchOver, type RunOptions, runOver } from "./fetching.ts"
@@ -17,15 +16,26 @@ import type { FilesOrder, Hint } from "./orders.ts"
 import type { OpenRemote, RemoteServer } from "./remote.ts"
 import { NO_SESSION, type RemotePlace, type RemoteSession, remoteSessionOf } from "./remote-session.ts"
 import { folderIn, roomsIn } from "./rooms.ts"
-import { commandOf } from "./transport.ts"
 import { UiMetadataWriter } from "./ui-metadata.ts"
+
+/** The transport: a command that runs the shell line in its last argument on the host. */
+export const commandOf = ({ ssh, command }: Pick<HostSettings, "ssh" | "command">): readonly string[] =>
+  command ?? [
+    "ssh",
+    "-T",
+    ...["BatchMode=yes", "ConnectTimeout=8", "ServerAliveInterval=5", "ServerAliveCountMax=2"].flatMap((option) => [
+      "-o",
+      option,
+    ]),
+    ssh ?? "",
+  ]
 
 /** How long a relay stays without a sign of this side, in ms: a lost connection may go unnoticed. */
 const PATIENCE_MS = 30_000
 /** How long OpenCode's server on a host runs after the last task. */
 const KEPT_MS = 600_000
 
-export type HostsPorts = {
+type HostsPorts = {
   readonly settings: Readonly<Record<string, HostSettings>>
   readonly clock: Clock
   readonly openRemote: OpenRemote

@@ -5,8 +5,7 @@ import { type Ask, isActive, type Task, type Usage } from "../../core/task.ts"
 import { toUsage } from "../../opencode/convert.ts"
 import { decodeRecord } from "../../runtime/record/codec.ts"
 import { decodeUiMetadata } from "../../runtime/record/ui-metadata.ts"
-import type { Listened } from "./catch-up.ts"
-import { ProgressTracker } from "./progress.ts"
+import { type Listened, ProgressTracker } from "./catch-up.ts"
 import type { Seen } from "./view-model.ts"
 
 /** Shortest interval of updates: a streaming child has hundreds of events a second. */

@@ -1,12 +1,13 @@
-/** @jsxImportSource @opentui/solid */
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { BoxRenderable, RGBA } from "@opentui/core"
+import { useTerminalDimensions } from "@opentui/solid"
 import { createEffect, createMemo, createSignal, For, Index, Show } from "solid-js"
 import { isActive } from "../../core/task.ts"
 import { createClock } from "./clock.ts"
 import type { Source } from "./source.ts"
 import {
   type Batch,
+  badgeOf,
   barOf,
   belowOf,
   cut,
@@ -16,6 +17,8 @@ import {
   sectionOf,
   type Tone,
 } from "./view-model.ts"
+
+/** @jsxImportSource @opentui/solid */
 
 /** Width of OpenCode's sidebar, until the layout is known. */
 const SIDEBAR_COLUMNS = 36
@@ -123,4 +126,26 @@ function colorOf(api: TuiPluginApi, tone: Tone): RGBA {
   if (tone === "waiting") return theme.warning
   if (tone === "completed") return theme.success
   return tone === "error" ? theme.error : theme.textMuted
+}
+
+/** @jsxImportSource @opentui/solid */
+
+/** OpenCode hides its sidebar up to this width. */
+const NARROW_COLUMNS = 120
+
+/** Number of running tasks, or an open question, beside the prompt where the sidebar is hidden. Uses no timer. */
+export function Badge(props: { api: TuiPluginApi; source: Source; sessionID: string }) {
+  const theme = () => props.api.theme.current
+  const dimensions = useTerminalDimensions()
+  const badge = createMemo(() => badgeOf(props.source.tasksOf(props.sessionID), props.source.all()))
+  createEffect(() => void props.source.load(props.sessionID))
+  return (
+    <Show when={dimensions().width <= NARROW_COLUMNS && badge()}>
+      {(shown: () => { text: string; waiting: boolean }) => (
+        <text fg={shown().waiting ? theme().warning : theme().textMuted} wrapMode="none">
+          {shown().text}
+        </text>
+      )}
+    </Show>
+  )
 }

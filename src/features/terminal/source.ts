@@ -1,8 +1,9 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
 import { EventReader, type RawEvent } from "../../opencode/events.ts"
+import { decodeRecord } from "../../runtime/record/codec.ts"
+import { catchUp, keyOf, readSessions } from "./catch-up.ts"
 import { KnownTasks, type Listeners } from "./known-tasks.ts"
-import { Reading } from "./reading.ts"
 
 export type Source = ReturnType<typeof createSource>
 
@@ -56,5 +57,105 @@ export function createSource(api: TuiPluginApi, listeners: Listeners = {}, deepe
       reading.dispose()
       known.dispose()
     },
+  }
+}
+
+const RETRY_MS = 3000
+/** Interval for runs without events, and number of messages read each time. */
+const UNHEARD_MS = 15_000
+const UNHEARD_MESSAGES = 20
+
+/** Reads state without events: from before the start, and of other processes. */
+class Reading {
+  readonly #api: TuiPluginApi
+  readonly #known: KnownTasks
+  readonly #deepest: () => number
+  readonly #loading = new Map<string, Promise<void>>()
+  /** For each active read, entries with newer events, which it must not overwrite. */
+  readonly #reads = new Set<Set<string>>()
+  /** One timer per session; a new one replaces it. */
+  readonly #timers = new Map<string, ReturnType<typeof setTimeout>>()
+  #isDisposed = false
+
+  /** `deepest`: depth of tasks that are read, 0 for any. */
+  constructor(api: TuiPluginApi, known: KnownTasks, deepest: () => number) {
+    this.#api = api
+    this.#known = known
+    this.#deepest = deepest
+  }
+
+  heard(event: RawEvent): void {
+    for (const heard of this.#reads) heard.add(keyOf(event))
+  }
+
+  /** Reads earlier state, once per session. */
+  load(sessionID: string): Promise<void> {
+    return this.#loading.get(sessionID) ?? this.#load(sessionID)
+  }
+
+  /** The connection was lost: reads everything again. */
+  reload(): void {
+    for (const sessionID of [...this.#loading.keys()]) void this.#load(sessionID)
+  }
+
+  dispose(): void {
+    this.#isDisposed = true
+    for (const timer of this.#timers.values()) clearTimeout(timer)
+  }
+
+  #load(sessionID: string): Promise<void> {
+    const loaded = this.#readAll(sessionID)
+    this.#loading.set(sessionID, loaded)
+    return loaded
+  }
+
+  /** Never rejects. A failed read keeps the known state and is repeated. */
+  async #readAll(sessionID: string, messages?: number): Promise<void> {
+    const heard = new Set<string>()
+    this.#reads.add(heard)
+    try {
+      await this.#read(sessionID, heard, messages)
+      if (this.#known.runsUnheard(sessionID))
+        this.#later(sessionID, UNHEARD_MS, () => this.#readAll(sessionID, UNHEARD_MESSAGES))
+    } catch {
+      this.#loading.delete(sessionID)
+      this.#later(sessionID, RETRY_MS, () => this.#load(sessionID))
+    } finally {
+      this.#reads.delete(heard)
+    }
+  }
+
+  async #read(sessionID: string, heard: ReadonlySet<string>, messages: number | undefined): Promise<void> {
+    const known = this.#known
+    const before = known.entries()
+    const launches = (session: Session) => this.#launches(session)
+    const sessions = await readSessions(this.#api, sessionID, launches)
+    const there = new Set(sessions.map(({ id }) => id))
+    const parents = new Set([sessionID, ...sessions.filter(launches).map(({ id }) => id)])
+    for (const session of sessions) if (!heard.has(session.id)) known.take(session, false)
+    for (const { row, task } of before)
+      if (parents.has(row.parentID ?? "") && !there.has(task.sessionID) && !heard.has(task.sessionID))
+        known.forget(task.sessionID)
+    const found = known.entries().filter(({ task }) => parents.has(task.parentID))
+    await catchUp(this.#api, found, heard, messages)
+    known.tell()
+  }
+
+  #launches(session: Session): boolean {
+    const task = decodeRecord(session)?.task
+    const deepest = this.#deepest()
+    return task !== undefined && (deepest === 0 || task.depth < deepest)
+  }
+
+  #later(sessionID: string, ms: number, work: () => Promise<void>): void {
+    clearTimeout(this.#timers.get(sessionID))
+    this.#timers.delete(sessionID)
+    if (this.#isDisposed) return
+    const timer = setTimeout(() => {
+      this.#timers.delete(sessionID)
+      void work()
+    }, ms)
+    timer.unref?.()
+    this.#timers.set(sessionID, timer)
   }
 }

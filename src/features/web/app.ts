@@ -7,17 +7,15 @@ import { agentsRoutes } from "./agents.ts"
 import { asksRoutes } from "./asks.ts"
 import type { Auth } from "./auth.ts"
 import { limitBody } from "./body.ts"
-import { helloRoute, signInRoute, signOutRoute } from "./entry.ts"
-import { errorHandler, notFound } from "./errors.ts"
+import { errorHandler, notFound, WebError } from "./errors.ts"
 import { eventsRoute, type Teller } from "./events.ts"
-import { authGuard, type Env, hostGuard, originGuard } from "./guard.ts"
+import { authGuard, type Env, hostGuard, keyIn, originGuard, refusal } from "./guard.ts"
 import type { Log, Source } from "./ports.ts"
-import { purseRoutes, reportsRoutes } from "./purse.ts"
 import { repliesRoutes } from "./replies.ts"
 import { sessionsRoutes } from "./sessions.ts"
-import { tasksRoutes } from "./tasks.ts"
+import { purseRoutes, reportsRoutes, tasksRoutes } from "./tasks.ts"
 
-export type AppPorts = {
+type AppPorts = {
   readonly address: Address
   readonly door: Auth
   /** Name by which requests may address this server, besides loopback names. */
@@ -101,4 +99,36 @@ function hashesOf(html: string, tag: "script" | "style"): string[] {
   const found = [...html.matchAll(new RegExp(`<${tag}[^>]*>([\\s\\S]*?)</${tag}>`, "g"))]
   const hashes = found.map(([, text = ""]) => `'sha256-${createHash("sha256").update(text).digest("base64")}'`)
   return hashes.length > 0 ? hashes : ["'none'"]
+}
+
+const ID = /^[cp]\.[\w.-]{1,100}$/
+const NONCE = /^[\da-f]{32,64}$/
+
+/** Route by which the page verifies the server before it shows anything. */
+function helloRoute(door: Auth): Hono {
+  return new Hono().get("/", (context) => {
+    const { id = "", nonce = "" } = context.req.query()
+    if (!ID.test(id) || !NONCE.test(nonce))
+      throw new WebError(400, "An id and a nonce of 32 to 64 hex digits were expected.")
+    return context.json(door.hello(id, nonce))
+  })
+}
+
+/** Route that exchanges a link's code for a web session. */
+function signInRoute(door: Auth): Hono {
+  return new Hono().post("/", (context) => {
+    const issued = door.signIn(keyIn(context))
+    if (!issued) throw refusal(context)
+    return context.json(issued, 201)
+  })
+}
+
+/** Route that ends the page's web session. */
+function signOutRoute(door: Auth): Hono<Env> {
+  return new Hono<Env>().delete("/", (context) => {
+    const caller = context.get("caller")
+    if (caller.kind !== "page") throw new WebError(409, "The token of the file has no session; it ends with the file.")
+    door.passes.end(caller.pass)
+    return context.json({ ended: true })
+  })
 }

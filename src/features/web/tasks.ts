@@ -7,7 +7,7 @@ import { WebError } from "./errors.ts"
 import type { Source } from "./ports.ts"
 import { taskRow } from "./rows.ts"
 import { presentBoard } from "./sources.ts"
-import type { Ended, TaskList } from "./wire.ts"
+import type { Ended, PurseState, TaskList } from "./wire.ts"
 
 /** Checks the length first: each wrong entry costs time and a line of the error. */
 const listOfAtMost = <Item extends z.ZodType>(item: Item) => z.array(z.unknown()).max(MOST_ITEMS).pipe(z.array(item))
@@ -93,4 +93,37 @@ function limitOf(context: Context): number | undefined {
   if (limit < 1 || limit > MOST_HISTORY)
     throw new WebError(400, `"limit" must be a whole number from 1 to ${MOST_HISTORY}.`)
   return limit
+}
+
+/** The board's rules validate the values. */
+const given = z.strictObject({ max: z.unknown(), until: z.unknown() })
+
+/** Routes that show, open and close the purse. */
+export function purseRoutes(source: () => Source): Hono {
+  const routes = new Hono()
+  const stands = async (): Promise<PurseState> => {
+    const purse = await presentBoard(source()).purse.view()
+    return purse ? { open: true, ...purse } : { open: false }
+  }
+  routes.get("/", async (context) => context.json(await stands()))
+  routes.put("/", async (context) => {
+    const { max, until } = await bodyOf(context, given)
+    await presentBoard(source()).purse.open({ max, until }, USER)
+    return context.json(await stands())
+  })
+  routes.delete("/", async (context) => {
+    await presentBoard(source()).purse.close(USER)
+    return context.json(await stands())
+  })
+  return routes
+}
+
+/** Reports of earlier purses, newest first. */
+export function reportsRoutes(source: () => Source): Hono {
+  const routes = new Hono()
+  routes.get("/", async (context) => context.json({ reports: await presentBoard(source()).purse.reports() }))
+  routes.get("/:name", async (context) =>
+    context.json(await presentBoard(source()).purse.report(context.req.param("name"))),
+  )
+  return routes
 }

@@ -8,8 +8,16 @@ import { git, gitLine } from "./git.ts"
 import { holding, stashLock } from "./locks.ts"
 import { LEFT_IN_STASH, readRef, writeRefs } from "./refs.ts"
 import { filesOf, withIndex } from "./snapshot.ts"
-import { isSame, type Repository, rewrite, stashOf, type TaskHandle } from "./stash-list.ts"
-import { firstParents, madeIn, type Place } from "./stash-owner.ts"
+import {
+  firstParents,
+  isSame,
+  madeIn,
+  type Place,
+  type Repository,
+  rewrite,
+  stashOf,
+  type TaskHandle,
+} from "./stash-owner.ts"
 import { threeWay } from "./three-way.ts"
 
 /**

@@ -1,35 +1,38 @@
 import { existsSync } from "node:fs"
 import { join } from "node:path"
+import { CallError, messageOf } from "../../core/errors.ts"
 import { jsonNames } from "../../lib/atomic-file.ts"
+import { oneLine } from "../../lib/text.ts"
 import { endLeftovers } from "../../runtime/places/command-marks.ts"
-import type {
-  Changed,
-  EnterRequest,
-  KeptStates,
-  MergeResult,
-  Place,
-  PutAway,
-  Ready,
-  SharedPlaces,
-  Shown,
-  Swept,
+import {
+  CaptureError,
+  type Changed,
+  type EnterRequest,
+  type KeptStates,
+  type MergeResult,
+  type NextState,
+  type Place,
+  type PutAway,
+  type Ready,
+  type SharedPlaces,
+  type Shown,
+  type Swept,
 } from "../../runtime/places/place.ts"
 import { withoutProgram } from "./blobs.ts"
 import { type Checkout, checkoutAround, checkoutOf, find, homeAround } from "./checkout.ts"
-import { lackedIn, makeReady } from "./create.ts"
-import { diffText, hiddenNotes, workBetween } from "./diff.ts"
+import { begin, lackedIn, makeReady, startOf } from "./create.ts"
+import { changesBetween, diffText, hiddenNotes, workBetween } from "./diff.ts"
 import { clean, cleanAll, roomOf, targetOf, taskOf, type WorktreePorts } from "./folders.ts"
+import { GitError } from "./git.ts"
 import { ignoredNotes } from "./ignored.ts"
 import { betweenMerges } from "./locks.ts"
 import { readMarker } from "./marker.ts"
 import { bringHome, bringIn, finishMerges } from "./merge-back.ts"
 import { type Entered, welcome } from "./preface.ts"
 import { dropRefs, isUnmerged, readRef, refOf, remembered, writeRefs } from "./refs.ts"
-import { capturing, plainly } from "./refusals.ts"
 import { expireAside, sharedIn } from "./shared-state.ts"
 import { snapshot, stamped, withoutAt } from "./snapshot.ts"
 import { stashNotes, tookFromStash } from "./stash.ts"
-import { statesIn } from "./states.ts"
 
 const STASH_UNSEEN = "it had left work in git's stash, which its check has not seen"
 
@@ -208,4 +211,80 @@ async function workOf(home: Checkout, taskID: string): Promise<Changed> {
   const [state, start] = await Promise.all([readRef(home, "state", taskID), readRef(home, "start", taskID)])
   if (!state || !start) return { files: [], added: 0, removed: 0, submodules: [] }
   return workBetween(home, start, state)
+}
+
+/** States of a task in the local repository, for files on another machine. */
+const statesIn = (ports: WorktreePorts): KeptStates => ({
+  async next(taskID, folder, bringIn): Promise<NextState> {
+    const from = await checkoutAround(folder)
+    const before = await readRef(from, "state", taskID)
+    const start = await startOf(ports, from, { taskID, folder, timeLimit: 0, bringIn })
+    const { commit, conflicts, unsolved = false } = start
+    const changes = before === undefined ? [] : await changesBetween(from, before, commit)
+    return {
+      commit,
+      conflicts,
+      unsolved,
+      files: changes.map(({ path }) => path),
+      settle: () => begin(from, taskID, start),
+    }
+  },
+})
+
+const MOST_CHARS = 300
+
+type Refusal = { readonly sign: RegExp; readonly told: (found: RegExpExecArray, error: Error) => string }
+
+/** Known errors of git and the file system, with advice. */
+const REFUSALS: readonly Refusal[] = [
+  {
+    sign: /detected dubious ownership in repository at '(.+?)'/,
+    told: ([, folder]) =>
+      `the repository at ${folder} belongs to another user, so git refuses to work in it. If you trust it: git config --global --add safe.directory ${folder}.`,
+  },
+  {
+    sign: /fatal: (.+): (?:clean|smudge) filter '?(.+?)'? failed/,
+    told: ([, file, filter], error) =>
+      `the program of the git filter ${filter} failed at ${file}. Mend it, or take it out of .gitattributes. Git said: ${oneLine(error.message, MOST_CHARS)}`,
+  },
+  {
+    sign: /repository database (\S+)|(?:unable to create|cannot create|could not create|cannot mkdir|cannot open|cannot lock ref)[^\n]*?'?(\/[^'\n:]+)?'?[^\n]*(?:Permission denied|Read-only file system)/i,
+    told: ([, objects, path], error) =>
+      `the repository's own folder may not be written to (${objects ?? path ?? oneLine(error.message, MOST_CHARS)}). Let OpenCode's user write to it, then try again.`,
+  },
+  {
+    sign: /^(?:EACCES|EPERM|EROFS): .*'([^']+)'/,
+    told: ([, path]) => `${path} may not be written to. Let OpenCode's user write to it, then try again.`,
+  },
+]
+
+/** Known errors become a `CallError` with advice; others stay. */
+function explained(error: unknown): unknown {
+  if (!(error instanceof Error) || error instanceof CallError) return error
+  for (const { sign, told } of REFUSALS) {
+    const found = sign.exec(error.message)
+    if (found) return new CallError(told(found, error))
+  }
+  return error
+}
+
+/** Runs `work` with known errors explained. */
+async function plainly<Value>(work: () => Promise<Value>): Promise<Value> {
+  try {
+    return await work()
+  } catch (error) {
+    throw explained(error)
+  }
+}
+
+/** Runs `work` with known errors explained as capture errors. */
+async function capturing<Value>(work: () => Promise<Value>): Promise<Value> {
+  try {
+    return await plainly(work)
+  } catch (error) {
+    if (error instanceof CaptureError) throw error
+    if (error instanceof CallError || error instanceof GitError)
+      throw new CaptureError(`A worktree could not be made: ${messageOf(error)}`)
+    throw error
+  }
 }

@@ -1,10 +1,13 @@
 import { createHash } from "node:crypto"
+import { mkdir } from "node:fs/promises"
+import { join } from "node:path"
 import { messageOf } from "../../../core/errors.ts"
 import type { NameMessage } from "../../../core/ids.ts"
 import { mayResumeBefore, pauseTextAtEnd } from "../../../core/pause.ts"
 import type { Clock, Host } from "../../../core/ports.ts"
 import { AUTOMATIC } from "../../../core/summary.ts"
 import { billedTokens, lessUsage, NO_USAGE, type Usage } from "../../../core/task.ts"
+import { replace } from "../../../lib/atomic-file.ts"
 import type { BoardOptions } from "../options.ts"
 import type { Command } from "../rules/command.ts"
 import * as rules from "../rules/purse.ts"
@@ -12,12 +15,11 @@ import type { Runs, RunView } from "../runs.ts"
 import { USER } from "../service.ts"
 import { type BoardState, findTask, type Purse, type PurseEnd, waitsFor } from "../state.ts"
 import { beginOf, isInFlight, type Moment, wantsRun } from "../status.ts"
-import type { Store } from "../store/store.ts"
+import { REPORTS_FOLDER, type Store } from "../store/store.ts"
 import type { BoardTask } from "../task.ts"
-import { writeReport } from "./files.ts"
 import { countsOf, type KeptReport, type ReportTask, reportOf, reportText, titleOf } from "./report.ts"
 
-export type KeeperPorts = {
+type KeeperPorts = {
   readonly store: Pick<Store, "read" | "find" | "folder">
   readonly runs: Runs
   readonly host: Pick<Host, "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID">
@@ -285,5 +287,17 @@ function messageFor(
       { text: `**${titleOf(report)}.** ${countsOf(report)}.` },
       { synthetic: true, text: `${AUTOMATIC} The report of the board's purse:\n\n${reportText(report)}` },
     ],
+  }
+}
+
+/** Writes a report into the board's folder for people. It is never read back, because anybody may change it there. */
+async function writeReport(board: string, { name, ...report }: KeptReport): Promise<void> {
+  const folder = join(board, REPORTS_FOLDER)
+  await mkdir(folder, { recursive: true })
+  for (const [ending, content] of [
+    ["md", `${reportText(report)}\n`],
+    ["json", `${JSON.stringify(report, null, 2)}\n`],
+  ] as const) {
+    await replace(join(folder, `${name}.${ending}`), content, { mode: 0o666, flush: true })
   }
 }

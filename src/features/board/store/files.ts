@@ -1,14 +1,83 @@
+import { createHash } from "node:crypto"
 import { renameSync, statSync } from "node:fs"
-import { mkdir, readdir, readFile, realpath, stat, unlink, writeFile } from "node:fs/promises"
-import { dirname, join } from "node:path"
-import { draft, isDraftOf } from "../../../lib/atomic-file.ts"
+import { lstat, mkdir, readdir, readFile, readlink, realpath, stat, unlink, writeFile } from "node:fs/promises"
+import { basename, dirname, isAbsolute, join, relative, resolve } from "node:path"
+import { draft, flush, isDraftOf } from "../../../lib/atomic-file.ts"
 import { ifMissing } from "../../../lib/lock.ts"
 import type { Signer } from "../../../runtime/record/signature.ts"
 import { believe } from "../rules/verify.ts"
 import { BoardError } from "../service.ts"
 import { type BoardState, EMPTY } from "../state.ts"
-import { BOARD_FILE, formatBoard, parseBoard, type Unreadable } from "./format.ts"
-import { type Archive, digestOf, flushFolder, Keep, MISSING, NO_TEXT, signatureOf } from "./keep.ts"
+import { BOARD_FILE, formatBoard, parseBoard, parseJson, type Unreadable } from "./format.ts"
+
+/** Digest of a missing `tasks.json`. */
+const NO_TEXT = ""
+
+export const digestOf = (text: string): string => createHash("sha256").update(text).digest("base64url")
+
+/** This installation's copy of a board. */
+type Archive = {
+  readonly state: BoardState
+  /** Unknown fields of `tasks.json`. */
+  readonly others: Readonly<Record<string, unknown>>
+  /** Digests of `tasks.json` as written with this, and of the version before, in case that write was interrupted. */
+  readonly text: string
+  readonly before: string
+}
+
+const FILE = "board.json"
+const VERSION = 1
+
+/**
+ * Trusted copy of the board in OpenCode's state folder, signed with the installation's key. A copy without a valid
+ * signature, or for another folder, is ignored.
+ */
+export class Keep {
+  readonly folder: string
+  readonly file: string
+  readonly #board: string
+  readonly #signer: Signer
+  readonly #warn: (message: string) => void
+
+  constructor(state: string, board: string, signer: Signer, warn: (message: string) => void) {
+    this.#board = resolve(board)
+    this.folder = join(state, `board-${createHash("sha256").update(this.#board).digest("hex").slice(0, 16)}`)
+    this.file = join(this.folder, FILE)
+    this.#signer = signer
+    this.#warn = warn
+  }
+
+  signature(): Promise<string> {
+    return signatureOf(this.file)
+  }
+
+  async read(): Promise<Archive | undefined> {
+    const text = await readFile(this.file, "utf8").catch(ifMissing(undefined))
+    if (text === undefined) return undefined
+    const end = text.indexOf("\n")
+    const body = text.slice(end + 1)
+    const known = this.#signer.isSigned(body, text.slice(0, end)) ? parseJson(body) : undefined
+    const { version, board, ...kept } = (known ?? {}) as { version?: number; board?: string } & Archive
+    if (version === VERSION && board === this.#board) return kept
+    this.#warn(`${this.file} was not written by this installation: every task waits for a person.`)
+    return undefined
+  }
+
+  /** Writes its replacement to a temporary file for `renameSync`. */
+  async aside(kept: Archive): Promise<string> {
+    await mkdir(this.folder, { recursive: true, mode: 0o700 })
+    const body = JSON.stringify({ version: VERSION, board: this.#board, ...kept })
+    return draft(this.file, `${this.#signer.sign(body)}\n${body}`, { flush: true })
+  }
+}
+
+const MISSING = "missing"
+
+/** Changes whenever the file does. */
+async function signatureOf(path: string): Promise<string> {
+  const found = await stat(path, { bigint: true }).catch(ifMissing(undefined))
+  return found ? `${found.ino}:${found.size}:${found.mtimeNs}` : MISSING
+}
 
 const IGNORE_ALL = "# The board of this project. Remove this file to keep the board in git.\n*\n"
 
@@ -94,7 +163,7 @@ export class BoardFiles {
     }
     renameSync(ours, this.#keep.file)
     if (theirs !== undefined) renameSync(theirs, target)
-    await Promise.all([flushFolder(this.#keep.folder), theirs !== undefined && flushFolder(dirname(target))])
+    await Promise.all([flush(this.#keep.folder), theirs !== undefined && flush(dirname(target))])
     this.#loaded = { ...kept, signature, kept: await this.#keep.signature(), cut: false }
     return "written"
   }
@@ -166,3 +235,37 @@ async function boardText(path: string): Promise<string | Unreadable> {
 }
 
 const megabytes = (bytes: number): number => Math.ceil(bytes / 1024 / 1024)
+
+/**
+ * Rejects where a link leads a board file out of its project, since a cloned repository may contain links to anywhere.
+ * A folder configured outside the project is the user's own choice.
+ */
+export async function refuseOutside(project: string, folder: string, names: readonly string[]): Promise<void> {
+  if (!isWithin(project, folder)) return
+  const root = await realOf(project)
+  for (const path of [folder, ...names.map((name) => join(folder, name))]) {
+    const real = await realOf(path)
+    if (!isWithin(root, real))
+      throw new BoardError(
+        "unavailable",
+        `The board's files may not leave the project, and a link leads ${path} to ${real}. Remove the link; or name a folder in the option "board.dir" of your own configuration.`,
+      )
+  }
+}
+
+/** Real path; for a missing entry, the path it would have. */
+async function realOf(path: string): Promise<string> {
+  try {
+    return await realpath(path)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ENOENT" || dirname(path) === path) throw error
+    const isLink = (await lstat(path).catch(() => undefined))?.isSymbolicLink()
+    if (isLink) return realOf(resolve(dirname(path), await readlink(path)))
+    return join(await realOf(dirname(path)), basename(path))
+  }
+}
+
+function isWithin(folder: string, path: string): boolean {
+  const way = relative(folder, path)
+  return !isAbsolute(way) && way.split(/[/\\]/)[0] !== ".."
+}

@@ -10,11 +10,10 @@ import { decideOrThrow } from "../rules/decide.ts"
 import { BoardError } from "../service.ts"
 import type { BoardState } from "../state.ts"
 import type { BoardStatus } from "../task.ts"
-import { BoardFiles, type FilesPorts, type Loaded, type Outcome } from "./files.ts"
+import { BoardFiles, type FilesPorts, type Loaded, type Outcome, refuseOutside } from "./files.ts"
 import { BOARD_FILE, highestId } from "./format.ts"
 import { History } from "./history.ts"
 import { type Watch, watchBoth } from "./watch.ts"
-import { refuseOutside } from "./within.ts"
 
 const HISTORY_FILE = "history.jsonl"
 /** Folder of locks; never in git, even without the folder's `.gitignore`. */

@@ -1,16 +1,15 @@
+import { spawn } from "node:child_process"
 import { homedir } from "node:os"
 import { join } from "node:path"
 import type { Processes } from "../../../lib/lock.ts"
 import { bytesOf, Credit, encode, type Frame, Frames, HEAD_BYTES, Intake, inFrames, MARKER, textOf } from "../frames.ts"
-import type { CallEnd, Hello, Order, Pong, RelaySettings } from "../orders.ts"
+import type { CallEnd, CallHead, Hello, Order, Pong, RelaySettings } from "../orders.ts"
 import type { Call } from "./call.ts"
 import { files } from "./files.ts"
 import { listen } from "./listen.ts"
-import { request } from "./request.ts"
-import { run } from "./run.ts"
 import { Server } from "./server.ts"
 
-export type Streams = { readonly input: NodeJS.ReadableStream; readonly output: NodeJS.WritableStream }
+type Streams = { readonly input: NodeJS.ReadableStream; readonly output: NodeJS.WritableStream }
 
 type Open = {
   readonly stop: AbortController
@@ -158,3 +157,59 @@ function feeding(intake: Intake) {
 }
 
 const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error))
+
+/** Forwards a request to OpenCode's server and streams its answer. */
+async function request(order: Extract<Order, { do: "request" }>, call: Call, server: Server): Promise<CallEnd> {
+  const chunks: Uint8Array[] = []
+  for await (const chunk of call.input) chunks.push(chunk)
+  const body = chunks.length === 0 ? undefined : Buffer.concat(chunks)
+  const { method, path, headers } = order
+  const answer = await server.fetch(path, { method, headers, body, signal: call.signal })
+  const head: CallHead = { status: answer.status, headers: Object.fromEntries(answer.headers) }
+  await call.send("head", bytesOf(JSON.stringify(head)))
+  if (answer.body) for await (const chunk of answer.body as AsyncIterable<Uint8Array>) await call.send("data", chunk)
+  return {}
+}
+
+/** Time between SIGTERM and SIGKILL, in ms. */
+const GRACE_MS = 2000
+
+/** Runs a shell line with its streams. Cancelling it ends all that it started. */
+function run({ line, cwd }: Extract<Order, { do: "run" }>, call: Call): Promise<CallEnd> {
+  return new Promise((resolve) => {
+    const child = spawn("/bin/sh", ["-c", line], { cwd, detached: true, stdio: ["pipe", "pipe", "pipe"] })
+    const stop = () => {
+      signal(child.pid, "SIGTERM")
+      setTimeout(() => signal(child.pid, "SIGKILL"), GRACE_MS).unref()
+    }
+    call.signal.addEventListener("abort", stop, { once: true })
+    // The command may close stdin before all of it is written.
+    child.stdin.on("error", () => {})
+    void feed(child.stdin, call)
+    const passed = [pass(child.stdout, "data", call), pass(child.stderr, "errors", call)]
+    child.on("error", (error) => resolve({ problem: error.message }))
+    child.on("close", (code) => {
+      call.signal.removeEventListener("abort", stop)
+      void Promise.all(passed).then(() => resolve({ code }))
+    })
+  })
+}
+
+async function feed(stdin: NodeJS.WritableStream, { input }: Call): Promise<void> {
+  for await (const body of input)
+    if (!stdin.write(body)) await new Promise<void>((resolve) => void stdin.once("drain", resolve))
+  stdin.end()
+}
+
+async function pass(stream: AsyncIterable<Uint8Array>, kind: "data" | "errors", call: Call): Promise<void> {
+  for await (const chunk of stream) await call.send(kind, chunk)
+}
+
+/** Signals the whole group: children of the shell would survive. */
+function signal(pid: number | undefined, name: NodeJS.Signals): void {
+  try {
+    if (pid !== undefined) process.kill(-pid, name)
+  } catch {
+    // It has ended.
+  }
+}

@@ -1,9 +1,9 @@
 import { createEffect, createMemo, type JSX, on, Show } from "solid-js"
 import { createConfirm, onEscape } from "./confirm.tsx"
-import { Offline } from "./offline.tsx"
+import { step } from "./keys.tsx"
 import { createPlace, route, wouldLose } from "./place.ts"
 import type { Shown } from "./route.ts"
-import { step } from "./steps.ts"
+import { link, state } from "./state.ts"
 
 /** Detail sheet: a modal dialog that keeps the keyboard focus and closes with Escape. */
 export function Sheet(props: { children: (shown: Shown) => JSX.Element }) {
@@ -95,4 +95,24 @@ function labelOf(shown: Shown | undefined): string {
   if (shown?.kind === "task") return `Task #${shown.id}`
   if (shown?.kind === "agent") return `Background task ${shown.id}`
   return shown?.kind === "launch" ? "Launch an agent" : "New task"
+}
+
+/** Overlay at the bottom, so that the layout does not move. */
+export function Offline() {
+  const lost = createMemo(() => {
+    const now = link()
+    return now.state === "lost" && state.project !== "" ? now : undefined
+  })
+  return (
+    <div class="offline" role="status">
+      <Show when={lost()}>
+        {(since) => (
+          <p>
+            <strong>Connection lost</strong> at {new Date(since().since).toLocaleTimeString("en-GB")}. This is how
+            things stood then; the page comes back by itself.
+          </p>
+        )}
+      </Show>
+    </div>
+  )
 }
