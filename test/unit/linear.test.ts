@@ -23,7 +23,7 @@ const TIMES_LONGER = 4
 const MOST_TIMES = 8
 /** What takes less for the long text is nothing that can be told from the noise, in ms of this process's work. */
 const NOISE_MS = 8
-const ATTEMPTS = 4
+const ATTEMPTS = 8
 
 /** The work of this process for one reading, the least of a few. */
 function workOf(read: () => unknown, times: number): number {
