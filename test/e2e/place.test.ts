@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { eventually, say, toolParts, unwrap } from "../support/drive.ts"
+import { unwrap } from "../support/drive.ts"
 import {
   agent,
   base64,
@@ -11,14 +11,12 @@ import {
   nothingLeft,
   output,
   placeScene,
-  session,
   setLine,
   text,
   told,
   tool,
   user,
 } from "../support/place-scene.ts"
-import { gate } from "../support/plugin.ts"
 
 /** Tasks in git worktrees of their own, on the real host and in a real repository; the `place-…` files beside have the rest. */
 
@@ -62,33 +60,6 @@ test("a task works in what its parent sees, leaves nothing behind, and its work 
   const cleared = await tool("superagents_clear", {})
   expect(cleared.output).not.toContain("refs/superagents")
   expect(user.ours().filter((name) => name.endsWith(id))).toEqual([])
-})
-
-test("work that its parent merges before it reads of the end is told as merged", async () => {
-  user.write("shared.txt", text()).commit()
-  const door = gate()
-  let id = ""
-  model.use(async ({ sessionID, lastUser, sinceUser, toolResults }) => {
-    if (sessionID !== session && lastUser.startsWith("WORK")) {
-      if (sinceUser.length > 0) return { text: "done" }
-      await door.opened
-      return { tools: [{ name: "bash", args: { command: "echo n > new.txt", description: "works" } }] }
-    }
-    if (lastUser !== "fetch and merge") return undefined
-    const calls = [
-      { name: "superagents_output", args: { task_id: id, block: true, timeout: 60_000 } },
-      { name: "superagents_task", args: { merge: id } },
-    ]
-    const call = calls[toolResults.length]
-    return call ? { tools: [call] } : { text: "it is merged" }
-  })
-  id = (await launch("WORK")).id
-  await say(host, session, "fetch and merge")
-  await eventually(async () => (await toolParts(host, session, "superagents_output"))[0]?.state.status === "running")
-  door.open()
-  const [notice] = await told()
-  expect(notice?.hidden).toContain("Merged into your files, uncommitted.")
-  expect(notice?.hidden).not.toContain("Not merged yet")
 })
 
 test("two that change the same line: the second's merge changes nothing, and the resumed agent solves it", async () => {

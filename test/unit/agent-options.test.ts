@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest"
+import { isListed } from "../../src/core/ports.ts"
 import type { Place } from "../../src/runtime/places/place.ts"
 import { toolsFor } from "../../src/tools/index.ts"
 import { DEFAULTS, meet, parseOptions } from "../support/options.ts"
@@ -108,4 +109,10 @@ test("of an agent that user and project both set, the stricter limits hold and e
 test("a wrong word in them is told, and nothing of them is used", () => {
   const { options, problems } = parseOptions({ agents: { explore: { budget: 1 } } })
   expect([options.agents, problems]).toEqual([{}, [expect.stringContaining('Option "agents" is')]])
+})
+
+test("a hidden agent is listed for models unless it is a primary one, as OpenCode's title and summary agents are", () => {
+  expect(isListed({ mode: "subagent", hidden: false } as never)).toBe(true)
+  expect(isListed({ mode: "subagent", hidden: true } as never)).toBe(true)
+  expect(isListed({ mode: "primary", hidden: true } as never)).toBe(false)
 })

@@ -11,6 +11,7 @@ import {
   pauseTextAtEnd,
   pauseTextForModel,
   unpauseHint,
+  waitsForText,
   whenOf,
 } from "../../src/core/pause.ts"
 import { allPausedSince, pauseAmong } from "../../src/core/paused-children.ts"
@@ -147,4 +148,10 @@ describe("the time of a task that waits for parked ones", () => {
     const ended = taskOf({ status: "completed" })
     expect(transition(ended, { type: "still", generation: 0, at: 3000 })).toBe(ended)
   })
+})
+
+test("a task that waits for a model's limit says until when, or that others try it first", () => {
+  const pause = { pauseKind: "parked", waitsFor: "mock/one", at: 0 } as const
+  expect(waitsForText({ ...pause, until: NOW + 60_000 } as never, NOW)).toMatch(/^mock\/one, which .+ \(/)
+  expect(waitsForText(pause as never, NOW)).toBe("mock/one (others try it first)")
 })

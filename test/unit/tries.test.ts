@@ -6,6 +6,7 @@ import { summaryOf } from "../../src/core/summary.ts"
 import type { Task } from "../../src/core/task.ts"
 import {
   howOf,
+  isBegunIn,
   type Member,
   nextTries,
   triesLine,
@@ -326,4 +327,16 @@ describe("seeded tries come to exactly what the seed says", () => {
     expect(Math.abs(sums.won - 955)).toBeLessThan(25)
     expect(sums.cents / strong).toBeLessThan(0.55)
   })
+})
+
+test("a try counts as begun in a run unless it ended before it had begun, or belongs to an earlier run", () => {
+  const part = { kind: "try", caller: "", under: "", of: "bg_group000", nth: 0, run: 1 } as never
+  const reason = {
+    code: "interrupted",
+    text: "OpenCode stopped or was restarted before it began: it was interrupted. Launch it again if it is still needed.",
+  } as const
+  expect(isBegunIn(taskOf({ part, status: "running" }), 1)).toBe(true)
+  expect(isBegunIn(taskOf({ part, status: "error", outcome: outcomeOf() }), 1)).toBe(true)
+  expect(isBegunIn(taskOf({ part, status: "error", outcome: outcomeOf({ reason }) }), 1)).toBe(false)
+  expect(isBegunIn(taskOf({ part, status: "running" }), 2)).toBe(false)
 })
