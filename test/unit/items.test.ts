@@ -1,6 +1,8 @@
 import { describe, expect, test } from "vitest"
 import { withAnswers } from "../../src/core/dependencies.ts"
+import { nearest } from "../../src/core/errors.ts"
 import type { ItemsPlan, ItemsResult } from "../../src/core/group.ts"
+import { memberNames } from "../../src/core/group.ts"
 import {
   countItems,
   countsText,
@@ -195,4 +197,12 @@ describe("of a team", () => {
     expect(withDigest("DO", "bg_t", [taskOf({ part, outcome })])).toContain("Files changed: a\n")
     expect(triesResult(plan, [lone], () => undefined).rows[0]?.cost).toBe(0)
   })
+})
+
+test("the names of a group's members run from the first to the last", () => {
+  expect(memberNames("bg_map", PLAN)).toBe("bg_map/1 to bg_map/4")
+})
+
+test("nothing is suggested for an empty name", () => {
+  expect(nearest("", ["general", "explore"])).toEqual([])
 })
