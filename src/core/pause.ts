@@ -122,7 +122,10 @@ export function whenOf(
 }
 
 /** `mock/one, which is at its limit (until 07:12)`: for those that have not begun and wait for the same. */
-export function waitsForText({ waitsFor, kind, until, next }: PauseView, now: number): string {
+export function waitsForText(
+  { waitsFor, kind, until, next }: Pick<PauseView, "waitsFor" | "kind" | "until" | "next">,
+  now: number,
+): string {
   const when = whenOf({ until, next }, now)
   return when ? `${waitsFor}, which ${conditionOf(kind)} (${when.text})` : `${waitsFor} (others try it first)`
 }

@@ -56,7 +56,7 @@ export class Archive {
       const task = store.get(id)
       if (!task || isActive(task) || store.isForeign(id)) continue
       await this.settle(task).catch((error) =>
-        host.log("warn", "work could not be brought home", { task: id, error: messageOf(error) }),
+        host.log("warn", "work could not be merged", { task: id, error: messageOf(error) }),
       )
     }
     for (const id of teams) await this.#putAside(id)

@@ -11,11 +11,12 @@ import { callsIn, emptiesIn, NOTHING_OBSERVED, type Observed } from "./progress.
  * - `queued`: it waits for other tasks, a slot, or its model;
  * - `held`: one that begins alike is asked first, so that the provider's cache has what they have in common;
  * - `entering`: its place is made ready; `prompting`: its prompt is on its way; `working`: its agent has it;
- * - `leading`: its parts have it;
- * - `parked`: it stands still, in whichever of the ways of `core/pause`;
+ * - `leading`: the members of its group work;
+ * - `parked`: paused, for a reason in `core/pause`;
  * - `checking`: its check runs;
- * - `leaving`: it has ended, its session is stopped and its place put away; `merging`: its work is checked once more and
- *   brought home; `telling`: all is done but that its parent is told.
+ * - `leaving`: ended; its session is stopped and its folder archived;
+ * - `merging`: its work is checked once more and merged;
+ * - `telling`: only the notification of its parent is left.
  */
 const STAGES = [
   "making",

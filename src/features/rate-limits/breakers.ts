@@ -13,7 +13,7 @@ import {
   withoutUnheard,
 } from "../../core/breaker.ts"
 import { modelKey, modelKeyOf } from "../../core/limits.ts"
-import { type Parked, type PauseView, whenOf } from "../../core/pause.ts"
+import { type Parked, type PauseView, waitsForText } from "../../core/pause.ts"
 import type { HostEvent } from "../../core/ports.ts"
 import { conditionOf, type Refusal, sortRefusal } from "../../core/refusal.ts"
 import { isHeldUp } from "../../core/run/active-run.ts"
@@ -222,8 +222,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     const model = modelKeyOf(task)
     const breaker = model && isQueued(task) ? this.#breakerOf(model) : undefined
     if (!model || !breaker || !mustWaitForBreaker(breaker, task.id)) return undefined
-    const when = whenOf(tellingOf(breaker), this.#parts.clock.now())
-    return when ? `${model}, which ${conditionOf(breaker.kind)} (${when.text})` : `${model} (others try it first)`
+    return waitsForText({ waitsFor: model, ...tellingOf(breaker) }, this.#parts.clock.now())
   }
 
   survivesRestart(): boolean {
