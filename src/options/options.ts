@@ -161,6 +161,12 @@ const options = {
     "What a fresh agent's system prompt says of working in the background: your text, or false for nothing.",
     projects,
   ),
+  childQuestions: option(
+    () => z.boolean(),
+    false,
+    "Offer agents OpenCode's `question` tool, to ask the user with: all of them. false: none.",
+    projects,
+  ),
   verbose: option(
     () => z.boolean(),
     false,

@@ -43,6 +43,7 @@ hostsScene(async () => {
       worktree: { copy: [".env"] },
       web: { port: await freePort() },
       pollInterval: 500,
+      childQuestions: true,
     },
     { permission: PERMISSION, env: { MY_OWN_SECRET: "SECRET-OF-THE-ENVIRONMENT" } },
   )

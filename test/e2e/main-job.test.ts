@@ -58,6 +58,7 @@ describe("a launch", () => {
     const request = await model.waitFor((each) => each.sessionID === task.child)
     expect(request).toMatchObject({ userTexts: ["P-TITLE"], parentSessionID: session, model: "alpha" })
     expect(request.system).toContain("You are the librarian.")
+    expect(request.tools).not.toContain("question")
     expect(task.output).toContain(`Task ID: ${task.id}`)
     await notified(host, session)
   })

@@ -40,7 +40,7 @@ const gate = () => {
 beforeAll(async () => {
   model = await startModel()
   const permission = { "*": "allow", bash: { "*": "ask" } }
-  host = await startHost({ model, permission, plugin: [source("plugin.ts")] })
+  host = await startHost({ model, permission, plugin: [[source("plugin.ts"), { childQuestions: true }]] })
 }, 60_000)
 
 afterAll(async () => {

@@ -18,7 +18,7 @@ export function tellScene(): void {
     model = await startModel()
     host = await startPlugged(
       model,
-      { maxLaunchesPerMinute: 0, maxConcurrentTasks: 3, maxDepth: 2 },
+      { maxLaunchesPerMinute: 0, maxConcurrentTasks: 3, maxDepth: 2, childQuestions: true },
       { permission: { "*": "allow", bash: "ask" } },
     )
     await ask(host, await openSession(host), "warm up")

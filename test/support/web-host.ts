@@ -18,7 +18,7 @@ const BOARD = { schedule: "0 0 30 2 *", agents: ["build"] }
 /** A real host that serves the page and asks before it removes something. */
 export async function startPageHost(model: ScriptedModel): Promise<Host> {
   const permission = { "*": "allow", bash: { "*": "allow", "rm *": "ask" } }
-  return startPlugged(model, { web: { port: await freePort() }, board: BOARD }, { permission })
+  return startPlugged(model, { web: { port: await freePort() }, board: BOARD, childQuestions: true }, { permission })
 }
 
 /** The browser of a file of tests: opens pages of a host, and closes those of a test after it. */

@@ -73,6 +73,8 @@ describe("a map", () => {
     agents((item) => (Number(item) % 3 === 1 ? '{"no": 1}' : `{"n": ${item}}`))
     const { id } = await rig.launch(request({ each: numbers(6), schema: SCHEMA }))
     const task = await rig.endedBeside(id)
+    const items = [...rig.host.database.sessions.values()].filter(({ title }) => title.includes("background agent"))
+    expect(items.filter(({ rules }) => rules.some(({ permission }) => permission === "question"))).toHaveLength(7)
     expect(task).toMatchObject({
       status: "error",
       outcome: { reason: { code: "items", text: "2 of 6 items failed." } },

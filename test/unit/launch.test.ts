@@ -3,6 +3,7 @@ import { HostError } from "../../src/core/ports.ts"
 import { CALL, Rig } from "../support/rig.ts"
 
 const HANG = { hang: true } as const
+const QUESTIONS = { permission: "question", pattern: "*", action: "deny" }
 const failing =
   (method: string, fail = new HostError("out of order")) =>
   (called: string) =>
@@ -118,17 +119,28 @@ describe("a launch", () => {
         action: "deny",
       })),
       { permission: "task", pattern: "*", action: "deny" },
+      QUESTIONS,
     ])
+  })
+
+  test("offers the tool for questions to all or, unless the option is on, to none", async () => {
+    for (const childQuestions of [false, true]) {
+      const rig = new Rig({ options: { maxDepth: 0, childQuestions } })
+      for (const request of [{}, { fork: true }, { agent: "build" }]) {
+        const { sessionID } = await rig.launch(request)
+        expect(rig.host.stored(sessionID).rules).toEqual([{ ...QUESTIONS, action: childQuestions ? "allow" : "deny" }])
+      }
+    }
   })
 
   test("below the depth limit keeps them all", async () => {
     const rig = new Rig({ options: { maxDepth: 2 } })
     rig.onPrompt("FIND", HANG)
     const task = await rig.launch()
-    expect(rig.host.stored(task.sessionID).rules).toEqual([])
+    expect(rig.host.stored(task.sessionID).rules).toEqual([QUESTIONS])
     const grandchild = await rig.launch({}, task.sessionID)
     expect(grandchild.depth).toBe(2)
-    expect(rig.host.stored(grandchild.sessionID).rules).toHaveLength(6)
+    expect(rig.host.stored(grandchild.sessionID).rules).toHaveLength(8)
     await expect(rig.launch({}, grandchild.sessionID)).rejects.toThrow(
       "No task can be launched here: this session is 2 deep already, and the option maxDepth allows 2.",
     )
@@ -150,7 +162,9 @@ describe("a launch", () => {
     for (let depth = 1; depth <= 5; depth++) {
       const task = await rig.launch({ fork: depth > 3 }, sessionID)
       expect(task.depth).toBe(depth)
-      expect(rig.host.stored(task.sessionID).rules).toEqual([])
+      expect(new Set(rig.host.stored(task.sessionID).rules.map(({ permission }) => permission))).toEqual(
+        new Set(["question"]),
+      )
       sessionID = task.sessionID
     }
   })

@@ -32,6 +32,7 @@ describe("options", () => {
       wake: "each",
       notifyAnswerChars: 4000,
       childPrompt: true,
+      childQuestions: false,
       verbose: false,
       toasts: true,
       osNotifications: false,

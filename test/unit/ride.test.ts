@@ -64,11 +64,11 @@ describe("a fork that rides on its parent's cache", () => {
     const trimmed = await rig.launch({ agent: "build", fork: true })
     const look = () => {
       const refused = (sessionID: string) =>
-        ["superagents_task", "superagents_clear", "task", "tasks_get_task", "bash"].map(
+        ["superagents_task", "superagents_clear", "task", "question", "tasks_get_task", "bash"].map(
           (tool) => rig.manager.refusesTools(sessionID, tool) !== undefined,
         )
-      expect(refused(rider.sessionID)).toEqual([true, true, true, true, false])
-      for (const { sessionID } of [fresh, trimmed]) expect(refused(sessionID)).toEqual(new Array(5).fill(false))
+      expect(refused(rider.sessionID)).toEqual([true, true, true, true, true, false])
+      for (const { sessionID } of [fresh, trimmed]) expect(refused(sessionID)).toEqual(new Array(6).fill(false))
       expect(rig.manager.refusesTools(rider.sessionID, "task")).toBe(
         "Refused: you are a background agent; these tools are here only because your parent has them. Do the work yourself.",
       )

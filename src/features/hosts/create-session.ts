@@ -2,6 +2,7 @@ import { CallError, thereAre } from "../../core/errors.ts"
 import { modelKey } from "../../core/limits.ts"
 import { type AgentInfo, isListed } from "../../core/ports.ts"
 import type { Model } from "../../core/task.ts"
+import { QUESTIONS } from "../../runtime/launch/checks.ts"
 import { PlaceError } from "../../runtime/places/place.ts"
 import type { Contact } from "./connection.ts"
 import type { Machine } from "./hosts.ts"
@@ -46,8 +47,8 @@ export async function sessionThere(
     title,
     agent,
     model,
-    // Rules for local folders mean nothing there.
-    rules: [...rules.filter(({ action }) => action === "deny"), ...refusals],
+    // What is allowed in local folders means nothing there.
+    rules: [...rules.filter((rule) => rule.action === "deny" || rule.permission === QUESTIONS), ...refusals],
     taskID,
     skew: skewOfIDs(contact.skew),
   })

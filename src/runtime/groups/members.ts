@@ -64,7 +64,7 @@ export class GroupMembers {
     try {
       const { sessionID: _none, ...made } = reserved
       const { agent, model, depth } = made
-      const rules = rulesFor(await host.parent(caller), deniedAt(this.#parts, depth))
+      const rules = rulesFor(this.#parts, await host.parent(caller), deniedAt(this.#parts, depth))
       const title = `${draft.description} (@${agent} background agent)`
       const { isModelNamed } = store.handle(task.id) ?? {}
       const isNamed = isModelNamed || (team.kind === "tries" && team.ladder !== undefined)

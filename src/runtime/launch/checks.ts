@@ -39,6 +39,9 @@ const USELESS_AT_LIMIT = [
   "task",
 ] as const
 
+/** OpenCode offers it to some agents only: children get it all or, unless the option is on, none. */
+export const QUESTIONS = "question"
+
 /** Tools of the board, for conversations and threads only; children never get them. */
 export const BOARD_TOOLS = "tasks_*"
 
@@ -213,18 +216,25 @@ export function findAgent(name: string, agents: readonly AgentInfo[]): AgentInfo
  * The parent session's deny rules and its rules for external directories apply to every child, as for OpenCode's own
  * tasks. At the depth limit, tools for tasks are denied.
  */
-export function rulesFor(parent: SessionInfo | undefined, denied: readonly string[]): readonly Rule[] {
+export function rulesFor(
+  { options: { childQuestions } }: Pick<CheckPorts, "options">,
+  parent: SessionInfo | undefined,
+  denied: readonly string[],
+): readonly Rule[] {
+  const rule = (permission: string, action: "allow" | "deny") => ({ permission, pattern: "*", action })
   const inherited = parent?.rules.filter(isInherited) ?? []
-  return [...inherited, ...denied.map((permission) => ({ permission, pattern: "*", action: "deny" as const }))]
+  const offered = childQuestions ? [rule(QUESTIONS, "allow")] : []
+  return [...offered, ...inherited, ...denied.map((permission) => rule(permission, "deny"))]
 }
 
 /** Tools denied at this depth; a trailing `*` matches any ending. */
 export const deniedAt = (
-  { host, options: { maxDepth, board } }: Pick<CheckPorts, "host" | "options">,
+  { host, options: { maxDepth, board, childQuestions } }: Pick<CheckPorts, "host" | "options">,
   depth: number,
 ): readonly string[] => [
   ...(maxDepth > 0 && depth >= maxDepth ? USELESS_AT_LIMIT : []),
   ...(board ? [BOARD_TOOLS] : []),
+  ...(childQuestions ? [] : [QUESTIONS]),
   ...host.primaryTools(),
 ]
 

@@ -106,7 +106,7 @@ export class Launcher {
     const mark = isPlain(request) ? fingerprint(agent, model, request.prompt) : ""
     const draft = { agent, model, depth, fingerprint: mark }
     const denied = deniedAt(this.#parts, depth)
-    const rules = rulesFor(parent, denied)
+    const rules = rulesFor(this.#parts, parent, denied)
     const whole = wholeOf(this.#parts, request, caller, { agent, model, persona, denied, rules: parent?.rules ?? [] })
     const make = () => this.#authorized(request, caller, draft, { rules, whole }, batch)
     if (!options.reuseIdentical || mark === "") return { task: await make(), reused: false }
