@@ -5,8 +5,8 @@ import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { EventFault } from "../support/fake-process.ts"
 import type { Reply } from "../support/model.ts"
-import { ALL_KINDS, type Kind, TOOL } from "./kinds.ts"
-import type { World } from "./world.ts"
+import { ALL_KINDS, type Kind, TOOL, WRONG } from "./kinds.ts"
+import type { EndOptions, World } from "./world.ts"
 
 /**
  * What can come to a life at any moment. To add one is to add a line: the crossings then deliver it at every call, and
@@ -171,7 +171,10 @@ export const answers = (name: string, reply: Reply): Input => ({
   name,
   weight: 2,
   can: (world, task) => world.host.thinks(task.sessionID),
-  give: (world, task) => world.host.conclude(task.sessionID, reply),
+  give: (world, task) => {
+    world.heardOf(task.sessionID, reply)
+    world.host.conclude(task.sessionID, reply)
+  },
 })
 
 /** Its provider refuses for a time. */
@@ -185,6 +188,12 @@ export const limit = (name: string, ms: number, tells: boolean): Input => ({
 const MODEL: readonly Input[] = [
   answers("its model answers", { text: "done" }),
   answers("its model fails", { status: 400 }),
+  answers("its request is refused for its prompt", WRONG.prompt),
+  answers("its request is refused for its size", WRONG.size),
+  answers("its model begins a call, and comes to no end with it", {
+    hang: true,
+    call: { name: "write", args: "{" },
+  }),
   answers("its provider is overloaded", { status: 503 }),
   answers("its model ends without a word", { text: "", finish: "error" }),
   answers("its model says nothing", { empty: true }),
@@ -219,6 +228,34 @@ const unpark = async (world: World, id: string, model?: string) =>
 const asked = (world: World, { sessionID }: Task) => world.host.questions.some((ask) => ask.sessionID === sessionID)
 const firstAsk = (world: World, { sessionID }: Task) => world.host.questions.find((ask) => ask.sessionID === sessionID)
 
+/** What was last asked of a run; undefined where it was asked nothing yet. */
+function lastAsked(world: World, { sessionID, run }: Task): string | undefined {
+  const messages = world.host.database.sessions.get(sessionID)?.messages ?? []
+  const since = messages.findIndex(({ id }) => id === run.promptID)
+  return since < 0 ? undefined : messages.findLast(({ role }) => role === "user")?.id
+}
+
+/** Who undoes what an agent is at work on stops it first. */
+async function rewrite(world: World, task: Task): Promise<void> {
+  const { host, watch } = world
+  const { sessionID } = task
+  watch.userWrote(sessionID)
+  watch.undone.add(sessionID)
+  if (host.isWorking(sessionID)) host.abortByUser(sessionID)
+  await world.clock.advance(QUICK_MS)
+  const asked = world.hasSession(sessionID) && !world.host.isWorking(sessionID) && lastAsked(world, task)
+  if (!asked || world.host.isDead) return
+  world.host.undo(sessionID, asked)
+  await world.clock.advance(WRITING_MS)
+  if (!world.hasSession(sessionID) || world.host.isDead) return
+  watch.userWrote(sessionID)
+  watch.rewritten.add(task.id)
+  world.host.say(sessionID, "DO quick", { agent: "general" })
+}
+
+const QUICK_MS = 100
+const WRITING_MS = 5000
+
 const PEOPLE: readonly Input[] = [
   {
     name: "its user stops it",
@@ -236,6 +273,21 @@ const PEOPLE: readonly Input[] = [
       world.watch.userWrote(task.sessionID)
       world.host.say(task.sessionID, "DO quick", { agent: "general" })
     },
+  },
+  {
+    name: "its user has it compacted while it works",
+    weight: 3,
+    can: (world, { sessionID }) => world.host.isWorking(sessionID),
+    give: (world, { sessionID }) => {
+      world.watch.userDid(sessionID)
+      world.host.compact(sessionID)
+    },
+  },
+  {
+    name: "its user takes the last prompt back, and writes another",
+    weight: 3,
+    can: (world, task) => runs(world, task) && lastAsked(world, task) !== undefined,
+    give: rewrite,
   },
   {
     name: "its user answers its question",
@@ -387,6 +439,11 @@ export const INPUTS: readonly Input[] = [...CALLS, ...SCREEN, ...MODEL, ...PEOPL
 /** The same where tasks have checks. */
 export const INPUTS_WITH_CHECKS: readonly Input[] = [...INPUTS, ...OTHER_MODEL]
 
-/** The kinds of tasks that a life may launch; money is counted by the step. */
-export const kindsFor = (hasBudget: boolean): readonly Kind[] =>
-  hasBudget ? ALL_KINDS.filter((kind) => kind !== "outgrowing") : ALL_KINDS
+/** The kinds of tasks that a life may launch: money is counted by the step, and only a time limit ends endless tries. */
+export const kindsFor = ({ maxCostPerSession, taskTimeout }: EndOptions["options"]): readonly Kind[] => {
+  const left: readonly Kind[] = [
+    ...(maxCostPerSession === 0 ? [] : (["outgrowing", "filling"] as const)),
+    ...(taskTimeout === 0 ? (["retrying"] as const) : []),
+  ]
+  return ALL_KINDS.filter((kind) => !left.includes(kind))
+}

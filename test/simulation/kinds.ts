@@ -7,6 +7,17 @@ export const STEP_USD = 0.01
 export const TOOL = "superagents_task"
 const cents = (cost: number) => ({ usage: { input: cost * 1_000_000 } })
 const bash = { name: "bash", args: {} }
+/** Takes more of the context than it has: the session is compacted behind it. */
+const FILLED = { input: 70_000 }
+/** An answer that ends before its session is compacted. */
+export const FULL = "done, and the context is full"
+const NOTHING_LEFT = "there is nothing left to do"
+/** Refused requests that no waiting helps, in words that limits have, too. */
+export const WRONG = {
+  schema: { status: 400, body: { error: { message: "Invalid schema for function 'set_rate_limit'" } } },
+  prompt: { status: 422, body: { error: { message: "Not valid: why is my quota exceeded, and by whom?" } } },
+  size: { status: 429, body: { error: { message: "Request too large for alpha: Limit 30000, Requested 41233." } } },
+} satisfies Record<string, Reply>
 const question = { name: "question", args: { questions: [{ question: "Which?" }] } }
 
 /** What an agent does that is asked to `DO` this. Those that call tools answer when they have done so. */
@@ -29,7 +40,10 @@ const KINDS = {
   launching: { tools: [{ name: TOOL, args: { prompt: "DO slow" } }] },
   "launching twice": { tools: [1, 2].map((number) => ({ name: TOOL, args: { prompt: "DO quick", number } })) },
   valid: { text: '{"found": 1}', delay: 200 },
-  outgrowing: { tools: [{ name: "read", args: {} }], usage: { input: 70_000 } },
+  stuck: { hang: true, text: "so far", call: { name: "write", args: "{" } },
+  refused: WRONG.schema,
+  outgrowing: { tools: [{ name: "read", args: {} }], usage: FILLED },
+  filling: { text: FULL, usage: FILLED },
 } satisfies Record<string, Reply>
 
 export type Kind = keyof typeof KINDS
@@ -50,6 +64,7 @@ export const LAST_WORDS = {
 export type LastWord = keyof typeof LAST_WORDS
 
 const ASKED = "Answer at once"
+const GO_ON = "Continue if you have next steps"
 const INVALID = "Your answer is not valid"
 /** How often an agent that works calls its tools. */
 const STEPS = 5
@@ -59,6 +74,7 @@ export const modelOf =
   (lastWord: LastWord): FakeScript =>
   ({ lastUser, prompt, toolResults }) => {
     if (lastUser.includes(ASKED)) return LAST_WORDS[lastWord]
+    if (lastUser.includes(GO_ON)) return { text: NOTHING_LEFT }
     if (lastUser.includes(INVALID)) return KINDS.valid
     // Behind the answers that it waited for, if it did; before what its place is like.
     const kind = /(?:^|\n)DO ([a-z ]+)$/m.exec(prompt.split("Your task:\n\n").at(-1) ?? "")?.[1] as Kind | undefined

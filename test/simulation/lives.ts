@@ -36,6 +36,10 @@ const WEATHER = [
 function circumstancesOf(random: Random, kind: Kind): EndOptions {
   const own: Own = LIVES[kind]
   const budget = random.pick([0, 0, 0, 0.02, 0.055])
+  const stallTimeout = random.pick([20_000, 0])
+  const permissionTimeout = random.pick([10_000, 10_000, 0])
+  // What only a time limit would end has one.
+  const isEndless = kind !== "checks" && stallTimeout > 0 && permissionTimeout > 0 && random.chance(0.3)
   const far = kind === "hosts" ? random.pick([20_000, 0]) : undefined
   return {
     ...(far !== undefined && { far }),
@@ -43,9 +47,9 @@ function circumstancesOf(random: Random, kind: Kind): EndOptions {
     options: {
       maxDepth: 2,
       maxConcurrentTasks: random.pick([1, 2, 2, 3, 0]),
-      taskTimeout: 60_000,
-      stallTimeout: random.pick([20_000, 0]),
-      permissionTimeout: random.pick([10_000, 10_000, 0]),
+      taskTimeout: isEndless ? 0 : 60_000,
+      stallTimeout,
+      permissionTimeout,
       lastWord: random.pick([3000, 0]),
       pollInterval: random.pick([2000, 2000, 500, 0]),
       maxLaunchesPerMinute: 0,
@@ -144,7 +148,7 @@ async function playAll(seed: number, isTold: boolean, kind: Kind): Promise<World
   const random = new Random(seed)
   const world = new World(circumstancesOf(random, kind), isTold)
   const held = weather(world, random)
-  const kinds = kindsFor(world.endOptions.options.maxCostPerSession !== 0)
+  const kinds = kindsFor(world.endOptions.options)
   await world.clock.advance(20)
   const { inputs = INPUTS, launch }: Own = LIVES[kind]
   for (let left = 3 + random.below(20); left > 0; left--) {

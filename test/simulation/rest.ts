@@ -1,9 +1,11 @@
 import { type Ask, isActive, type Task, uncounted } from "../../src/core/task.ts"
 import { FAR } from "./far.ts"
-import { STEP_USD } from "./kinds.ts"
+import { FULL, STEP_USD } from "./kinds.ts"
 import { isToldAs, says, type Watch } from "./watch.ts"
 import type { World } from "./world.ts"
 
+/** What the fake host's compaction comes to. */
+const SUMMARY = "what was said so far, in short"
 const MINUTE = 60_000
 /** Longest time that a run which was interrupted at its limit has for its last word, and what closing it may take. */
 const OVERTIME_MS = 75_000
@@ -22,7 +24,8 @@ export async function rest(world: World): Promise<void> {
   for (const rig of [world.other, world.rig]) world.track("be ready", rig.manager.ready(world.parent), rig)
   await world.clock.advance(10 * MINUTE)
   // What another machine had parked goes on when its lease is over.
-  if (world.endOptions.strangers && world.tasks.some(isActive)) await world.clock.advance(10 * MINUTE)
+  const isActiveIn = ({ manager }: typeof world.rig) => manager.list(world.parent).some(({ task }) => isActive(task))
+  if (world.endOptions.strangers && [world.rig, world.other].some(isActiveIn)) await world.clock.advance(10 * MINUTE)
   if (world.host.isDead) return
   world.watch.check()
   const { watch, tasks } = world
@@ -79,6 +82,7 @@ function checkTask(world: World, task: Task): void {
   // loses what its caller knows already.
   const right = watch.restarts > 0 ? told.length <= generation + 1 : told.length === generation + 1
   if (!right) watch.breach(`${name} was told of ${told.length} runs of ${generation + 1}`)
+  if (last) checkAnswer(world, task, last.hidden)
   const took = endedAt - startedAt - watch.slept - uncounted(task.run)
   // A call that takes long may be what makes its session: that time counts.
   // Nor does the time for which it, or all that it waited for, stood still; near its end it is asked for its last word,
@@ -89,6 +93,24 @@ function checkTask(world: World, task: Task): void {
   const isUnwatched = task.place?.kind === FAR && world.endOptions.strangers
   if (timeout > 0 && startedAt > 0 && took > timeout + OVERTIME_MS + watch.held && !isUnwatched)
     watch.breach(`${name} ran for ${took} ms with a limit of ${timeout}`)
+}
+
+/** No summary is an answer, and none takes the place of one that had ended before it. */
+function checkAnswer({ watch, history, host }: World, task: Task, told: string): void {
+  const name = history.nameOf(task.id)
+  if (told.includes(SUMMARY)) watch.breach(`${name} was told with a summary as its answer`)
+  const isUnbegun = task.outcome?.reason?.text.includes("did not begin to answer")
+  if (isUnbegun && watch.rewritten.has(task.id)) watch.breach(`${name} has not followed its new prompt`)
+  const messages = host.database.sessions.get(task.sessionID)?.messages ?? []
+  const since = messages.findIndex(({ id }) => id === task.run.promptID)
+  let isFull = false
+  for (const message of since < 0 ? [] : messages.slice(since)) {
+    const isByHost = message.parts.some((part) => part.type === "compaction" || (part.type === "text" && part.goesOn))
+    if (message.role === "user" && !isByHost) isFull = false
+    isFull ||= message.role === "assistant" && message.finish === "stop" && says(message, FULL)
+  }
+  if (isFull && task.status === "completed" && !told.includes(FULL))
+    watch.breach(`${name} had answered before its session was compacted, and was told otherwise`)
 }
 
 /** What is to wake the parent has done so, unless its user wants quiet. */
@@ -116,7 +138,7 @@ function checkWords(world: World): void {
   for (const { taskID, generation, text } of world.watch.words) {
     const task = world.task(taskID)
     if (!task || task.run.generation !== generation || task.status !== "completed") continue
-    if (!world.hasSession(task.sessionID)) continue
+    if (!world.hasSession(task.sessionID) || world.watch.undone.has(task.sessionID)) continue
     const { messages } = world.host.stored(task.sessionID)
     const said = messages.findLastIndex((message) => says(message, text))
     const name = world.history.nameOf(taskID)

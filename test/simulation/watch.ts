@@ -4,6 +4,7 @@ import { messageID } from "../../src/opencode/ids.ts"
 import type { StoredMessage } from "../support/fake-database.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { Rig } from "../support/rig.ts"
+import { WRONG } from "./kinds.ts"
 import type { World } from "./world.ts"
 
 /** How long a run that has ended may be asked for something more after the last thing that went wrong, in ms. */
@@ -26,6 +27,8 @@ export class Watch {
   readonly words: { readonly taskID: string; readonly generation: number; readonly text: string }[] = []
   /** Sessions of which the user has undone something: what was said there may be gone. */
   readonly undone = new Set<string>()
+  /** Tasks whose user has taken a prompt back and written another. */
+  readonly rewritten = new Set<string>()
   /** Sessions of which it is heard late that their user has stopped them, or that they were at work before that. */
   readonly stoppedLate = new Set<string>()
   readonly figures = { inputs: 0, calls: 0, requests: 0 }
@@ -253,7 +256,7 @@ export class Watch {
     for (const count of holding.values())
       if (maxConcurrentTasks > 0 && count > maxConcurrentTasks)
         this.breach(`${count} tasks of one session run, ${maxConcurrentTasks} may`)
-    for (const task of tasks) if (isParked(task)) this.#checkSteps(task)
+    for (const task of tasks) if (isParked(task)) this.#checkParking(task)
     const told = rig.notices().map(({ id }) => id)
     if (new Set(told).size < told.length) this.breach("the parent was told something twice")
   }
@@ -263,6 +266,12 @@ export class Watch {
     const { open, clock } = this.#world
     for (const { what, by } of this.isHeld ? [] : open)
       if (clock.now() > Math.max(by, this.#troubleAt) + SETTLING_MS) this.breach(`${what}: it is not answered in time`)
+  }
+
+  #checkParking(task: Task): void {
+    const isWrong = Object.values(WRONG).some(({ body }) => body.error.message === task.run.parked?.why)
+    if (isWrong) this.breach(`${this.#world.history.nameOf(task.id)} is parked: ${task.run.parked?.why}`)
+    this.#checkSteps(task)
   }
 
   /** Nothing that its agent has done is taken back while it is parked: that would be done twice. */
@@ -321,7 +330,7 @@ export class Watch {
   }
 
   /** The notifications of a task in its parent's session, by run. */
-  told({ id, parentID }: Task): readonly { readonly id: string; readonly visible: string }[] {
+  told({ id, parentID }: Task): readonly { readonly id: string; readonly visible: string; readonly hidden: string }[] {
     return this.#world.rig.notices(parentID).filter((notice) => notice.id.includes(`${id.slice("bg_".length)}N`))
   }
 

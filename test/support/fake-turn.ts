@@ -230,7 +230,7 @@ export class Turn {
     if (text) this.#delta(message, this.#ports.database.nextID("prt"), text)
     if (call) this.#calls.hang(message, call.name)
     const said = await this.#thinks(Number.POSITIVE_INFINITY)
-    if (said === "aborted" || "hang" in said) return "aborted"
+    if (said === "aborted") return said
     return refusalOf(said) ? this.#asks(message, () => said) : this.#reply(message, said as Answering)
   }
 
@@ -292,13 +292,13 @@ export class Turn {
   }
 
   /** Waits until the host asks again; undefined where it does. */
-  async #refused({ status, text }: Refused, attempt: number): Promise<Step | undefined> {
+  async #refused({ status, text, refusal }: Refused, attempt: number): Promise<Step | undefined> {
     const { activity, emit } = this.#ports
     const sessionID = this.#session.id
     const delay = status >= 500 || status === 429 ? RETRY_DELAYS_MS[attempt] : undefined
     if (delay === undefined) {
       this.#waits.abort()
-      this.#fail({ name: "APIError", message: text })
+      this.#fail({ name: "APIError", message: text }, refusal && { refusal })
       return "failed"
     }
     const retry: Activity = { type: "retry", attempt: attempt + 1, message: text }
@@ -310,11 +310,11 @@ export class Turn {
     return undefined
   }
 
-  #fail(error: { name: string; message: string }): void {
+  #fail(error: { name: string; message: string }, more: { refusal?: Refused["refusal"] } = {}): void {
     const { emit, activity, after, database } = this.#ports
     const sessionID = this.#session.id
     const message = this.#message
-    emit({ type: "error", sessionID, error: errorOf(error) })
+    emit({ type: "error", sessionID, error: errorOf(error), ...more })
     activity.delete(sessionID)
     emit({ type: "idle", sessionID })
     after(CLOSING_MS, () => {
@@ -372,11 +372,23 @@ export class Turn {
 }
 
 type Answering = Exclude<Reply, { status: number } | { fails: unknown } | { cut: true }>
-type Refused = { readonly status: number; readonly text: string }
+/** `refusal`: the provider's answer, where there was one. */
+type Refused = {
+  readonly status: number
+  readonly text: string
+  readonly refusal?: { readonly status: number; readonly body?: string }
+}
 
 /** The refusal that a reply is; undefined where it is an answer. */
 function refusalOf(reply: Reply): Refused | undefined {
-  if ("status" in reply) return { status: reply.status, text: bodyText(reply.body) }
+  if ("status" in reply) {
+    const { status, body } = reply
+    return {
+      status,
+      text: bodyText(body),
+      refusal: { status, ...(body !== undefined && { body: JSON.stringify(body) }) },
+    }
+  }
   if ("cut" in reply) return { status: 500, text: "the connection broke" }
   return "fails" in reply ? { status: 500, text: bodyText({ error: reply.fails }) } : undefined
 }
