@@ -4,6 +4,7 @@
  * what is missing, and hands over to demo.ts.
  */
 import { spawn } from "node:child_process"
+import { existsSync, readdirSync, statSync } from "node:fs"
 import { join } from "node:path"
 import { parseArgs } from "node:util"
 import { fail, install, npm, ROOT } from "../scripts/install.mjs"
@@ -57,7 +58,20 @@ function refuseUnlessPossible(options) {
     fail(`--model takes provider/model, for example anthropic/claude-haiku-4-5; got "${model}".`)
 }
 
+const timesIn = (folder) =>
+  readdirSync(join(ROOT, folder), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => statSync(join(entry.parentPath ?? entry.path, entry.name)).mtimeMs)
+
+/** Whether every file of the last build is newer than what it was built from. */
+function isBuilt() {
+  if (!existsSync(join(ROOT, "dist", "relay.cjs"))) return false
+  const sources = ["src", "config", "scripts"].flatMap(timesIn)
+  return Math.min(...timesIn("dist")) > Math.max(...sources, statSync(join(ROOT, "package-lock.json")).mtimeMs)
+}
+
 function build() {
+  if (isBuilt()) return
   console.log("Building the plugin.")
   const { ok, output } = npm(["run", "--silent", "build"])
   if (!ok) fail(`${output}\nThe build failed.`)

@@ -59,13 +59,11 @@ const CHILDREN: Readonly<Record<string, { prompt: string; steps: readonly Step[]
   "Map the source": {
     prompt: "MAP: read src/ and say in two sentences what the modules do.",
     steps: [
-      () => ({ delay: 700, tools: [call("read", { filePath: "src" })] }),
+      () => ({ tools: [call("read", { filePath: "src" })] }),
       () => ({
-        delay: 900,
         tools: ["beans", "grinder", "machine"].map((name) => call("read", { filePath: `src/${name}.js` })),
       }),
       () => ({
-        delay: 1200,
         text: "`beans.js` knows how much coffee a cup takes and `grinder.js` how long grinding that takes. `machine.js` heats up and brews with both.",
         chunks: 12,
         pace: 60,
@@ -75,25 +73,25 @@ const CHILDREN: Readonly<Record<string, { prompt: string; steps: readonly Step[]
   "Collect the TODOs": {
     prompt: "TODOS: list the open TODO comments in src/ and test/, with file and line.",
     steps: [
-      () => ({ delay: 600, tools: [bash("grep -rn TODO src test | sort", "Find TODO comments")] }),
-      () => ({ delay: 1200, tools: [call("read", { filePath: "src/beans.js" })] }),
-      () => ({ delay: 1200, tools: [call("read", { filePath: "src/machine.js" })] }),
+      () => ({ tools: [bash("grep -rn TODO src test | sort", "Find TODO comments")] }),
+      () => ({ tools: [call("read", { filePath: "src/beans.js" })] }),
+      () => ({ tools: [call("read", { filePath: "src/machine.js" })] }),
       (request) => {
         const found = (request.toolResults[0]?.content ?? "").split("\n").filter((line) => line.includes("TODO"))
         const lines = found.map((line) => `- ${line.replace(/(:\d+:).*TODO: /, "$1 ")}`)
-        return { delay: 900, text: [`${found.length} TODOs are open:`, ...lines].join("\n"), chunks: 8, pace: 60 }
+        return { text: [`${found.length} TODOs are open:`, ...lines].join("\n"), chunks: 8, pace: 60 }
       },
     ],
   },
   "Run the tests": {
     prompt: "TESTS: run `node --test` and say how many tests passed.",
     steps: [
-      () => ({ delay: 800, tools: [call("read", { filePath: "test/coffee.test.js" })] }),
-      () => ({ delay: 1500, tools: [bash("node --test", "Run the tests")] }),
-      () => ({ delay: 1500, tools: [bash("node --test --test-reporter=spec", "Once more, with names")] }),
+      () => ({ tools: [call("read", { filePath: "test/coffee.test.js" })] }),
+      () => ({ tools: [bash("node --test", "Run the tests")] }),
+      () => ({ tools: [bash("node --test --test-reporter=spec", "Once more, with names")] }),
       (request) => {
         const passed = /# pass (\d+)/.exec(request.toolResults[1]?.content ?? "")?.[1] ?? "no"
-        return { delay: 1500, text: `${passed} tests passed, in two runs.`, chunks: 4, pace: 100 }
+        return { text: `${passed} tests passed, in two runs.`, chunks: 4, pace: 100 }
       },
     ],
   },
@@ -110,7 +108,7 @@ export function scriptedPlay(): (request: ModelRequest) => Reply | undefined {
     if (!child) return parent(request)
     if (child === CHILDREN["Collect the TODOs"] && !overloaded) {
       overloaded = true
-      return { delay: 500, status: 503, body: { error: { message: "The provider is overloaded", type: "overloaded" } } }
+      return { status: 503, body: { error: { message: "The provider is overloaded" } } }
     }
     return child.steps[stepOf(request)]?.(request)
   }
@@ -122,7 +120,7 @@ function parent(request: ModelRequest): Reply | undefined {
     const launches = Object.entries(CHILDREN).map(([description, { prompt }]) =>
       call("superagents_task", { description, prompt, agent: "general" }),
     )
-    return { delay: 300, text: "I hand these to three agents.", tools: launches }
+    return { text: "I hand these to three agents.", tools: launches }
   }
   if (!request.lastUser.includes("All 3 tasks finished.")) return { text: "Noted. Waiting for the others." }
   const all = request.userTexts.join("\n")
