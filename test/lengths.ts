@@ -8,17 +8,12 @@ const e2e = (name: string) => `test/e2e/${name}.test.ts`
 
 export const SHORT_E2E: readonly string[] = [
   "arguments",
-  "cancel-clear",
   "control-after",
-  "control-last-word",
   "control-tell",
-  "ends",
   "failures",
   "guard-rails",
   "guard-rails-queue",
   "hosts",
-  "main-job",
-  "mentions",
   "notifications",
   "parked",
   "place",
@@ -26,12 +21,12 @@ export const SHORT_E2E: readonly string[] = [
   "polling",
   "processes",
   "restart",
-  "true-ends",
 ].map(e2e)
 
 /** Beside the end-to-end tests. */
 export const LONG: readonly string[] = [
-  "test/place/{conflicts,crash,fuzz,hostile,stash,tries}.test.ts",
+  "test/place/{checks,conflicts,crash,dependencies,fuzz,hostile,hosts-files,hosts-place}.test.ts",
+  "test/place/{merge,repositories,stash,tries}.test.ts",
   "test/simulation/{crossings-even,crossings-odd,lives-*}.test.ts",
 ]
 
@@ -58,6 +53,8 @@ export const LONGEST: readonly string[] = [
   e2e("gate"),
   e2e("hosts-events"),
   e2e("conversations"),
+  e2e("control-last-word"),
+  "test/place/merge.test.ts",
   e2e("parked-beside"),
   "test/simulation/crossings-even.test.ts",
   e2e("bench-short"),

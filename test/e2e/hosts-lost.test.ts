@@ -24,6 +24,30 @@ import { notifications } from "../support/plugin.ts"
 
 hostsScene()
 
+test("a run goes on at its host while contact is lost, and is read when the host answers", async () => {
+  const { wait, go } = going("LOSS")
+  const { id } = await working("LOSS", `${wait}; echo made > made.txt`)
+  const toasts = toastsOfHost()
+  far.cut()
+  await eventually(async () => (await list()).includes("no contact with big"), LONG)
+  expect((await tool("superagents_task", { tell: id, prompt: "MORE" })).error).toContain(
+    `big cannot be reached now: nothing was said to ${id}.`,
+  )
+  expect(await output(id)).toContain("no contact with big")
+  go()
+  far.set("open")
+  const back = performance.now()
+  await eventually(async () => !(await list()).includes("no contact"), LONG)
+  expect(performance.now() - back).toBeLessThan(15_000)
+  const [{ hidden } = { hidden: "" }, ...more] = await told()
+  expect(hidden).toContain("done: LOSS")
+  expect(more).toEqual([])
+  expect(await output(id)).toContain("made.txt")
+  nothingLeft()
+  // One for the loss, however often it was tried, and one for the contact.
+  expect(toasts()).toEqual(["big: no contact", "big: contact again"])
+}, 180_000)
+
 test("one toast tells of a loss, however many tasks are there, and each loss has its own", async () => {
   await working("FIRST", "sleep 600")
   await working("SECOND", "sleep 600")

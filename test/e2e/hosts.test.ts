@@ -1,25 +1,19 @@
 import { execFileSync } from "node:child_process"
 import { expect, test } from "vitest"
-import { eventually } from "../support/drive.ts"
 import { listensAt } from "../support/far.ts"
 import {
   agent,
   far,
-  going,
   host,
   hostsScene,
-  LONG,
   launch,
-  list,
   merge,
   model,
   nothingLeft,
   output,
-  toastsOfHost,
   told,
   tool,
   user,
-  working,
 } from "../support/hosts-scene.ts"
 
 /** Tasks on another machine; the `hosts-…` files beside have the rest. */
@@ -63,28 +57,4 @@ test("a task works on another machine in what its parent sees, and its work come
   expect(await output(id)).toContain("more.txt")
   nothingLeft()
   expect(listensAt(host.pid)).toBe(1)
-}, 180_000)
-
-test("contact lost in a run is a phase and no end: it goes on there, and is read when the host answers", async () => {
-  const { wait, go } = going("LOSS")
-  const { id } = await working("LOSS", `${wait}; echo made > made.txt`)
-  const toasts = toastsOfHost()
-  far.cut()
-  await eventually(async () => (await list()).includes("no contact with big"), LONG)
-  expect((await tool("superagents_task", { tell: id, prompt: "MORE" })).error).toContain(
-    `big cannot be reached now: nothing was said to ${id}.`,
-  )
-  expect(await output(id)).toContain("no contact with big")
-  go()
-  far.set("open")
-  const back = performance.now()
-  await eventually(async () => !(await list()).includes("no contact"), LONG)
-  expect(performance.now() - back).toBeLessThan(15_000)
-  const [{ hidden } = { hidden: "" }, ...more] = await told()
-  expect(hidden).toContain("done: LOSS")
-  expect(more).toEqual([])
-  expect(await output(id)).toContain("made.txt")
-  nothingLeft()
-  // One for the loss, however often it was tried, and one for the contact.
-  expect(toasts()).toEqual(["big: no contact", "big: contact again"])
 }, 180_000)

@@ -1,13 +1,9 @@
-import { writeFileSync } from "node:fs"
-import { join } from "node:path"
 import { expect, test } from "vitest"
-import { decodeRecord } from "../../src/runtime/record/codec.ts"
 import { bucketOf, bucketScene, launchSome, model, start } from "../support/bucket-scene.ts"
-import { callTool, eventually, openSession, unwrap } from "../support/drive.ts"
-import { launch, notifications } from "../support/plugin.ts"
-import { Repository } from "../support/repository.ts"
+import { callTool, eventually, openSession } from "../support/drive.ts"
+import { notifications } from "../support/plugin.ts"
 
-/** A task that stands still at its provider's limit, over a crash; `parked-many` has more of them. */
+/** A task parked at its provider's limit, over a crash; the `parked-…` files beside have the rest. */
 
 bucketScene()
 
@@ -33,54 +29,4 @@ test("a task that is parked when OpenCode is killed goes on at its time, without
   )
   expect(told.map(({ visible }) => visible.split(" finished")[0])).toEqual([expect.stringContaining("✓")])
   expect(log.answered.length).toBe(3)
-})
-
-test("what was launched for a closed model outlives a kill, too: in a worktree, and with what its prompt names", async () => {
-  const host = await start()
-  const user = new Repository(host.directory)
-  writeFileSync(join(host.directory, "plan.md"), "the plan says 4711\n")
-  user.commit("before the test")
-  const sessionID = await openSession(host)
-  const log = bucketOf(0, 25_000, Number.POSITIVE_INFINITY)
-  const asked: string[] = []
-  const own = launch.bind(undefined, host, model, sessionID)
-  const met = await own({ prompt: "P-NIGHT met @plan.md" })
-  await eventually(async () => {
-    const shown = await callTool(host, model, sessionID, "superagents_output", { task_id: met.id })
-    return /parked until/.test(shown.output ?? "")
-  })
-  const refused = log.refused.length
-  const tasks = [
-    met,
-    await own({ prompt: "P-NIGHT plain @plan.md" }),
-    await own({ prompt: "P-NIGHT tree", place: "worktree" }),
-  ]
-  const rows = (await callTool(host, model, sessionID, "superagents_list", {})).output ?? ""
-  expect(rows).toMatch(/ \| 3 parked until /)
-  await eventually(async () => {
-    const sessions = await Promise.all(tasks.map(({ child }) => unwrap(host.client.session.get({ sessionID: child }))))
-    return sessions.every((session) => decodeRecord(session)?.task.run.parked !== undefined)
-  })
-  await host.kill()
-  await host.restart()
-  model.use((request) => {
-    if (request.firstUser.startsWith("P-NIGHT")) asked.push(JSON.stringify(request.messages))
-    return undefined
-  })
-  await callTool(host, model, sessionID, "superagents_list", {})
-  const told = await eventually(
-    async () => {
-      const found = (await notifications(host, sessionID)).filter(({ visible }) => visible.includes("Agent"))
-      return found.length >= 3 && found
-    },
-    { timeout: 120_000, message: () => host.logs() },
-  )
-  expect(told.map(({ visible }) => visible.split(" finished")[0])).toEqual(Array(3).fill(expect.stringContaining("✓")))
-  expect(log.answered).toHaveLength(9)
-  expect(log.refused.length - refused).toBeLessThanOrEqual(2)
-  for (const request of asked.filter((each) => each.includes("@plan.md")))
-    expect(request.split("the plan says 4711")).toHaveLength(2)
-  const inTree = asked.filter((each) => each.includes("P-NIGHT tree"))
-  expect(inTree.length).toBeGreaterThan(0)
-  for (const request of inTree) expect(request).toMatch(/worktree/)
 })
