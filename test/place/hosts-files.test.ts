@@ -1,11 +1,20 @@
 import { execFileSync } from "node:child_process"
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
 import type { Answered, RunOptions } from "../../src/features/hosts/fetching.ts"
 import { fetchHome, removeThere, send, settleIncoming, type There } from "../../src/features/hosts/files.ts"
 import type { FilesOrder } from "../../src/features/hosts/orders.ts"
-import { folderIn, roomsIn } from "../../src/features/hosts/rooms.ts"
+import { folderIn, madeMark, roomsIn } from "../../src/features/hosts/rooms.ts"
 import { checkoutOf } from "../../src/features/worktrees/checkout.ts"
 import { readRef, writeRefs } from "../../src/features/worktrees/refs.ts"
 import { askIn } from "../support/far-files.ts"
@@ -70,7 +79,7 @@ const saying = (commit: string) =>
 const home = async (from: There) => {
   const to = await checkoutOf(user.top)
   const found = await fetchHome(from, to, ID)
-  if (found) await writeRefs(to, ID, { state: found.commit })
+  if (found) await writeRefs(to, ID, { state: found.commit, ...(found.ignored && { ignored: found.ignored }) })
   await settleIncoming(to, ID)
   return found
 }
@@ -134,6 +143,45 @@ describe("files", () => {
     const child = await began(there(), ["*.key"])
     expect(existsSync(join(child.top, ".env"))).toBe(false)
     expect(child.read("my.key")).toBe("KEY")
+  })
+
+  describe("that an agent made and git ignores", () => {
+    const ignored = `refs/superagents-ignored/${ID}`
+    const shown = (path: string) => user.git("show", `${ignored}:${path}`)
+    /** As if the run had begun a moment ago: files copied to the host are no work of the agent's. */
+    const aged = () => utimesSync(madeMark(there().rooms, ID), Date.now() / 1000 - 0.06, Date.now() / 1000 - 0.06)
+    beforeEach(() => void user.write(".gitignore", "dist/\n.env\n").write("a", "a").commit())
+
+    test("come home beside its work, are named and not merged, and nothing of them stays there", async () => {
+      user.write(".env", "secret")
+      const child = await began(there(), [".env"])
+      await home(there())
+      expect(user.ours()).not.toContain(ignored)
+      aged()
+      child.write("a", "theirs").write("dist/out.js", "made\n")
+      await home(there())
+      expect((await bench.places.putAway(ID, user.top)).notes).toEqual([
+        `It made a file that git ignores: dist/out.js (kept and not merged; git restore --overlay --source=${ignored} :/ brings it)`,
+      ])
+      expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
+      expect([shown("dist/out.js"), user.files()["dist/out.js"]]).toEqual(["made\n", undefined])
+      await removeThere(there(), ID)
+      expect(new Repository(there().rooms.store).ours()).toEqual([])
+    })
+
+    test("are there again in a later run, with what that makes", async () => {
+      const child = await began()
+      aged()
+      child.write("dist/out.js", "made\n")
+      await home(there())
+      await removeThere(there(), ID)
+      const from = await checkoutOf(user.top)
+      await send(there(), from, { taskID: ID, commit: (await readRef(from, "state", ID)) as string, copy: [] })
+      aged()
+      child.write("dist/more.js", "more\n")
+      await home(there())
+      expect(["dist/out.js", "dist/more.js"].map(shown)).toEqual(["made\n", "more\n"])
+    })
   })
 
   test("outside of the checkout are not sent, whatever a pattern says", async () => {
@@ -291,8 +339,10 @@ describe("a host that sends what it should not", () => {
     const child = await began()
     child.write("b", "b")
     const before = refs()
-    const hostile = answering("commit", () => json({ commit: name, unsaved: [] }))
-    await expect(home(hostile)).rejects.toThrow("what came from big is no commit")
+    for (const told of [{ commit: name }, { commit: "1".repeat(40), ignored: name }]) {
+      const hostile = answering("commit", () => json({ ...told, unsaved: [] }))
+      await expect(home(hostile)).rejects.toThrow("what came from big is no commit")
+    }
     expect(refs()).toEqual(before)
   })
 
@@ -336,8 +386,10 @@ describe("a host that sends what it should not", () => {
   test("another commit in its bundle than it has told", async () => {
     const child = await began()
     child.write("b", "b")
-    const hostile = answering("commit", () => json({ commit: "1".repeat(40), unsaved: [] }))
-    await expect(home(hostile)).rejects.toThrow("what came from big is not what was committed there")
+    for (const told of [{ commit: "1".repeat(40) }, { ignored: "1".repeat(40) }]) {
+      const hostile = answering("commit", ({ out }) => json({ ...JSON.parse(Buffer.from(out).toString()), ...told }))
+      await expect(home(hostile)).rejects.toThrow("what came from big is not what was committed there")
+    }
     expect(refs().filter((ref) => ref.includes("incoming"))).toEqual([])
   })
 
@@ -418,6 +470,24 @@ describe("a host that sends what it should not", () => {
     const again = await bench.ready({ again: true })
     expect(existsSync(join(again.top, ".gitattributes"))).toBe(true)
     expect(existsSync(join(bench.folder, "outside", "x"))).toBe(false)
+  })
+
+  test.each([
+    ["no JSON", "no json", false],
+    ["no names", '{"count":1,"out":0,"names":[1]}', false],
+    ["more names than are told", '{"count":1,"out":0,"names":["a","b","c","d"]}', false],
+    ["a long name, which is cut,", `{"count":1,"out":0,"names":["${"x".repeat(9000)}"]}`, true],
+  ])("%s as its word of ignored files", async (_what, text, isTold) => {
+    await began()
+    const store = new Repository(there().rooms.store)
+    const hostile = answering("commit", ({ out }) => {
+      const ignored = store.git("commit-tree", `refs/have/${ID}^{tree}`, "-m", `x\n\n${text}`).trim()
+      store.git("update-ref", `refs/superagents-ignored/${ID}`, ignored)
+      return json({ ...JSON.parse(Buffer.from(out).toString()), ignored })
+    })
+    expect(await home(hostile)).toHaveProperty("ignored")
+    const [note = ""] = (await bench.places.putAway(ID, user.top)).notes ?? []
+    expect(note.length < 600 && note.includes("xxx")).toBe(isTold)
   })
 
   test("names that a terminal would act upon, and thousands of them", async () => {

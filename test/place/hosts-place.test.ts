@@ -166,6 +166,8 @@ test("its work is kept here when it is put away, and nothing stays there", async
   there().write("new", "from there").write("a", "ONE\ntwo\nthree\n")
   const put = await place.putAway(ID, user.top)
   expect(put.files.toSorted()).toEqual(["a", "new"])
+  // What its setup command made, which git ignores, is no work of the agent's.
+  expect(put.notes).toBeUndefined()
   expect(existsSync(folder())).toBe(false)
   expect(await place.merge(ID, user.top)).toMatchObject({ kind: "merged" })
   expect(user.read("new")).toBe("from there")

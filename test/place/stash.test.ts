@@ -116,6 +116,23 @@ describe("an agent that stashes and ends", () => {
     expect(user.ours()).toEqual([])
   })
 
+  test.each([
+    ["that has not won is put aside", undefined, "refs/superagents-cleared/bg_group/1-stash"],
+    ["that has won becomes its group's", ID, "refs/superagents-stash/bg_group"],
+  ])("of a try %s, with the stash that does not go together with its files", async (_what, winner, ref) => {
+    const child = await bench.ready()
+    child.write("a", text({ 5: "first try" })).git("stash")
+    child.write("a", text({ 5: "second try" }))
+    const [note = ""] = (await putAway()).notes ?? []
+    const [, commit = ""] = /kept as ([0-9a-f]{40});/.exec(note) ?? []
+    const others = winner ? [] : [{ taskID: ID, name: "1" }]
+    const kept = await bench.places.shared.settle(user.top, "bg_group", winner, others)
+    user.git("gc", "--quiet", "--prune=now")
+    expect(user.git("show", `${commit}:a`)).toBe(text({ 5: "first try" }))
+    expect(user.ours()).toContain(ref)
+    if (!winner) expect(kept.get(ID)).toContain(` and what it left in git's stash under ${ref}`)
+  })
+
   test("in the worktree of a worktree that is gone, has its work all the same", async () => {
     stashes()
     const before = user.state()

@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
@@ -86,6 +86,27 @@ describe("side by side", () => {
     expect(bench.user.git("show", `refs/superagents-cleared/${id}/1:sum.txt`)).toBe("nearly\n")
     expect(bench.leftovers()).toEqual([])
     expect(rig.manager.list(rig.parent).map(({ task: { id: listed } }) => listed)).toEqual([id])
+  })
+
+  test("keeps and names what each made that git ignores, the winner's under the task's own id", async () => {
+    bench.user.write(".gitignore", "dist/\n").commit()
+    agents((nth, folder) => {
+      write(folder, "sum.txt", nth === 2 ? "right\n" : "nearly\n")
+      mkdirSync(join(folder, "dist"))
+      write(folder, "dist/out.js", `made by ${nth}\n`)
+      return `answer ${nth}`
+    })
+    const { id } = await launch({ tries: 2, merge: true })
+    await rig.endedBeside(id)
+    const ref = `refs/superagents-cleared/${id}/1`
+    const [ignored, own] = [`${ref}-ignored`, `refs/superagents-ignored/${id}`]
+    expect(await output(id)).toContain(`${ref} and what git ignores under ${ignored}\n`)
+    expect(rig.notices()[0]?.hidden).toContain(
+      `dist/out.js (kept and not merged; git restore --overlay --source=${own} `,
+    )
+    expect(bench.user.git("show", `${ignored}:dist/out.js`)).toBe("made by 1\n")
+    expect(bench.user.git("show", `${own}:dist/out.js`)).toBe("made by 2\n")
+    expect(bench.user.files()["dist/out.js"]).toBeUndefined()
   })
 
   test("all from what the parent sees at launch, uncommitted work included, and none sees another's", async () => {

@@ -8,7 +8,7 @@ import { oneLine } from "../../lib/text.ts"
 import { PlaceError } from "../../runtime/places/place.ts"
 import { at, type Checkout, shared } from "../worktrees/checkout.ts"
 import { git, gitLine } from "../worktrees/git.ts"
-import { readRef } from "../worktrees/refs.ts"
+import { readRef, refOf } from "../worktrees/refs.ts"
 import { specOf } from "../worktrees/shared-state.ts"
 import { ignoredIn } from "../worktrees/worktree.ts"
 import type { Answered, RunOptions } from "./fetching.ts"
@@ -50,22 +50,25 @@ export type Sending = {
 export async function send(there: There, from: Checkout, { taskID, commit, copy, inPlace }: Sending): Promise<void> {
   const { rooms } = there
   const known = await look(there)
+  const ignored = !inPlace && (await readRef(from, "ignored", taskID)) !== undefined
   const receive = async (options: RunOptions, ref?: string) => {
     const shallow = ref === undefined ? [] : await shallowOf(from)
-    await asked(there, { do: "receive", rooms, taskID, commit, ref, shallow, inPlace }, options)
+    await asked(there, { do: "receive", rooms, taskID, commit, ref, ignored, shallow, inPlace }, options)
   }
   const haves = await knownHere(from, known)
-  if (await isWithin(from, commit, haves)) await receive({})
+  const isThere = await isWithin(from, commit, haves)
+  if (isThere && !ignored) await receive({})
   else
     await inFolder(async (folder) => {
       const bundle = join(folder, "there.bundle")
-      const ref = `refs/superagents-outgoing/${taskID}`
-      await git(["update-ref", ref, commit], shared(from))
+      const ref = isThere ? undefined : `refs/superagents-outgoing/${taskID}`
+      if (ref) await git(["update-ref", ref, commit], shared(from))
       try {
-        const range = [ref, ...haves.map((have) => `^${have}`)]
+        const refs = [...(ref ? [ref] : []), ...(ignored ? [refOf("ignored", taskID)] : [])]
+        const range = [...refs, ...haves.map((have) => `^${have}`)]
         await git(["bundle", "create", "-q", bundle, ...range], { ...at(from), timeLimit: LONG_MS })
       } finally {
-        await git(["update-ref", "-d", ref], shared(from))
+        if (ref) await git(["update-ref", "-d", ref], shared(from))
       }
       await receive({ input: createReadStream(bundle, { highWaterMark: 65_536 }) }, ref)
     })
@@ -133,14 +136,25 @@ export async function fetchHome(there: There, to: Checkout, taskID: string): Pro
   const { name, rooms } = there
   const home = committedBy(name, await asked(there, { do: "commit", rooms, taskID }))
   if (!home) return undefined
-  const { commit } = home
-  if ((await knownHere(to, [commit])).length > 0) return home
+  const { commit, ignored } = home
+  const all = [
+    { ref: `refs/work/${taskID}`, commit, since: await readRef(to, "state", taskID) },
+    ...(ignored === undefined
+      ? []
+      : [{ ref: refOf("ignored", taskID), commit: ignored, since: await readRef(to, "ignored", taskID) }]),
+  ]
+  const known = await knownHere(
+    to,
+    all.map((head) => head.commit),
+  )
+  // A bundle has no ref of what is known.
+  const heads = all.filter((head) => !known.includes(head.commit))
+  if (heads.length === 0) return home
   await inFolder(async (folder) => {
     const file = join(folder, "home.bundle")
     const bundle = filling(file, name, MOST_HOME_BYTES)
     await asked(there, { do: "bundle", rooms, taskID }, { take: bundle.take }).finally(bundle.end)
-    const since = await readRef(to, "state", taskID)
-    await takeIn(to, { name, file, ref: `refs/work/${taskID}`, commit, since })
+    await takeIn(to, { name, file, heads })
   })
   await git(["update-ref", incoming(taskID), commit], shared(to))
   return home

@@ -23,7 +23,7 @@ import type { Hosts, Machine } from "./hosts.ts"
 import { type Begun, runJob, setUp, welcome } from "./jobs.ts"
 import type { Sent } from "./orders.ts"
 import { isThere, NO_SESSION, type RemoteSession } from "./remote-session.ts"
-import { folderIn, roomsIn } from "./rooms.ts"
+import { folderIn, madeMark, roomsIn } from "./rooms.ts"
 import { inContact, stillThere, untilReached } from "./wait-for-contact.ts"
 
 /**
@@ -56,17 +56,17 @@ export class HostPlace implements Place {
     remote.asked = false
     const waiting = { taskID, signal, waits: () => doing(`connecting to ${name}`) }
     try {
-      const { far, begun } = await inContact(this.#machine, waiting, async (contact) => {
+      const { far, made, begun } = await inContact(this.#machine, waiting, async (contact) => {
         const problem = versionProblem(name, contact.server.version)
         if (problem) throw new PlaceError(problem, "host")
         doing(`sending files to ${name}`)
         const there = await this.#there(folder, contact)
         remote.sent = true
         const begun = await this.#machine.inTurn(() => this.#send(there, folder, taskID, again, bringIn))
-        return { far: folderIn(there.rooms, taskID), begun }
+        return { far: folderIn(there.rooms, taskID), made: madeMark(there.rooms, taskID), begun }
       })
       signal?.throwIfAborted()
-      await setUp(this.#machine, this.#setup, { folder: far, taskID, timeLimit, signal })
+      await setUp(this.#machine, this.#setup, { folder: far, made, taskID, timeLimit, signal })
       const session = remote.bare
         ? NO_SESSION
         : await inContact(this.#machine, waiting, (contact) =>
@@ -248,7 +248,7 @@ export class HostPlace implements Place {
   async #fetch(there: There, to: Checkout, taskID: string): Promise<Sent | undefined> {
     const home = await fetchHome(there, to, taskID)
     if (!home) return undefined
-    await writeRefs(to, taskID, { state: home.commit })
+    await writeRefs(to, taskID, { state: home.commit, ...(home.ignored && { ignored: home.ignored }) })
     await settleIncoming(to, taskID)
     return home
   }

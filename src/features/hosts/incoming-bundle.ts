@@ -18,11 +18,13 @@ export type Arriving = {
   readonly name: string
   /** Path of the local bundle. */
   readonly file: string
-  /** Ref of the commit within the bundle. */
-  readonly ref: string
-  readonly commit: string
-  /** Last known state of the task; absent for none. */
-  readonly since: string | undefined
+  readonly heads: readonly {
+    /** Ref of the commit within the bundle. */
+    readonly ref: string
+    readonly commit: string
+    /** Last known state of the task; absent for none. */
+    readonly since: string | undefined
+  }[]
 }
 
 /** How many files and folders it may have more than that, and how many bytes more their names and contents together. */
@@ -36,24 +38,26 @@ const MOST_ENTRY_BYTES = 65_536
  * Adds a host's bundle to the repository with each object verified, which git before 2.46 does not do. None of its refs
  * is used, and nothing stays where anything is wrong.
  */
-export async function takeIn(to: Checkout, { name, file, ref, commit, since }: Arriving): Promise<void> {
+export async function takeIn(to: Checkout, { name, file, heads }: Arriving): Promise<void> {
   const head = await headOf(file)
   if (!head) throw new Error(`what came from ${name} is no bundle of git`)
-  if (!head.lines.includes(`${commit} ${ref}`))
+  if (heads.some(({ commit, ref }) => !head.lines.includes(`${commit} ${ref}`)))
     throw new Error(`what came from ${name} is not what was committed there`)
   const inputFrom = { file, start: head.end }
   try {
     await git(["index-pack", "--strict", "--fix-thin", "--stdin"], { ...shared(to), inputFrom, timeLimit: LONG_MS })
     // Verifies that all referenced objects exist.
-    await git(["rev-list", "--objects", "--quiet", commit, "--not", "--all"], { ...shared(to), timeLimit: LONG_MS })
+    const commits = heads.map(({ commit }) => commit)
+    await git(["rev-list", "--objects", "--quiet", ...commits, "--not", "--all"], { ...shared(to), timeLimit: LONG_MS })
   } catch (error) {
     if (!(error instanceof GitError)) throw error
     throw new Error(`what came from ${name} is not taken, since git finds it broken: ${error.message}`)
   }
-  if (!(await isBounded(to, since, commit)))
-    throw new Error(
-      `what came from ${name} is not taken, since it adds more than ${grouped(MOST_ADDED)} files and folders or ${MOST_CONTENT_BYTES / 2 ** 30} GB`,
-    )
+  for (const { since, commit } of heads)
+    if (!(await isBounded(to, since, commit)))
+      throw new Error(
+        `what came from ${name} is not taken, since it adds more than ${grouped(MOST_ADDED)} files and folders or ${MOST_CONTENT_BYTES / 2 ** 30} GB`,
+      )
 }
 
 /**

@@ -71,6 +71,8 @@ const MOST_SETUP_CHARS = 1000
 
 type SettingUp = {
   readonly folder: string
+  /** Mark of the folder, to which the command's files are no work of the agent's. */
+  readonly made: string
   readonly taskID: string
   readonly timeLimit: number
   readonly signal: AbortSignal | undefined
@@ -80,10 +82,11 @@ type SettingUp = {
 export async function setUp(
   machine: Machine,
   command: string,
-  { signal = new AbortController().signal, ...at }: SettingUp,
+  { made, signal = new AbortController().signal, ...at }: SettingUp,
 ): Promise<void> {
   if (command === "") return
-  const ended = await runJob(machine, { command, signal, ...at })
+  const marked = `sh -c ${quoted(command)} && touch -c ${quoted(made)}`
+  const ended = await runJob(machine, { command: marked, signal, ...at })
   if (ended.exitCode === 0) return
   throw new CallError(
     `The setup command (\`${oneLine(command, 200)}\`) did not succeed on ${machine.name}. The end of its output:\n${tail(ended.output, MOST_SETUP_CHARS)}`,

@@ -33,6 +33,8 @@ export type FilesOrder = {
           readonly commit: string
           /** Ref in the bundle that follows; absent where the store has the commit. */
           readonly ref?: string
+          /** The bundle has what git ignores of earlier runs, too. */
+          readonly ignored?: boolean
           /** Commits whose parents are missing here, too. */
           readonly shallow: readonly string[]
           /** The folder exists and its state is committed: its ignored files are kept. */
@@ -52,8 +54,8 @@ export type FilesOrder = {
 /** Result of `look`; empty where git is missing. */
 export type Looked = { readonly git?: string; readonly commits?: readonly string[] }
 
-/** Result of `commit`, `null` without a folder: its commit, and paths that no commit can hold. */
-export type Sent = { readonly commit: string; readonly unsaved: readonly string[] }
+/** Result of `commit`, `null` without a folder: its commit, one of ignored files, and paths that no commit can hold. */
+export type Sent = { readonly commit: string; readonly ignored?: string; readonly unsaved: readonly string[] }
 
 /** First message to a relay. */
 export type RelaySettings = {
@@ -129,10 +131,11 @@ export function lookedIn(text: string): Looked {
 /** Committed state of a task's folder; null for none. Throws where it is invalid. */
 export function sentIn(text: string): Sent | null {
   if (text === "null") return null
-  const { commit, unsaved } = partsOf<Sent>(text)
-  if (!isCommit(commit)) throw new Error(`is no commit: ${oneLine(String(commit), 60)}`)
+  const { commit, ignored, unsaved } = partsOf<Sent>(text)
+  if (!isCommit(commit) || (ignored !== undefined && !isCommit(ignored)))
+    throw new Error(`is no commit: ${oneLine(String(isCommit(commit) ? ignored : commit), 60)}`)
   const names = Array.isArray(unsaved) ? unsaved.slice(0, MOST_UNSAVED) : []
-  return { commit, unsaved: names.map((name) => oneLine(String(name))) }
+  return { commit, ...(ignored && { ignored }), unsaved: names.map((name) => oneLine(String(name))) }
 }
 
 /** Valid file names. */

@@ -8,4 +8,7 @@ export const roomsIn = (cache: string, key: string): Rooms => {
   return { room, store: join(room, "store") }
 }
 
+/** Marks a complete folder: files missing from an unmarked one were not deleted by anybody. Its time: when the run began. */
+export const madeMark = ({ room }: Rooms, taskID: string): string => join(room, "made", taskID)
+
 export const folderIn = ({ room }: Rooms, taskID: string): string => join(room, "work", taskID)

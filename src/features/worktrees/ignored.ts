@@ -1,6 +1,7 @@
 import type { Stats } from "node:fs"
 import { lstat, mkdir, readdir, readlink, rename, rm } from "node:fs/promises"
 import { dirname, join } from "node:path"
+import { z } from "zod"
 import { listed } from "../../core/errors.ts"
 import { oneLine } from "../../lib/text.ts"
 import { writeBlob } from "./blobs.ts"
@@ -27,8 +28,9 @@ const NOBODYS =
 
 type IgnoredFile = { readonly name: string; readonly stat: Stats }
 
-/** Ignored files of a run; `count`: all, `out`: not archived, and first names. */
-type Made = { readonly count: number; readonly out: number; readonly names: readonly string[] }
+/** Ignored files of a run; `count`: all, `out`: not archived, and first names. A host may have written it. */
+const Made = z.object({ count: z.number(), out: z.number(), names: z.array(z.string()).max(MOST_NAMES) })
+type Made = z.infer<typeof Made>
 
 /** Archives ignored files made or changed in a worktree, together with those of earlier runs that still exist. */
 export async function keepIgnored(from: Checkout, taskID: string, worktree: Checkout, since: number): Promise<void> {
@@ -54,7 +56,7 @@ export async function keepIgnored(from: Checkout, taskID: string, worktree: Chec
 export async function ignoredNotes(home: Checkout, taskID: string): Promise<readonly string[]> {
   const ref = refOf("ignored", taskID)
   const body = await gitLine(["for-each-ref", "--format=%(contents:body)", ref], shared(home))
-  const { count, out, names } = body === "" ? NONE : (JSON.parse(body) as Made)
+  const { count, out, names } = body === "" ? NONE : madeIn(body)
   if (count === 0) return []
   const which = `${count === 1 ? "a file" : `${count} files`} that git ignores: ${listed(names.map((name) => oneLine(name)))}${count > names.length ? " …" : ""}`
   const kept = `kept and not merged; git restore --overlay --source=${ref} :/ brings ${count === 1 ? "it" : "them"}`
@@ -65,6 +67,14 @@ export async function ignoredNotes(home: Checkout, taskID: string): Promise<read
 }
 
 const NONE: Made = { count: 0, out: 0, names: [] }
+
+function madeIn(text: string): Made {
+  try {
+    return Made.parse(JSON.parse(text))
+  } catch {
+    return NONE
+  }
+}
 
 /** What git ignores in a checkout, by whether it is in this worktree of it; what tools make anew is not missed. */
 export async function ignoredBeside(from: Checkout, target: string): Promise<Ignored> {

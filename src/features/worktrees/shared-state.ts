@@ -6,7 +6,7 @@ import { git, gitLine, gitList } from "./git.ts"
 import { hiddenIn } from "./hidden.ts"
 import { readMarker } from "./marker.ts"
 import { stateToMerge } from "./merge-back.ts"
-import { dropRefs, type RefKind, readRef, writeRefs } from "./refs.ts"
+import { dropRefs, LEFT_IN_STASH, type RefKind, readRef, writeRefs } from "./refs.ts"
 import { filesOf } from "./snapshot.ts"
 
 /** Tasks that begin with the same state, of which one is merged. */
@@ -33,7 +33,7 @@ async function beginAs(folder: string, from: string, taskID: string): Promise<vo
 }
 
 /** Refs of a task's work, except an interrupted merge. */
-const WORK = ["state", "base", "start", "conflict", "ignored"] as const
+const WORK = ["state", "base", "start", "conflict", "ignored", "stash"] as const
 
 async function workRefs(home: Checkout, taskID: string): Promise<Partial<Record<RefKind, string | undefined>>> {
   const commits = await Promise.all(WORK.map((kind) => readRef(home, kind, taskID)))
@@ -47,7 +47,7 @@ async function goOnAs(folder: string, groupID: string, taskID: string): Promise<
   if ((await readRef(home, "state", taskID)) === undefined) await writeRefs(home, taskID, await workRefs(home, groupID))
 }
 
-/** Makes the winner's work the group's, and archives changes of the others. Repeatable; returns their refs by task. */
+/** Makes the winner's work the group's, and archives changes of the others. Repeatable; returns their refs, in words, by task. */
 async function settle(
   folder: string,
   groupID: string,
@@ -58,11 +58,20 @@ async function settle(
   const refs = new Map<string, string>()
   for (const { taskID, name } of others) {
     const ref = `${ASIDE}${groupID}/${name}`
-    const [state, start] = await Promise.all([readRef(home, "state", taskID), readRef(home, "start", taskID)])
+    const { state, start, ignored, stash } = await workRefs(home, taskID)
     const work = state && start ? await workBetween(home, start, state) : undefined
-    if (state && work && work.files.length + work.submodules.length > 0)
-      await git(["update-ref", ref, state], shared(home))
-    if (await isThere(home, ref)) refs.set(taskID, ref)
+    const left = stash && (await gitLine(["log", "-1", "--format=%s", stash], shared(home))) === LEFT_IN_STASH
+    const all = [
+      { ref, commit: work && work.files.length + work.submodules.length > 0 ? state : undefined, what: "" },
+      { ref: `${ref}-ignored`, commit: ignored, what: "what git ignores under " },
+      { ref: `${ref}-stash`, commit: left ? stash : undefined, what: "what it left in git's stash under " },
+    ]
+    const kept: string[] = []
+    for (const { ref: aside, commit, what } of all) {
+      if (commit) await git(["update-ref", aside, commit], shared(home))
+      if (await isThere(home, aside)) kept.push(`${what}${aside}`)
+    }
+    if (kept.length > 0) refs.set(taskID, kept.join(" and "))
     if (state) await dropRefs(home, taskID)
   }
   const won = winner === undefined ? {} : await workRefs(home, winner)

@@ -92,8 +92,10 @@ export class GroupArchive {
     const aside = tries.filter(isAside).map((each) => ({ taskID: each.id, name: asideName(each) }))
     const refs = await shared.settle(folder, task.id, winner, aside)
     if (winner === undefined) return { work: NO_WORK, refs }
-    const { notes, held } = works.get(winner) ?? {}
+    const { notes: told, held } = works.get(winner) ?? {}
     const work = workOf(await place.putAway(task.id, folder))
+    // Its refs are the group's now.
+    const notes = told?.map((note) => note.replaceAll(`/${winner} `, `/${task.id} `))
     return { work: { ...work, ...(notes && { notes }), ...(held && { held }) }, refs }
   }
 

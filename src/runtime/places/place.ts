@@ -65,7 +65,7 @@ export type SharedPlaces = {
   beginAs(taskID: string, from: string, folder: string): Promise<void>
   /** Gives a task the group's current work. */
   goOnAs(taskID: string, groupID: string, folder: string): Promise<void>
-  /** Makes the winner's work the group's and archives the others. Repeatable; returns the archive names by task. */
+  /** Makes the winner's work the group's and archives the others. Repeatable; returns the archive names, in words, by task. */
   settle(
     folder: string,
     groupID: string,

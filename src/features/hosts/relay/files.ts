@@ -1,5 +1,5 @@
 import { createWriteStream, existsSync } from "node:fs"
-import { appendFile, lstat, mkdir, readdir, readFile, realpath, rename, rm, writeFile } from "node:fs/promises"
+import { appendFile, lstat, mkdir, readdir, readFile, realpath, rename, rm, stat, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { Readable } from "node:stream"
 import { pipeline } from "node:stream/promises"
@@ -9,17 +9,21 @@ import { runBounded } from "../../../runtime/places/process.ts"
 import { at, type Checkout, headOf, shared } from "../../worktrees/checkout.ts"
 import { GitError, git, gitLine, gitList } from "../../worktrees/git.ts"
 import { hiddenIn } from "../../worktrees/hidden.ts"
+import { bringIgnored, keepIgnored } from "../../worktrees/ignored.ts"
+import { readRef, refOf } from "../../worktrees/refs.ts"
 import { commitOf, filesOf, lookAtAll } from "../../worktrees/snapshot.ts"
 import { addWorktree, notesOf, removeFolder, removeWorktree } from "../../worktrees/worktree.ts"
 import { bytesOf } from "../frames.ts"
 import type { CallEnd, FilesOrder, Looked, Sent } from "../orders.ts"
-import { folderIn, type Rooms } from "../rooms.ts"
+import { folderIn, madeMark, type Rooms } from "../rooms.ts"
 import type { Call } from "./call.ts"
 
 /** Large repositories take long. */
 const LONG_MS = 900_000
 /** Commits kept under refs of the store, so that a later launch sends only differences. */
 const KEPT = 20
+/** Times of files advance in steps of up to 10 ms: what was copied last may be as young as the mark. */
+const TICK_MS = 20
 
 /**
  * Git settings of the store and of agents in it. LFS files stay pointers, because their content would not be fetched;
@@ -36,9 +40,6 @@ const SETTINGS = `[core]
 
 const haveRef = (taskID: string): string => `refs/have/${taskID}`
 const workRef = (taskID: string): string => `refs/work/${taskID}`
-
-/** Marks a complete folder: files missing from an unmarked one were not deleted by anybody. */
-const madeMark = ({ room }: Rooms, taskID: string): string => join(room, "made", taskID)
 
 /** The store in the form of a checkout, for git commands on shared data. */
 const storeOf = ({ store }: Rooms): Checkout => ({ top: store, gitDir: store, commonDir: store })
@@ -80,20 +81,27 @@ type Receive = Extract<FilesOrder, { do: "receive" }>
 
 /** Adds the bundle, if one was sent, and creates the task's folder from its commit. */
 async function receive(order: Receive, call: Call, processes: Processes): Promise<void> {
-  const { rooms, taskID, commit: wanted, ref, inPlace } = order
+  const { rooms, taskID, commit: wanted, ref, ignored = false, inPlace = false } = order
   const store = storeOf(rooms)
+  const fetched = [
+    ...(ref === undefined ? [] : [`+${ref}:${haveRef(taskID)}`]),
+    ...(ignored ? [`+${refOf("ignored", taskID)}:${refOf("ignored", taskID)}`] : []),
+  ]
+  if (fetched.length > 0) await takeBundle(order, fetched, call)
   if (ref === undefined) await git(["update-ref", haveRef(taskID), wanted], shared(store))
-  else await takeBundle(order, ref, call)
   await git(["cat-file", "-e", `${wanted}^{tree}`], shared(store))
   const folder = folderIn(rooms, taskID)
-  if (inPlace) return goOn(rooms, taskID, wanted)
-  await takeAway(rooms, taskID, processes)
-  const made = await addWorktree({ processes }, store, folder, wanted)
-  if (made.commonDir !== (await realpath(rooms.store))) throw new Error(`${folder} belongs to another repository`)
+  if (inPlace) await goOn(rooms, taskID, wanted)
+  else {
+    await takeAway(rooms, taskID, processes)
+    const made = await addWorktree({ processes }, store, folder, wanted)
+    if (made.commonDir !== (await realpath(rooms.store))) throw new Error(`${folder} belongs to another repository`)
+    if (ignored) await bringIgnored(store, taskID, made)
+  }
   await writeFile(madeMark(rooms, taskID), "")
 }
 
-async function takeBundle({ rooms, taskID, shallow }: Receive, ref: string, call: Call): Promise<void> {
+async function takeBundle({ rooms, taskID, shallow }: Receive, refs: readonly string[], call: Call): Promise<void> {
   const { room, store } = rooms
   const file = join(room, `${taskID}.bundle`)
   try {
@@ -104,7 +112,7 @@ async function takeBundle({ rooms, taskID, shallow }: Receive, ref: string, call
       await replace(join(store, "shallow"), [...lines, ""].join("\n"))
     }
     const args = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--update-shallow", file]
-    await git([...args, `+${ref}:${haveRef(taskID)}`], { ...shared(storeOf(rooms)), timeLimit: LONG_MS })
+    await git([...args, ...refs], { ...shared(storeOf(rooms)), timeLimit: LONG_MS })
   } finally {
     await rm(file, { force: true })
   }
@@ -135,6 +143,7 @@ async function copy({ rooms, taskID }: Extract<FilesOrder, { do: "copy" }>, call
     if (ended.kind !== "exited") throw new Error(ended.kind === "timed out" ? "tar took too long" : ended.text)
     if (ended.code !== 0) throw new Error(ended.errors.trim())
     await moveMissing(fresh, folderIn(rooms, taskID))
+    await writeFile(madeMark(rooms, taskID), "")
   } finally {
     await rm(archive, { force: true })
     await removeFolder(fresh)
@@ -176,7 +185,11 @@ async function commit({ rooms, taskID }: Extract<FilesOrder, { do: "commit" }>):
   const { tree, nested, unreadable } = await filesOf(checkout, parents[0] ?? have, how)
   const made = await commitOf(checkout, tree, parents, "superagents: its work")
   await git(["update-ref", workRef(taskID), made], shared(checkout))
-  return { commit: made, unsaved: [...nested, ...unreadable] }
+  const store = storeOf(rooms)
+  const { mtimeMs } = await stat(madeMark(rooms, taskID))
+  if (hasNotes) await keepIgnored(store, taskID, checkout, mtimeMs + TICK_MS)
+  const ignored = await readRef(store, "ignored", taskID)
+  return { commit: made, ...(ignored !== undefined && { ignored }), unsaved: [...nested, ...unreadable] }
 }
 
 /** Files read by a check and in no commit of the folder: see `hiddenIn`. */
@@ -200,8 +213,9 @@ async function bundle({ rooms, taskID }: Extract<FilesOrder, { do: "bundle" }>, 
     call.signal.throwIfAborted()
     await call.send("data", chunk)
   }
-  const args = ["bundle", "create", "--quiet", "-", workRef(taskID), `^${haveRef(taskID)}`]
-  await git(args, { ...shared(storeOf(rooms)), take, timeLimit: LONG_MS })
+  const ignored = await readRef(storeOf(rooms), "ignored", taskID)
+  const refs = [workRef(taskID), ...(ignored === undefined ? [] : [refOf("ignored", taskID)]), `^${haveRef(taskID)}`]
+  await git(["bundle", "create", "--quiet", "-", ...refs], { ...shared(storeOf(rooms)), take, timeLimit: LONG_MS })
 }
 
 /** Removes a task's folder and ref; with `commit`, only if that is its last committed state. */
@@ -219,7 +233,7 @@ async function remove(
   await removeFolder(`${folderIn(rooms, taskID)}.job`)
   const haves = ["for-each-ref", "--sort=-creatordate", "--format=%(refname)", "refs/have"]
   const old = (await gitLine(haves, store)).split("\n").slice(KEPT)
-  for (const ref of [...old, workRef(taskID)]) await git(["update-ref", "-d", ref], store)
+  for (const ref of [...old, workRef(taskID), refOf("ignored", taskID)]) await git(["update-ref", "-d", ref], store)
 }
 
 /** The mark is removed first, so that an incomplete folder is never taken for the agent's work. */
