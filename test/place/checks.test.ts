@@ -199,6 +199,30 @@ test("of two that end at once, the second is checked with what the first has mer
   expect(outcomes.map((outcome) => outcome?.work?.merge?.kind).sort()).toEqual(["merged", "refused"])
 })
 
+test.each([
+  ["a program", "no-such-program --version", true],
+  ["a module of Node's", "echo \"Error: Cannot find module 'vitest'\"; exit 1", true],
+  ["a module of Python's", "echo \"ModuleNotFoundError: No module named 'pytest'\"; exit 1", true],
+  ["nothing", "echo 1 failed; exit 1", false],
+])(
+  "that finds %s missing in a worktree without dependencies says so in place of asking its agent again",
+  async (_what, check, isLacking) => {
+    const lacks = "The worktree has no node_modules."
+    const worktrees = {
+      capture: async () => {},
+      enter: async () => ({ directory: folder, told: "" }),
+      lacks: async () => lacks,
+      putAway: async () => ({ files: [], added: 0, removed: 0, submodules: [], unsaved: [] }),
+    }
+    const options = { checkTimeout: 20_000, checkRetries: 1 }
+    const rig = new Rig({ options, worktrees: async () => worktrees as never })
+    const { id } = await rig.launch({ check, place: "worktree" })
+    const { outcome } = await rig.endedBeside(id)
+    expect(outcome?.receipt?.check?.runs).toBe(isLacking ? 1 : 2)
+    expect(outcome?.reason?.text.endsWith(lacks)).toBe(isLacking)
+  },
+)
+
 describe("a task that is merged by itself keeps its check:", () => {
   const merging = async (check?: string) => {
     const calls: string[] = []

@@ -5,6 +5,7 @@ import { testsIn } from "../../src/core/receipts/tests.ts"
 import { sortRefusal } from "../../src/core/refusal.ts"
 import { filled } from "../../src/features/maps/items.ts"
 import { checkValue } from "../../src/features/schemas/check-value.ts"
+import { problemIn } from "../../src/features/schemas/examine.ts"
 import { isMarked, named } from "../../src/features/worktrees/conflicts.ts"
 import { filesOf } from "../../src/lib/patch.ts"
 import { inTags, oneLine } from "../../src/lib/text.ts"
@@ -91,6 +92,20 @@ const ERRORS =
   )
 const PROMPTS = "{{item|{{item.|{{|}}|{|}| |\n|item|.a|a|@|@a.|`|,|.|<|</|/|task_output|\u200b|<task_output".split("|")
 
+/** Schemas of as many characters, each of many definitions that refer to others: to the next, to one, to the next twice. */
+const REFERRING: Readonly<Record<string, (nth: number) => object>> = {
+  n: (nth) => ({ $ref: `#/$defs/${nth + 1}` }),
+  o: () => ({ $ref: "#/$defs/last" }),
+  t: (nth) => ({ allOf: [{ $ref: `#/$defs/${nth + 1}` }, { $ref: `#/$defs/${nth + 1}` }] }),
+}
+function schemaOf(text: string): object {
+  const definition = REFERRING[text[0] ?? ""] ?? (() => ({}))
+  // Longer ones than 20,000 characters are refused at once.
+  const count = Math.floor(text.length / (JSON.stringify(definition(1000)).length + 8)) - 1
+  const defs = Array.from({ length: count }, (_, nth) => [nth, definition(nth)])
+  return { $defs: { ...Object.fromEntries(defs), [count]: {}, last: {} }, $ref: "#/$defs/0" }
+}
+
 const failedCall = (error: string) =>
   ({
     type: "tool",
@@ -113,6 +128,7 @@ describe("the time to read a text is in proportion to its length:", () => {
     ],
     ["of a command's output", REPORTS, ["1 passed", "Tests: ", "[a", "\u001b["], (text) => testsIn(text)],
     ["of an answer", JSONS, ["```\n"], (text) => checkValue({ type: "object" }, text)],
+    ["of a schema", Object.keys(REFERRING), [], (text) => problemIn(schemaOf(text))],
     ["of a diff", DIFFS, ["x", "@@"], (text) => filesOf(`diff --git a/${text}`)],
     [
       "of conflict marks",
