@@ -100,6 +100,8 @@ export type ItemsResult = {
   readonly valid: number
   readonly failed: number
   readonly notBegun: number
+  /** Items that completed in places of their own, and whose changes are not merged. */
+  readonly unmerged?: number
   readonly cost: number
   readonly file: string
   /** Failed items by reason, most frequent first. */

@@ -146,7 +146,12 @@ const MOST_INDICES = 5
 export const whyOf = (task: Task | undefined): string =>
   oneLine(task?.outcome?.reason?.text ?? "it was stopped", MOST_WHY_CHARS)
 
-export function itemsResult({ total, file }: ItemsPlan, rows: readonly ItemRow[], cost: number): ItemsResult {
+export function itemsResult(
+  { total, file }: ItemsPlan,
+  rows: readonly ItemRow[],
+  cost: number,
+  unmerged = 0,
+): ItemsResult {
   const states = (state: ItemRow["state"]) => rows.filter((row) => row.state === state)
   const groups = new Map<string, number[]>()
   for (const { reason = "", index } of states("failed")) groups.set(reason, [...(groups.get(reason) ?? []), index])
@@ -157,6 +162,7 @@ export function itemsResult({ total, file }: ItemsPlan, rows: readonly ItemRow[]
     valid,
     failed: failures,
     notBegun: total - valid - failures,
+    ...(unmerged > 0 && { unmerged }),
     cost,
     file,
     groups: [...groups]

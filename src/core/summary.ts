@@ -21,20 +21,25 @@ const MOST_REASON_CHARS = 500
 const MOST_PLACE_REASON_CHARS = 1500
 
 /** Advice on how to continue a failed run. `resumable`: statuses that may be resumed. */
-function adviceOn({ id, status, team }: Task, { reason }: Outcome, resumable: readonly string[]): string[] {
-  if (!reason || neverBegan(reason)) return []
-  if (team) return reason.code === "interrupted" ? [teamAdvice({ id, team })] : []
+function adviceOn({ id, status, team, part }: Task, { reason }: Outcome, resumable: readonly string[]): string[] {
+  if (!reason || neverBegan(reason) || part?.kind === "tries") return []
   if (status !== "error") return []
+  if (team) return team.kind === "each" || reason.code === "interrupted" ? [teamAdvice({ id, team })] : []
+  if (part) return [itemsAdvice(part.of)]
   return resumable.includes(status)
     ? [`To go on: superagents_task(resume="${id}", prompt) asks it again; it remembers its work.`]
     : ["To go on: launch the task again, and tell the agent what is done already."]
 }
 
 function teamAdvice({ id, team }: Pick<Task, "id"> & { readonly team: Group }): string {
+  if (team.kind === "each") return itemsAdvice(id)
   if (chosenIn(team) !== undefined)
     return `To go on: superagents_task(resume="${id}", prompt) asks the try that had won again.`
-  return `To go on: superagents_task(resume="${id}") begins what has not failed, ${team.kind === "tries" ? "from the same files" : "and nothing that is valid"}.`
+  return `To go on: superagents_task(resume="${id}") begins the tries that have not failed, from the same files.`
 }
+
+const itemsAdvice = (id: string): string =>
+  `To go on: superagents_task(resume="${id}") runs the items that are not valid.`
 
 /**
  * Facts beside the answer that a reader of an ended run needs, in notification and output alike. `resumable`: statuses
@@ -65,7 +70,7 @@ export function summaryOf(task: Task, resumable: readonly string[] = []): string
     ...receiptIn(task, outcome),
     ...touchedLine(task),
     ...(outcome.value ? valueLines(outcome.value) : []),
-    ...groupLines(outcome.team),
+    ...groupLines(task.id, outcome.team),
     ...workOf(task),
     ...adviceOn(task, outcome, resumable),
     ...thoughtLines(task),
@@ -85,9 +90,12 @@ function thoughtLines(task: Task): string[] {
     : [ended]
 }
 
-function groupLines(team: GroupResult | undefined): readonly string[] {
+function groupLines(id: string, team: GroupResult | undefined): readonly string[] {
   if (!team) return []
-  return team.kind === "tries" ? [triesLine(team)] : itemLines(team)
+  if (team.kind === "tries") return [triesLine(team)]
+  const { unmerged = 0 } = team
+  const merge = `Changes of ${count(unmerged, "item")} were not merged: superagents_task(merge="${id}") brings them into your files.`
+  return [...itemLines(team), ...(unmerged > 0 ? [merge] : [])]
 }
 
 function receiptIn({ run }: Task, { receipt, team }: Outcome): string[] {
@@ -193,7 +201,9 @@ const named = (names: readonly string[]): string =>
     MOST_FILES,
   )
 
-function mergeLine({ id, status }: Task, merge: Work["merge"]): string {
+function mergeLine({ id, status, part }: Task, merge: Work["merge"]): string {
+  if (part?.kind === "tries")
+    return `Of several tries the one that passed is merged: superagents_task(merge="${part.of}").`
   const advice = `Not merged yet: superagents_task(merge="${id}") brings it into your files.`
   if (!merge) return advice
   const { kind, files, leftOut, text = "" } = merge

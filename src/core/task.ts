@@ -386,9 +386,9 @@ export const parentSessionOf = ({ part, parentID }: Pick<Task, "part" | "parentI
 
 export const slotsOf = ({ part, parentID }: Task): string => part?.caller ?? parentID
 
-/** True while changes in its place are not in its parent's files. */
-export const isUnmerged = ({ outcome }: Task): boolean => {
-  const { work } = outcome ?? {}
+/** True while changes in its place are not in its parent's files. A try's work is merged as its group's. */
+export const isUnmerged = ({ outcome, part }: Task): boolean => {
+  const { work } = part?.kind === "tries" ? {} : (outcome ?? {})
   if (!work || work.merge?.leftOut) return work !== undefined
   return work.files.length > 0 && work.merge?.kind !== "merged" && work.merge?.kind !== "nothing"
 }

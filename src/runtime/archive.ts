@@ -1,6 +1,6 @@
 import { DAY_MS } from "../core/bill.ts"
 import { CallError, messageOf } from "../core/errors.ts"
-import type { TriesResult } from "../core/group.ts"
+import { chosenIn, type TriesResult } from "../core/group.ts"
 import { isActive, isUnmerged, type Merge, type Outcome, type Task } from "../core/task.ts"
 import type { GroupArchive, KeptTries } from "./groups/group-archive.ts"
 import { membersOf } from "./groups/members-of.ts"
@@ -165,7 +165,10 @@ export class Archive {
   async #show(task: Task, mostLines: number): Promise<Shown | undefined> {
     if (!task.outcome?.work?.files.length) return undefined
     const place = await this.#places.placeOf(task)
-    return place.show(task.id, homeOf(this.#parts, task), mostLines)
+    const group = task.part?.kind === "tries" ? this.#parts.store.get(task.part.of) : undefined
+    // At its group's end the chosen try's work became the group's.
+    const of = group && chosenIn(group.team) === task.id && !isActive(group) ? group : task
+    return place.show(of.id, homeOf(this.#parts, task), mostLines)
   }
 
   /** All files that an ended task changed; its record holds only the first of many. */

@@ -159,12 +159,13 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
     tell: (task, text) => tell(store.get(task.id) ?? task, text),
     answer,
   })
-  const reporting = new Reporting(parts, { dispatcher, answers, kept, holdsBack, opening: new Opening(parts, ledgers) })
+  const opening = new Opening(parts, ledgers)
+  const reporting = new Reporting(parts, { dispatcher, answers, kept, holdsBack, opening })
   const heard = { dispatcher, outbox, holding, requests, poller, breakers, places }
   const eventRouter = new EventRouter(parts, { ...heard, forget: (task) => cancelling.forgetLost(task) })
   const begins = { dispatcher, randomID, queue, allowance, elsewhere }
   const unattended = new Unattended(parts, { ...begins, ledger, poller, recovery })
-  return { cancelling, reporting, eventRouter, unattended, tell, retention, overview, requests, forget }
+  return { cancelling, opening, reporting, eventRouter, unattended, tell, retention, overview, requests, forget }
 }
 
 /** Another process owns the task now: later ends of this parent's tasks must not wait for it. */

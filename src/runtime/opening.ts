@@ -28,6 +28,17 @@ export class Opening {
     return (isOwn ? undefined : await this.#byID(wanted, own)) ?? findTask(wanted, own)
   }
 
+  /** Members of a group that completed, in order. */
+  async completed(group: Task): Promise<readonly Task[]> {
+    const stored = this.#stored(group)
+    const known = new Set(stored.map(({ id }) => id))
+    const noted = (await this.#noted(group)).filter(({ id }) => !known.has(id))
+    const read = await Promise.all(noted.map((each) => this.#read(each)))
+    return [...stored, ...read.flatMap((task) => task ?? [])]
+      .filter(({ status }) => status === "completed")
+      .toSorted((one, other) => (one.part?.nth ?? 0) - (other.part?.nth ?? 0))
+  }
+
   async #member(group: Task, nth: number): Promise<Task> {
     const { id, team } = group
     if (!team) throw new CallError(`Task ${id} is not a group of several: leave out what follows its id.`)

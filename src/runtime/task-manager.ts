@@ -26,7 +26,7 @@ import type { Overview } from "./overview.ts"
 import type { Parts } from "./parts.ts"
 import type { PlaceKind, PlaceNews, Stirred } from "./places/place.ts"
 import type { Report } from "./reports.ts"
-import { type CancelSelector, findBatch, findTask, findTasks } from "./tasks/lookup.ts"
+import { type CancelSelector, findBatch, findNamedBatch, findTask } from "./tasks/lookup.ts"
 import { type Cleared, type TaskView, viewOf } from "./tasks/view.ts"
 
 /** Text added to a request to a session's model. */
@@ -199,8 +199,14 @@ export class TaskManager {
   }
 
   /** Ids named by a reference: one task, or a batch. */
-  idsOf(reference: string, sessionID: string): readonly string[] {
-    return findTasks(reference, this.#parts.store.ofParent(sessionID)).map(({ id }) => id)
+  async idsOf(reference: string, sessionID: string): Promise<readonly string[]> {
+    const own = this.#parts.store.ofParent(sessionID)
+    const batch = findNamedBatch(reference, own)
+    const tasks = batch.length > 0 ? batch : [await this.#all.opening.find(reference, own)]
+    const all = tasks.map(async (task) =>
+      task.team?.kind === "each" && task.team.place ? this.#all.opening.completed(task) : [task],
+    )
+    return (await Promise.all(all)).flat().map(({ id }) => id)
   }
 
   /**
@@ -219,7 +225,11 @@ export class TaskManager {
   /** Merges an ended task's changes into its parent's folder. */
   async merge(reference: string, caller: Caller): Promise<TaskView> {
     const { store } = this.#parts
-    const found = this.#find(reference, caller.sessionID)
+    const found = await this.#all.opening.find(reference, store.ofParent(caller.sessionID))
+    if (found.part?.kind === "tries")
+      throw new CallError(
+        `Task ${found.id} is one of several tries: superagents_task(merge="${found.part.of}") merges the one that passed.`,
+      )
     await this.#all.dispatcher.closed(found.id)
     const task = await this.#all.kept.settle(store.get(found.id) ?? found, { signal: caller.abort })
     if (isUnmerged(task)) await permitEdit(caller, task.id, await this.#all.kept.filesOf(task))

@@ -1,6 +1,6 @@
 import { batchText } from "../core/batch.ts"
 import { listed } from "../core/errors.ts"
-import type { Group } from "../core/group.ts"
+import { chosenIn, type Group } from "../core/group.ts"
 import { modelKey } from "../core/limits.ts"
 import { type PauseView, whenOf } from "../core/pause.ts"
 import { MOST_COMMAND_CHARS, quoted } from "../core/receipt.ts"
@@ -80,7 +80,7 @@ export function renderResume({ view, allowance, place, closed, results }: Begun)
   const { task } = view
   const lines = [
     `Resume #${task.run.generation} of task ${nameOf(task)} ${closed ? `is ${closed.pauseKind}` : view.phase === "queued" ? `waits for a free slot (place ${view.place})` : "started"}.`,
-    `Agent: ${agentOf(task)}, with its whole history.`,
+    `Agent: ${agentOf(task)}${task.team ? "" : ", with its whole history"}.`,
     ...closedLines(view, closed),
     ...termLines(task, { allowance, place, results }),
     "",
@@ -100,7 +100,7 @@ function termLines(
   const what = team?.kind === "each" ? "Rows: one an item" : "Schema: its valid value"
   const merge = place?.merge && (check === undefined ? "when completed, unchecked" : "once its check has passed")
   return [
-    ...(team ? [groupLine(task, team)] : []),
+    ...(team ? [run.generation > 0 ? againLine(team) : groupLine(task, team)] : []),
     ...(where
       ? [
           `Place: ${where}; ${merge ? `merged by itself ${merge}` : `not merged by itself: superagents_task(merge="${id}") brings it into your files when it has ended`}.${lacks ? ` ${lacks}` : ""}`,
@@ -126,10 +126,24 @@ function groupLine(task: Task, team: Group): string {
   const withModel = model ? ` with ${oneLine(modelKey(model))}` : ""
   const own = ", each in its own worktree"
   if (team.kind === "each")
-    return `${count(team.total, "item")}${withModel}${team.place ? own : ""}${inBatch}${guarded}.`
+    return `${count(team.total, "item")}${withModel}${team.place ? own : ""}${inBatch}${guarded}.${team.place ? mergeOf(task.id, team.place) : ""}`
   const how = team.ladder ? ` in turn with ${namesOf(team.ladder)}` : withModel
   return `${count(team.count, "try", "tries")}${how}${own}${inBatch}${guarded}. The first to pass becomes the task's result.`
 }
+
+/** How the changes of items in worktrees are merged. */
+const mergeOf = (id: string, { merge }: { readonly merge: boolean }): string =>
+  merge
+    ? " Each is merged by itself when it has completed."
+    : ` Not merged by themselves: superagents_task(merge="${id}") brings their changes into your files.`
+
+/** Members that a resume runs. */
+const againLine = (team: Group): string =>
+  team.kind === "each"
+    ? `Those of the ${count(team.total, "item")} that are not valid run again.`
+    : chosenIn(team) === undefined
+      ? `Those of the ${count(team.count, "try", "tries")} that have not failed run, from the same files. The first to pass becomes the task's result.`
+      : "The try that had won is asked again, with its whole history."
 
 const namesOf = (all: readonly string[]): string => listed(all.map((each) => oneLine(each)))
 

@@ -42,7 +42,11 @@ export const TOLD = "You will be told when it ends."
 const MERGING = "its work is being checked and merged"
 
 export function renderMerge(view: TaskView): ToolResult {
-  return result(view, [`Task: ${nameOf(view.task)}`, ...workOf(view.task)])
+  const work = workOf(view.task)
+  return result(view, [
+    `Task: ${nameOf(view.task)}`,
+    ...(work.length > 0 ? work : ["No try passed: nothing to merge."]),
+  ])
 }
 
 /** A short head with the task's facts and, if it has ended, its answer from character `offset` on. */
@@ -226,7 +230,7 @@ function endedLines(
   // An offset may be within a surrogate pair.
   const offset = from < answer.length ? head(answer, from).length : from
   const tries = offset === 0 ? membersLines(task, members) : []
-  const proof = offset === 0 ? [...proofLines(task), ...(changes ? diffLines(task, changes) : [])].join("\n") : ""
+  const proof = offset === 0 ? [...proofLines(task), ...(changes?.diff ? diffLines(task, changes) : [])].join("\n") : ""
   const facts = [...summaryOf(task, resumable), ...tries, ...(proof === "" ? [] : [proof])]
   if (answer === "") return [...facts, "", noText(task, gone)]
   if (offset >= answer.length)
@@ -238,8 +242,13 @@ function endedLines(
       ? [`Characters ${grouped(offset)} to ${grouped(end)} of ${grouped(answer.length)}.`]
       : []
   const more = end < answer.length ? [`The answer goes on: read on with offset=${end}.`] : []
-  const partial = task.outcome?.saidLastWord ? "Its last word, which is partial:" : "Text it had written:"
-  const title = endedUnanswered(task) ? "Earlier text:" : task.status === "completed" ? "Answer:" : partial
+  const isMap = task.team?.kind === "each"
+  const partial = isMap
+    ? "Rows:"
+    : task.outcome?.saidLastWord
+      ? "Its last word, which is partial:"
+      : "Text it had written:"
+  const title = endedUnanswered(task) ? "Earlier text:" : task.status === "completed" && !isMap ? "Answer:" : partial
   return [...facts, ...range, "", title, between("task_output", task.id, shown), ...more]
 }
 

@@ -123,9 +123,9 @@ const groupLimits = ({ timeout }: Group, { maxConcurrentTasks }: Options): reado
   ...(maxConcurrentTasks > 0 ? [`at most ${count(maxConcurrentTasks, "task")} at once`] : []),
 ]
 
-/** Merges a task, or all tasks of a batch in order: each is merged onto the ones before. */
+/** Merges a task, or all tasks of a batch or items of a map in order: each is merged onto the ones before. */
 async function mergeAll(manager: TaskManager, reference: string, caller: CallContext): Promise<ToolResult> {
-  const ids = manager.idsOf(reference, caller.sessionID)
+  const ids = await manager.idsOf(reference, caller.sessionID)
   const [only] = ids
   if (only !== undefined && ids.length === 1) return renderMerge(await manager.merge(only, caller))
   const results: (TaskView | CallError)[] = []

@@ -82,6 +82,13 @@ describe("side by side", () => {
     )
     expect(text).toMatch(/^2 scripted\/alpha: won, /m)
     expect(text).toContain("Merged into your files, uncommitted.")
+    for (const nth of [1, 2]) {
+      const own = await output(`${id}/${nth}`)
+      expect(own).toContain(`Of several tries the one that passed is merged: superagents_task(merge="${id}").`)
+      expect(own).not.toMatch(/Not merged|unmerged/)
+      expect(own.includes("\n+right\n")).toBe(nth === 2)
+      await expect(rig.manager.merge(`${id}/${nth}`, rig.caller)).rejects.toThrow(`superagents_task(merge="${id}")`)
+    }
     expect(bench.user.ours().filter((ref) => ref.startsWith("refs/superagents/"))).toEqual([`refs/superagents/${id}`])
     expect(bench.user.git("show", `refs/superagents-cleared/${id}/1:sum.txt`)).toBe("nearly\n")
     expect(bench.leftovers()).toEqual([])
@@ -176,6 +183,28 @@ test("a long value lies under the task's own id alone, and whoever reads of it i
   expect(asked).toContain(`characters of JSON, in ${file}`)
   expect(asked).not.toContain("xxx")
   rmSync(project, { recursive: true, force: true })
+})
+
+test("items in worktrees are merged by the map's id, or one by one, and none is forgotten", async () => {
+  rig.script(({ sessionID, prompt }) => {
+    if (sessionID === rig.parent) return undefined
+    write(rig.host.folderOf(sessionID), `${/<(.*?)>/.exec(prompt)?.[1]}.txt`, "x")
+    return { text: "done" }
+  })
+  const request = { check: undefined, tries: undefined, prompt: "<{{item}}>", each: ["a", "b", "c"], place: "worktree" }
+  const { id } = await launch(request)
+  await rig.endedBeside(id)
+  expect(rig.notices()[0]?.hidden).toContain(
+    `Changes of 3 items were not merged: superagents_task(merge="${id}") brings them into your files.`,
+  )
+  const [item = ""] = await rig.manager.idsOf(`${id}/1`, rig.parent)
+  expect(await output(`${id}/1`)).toContain(`superagents_task(merge="${item}") brings it into your files.`)
+  await rig.manager.merge(item, rig.caller)
+  expect(Object.keys(bench.user.files())).toContain("a.txt")
+  const items = await rig.manager.idsOf(id, rig.parent)
+  expect(items).toHaveLength(3)
+  for (const each of items) await rig.manager.merge(each, rig.caller)
+  expect(Object.keys(bench.user.files())).toEqual(expect.arrayContaining(["a.txt", "b.txt", "c.txt"]))
 })
 
 describe("a ladder", () => {
@@ -298,7 +327,7 @@ describe("after a crash", () => {
     const task = await rig.endedBeside(id)
     expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "interrupted" } } })
     expect(rig.notices()[0]?.hidden).toContain(
-      `superagents_task(resume="${id}") begins what has not failed, from the same files.`,
+      `superagents_task(resume="${id}") begins the tries that have not failed, from the same files.`,
     )
     expect(bench.user.git("status", "--porcelain")).toBe("")
     attempt = 9

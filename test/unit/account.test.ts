@@ -15,6 +15,26 @@ const ended = (work: Partial<Work>) =>
 
 const NOT_YET = 'Not merged yet: superagents_task(merge="bg_aaaaaaaa") brings it into your files.'
 
+test("a failed map or item says how what is not valid runs again, and a try names the merge of its group", () => {
+  const of = { of: "bg_map", nth: 0, run: 0, caller: "p", under: "p" }
+  const team = { kind: "each", prompt: "", total: 2, timeout: 0, file: "/rows" } as const
+  const said = (task: object) => {
+    const reason = { code: "items", text: "1 of 2 items failed." } as const
+    return summaryOf(taskOf({ status: "error", outcome: outcomeOf({ reason }), ...task })).at(-1)
+  }
+  const advice = (id: string) => `To go on: superagents_task(resume="${id}") runs the items that are not valid.`
+  expect(said({ team })).toBe(advice("bg_aaaaaaaa"))
+  expect(said({ part: { kind: "each", ...of } })).toBe(advice("bg_map"))
+  expect(said({ team, status: "cancelled" })).toBe("Reason: 1 of 2 items failed.")
+  const part = { kind: "tries", ...of } as const
+  expect(said({ part })).toBe("Reason: 1 of 2 items failed.")
+  const aTry = { ...ended({}), part }
+  expect(isUnmerged(aTry)).toBe(false)
+  expect(summaryOf(aTry).at(-1)).toBe(
+    'Of several tries the one that passed is merged: superagents_task(merge="bg_map").',
+  )
+})
+
 describe("what is said of work in a worktree", () => {
   test("is not what changed in the folder meanwhile: nobody else works there", () => {
     const meanwhile = { files: ["b"], more: 0 }

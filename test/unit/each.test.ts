@@ -352,9 +352,7 @@ describe("after a crash", () => {
     const task = await rig.endedBeside(id)
     expect(task.outcome?.reason?.code).toBe("interrupted")
     expect(sumsUp(task)).toMatchObject({ valid: 5, failed: 3, notBegun: 4 })
-    expect(rig.notices()[0]?.hidden).toContain(
-      `superagents_task(resume="${id}") begins what has not failed, and nothing that is valid.`,
-    )
+    expect(rig.notices()[0]?.hidden).toContain(`superagents_task(resume="${id}") runs the items that are not valid.`)
     const again = agents((item) => `{"n": ${item}}`)
     await rig.manager.resume(id, { prompt: "And be quick." }, rig.caller)
     const done = await rig.endedBeside(id)

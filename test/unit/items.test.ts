@@ -134,6 +134,9 @@ describe("what is told of a map", () => {
     expect(lines.at(-2)).toBe("- 4 failed for other reasons")
     expect(lines.at(-1)).toBe("Rows, one an item, of which the first has index 0: /p/bg_map.jsonl")
     expect(summaryOf(taskOf({ status: "error", outcome: outcomeOf({ team: result }) }))).toEqual(lines)
+    expect(summaryOf(taskOf({ id: "bg_map", outcome: outcomeOf({ team: itemsResult(PLAN, rows, 0, 2) }) }))).toContain(
+      'Changes of 2 items were not merged: superagents_task(merge="bg_map") brings them into your files.',
+    )
     expect(shownRows(rows).split("\n").at(-1)).toBe('{"index":31,"item":31,"state":"valid"}')
   })
 
@@ -170,11 +173,12 @@ describe("of a team", () => {
   test("an interruption says how to go on, and what passed names the tests that it changed", () => {
     const reason = { code: "interrupted", text: "OpenCode stopped." } as const
     const outcome = outcomeOf({ reason })
-    expect(summaryOf(taskOf({ id: "bg_t", team: plan, outcome })).at(-1)).toBe(
-      'To go on: superagents_task(resume="bg_t") begins what has not failed, from the same files.',
+    const said = (team: Task["team"]) => summaryOf(taskOf({ id: "bg_t", team, status: "error", outcome })).at(-1)
+    expect(said(plan)).toBe(
+      'To go on: superagents_task(resume="bg_t") begins the tries that have not failed, from the same files.',
     )
-    expect(summaryOf(taskOf({ id: "bg_t", team: PLAN, outcome })).at(-1)).toContain("and nothing that is valid.")
-    expect(summaryOf(taskOf({ id: "bg_t", team: { ...plan, again: "bg_a" }, outcome })).at(-1)).toBe(
+    expect(said(PLAN)).toContain("runs the items that are not valid.")
+    expect(said({ ...plan, again: "bg_a" })).toBe(
       'To go on: superagents_task(resume="bg_t", prompt) asks the try that had won again.',
     )
     const check = { command: "c", passed: true, runs: 1, how: "exit code 0", touched: ["test/a"] }

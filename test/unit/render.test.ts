@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
-import { NO_FIGURES } from "../../src/core/task.ts"
+import { NO_FIGURES, type Task } from "../../src/core/task.ts"
 import type { TaskView } from "../../src/runtime/tasks/view.ts"
-import { MOST_ANSWER_CHARS, renderOutput } from "../../src/tools/render.ts"
+import { MOST_ANSWER_CHARS, renderMerge, renderOutput } from "../../src/tools/render.ts"
 import { renderLaunch, renderResume, renderTold } from "../../src/tools/render-launch.ts"
 import { askOf, outcomeOf, taskOf } from "../support/tasks.ts"
 import { endedView, figuresOf, model, viewOf } from "../support/views.ts"
@@ -60,7 +60,9 @@ describe("a launch reads", () => {
       "6 items with mock/large, batch grades.",
     ])
     const apart = { ...items, place: { kind: "worktree", folder: "/project", merge: false } }
-    expect(told({ team: apart })).toEqual(["6 items, each in its own worktree."])
+    expect(told({ team: apart })).toEqual([
+      '6 items, each in its own worktree. Not merged by themselves: superagents_task(merge="bg_aaaaaaaa") brings their changes into your files.',
+    ])
     expect(told({ run: { check: "npm test", guard: ["test/**"] } })).toEqual([
       "Check: `npm test` has to pass before it counts as completed; guarded: test/**.",
     ])
@@ -200,6 +202,24 @@ describe("what a task changed in a worktree", () => {
     expect(text).toContain(`The first ${shown.length} lines of its changes (all`)
     expect(wrappedIn(text)).toBe("done")
   })
+})
+
+test("a resume of several says which of them run, and a merge of tries that none passed", () => {
+  const tries = { kind: "tries", prompt: "", count: 2, timeout: 0 } as const
+  const told = (team: Task["team"]) =>
+    renderResume({ view: viewOf({ task: taskOf({ team, run: { generation: 1 } }) }), allowance: [] }).output.split(
+      "\n",
+    )[2]
+  expect(told({ kind: "each", prompt: "", total: 6, timeout: 0, file: "/rows" })).toBe(
+    "Those of the 6 items that are not valid run again.",
+  )
+  expect(told(tries)).toMatch(
+    /^Those of the 2 tries that have not failed run, from the same files\. The first to pass /,
+  )
+  expect(told({ ...tries, again: "bg_1" })).toBe("The try that had won is asked again, with its whole history.")
+  const none = { team: { kind: "tries", cost: 0, rows: [] } } as const
+  const task = taskOf({ status: "error", team: tries, outcome: outcomeOf(none) })
+  expect(renderMerge(viewOf({ task })).output).toContain("\nNo try passed: nothing to merge.")
 })
 
 test("a resume reads as started, or as waiting", () => {

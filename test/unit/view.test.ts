@@ -48,6 +48,23 @@ test("what a task's own tasks took is part of the whole, and not of its run", ()
   })
 })
 
+test("this run's figures of a group are those of the members that it began", () => {
+  const store = new TaskStore()
+  const team = { kind: "each", prompt: "", total: 2, timeout: 0, file: "" } as const
+  const group = taskOf({ status: "completed", team, run: { generation: 1 }, outcome: outcomeOf() })
+  const member = (nth: number, run: number) =>
+    taskOf({
+      ...{ id: `bg_${nth}`, sessionID: `ses_${nth}`, parentID: group.sessionID, status: "completed" },
+      part: { kind: "each", of: group.id, nth, run, caller: "p", under: "p" },
+      outcome: outcomeOf({ toolCalls: 2, usage: tokens(10) }),
+    })
+  for (const each of [group, member(0, 0), member(1, 1)]) store.add(each, 0)
+  expect(viewOf(group, store, 0)).toMatchObject({
+    whole: { toolCalls: 4, usage: tokens(20) },
+    thisRun: { toolCalls: 2, usage: tokens(10) },
+  })
+})
+
 test("the last sign of life has an age, and none once the task has ended", () => {
   const store = new TaskStore()
   const task = taskOf()

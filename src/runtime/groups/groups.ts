@@ -3,7 +3,7 @@ import { CallError, messageOf } from "../../core/errors.ts"
 import { chosenIn, type ItemsPlan, type ItemsResult, type TriesPlan } from "../../core/group.ts"
 import { type ItemRow, itemsResult, whyOf } from "../../core/items.ts"
 import { type CheckResult, NO_RECEIPT, type Receipt } from "../../core/receipt.ts"
-import { elapsed, isActive, NO_FIGURES, type Outcome, type Task, type Value } from "../../core/task.ts"
+import { elapsed, isActive, isUnmerged, NO_FIGURES, type Outcome, type Task, type Value } from "../../core/task.ts"
 import { triesResult } from "../../core/tries.ts"
 import type { Ledgers } from "../../features/maps/ledger.ts"
 import type { Values } from "../../features/schemas/values.ts"
@@ -154,7 +154,8 @@ export class Groups {
     )
     await ledgers.write(plan.file, rows)
     if (entry) entry.items = entry.noted = undefined
-    return itemsResult(plan, rows, cost)
+    const unmerged = members.filter(({ task: part }) => part.status === "completed" && isUnmerged(part)).length
+    return itemsResult(plan, rows, cost, unmerged)
   }
 
   /** Stores the winner's value under the group's name: tries that lost leave nothing in the project. */

@@ -118,6 +118,7 @@ const GroupResult = z.union([
     valid: z.number(),
     failed: z.number(),
     notBegun: z.number(),
+    unmerged: z.number().optional(),
     cost: z.number(),
     file: z.string(),
     groups: z.array(z.object({ why: z.string(), count: z.number(), first: z.array(z.number()) })),

@@ -24,12 +24,6 @@ export function findTask(reference: string, own: readonly Task[]): Task {
 const namesOf = (task: Task): string =>
   task.team ? `${nameOf(task)}, of ${memberNames(task.id, task.team)}` : nameOf(task)
 
-/** One task, as `findTask` does, or all of a named batch. Throws a `CallError` where the reference is neither. */
-export function findTasks(reference: string, own: readonly Task[]): readonly Task[] {
-  const named = findNamedBatch(reference, own)
-  return named.length > 0 ? named : [findTask(reference, own)]
-}
-
 /** Tasks of the named batch; empty for a task's id or an unknown name. */
 export function findNamedBatch(reference: string, own: readonly Task[]): readonly Task[] {
   const wanted = reference.trim()

@@ -141,8 +141,14 @@ const progressOf = (task: Task, store: TaskStore): Progress | undefined => {
 
 export const figuresOf = (task: Task, store: TaskStore): Pick<TaskView, "whole" | "thisRun"> => ({
   whole: wholeOf(task, store),
-  thisRun: thisRunOf(task, progressOf(task, store)),
+  thisRun: task.team ? membersRunOf(task, store) : thisRunOf(task, progressOf(task, store)),
 })
+
+/** Figures of a group's present run: its own session is never prompted. */
+const membersRunOf = (task: Task, store: TaskStore): Figures =>
+  membersOf(store, task)
+    .filter(({ task: { part } }) => part?.run === task.run.generation)
+    .reduce((sum, { task: part }) => addFigures(sum, thisRunOf(part, progressOf(part, store))), NO_FIGURES)
 
 const thisRunOf = (task: Task, progress: Progress | undefined): Figures => {
   const { toolCalls, usage } = progress ?? task.outcome ?? NO_FIGURES
