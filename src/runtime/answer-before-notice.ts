@@ -15,7 +15,9 @@ export async function answerBeforeNotice(
   if (!messages.some(({ role, id }) => role === "user" && id !== task.run.promptID)) return messages
   const [told] = await host.messagesSince(task.parentID, notificationID(host.messageID, task))
   if (!told) return messages
-  const before = messages.filter(({ createdAt }) => createdAt < told.createdAt)
+  const before = messages.filter(
+    ({ createdAt, completedAt = createdAt }) => createdAt < told.createdAt && completedAt < told.createdAt,
+  )
   // An end that messages do not prove was recorded before it was told.
   const end = before.findLastIndex((_message, index) => classify(before.slice(0, index + 1), "idle").proven)
   return end < 0 ? before : before.slice(0, end + 1)

@@ -38,8 +38,10 @@ export class Journal {
   save(task: Task): Promise<void> {
     const entry = this.#ports.store.handle(task.id)
     if (!entry) return Promise.resolve()
+    // The next write may be due though the one before it has just ended: two at once could be stored in any order.
+    if (entry.writeAgain) return entry.writeAgain
     if (!entry.writing) return this.#start(entry)
-    entry.writeAgain ??= entry.writing.then(() => this.#start(entry))
+    entry.writeAgain = entry.writing.then(() => this.#start(entry))
     return entry.writeAgain
   }
 

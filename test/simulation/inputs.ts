@@ -188,7 +188,7 @@ export const limit = (name: string, ms: number, tells: boolean): Input => ({
 const MODEL: readonly Input[] = [
   answers("its model answers", { text: "done" }),
   answers("its model fails", { status: 400 }),
-  answers("its request is refused for its prompt", WRONG.prompt),
+  answers("its request is refused for its schema", WRONG.schema),
   answers("its request is refused for its size", WRONG.size),
   answers("its model begins a call, and comes to no end with it", {
     hang: true,

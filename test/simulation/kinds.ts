@@ -41,7 +41,7 @@ const KINDS = {
   "launching twice": { tools: [1, 2].map((number) => ({ name: TOOL, args: { prompt: "DO quick", number } })) },
   valid: { text: '{"found": 1}', delay: 200 },
   stuck: { hang: true, text: "so far", call: { name: "write", args: "{" } },
-  refused: WRONG.schema,
+  refused: WRONG.prompt,
   outgrowing: { tools: [{ name: "read", args: {} }], usage: FILLED },
   filling: { text: FULL, usage: FILLED },
 } satisfies Record<string, Reply>

@@ -304,7 +304,10 @@ export class World {
       const isParent = this.isParent(sessionID)
       const site = this.#siteOf(method, isParent, about)
       this.watch.calling(rig, method, sessionID, about)
-      if (!isFirst) return undefined
+      if (!isFirst) {
+        this.history.tell(() => `   … the other: ${site} (${this.history.nameOf(sessionID)})`)
+        return undefined
+      }
       const number = this.#counts.get(site) ?? 0
       this.#counts.set(site, number + 1)
       const fault = this.meets({ site, method, sessionID, number })

@@ -35,6 +35,8 @@ export function remove({ store }: Parts, taskID: string): void {
 /** The task runs or ended in this process, which knows more than the record. */
 function isKnown({ store }: Parts, task: Task, isOrphan: boolean): boolean {
   const shown = store.get(task.id)
+  // Read before a later run began.
+  if (shown && shown.run.generation > task.run.generation) return true
   // The other process took it over without knowing the end found here; it will find the same end.
   const isFound = shown && isActive(task) && !isActive(shown) && shown.run.generation >= task.run.generation
   if (isFound && (!isOrphan || shown.delivery.state === "confirmed")) return true
