@@ -42,8 +42,10 @@ export type ItemsPlan = {
 /** Display name of a member, `bg_k3x9f2q1/1`: counted from 1. */
 export const memberName = (id: string, nth: number): string => `${id}/${nth + 1}`
 
-export const memberNames = (id: string, team: Group): string =>
-  `${memberName(id, 0)} to ${memberName(id, (team.kind === "each" ? team.total : team.count) - 1)}`
+export function memberNames(id: string, team: Group): string {
+  const last = (team.kind === "each" ? team.total : team.count) - 1
+  return last === 0 ? memberName(id, 0) : `${memberName(id, 0)} to ${memberName(id, last)}`
+}
 
 export const sizeOf = (team: Group): number =>
   team.kind === "each" ? team.total : team.again === undefined ? team.count : 1

@@ -4,7 +4,7 @@ import type { Answer, Refusal } from "./refusal.ts"
 import type { Ask, Model, Task, TaskDraft, Usage } from "./task.ts"
 
 /**
- * What the core needs of OpenCode and the system. `opencode/` implements `Host`, `test/support/fake-host.ts` does so in
+ * The core's needs of OpenCode and the system. `opencode/` implements `Host`, `test/support/fake-host.ts` does so in
  * memory, and one contract suite tests both.
  */
 
@@ -167,7 +167,7 @@ export type Prompt = {
   readonly noReply?: boolean
   /** The caller checks whether it is stored, so errors of the send need not be reported. */
   readonly lookedFor?: boolean
-  /** The same prompt was sent before: continue its aborted turn. */
+  /** A repeated send: continue the aborted turn of this prompt. */
   readonly again?: boolean
 }
 

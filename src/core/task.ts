@@ -252,7 +252,7 @@ export type Ending = {
   readonly note?: string
   readonly at?: number
   readonly proven?: boolean
-  /** It was asked for its last word near a limit, and wrote it. */
+  /** The answer is a last word, asked for near a limit. */
   readonly saidLastWord?: boolean
   /** End of the reasoning in a last message without text; empty where the provider hides it. */
   readonly thought?: string

@@ -193,7 +193,7 @@ const RULES: readonly Rule[] = [TIME, PURSE_TIME, ...AMOUNTS.map(spending), REPE
 
 const rulesFor = ({ progress }: Watched): readonly Rule[] => (progress.away ? AWAY_RULES : RULES)
 
-/** What the limits demand now; undefined where the run may go on. */
+/** Demand of the limits now; undefined where the run may go on. */
 export function demandOf(run: Watched): Demand | undefined {
   const demand = demandBy(run)
   return demand?.action === "stop" ? { ...demand, reason: withFailing(demand.reason, run) } : demand

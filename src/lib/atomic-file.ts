@@ -113,7 +113,7 @@ async function openPlain(path: string, flags: number, mode?: number): Promise<Fi
   throw new NoFile()
 }
 
-/** What is there is a folder, a pipe or a device. */
+/** The path leads to a folder, a pipe or a device. */
 export class NoFile extends Error {
   override readonly name = "NoFile"
   constructor() {

@@ -20,7 +20,7 @@ export const systemClock: Clock = {
 
 /** Waits, in ms, before a call that must not be given up lightly is made again. */
 const DELAYS_MS = [100, 500, 2000] as const
-/** The same where nobody waits for the call, and nobody else would ever make it. */
+/** Waits where no caller is blocked and no other code would make the call later. */
 export const PATIENT_MS = [...DELAYS_MS, 15_000, 60_000] as const
 
 /**

@@ -19,7 +19,7 @@ export type Option<T = unknown> = {
   readonly schema: () => z.ZodType<T>
   readonly byDefault: T
   readonly text: string
-  /** Which value holds where a user and a project both set it. */
+  /** Decides between a user's and a project's value. */
   readonly rule: Rule
   /** Reads the entries of an object each by itself, in place of the schema. */
   readonly read?: (value: Readonly<Record<string, unknown>>, problems: string[]) => unknown

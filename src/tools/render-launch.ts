@@ -24,7 +24,7 @@ type Begun = {
   readonly view: TaskView
   readonly allowance: readonly string[]
   readonly place?: string
-  /** What the place lacks, and the option that adds it. */
+  /** Contents missing in the place, with the option that adds them. */
   readonly lacks?: string | undefined
   /** The limit that its model waits for. */
   readonly closed?: PauseView
@@ -108,7 +108,9 @@ function termLines(
       : []),
     ...(check === undefined
       ? []
-      : [`Check: ${quoted(oneLine(check, MOST_COMMAND_CHARS))} has to pass before it counts as completed${guarded}.`]),
+      : [
+          `Check: ${quoted(oneLine(check, MOST_COMMAND_CHARS))} has to pass before ${team?.kind === "each" ? "an item" : "it"} counts as completed${guarded}.`,
+        ]),
     ...(results ? [`${what}, in ${oneLine(results, MOST_PATH_CHARS)}`] : []),
     ...(allowance.length > 0 ? [`Limits: ${allowance.join(", ")}.`] : []),
   ]

@@ -148,7 +148,7 @@ function cacheLines({ fork, outcome }: Task): string[] {
   return [`Cache: ${missed}${read} of the ${of} tokens of its first request were read from it.`]
 }
 
-/** What becomes of a task at work when OpenCode is closed. */
+/** Fate of an active task when OpenCode is closed. */
 function closedText({ task, stand }: TaskView, resumable: readonly string[]): string {
   if (stand || machineOf(task) !== undefined) return "If OpenCode is closed meanwhile, it goes on by itself."
   const next = task.team
@@ -175,7 +175,7 @@ function runningLines(view: TaskView, { waited, resumable = [] }: Report): strin
   ]
 }
 
-/** What happens if nobody answers the question. */
+/** Consequence of leaving the question unanswered. */
 const unanswered = ({ refusedAt }: TaskView["asks"][number], now: number): string =>
   refusedAt === undefined
     ? ""

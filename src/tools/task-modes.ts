@@ -45,7 +45,7 @@ type Features = readonly Feature[]
 export const argumentsIn = (features: Features): readonly (readonly [string, Argument])[] =>
   features.flatMap((feature) => Object.entries(feature.arguments ?? {}))
 
-/** What a mode takes, with the arguments of features. */
+/** Arguments of a mode, with those of features. */
 function takenBy(name: ModeName, features: Features): readonly string[] {
   const own = name === "new" || name === "resume" ? argumentsIn(features) : []
   return [...MODES[name].takes, ...own.flatMap(([each, { resumes }]) => (name === "new" || resumes ? [each] : []))]

@@ -523,8 +523,8 @@ describe("its items", () => {
   test.each<[object, RegExp]>([
     [{ each: [] }, /there are no items/],
     [{ each: ["a"], prompt: "no place" }, /`prompt` must contain \{\{item\}\}/],
-    [{ each: [{ a: 1 }, { b: 1 }], prompt: "{{item.a}}" }, /item 1 has no field "a"/],
-    [{ each: ["a"], prompt: "{{item.length}}" }, /item 0 has no field "length"/],
+    [{ each: [{ a: 1 }, { b: 1 }], prompt: "{{item.a}}" }, /item 2 has no field "a"/],
+    [{ each: ["a"], prompt: "{{item.length}}" }, /item 1 has no field "length"/],
     [{ each: numbers(1001) }, /1,001 items, and the option each\.most allows 1000/],
     [{ each: "none.txt" }, /there is no file none\.txt/],
     [{ each: "../../etc/hosts" }, /there is no file|lies outside/],

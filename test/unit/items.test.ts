@@ -205,6 +205,7 @@ describe("of a team", () => {
 
 test("the names of a group's members run from the first to the last", () => {
   expect(memberNames("bg_map", PLAN)).toBe("bg_map/1 to bg_map/4")
+  expect(memberNames("bg_map", { ...PLAN, total: 1 })).toBe("bg_map/1")
   expect(memberNames("bg_try", { kind: "tries", prompt: "", count: 2, timeout: 0 })).toBe("bg_try/1 to bg_try/2")
 })
 

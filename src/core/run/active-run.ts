@@ -5,7 +5,7 @@ import type { Ask, Away, Ending, Failing, LastWord, Outcome, Preparing, Progress
 import { callsIn, emptiesIn, NOTHING_OBSERVED, type Observed } from "./progress.ts"
 
 /**
- * What a run is doing:
+ * Stages of a run:
  *
  * - `making`: its session is being made;
  * - `queued`: it waits for other tasks, a slot, or its model;

@@ -26,7 +26,7 @@ import { also, type Handler, looks, moved, sign, stay, waitsForOwn } from "./ste
 
 /** Time an idle session may leave its prompt unanswered before that is the end of the run. */
 export const ANSWER_GRACE_MS = 10_000
-/** The same limit for a new folder, where OpenCode first starts an instance. */
+/** Longer limit for a new folder, where OpenCode first starts an instance. */
 const PLACE_GRACE_MS = 60_000
 /**
  * Time in which a session may still answer after an error event. The error can be an earlier run's, heard late, or the

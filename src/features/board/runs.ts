@@ -64,7 +64,7 @@ export interface Runs {
   ofPurse(): { readonly used: Usage; readonly reserve: number }
   /** Usage of all runs in a thread, with the tasks they launched. */
   took(sessionID: string): Usage
-  /** What the thread's last run did, in a line, and its last word if there is one. */
+  /** Summary of the thread's last run in one line, and its last word if there is one. */
   account(sessionID: string): Promise<RunSummary>
   /** Whether this plugin wrote the message. */
   wrote(messageID: string): boolean

@@ -128,7 +128,7 @@ export type TaskState = {
     | "waiting for a person"
     | "next run"
     | "rests"
-  /** What it waits for or needs, or when it runs next; may be empty. */
+  /** Cause of the state: what the task waits for or needs, or its next time; may be empty. */
   readonly reason: string
   /** State and reason in one line: `waits for #6`, `needs you: …`, `next run 14:00`. */
   readonly text: string

@@ -38,7 +38,7 @@ export type ProviderCount = {
 export type Asked = {
   readonly agent: string
   readonly model: Model
-  /** It has a system prompt or tool settings of its own, so no other request is like it. */
+  /** Has its own system prompt or tool settings, so no other request begins alike. */
   readonly own: boolean
 }
 
@@ -67,7 +67,7 @@ export type NewFork = NewSession & {
 /** US dollars per token. */
 export type Prices = { readonly cached: number; readonly anew: number }
 
-/** What a fork needs of OpenCode beside `Host`. Methods reject with `HostError` only. */
+/** Calls of OpenCode that only forks need. Methods reject with `HostError` only. */
 export interface ForkHost {
   /** Model's view of the session before `messageID`. Rejects with `notFound` where either is missing. */
   history(sessionID: string, messageID: string): Promise<readonly HistoryMessage[]>

@@ -24,7 +24,7 @@ export async function itemsGiven(
     )
   for (const [index, item] of items.entries()) {
     const lacking = fields.find((field) => field !== undefined && fieldOf(item, field) === undefined)
-    if (lacking !== undefined) throw refused(`item ${index} has no field "${lacking}".`)
+    if (lacking !== undefined) throw refused(`item ${index + 1} has no field "${lacking}".`)
   }
   return items
 }

@@ -32,7 +32,7 @@ import { UnpaidModels } from "./unpaid-models.ts"
 
 export type BreakerPorts = {
   readonly dispatcher: Dispatcher
-  /** Who is blocked may be so no more. */
+  /** Called when a block may have ended. */
   readonly reschedule: () => void
   /** Whether a run waits for other tasks before it asks its model. */
   readonly waitsForTasks: (task: Task) => boolean

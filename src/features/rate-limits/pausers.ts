@@ -2,7 +2,7 @@ import { CallError } from "../../core/errors.ts"
 import { ANY_PAUSE, PAUSE_KINDS, type PauseKind, pauseOf, type Stored } from "../../core/pause.ts"
 import { isActive, type Model, type Task } from "../../core/task.ts"
 
-/** What has runs stand still in one way. As a source of blocks, it says how long. */
+/** Pauses runs for one kind of reason, and tells the scheduler how long they stay blocked. */
 export type Pauser<In extends PauseKind> = {
   /**
    * Called before each request of a run; `other`: model of a compaction. True where the request must not be sent: the

@@ -15,7 +15,7 @@ export class TaskHandle {
   refused?: string
   /** Compaction request of its session, while it is the last request; its agent may use another model. */
   compaction?: { readonly model: string; readonly at: number }
-  /** It was given another model since it was parked. */
+  /** Its model was replaced while it was parked. */
   isSwitched = false
   /** For a foreign task: its last message at the last read. */
   seen?: string
