@@ -105,6 +105,8 @@ test("a compaction that takes the last of the tokens does not end a run before i
   await saidItsWord({ session, id: task.id }, "token limit")
   const kinds = (await messages(host, child)).map(({ info }) => info.role === "assistant" && info.summary === true)
   expect(kinds).toContain(true)
+  // The request of a compaction asks for none: its summary would be taken for the last word.
+  expect(asked(child).map(({ tools }) => tools.length > 0)).toEqual([true])
 })
 
 describe.concurrent("near each kind of limit a child that obeys ends with its last word:", () => {
