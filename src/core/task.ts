@@ -150,6 +150,8 @@ export type Run = PauseFields & {
   readonly stillSince?: number
   /** Total of earlier such times. */
   readonly stillMs?: number
+  /** The user has stopped the session that is told of the end, and not gone on with it: that is not woken. */
+  readonly parentStopped?: true
   /** Current fallback model. */
   readonly model?: Model
   /** Model changes: `provider/model`, first step with it, and reason. */

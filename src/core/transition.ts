@@ -59,6 +59,8 @@ export type TaskEvent =
   | { readonly type: "unparked"; readonly generation: number; readonly at: number }
   /** All that it waits for is paused since then, or no longer. */
   | { readonly type: "still" | "counting"; readonly generation: number; readonly at: number }
+  /** The parent's user has stopped it, or goes on with it. */
+  | { readonly type: "parent stopped" | "parent goes on" }
   /** More is known of the outcome after the end. */
   | { readonly type: "closed"; readonly generation: number; readonly outcome: Outcome }
   | { readonly type: "notified"; readonly generation: number; readonly state: "confirmed" | "abandoned" }
@@ -78,8 +80,8 @@ export type TaskEvent =
  *              resumed ◄──────────── resumed (generation + 1) ───────┘
  * ```
  *
- * `resumed` ends as `running` does. The three terminal states absorb everything but `resumed`, `retrieved`,
- * `closed` and `notified`; which of them may be resumed is the caller's rule (option `resumable`), not the machine's.
+ * `resumed` ends as `running` does. The three terminal states absorb everything but `resumed`, `retrieved`, `closed`,
+ * `notified` and what the parent's user does; which of them may be resumed is the caller's rule (option `resumable`), not the machine's.
  */
 export function transition(task: Task, event: TaskEvent): Task {
   if (isStilled(event)) return still(task, event)
@@ -109,6 +111,9 @@ export function transition(task: Task, event: TaskEvent): Task {
     case "still":
     case "counting":
       return count(task, event)
+    case "parent stopped":
+    case "parent goes on":
+      return ofParent(task, event.type === "parent stopped")
     case "won":
       return win(task, event)
     case "closed":
@@ -163,6 +168,12 @@ function counting({ stillSince, ...run }: Run, at: number): Run {
 function goOn(task: Task, { generation, at }: Extract<TaskEvent, { type: "unparked" }>): Task {
   if (!isActive(task) || task.run.generation !== generation || !pauseOf(task.run)) return task
   return { ...task, run: unpaused(task.run, at) }
+}
+
+function ofParent(task: Task, isStopped: boolean): Task {
+  const { parentStopped, ...run } = task.run
+  if ((parentStopped === true) === isStopped) return task
+  return { ...task, run: isStopped ? { ...run, parentStopped: true } : run }
 }
 
 function win(task: Task, { generation, winner, passed }: Extract<TaskEvent, { type: "won" }>): Task {

@@ -1,6 +1,6 @@
 import type { HostEvent } from "../core/ports.ts"
 import { DELETED } from "../core/run/messages.ts"
-import { isActive, isQueued, type Task } from "../core/task.ts"
+import { isActive, isQueued, owesNotification, type Task } from "../core/task.ts"
 import type { Breakers } from "../features/rate-limits/breakers.ts"
 import type { Holding } from "../features/shared-cache/warm-up.ts"
 import { type Dispatcher, PARENT_ENDED } from "./dispatcher.ts"
@@ -40,8 +40,8 @@ export class EventRouter {
       if (event.parentID) store.adopt(sessionID, event.parentID)
       return
     }
-    if (event.type === "error" && event.error.aborted) store.stopped(sessionID, true)
-    if (event.type === "active" && !this.#ports.outbox.isWaking(sessionID)) store.stopped(sessionID, false)
+    if (event.type === "error" && event.error.aborted) this.#parentStopped(sessionID, true)
+    if (event.type === "active" && !this.#ports.outbox.isWaking(sessionID)) this.#parentStopped(sessionID, false)
     if (event.type === "idle") this.#ports.outbox.parentIdle(sessionID)
     if (event.type === "updated") this.#ports.outbox.parentChanged(sessionID)
     if (event.type === "deleted") return this.#sessionDeleted(sessionID)
@@ -61,6 +61,17 @@ export class EventRouter {
     if (event.type === "began" && task.part) this.#ports.dispatcher.deliver(task.part.of, { type: "parts" })
     if (task.sessionID === sessionID) this.#ports.breakers.hear(task, event)
     store.noticed(task.id)
+  }
+
+  /** Recorded with the tasks that are still to be told, for a restart. OpenCode's own end stops turns, too: not at once. */
+  #parentStopped(sessionID: string, isStopped: boolean): void {
+    const { store, journal, clock } = this.#parts
+    if (!store.stopped(sessionID, isStopped)) return
+    for (const task of store.ofParent(sessionID)) {
+      if (store.isForeign(task.id) || (isStopped && !isActive(task) && !owesNotification(task))) continue
+      const change = store.apply(task.id, { type: isStopped ? "parent stopped" : "parent goes on" }, clock.now())
+      if (change) journal.saveSoon(change.after)
+    }
   }
 
   #sessionDeleted(sessionID: string): void {

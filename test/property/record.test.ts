@@ -109,6 +109,7 @@ const run = fc.record<Whole<Run>>({
   parkedTimes: some(whole),
   stillSince: some(whole),
   stillMs: some(whole),
+  parentStopped: yes,
   model: some(fc.record({ provider: text, id: text })),
   switches: some(fc.array(fc.record({ model: text, step: whole, why: text }))),
 })

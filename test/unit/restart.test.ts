@@ -22,6 +22,55 @@ describe("after a crash and a restart", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
+  describe("a parent that its user had stopped", () => {
+    /** It was at work when its user pressed ESC; its agent still is. */
+    const stopped = async () => {
+      const all = await running()
+      all.rig.onPrompt("THINK", { hang: true, text: "hm" })
+      all.rig.host.say(all.rig.parent, "THINK")
+      await all.rig.clock.advance(100)
+      all.rig.host.abortByUser(all.rig.parent)
+      return all
+    }
+    /** How often its model is asked after a restart; it is told once. */
+    const asked = async ({ rig, id }: Awaited<ReturnType<typeof stopped>>) => {
+      const before = rig.answers().length
+      rig.restart()
+      await rig.manager.recover()
+      await rig.ended(id)
+      await rig.clock.advance(10_000)
+      expect(rig.notices()).toHaveLength(1)
+      return rig.answers().length - before
+    }
+
+    test("is told without being woken, and woken again by what ends after its user has written", async () => {
+      const all = await stopped()
+      await all.rig.clock.advance(2000)
+      expect(await asked(all)).toBe(0)
+      all.rig.host.say(all.rig.parent, "go on")
+      await all.rig.clock.advance(2000)
+      const before = all.rig.answers().length
+      all.rig.onPrompt("NEXT", { text: "next is done" })
+      await all.rig.ended((await all.rig.launch({ prompt: "NEXT" })).id)
+      await all.rig.clock.advance(2000)
+      expect(all.rig.answers().length - before).toBe(1)
+    })
+
+    test("is woken where its user has written since", async () => {
+      const all = await stopped()
+      await all.rig.clock.advance(2000)
+      all.rig.host.say(all.rig.parent, "go on")
+      await all.rig.clock.advance(2000)
+      expect(await asked(all)).toBe(1)
+    })
+
+    test("is woken where OpenCode's own end has stopped it", async () => {
+      const all = await stopped()
+      await all.rig.clock.advance(100)
+      expect(await asked(all)).toBe(1)
+    })
+  })
+
   test("a task that had finished, unheard, is told as finished", async () => {
     const { rig, id, sessionID } = await running()
     rig.crash()

@@ -9,6 +9,16 @@ const END_OF = { completed: "completed", error: "failed", cancelled: "cancelled"
 const terminal = (status: keyof typeof END_OF, more: Partial<Task> = {}) =>
   transition(taskOf(more as object), { type: END_OF[status], ...ended })
 
+test("that the parent's user has stopped it is kept of any task, until they go on", () => {
+  for (const task of [taskOf(), taskOf({ status: "completed" })]) {
+    const stopped = transition(task, { type: "parent stopped" })
+    expect(stopped.run.parentStopped).toBe(true)
+    expect(transition(stopped, { type: "parent stopped" })).toBe(stopped)
+    expect(transition(stopped, { type: "parent goes on" })).toEqual(task)
+    expect(transition(task, { type: "parent goes on" })).toBe(task)
+  }
+})
+
 describe("admission", () => {
   const queued = taskOf({ run: { startedAt: undefined } })
 

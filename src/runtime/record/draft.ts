@@ -41,6 +41,7 @@ const Run = z.object({
   ...PAUSE_FIELDS,
   stillSince: z.number().optional(),
   stillMs: z.number().optional(),
+  parentStopped: z.literal(true).optional(),
   model: Model.optional(),
   switches: z.array(z.object({ model: z.string(), step: z.number(), why: z.string() })).optional(),
 })

@@ -131,7 +131,9 @@ export class Recovery {
   }
 
   #takeIn(records: readonly TaskRecord[]): void {
-    this.#adopt(takeIn(this.#parts, this.#ports.ledger, records))
+    const orphans = takeIn(this.#parts, this.#ports.ledger, records)
+    for (const { task } of orphans) if (task.run.parentStopped) this.#parts.store.stopped(task.parentID, true)
+    this.#adopt(orphans)
     for (const { task } of records) if (this.#isLeftBehind(task)) this.#ports.places.rejoin(task)
     if (records.length > 0) this.#ports.changed()
   }

@@ -59,10 +59,12 @@ export class TaskStore {
     return known
   }
 
-  /** The session's turn was stopped, or has begun again. */
-  stopped(sessionID: string, isStopped: boolean): void {
+  /** The session's turn was stopped, or has begun again. False where that was known. */
+  stopped(sessionID: string, isStopped: boolean): boolean {
     const parentState = this.#parents.get(sessionID)
-    if (parentState) parentState.isStopped = isStopped
+    if (!parentState || parentState.isStopped === isStopped) return false
+    parentState.isStopped = isStopped
+    return true
   }
 
   /** The session was deleted: its state is dropped with the last of its tasks. */
