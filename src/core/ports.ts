@@ -260,6 +260,12 @@ export type CallState = "pending" | "running" | "ended"
 /** Input, result or error, and duration of a tool call that has ended. */
 export type EndedCall = { readonly input: unknown; readonly result: string; readonly ms: number }
 
+/**
+ * What a session's user has undone: all from this message on. `reset`: files that the undo itself reset; `restores`: a
+ * redo puts back all files of the folder as they were at the undo.
+ */
+export type Undone = { readonly from: string; readonly reset: readonly string[]; readonly restores: boolean }
+
 /** An event of OpenCode. Only a hint: state is read from OpenCode's API. */
 export type HostEvent =
   | { readonly type: "created"; readonly sessionID: string; readonly parentID?: string }
@@ -280,6 +286,8 @@ export type HostEvent =
       readonly state: CallState
       readonly messageID: string
       readonly call?: EndedCall
+      /** Files that the call has changed and that were there before. */
+      readonly changed?: readonly string[]
     }
   | {
       /** The model's text part as stored; empty until it closes. */
@@ -309,7 +317,7 @@ export type HostEvent =
       readonly model?: Model
       readonly summary?: boolean
     }
-  | { readonly type: "updated"; readonly sessionID: string; readonly request?: TaskRequest }
+  | { readonly type: "updated"; readonly sessionID: string; readonly request?: TaskRequest; readonly undone?: Undone }
   | { readonly type: "asked"; readonly ask: Ask }
   | { readonly type: "replied"; readonly sessionID: string; readonly askID: string }
 

@@ -121,6 +121,21 @@ function writtenBy({ tool, state }: ToolPart): readonly string[] {
   return found.filter((file) => typeof file === "string")
 }
 
+type StoredCall = { readonly status?: string; readonly input?: unknown; readonly metadata?: unknown }
+
+/** Files that a call changed and that were there before. */
+export function changedBy(tool: string, { status, input, metadata }: StoredCall): readonly string[] {
+  if (status !== "completed") return []
+  const { files, exists } = (metadata ?? {}) as {
+    files?: readonly { type?: string; filePath?: string }[]
+    exists?: boolean
+  }
+  if (tool === PATCHING_TOOL && Array.isArray(files))
+    return files.flatMap(({ type, filePath }) => (type === "add" || !filePath ? [] : [filePath]))
+  const { filePath } = (input ?? {}) as { filePath?: string }
+  return WRITING_TOOLS.has(tool) && exists !== false && filePath ? [filePath] : []
+}
+
 /** OpenCode's shell tool. Long output is cut; test reports are at its end. */
 const SHELL = "bash"
 

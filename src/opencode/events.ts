@@ -1,8 +1,9 @@
-import type { CallState, EndedCall, HostEvent } from "../core/ports.ts"
+import type { CallState, EndedCall, HostEvent, Undone } from "../core/ports.ts"
 import { addBounded } from "../lib/bounded-set.ts"
+import { filesOf } from "../lib/patch.ts"
 import { decodeRequest } from "../runtime/record/codec.ts"
 import { permissionAsk, questionAsk } from "./asks.ts"
-import { errorLine, refusalIn, toError, toUsage } from "./convert.ts"
+import { changedBy, errorLine, refusalIn, toError, toUsage } from "./convert.ts"
 import { errorOf, finishOf } from "./message-fields.ts"
 
 /** Event from OpenCode's `event` hook; only the type is trusted. */
@@ -61,6 +62,7 @@ type Info = {
   tokens?: unknown
   cost?: number
   metadata?: unknown
+  revert?: { messageID?: string; snapshot?: string; diff?: string }
 }
 type Part = {
   id?: string
@@ -79,6 +81,7 @@ type State = {
   input?: unknown
   output?: unknown
   error?: unknown
+  metadata?: unknown
   time?: { start?: number; end?: number }
 }
 
@@ -95,6 +98,7 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
           type: "updated",
           sessionID: info.id,
           request: decodeRequest(info.metadata),
+          ...(info.revert?.messageID && { undone: undoneIn(info.revert.messageID, info.revert) }),
         }
       : undefined,
   "session.idle": ({ sessionID }) => (sessionID ? { type: "idle", sessionID } : undefined),
@@ -126,7 +130,12 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
       const { callID, tool, state: stored = {} } = part
       const state = stateOf(stored)
       const call = state === "ended" ? endedCall(stored) : undefined
-      return { type: "tool", sessionID, messageID, callID, tool, state, ...(call && { call }) }
+      const changed = changedBy(tool, stored)
+      return {
+        ...{ type: "tool", sessionID, messageID, callID, tool, state },
+        ...(call && { call }),
+        ...(changed.length > 0 && { changed }),
+      }
     }
     if (part.type === "step-start") return { type: "began", sessionID }
     if (part.type === "reasoning" && part.id) {
@@ -156,6 +165,12 @@ const CONVERTERS: Readonly<Record<string, Convert>> = {
 }
 
 const isWord = (value: unknown): value is string => typeof value === "string" && value !== ""
+
+const undoneIn = (from: string, { snapshot, diff = "" }: NonNullable<Info["revert"]>): Undone => ({
+  from,
+  reset: filesOf(diff).map(({ file }) => file),
+  restores: snapshot !== undefined,
+})
 
 function replied({ sessionID, requestID }: Properties): HostEvent | undefined {
   return sessionID && requestID ? { type: "replied", sessionID, askID: requestID } : undefined

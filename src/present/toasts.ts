@@ -46,10 +46,7 @@ export const copiedToast = (tasks: number): Toast => ({
 
 export const cutOffToast = (task: Task, files: readonly string[]): Toast => ({
   title: "A merge was cut off, and no longer fits",
-  message: `${oneLine(task.description)}: ${listed(
-    files.map((file) => oneLine(file)),
-    MOST_NAMED,
-  )}`,
+  message: `${oneLine(task.description)}: ${named(files)}`,
   variant: "warning",
 })
 
@@ -58,3 +55,27 @@ export const askToast = (task: Task, ask: Ask): Toast => ({
   message: `${oneLine(task.description)}: ${oneLine(ask.what)}`,
   variant: "warning",
 })
+
+/** What an undo leaves of the agents that it no longer shows. */
+export const undoneToast = (running: readonly Task[], files: readonly string[]): Toast => ({
+  title: "Background agents are not undone",
+  message: [
+    running.length > 0 && `Still at work: ${named(running.map(({ description }) => description))} (/tasks stops them)`,
+    files.length > 0 && `Their edits stay: ${named(files)}`,
+  ]
+    .filter(Boolean)
+    .join(". "),
+  variant: "warning",
+})
+
+export const redoToast = (task: Task, files: readonly string[]): Toast => ({
+  title: "A redo would reset a background agent's edits",
+  message: `${oneLine(task.description)} has edited ${named(files)} since your undo. A redo, or another undo, puts the files back as they were at that undo`,
+  variant: "warning",
+})
+
+const named = (texts: readonly string[]): string =>
+  listed(
+    texts.map((text) => oneLine(text)),
+    MOST_NAMED,
+  )

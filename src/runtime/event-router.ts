@@ -1,4 +1,5 @@
-import type { HostEvent } from "../core/ports.ts"
+import { factsOf } from "../core/outcome.ts"
+import type { HostEvent, Undone } from "../core/ports.ts"
 import { DELETED } from "../core/run/messages.ts"
 import { isActive, isQueued, owesNotification, type Task } from "../core/task.ts"
 import type { Breakers } from "../features/rate-limits/breakers.ts"
@@ -44,10 +45,12 @@ export class EventRouter {
     if (event.type === "active" && !this.#ports.outbox.isWaking(sessionID)) this.#parentStopped(sessionID, false)
     if (event.type === "idle") this.#ports.outbox.parentIdle(sessionID)
     if (event.type === "updated") this.#ports.outbox.parentChanged(sessionID)
+    if (event.type === "updated") this.#undone(sessionID, event.undone)
     if (event.type === "deleted") return this.#sessionDeleted(sessionID)
     if (event.type === "answered" && event.model) this.#ports.holding.told(event.model, event.usage)
     const task = store.responsibleFor(sessionID)
     if (!task || store.isForeign(task.id)) return
+    if (event.type === "tool" && event.changed) this.#changed(task, event.changed)
     if (event.type === "began" && task.sessionID === sessionID) this.#ports.holding.began(task)
     if (event.type === "updated" && event.request && task.sessionID === sessionID)
       this.#ports.requests.take(task, event.request)
@@ -71,6 +74,54 @@ export class EventRouter {
       if (store.isForeign(task.id) || (isStopped && !isActive(task) && !owesNotification(task))) continue
       const change = store.apply(task.id, { type: isStopped ? "parent stopped" : "parent goes on" }, clock.now())
       if (change) journal.saveSoon(change.after)
+    }
+  }
+
+  /** Tells the user what an undo leaves of the tasks whose launch it takes back. */
+  #undone(sessionID: string, undone: Undone | undefined): void {
+    const { store, background } = this.#parts
+    const tasks = store.ofParent(sessionID)
+    if (tasks.length === 0) return
+    const parent = store.parentState(sessionID)
+    const { from: before } = parent.undone ?? {}
+    if (before === undone?.from) return
+    parent.undone = undone
+    if (!undone) return
+    const launched = tasks.filter(
+      ({ parentMessageID: at }) => at >= undone.from && (before === undefined || at < before),
+    )
+    if (launched.length > 0) background.run("tell of an undo", () => this.#tellUndone(launched, undone))
+  }
+
+  async #tellUndone(launched: readonly Task[], { reset }: Undone): Promise<void> {
+    const { host, store, toaster } = this.#parts
+    const edits = async (task: Task): Promise<readonly string[]> => {
+      const { place, outcome } = task
+      if (place) return outcome?.work?.merge?.kind === "merged" ? outcome.work.files : []
+      const below = await Promise.all(store.ofParent(task.sessionID).map(edits))
+      const { filesChanged } = outcome ?? factsOf(await host.messagesSince(task.sessionID, task.run.promptID))
+      return [...filesChanged, ...below.flat()]
+    }
+    const files = new Set((await Promise.all(launched.map(edits))).flat())
+    const staying = [...files].filter((file) => !reset.some((each) => `/${file}`.endsWith(`/${each}`)))
+    toaster.undone(
+      launched.filter((task) => isActive(store.get(task.id) ?? task)),
+      staying,
+    )
+  }
+
+  /** Warns once of a redo that would reset what an agent has changed since the undo. */
+  #changed(task: Task, files: readonly string[]): void {
+    const { store, toaster, host } = this.#parts
+    for (let each: Task | undefined = task; each && !each.place; each = store.bySession(each.parentID)) {
+      const parent = store.parentState(each.parentID)
+      if (!parent.undone?.restores) continue
+      parent.undone = { ...parent.undone, restores: false }
+      const folder = `${host.folderOf(each.parentID)}/`
+      toaster.wouldReset(
+        task,
+        files.map((file) => (file.startsWith(folder) ? file.slice(folder.length) : file)),
+      )
     }
   }
 

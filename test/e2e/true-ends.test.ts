@@ -1,5 +1,7 @@
+import { readFileSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest"
-import { ask, callTool, eventually, idle, openSession, say, unwrap } from "../support/drive.ts"
+import { ask, callTool, eventually, idle, messages, openSession, say, unwrap } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, launch, meanwhile, notified, startPlugged, wakes } from "../support/plugin.ts"
@@ -98,6 +100,47 @@ test("a prompt that its user undoes and writes better is followed, and that answ
   const [notification] = await notified(host, session, 1, PATIENT.timeout)
   expect(notification?.visible).toMatch(/^✓/)
   expect(await call(session, "output", { task_id: id })).toContain("the better answer")
+})
+
+test("an undo of a launch says what it leaves, and a redo is warned of that resets what an agent edited since", async () => {
+  const undoing = await startPlugged(model, {}, { config: { snapshot: true } })
+  try {
+    const path = (name: string) => join(undoing.directory, name)
+    for (const name of ["a.txt", "b.txt"]) writeFileSync(path(name), "before")
+    const door = gate()
+    const steps = ["a.txt", "b.txt"].flatMap((name) => [
+      { tools: [{ name: "read", args: { filePath: path(name) } }] },
+      { tools: [{ name: "write", args: { filePath: path(name), content: "by the agent" } }] },
+    ])
+    model.use(async ({ lastUser, sinceUser }) => {
+      if (lastUser !== "T-UNDONE") return undefined
+      if (sinceUser.length > 1) await door.opened
+      return steps[sinceUser.length] ?? { hang: true }
+    })
+    const written = (name: string) => readFileSync(path(name), "utf8")
+    const toasts = () =>
+      undoing.events.all.flatMap(({ type, properties }) =>
+        type === "tui.toast.show" && /undone|redo/i.test(properties.title ?? "") ? [properties.message] : [],
+      )
+    const session = await openSession(undoing)
+    await launch(undoing, model, session, { prompt: "T-UNDONE", description: "edit two files" }, PATIENT)
+    await eventually(() => written("a.txt") === "by the agent", PATIENT)
+    await idle(undoing, session)
+    const asked = (await messages(undoing, session)).find(({ info }) => info.role === "user")?.info.id ?? ""
+    await unwrap(undoing.client.session.revert({ sessionID: session, messageID: asked }))
+    await eventually(() => toasts().length > 0, PATIENT)
+    door.open()
+    await eventually(() => toasts().length > 1, PATIENT)
+    expect(toasts()).toEqual([
+      "Still at work: edit two files (/tasks stops them). Their edits stay: a.txt",
+      "edit two files has edited b.txt since your undo. A redo, or another undo, puts the files back as they were at that undo",
+    ])
+    expect(["a.txt", "b.txt"].map(written)).toEqual(["by the agent", "by the agent"])
+    await unwrap(undoing.client.session.unrevert({ sessionID: session }))
+    expect(["a.txt", "b.txt"].map(written)).toEqual(["by the agent", "before"])
+  } finally {
+    await undoing.stop()
+  }
 })
 
 describe("a turn that ended at a refusal", () => {

@@ -201,7 +201,10 @@ export class Calls {
     const { callID, tool, args: input, result = callID } = part
     const state = part.state === "completed" || part.state === "error" ? "ended" : part.state
     const call = state === "ended" && { call: { input, result, ms } }
-    const event = { type: "tool", sessionID: this.#session.id, callID, tool, state, messageID, ...call } as const
+    const changed = part.state === "completed" &&
+      tool === "edit" && { changed: [(input as { filePath: string }).filePath] }
+    const known = { type: "tool", sessionID: this.#session.id, callID, tool, state, messageID } as const
+    const event = { ...known, ...call, ...changed }
     this.#ports.emit(event)
     this.#ports.emit(event)
   }

@@ -1,4 +1,4 @@
-import type { Rule, TaskRecord } from "../../src/core/ports.ts"
+import type { Rule, TaskRecord, Undone } from "../../src/core/ports.ts"
 import type { Model, Usage } from "../../src/core/task.ts"
 import { decodeRecord } from "../../src/runtime/record/codec.ts"
 import type { Signer } from "../../src/runtime/record/signature.ts"
@@ -46,6 +46,8 @@ export type StoredSession = {
   files: string[]
   /** From this message on, its user has undone them: the next prompt deletes them. */
   undoneFrom?: string
+  /** What its events say of that. */
+  undone?: Undone
   todos: { content: string; status: string }[]
   messages: StoredMessage[]
   updatedAt: number

@@ -336,15 +336,17 @@ const costOf = (messages: readonly StoredMessage[]): number =>
 
 function toMessage(message: StoredMessage): Message {
   const { id, role, createdAt, completedAt, parentID, finish, error, summary = false, usage, parts } = message
-  const read = parts.map((part): MessagePart => {
-    if (part.type === "compaction") return { type: part.type }
+  const read = parts.flatMap((part): MessagePart[] => {
+    if (part.type === "compaction") return [{ type: part.type }]
     if (part.type === "tool") {
-      const { callID, tool, state, refused, interrupted = false } = part
-      return callOf({ callID, tool, state, refused, final: interrupted })
+      const { callID, tool, state, refused, args, interrupted = false } = part
+      const call = callOf({ callID, tool, state, refused, final: interrupted })
+      if (tool !== "edit" || state !== "completed") return [call]
+      return [call, { type: "files", own: true, paths: [(args as { filePath: string }).filePath] }]
     }
-    if (part.type === "reasoning") return part
+    if (part.type === "reasoning") return [part]
     const { id: _id, ...text } = part
-    return text
+    return [text]
   })
   return {
     id,

@@ -1,4 +1,4 @@
-import type { Activity, HostEvent, Persona, Prompt } from "../../src/core/ports.ts"
+import type { Activity, HostEvent, Persona, Prompt, Undone } from "../../src/core/ports.ts"
 import type { Ask, Model } from "../../src/core/task.ts"
 import { partID } from "../../src/opencode/ids.ts"
 import { errorOf } from "../../src/opencode/message-fields.ts"
@@ -160,14 +160,16 @@ export class FakeProcess {
     const session = this.stored(sessionID)
     session.metadata = jsonCopy(metadata)
     session.updatedAt = this.clock.now()
-    this.emit({ type: "updated", sessionID, request: decodeRequest(session.metadata) })
+    const { undone } = session
+    this.emit({ type: "updated", sessionID, request: decodeRequest(session.metadata), ...(undone && { undone }) })
   }
 
   /** The user takes back what was said from this message on; a prompt of any kind then deletes it for good. */
-  undo(sessionID: string, messageID: string): void {
+  undo(sessionID: string, messageID: string, { reset = [], restores = true }: Partial<Undone> = {}): void {
     if (this.working.has(sessionID)) throw new Error(`session ${sessionID} is busy`)
-    this.stored(sessionID).undoneFrom = messageID
-    this.emit({ type: "updated", sessionID })
+    const undone = { from: messageID, reset, restores }
+    Object.assign(this.stored(sessionID), { undoneFrom: messageID, undone })
+    this.emit({ type: "updated", sessionID, undone })
   }
 
   /** The user has the conversation compacted: at once, or after the step that is under way. */
@@ -183,7 +185,7 @@ export class FakeProcess {
   }
 
   redo(sessionID: string): void {
-    this.stored(sessionID).undoneFrom = undefined
+    Object.assign(this.stored(sessionID), { undoneFrom: undefined, undone: undefined })
     this.emit({ type: "updated", sessionID })
   }
 
@@ -241,7 +243,7 @@ export class FakeProcess {
   #deleteUndone(session: StoredSession): void {
     const from = session.messages.findIndex(({ id }) => id === session.undoneFrom)
     if (from >= 0) session.messages.splice(from)
-    session.undoneFrom = undefined
+    Object.assign(session, { undoneFrom: undefined, undone: undefined })
   }
 
   #begin(session: StoredSession): void {

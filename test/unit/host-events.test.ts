@@ -126,6 +126,43 @@ describe("an event of the host becomes one of ours:", () => {
         call: { input: { command: "ls" }, result: "a b", ms: 7 },
       },
     ]),
+    ...(
+      [
+        ["write", { input: { filePath: "/p/a" }, metadata: { exists: true } }, ["/p/a"]],
+        ["write", { input: { filePath: "/p/a" }, metadata: { exists: false } }, []],
+        ["edit", { input: { filePath: "/p/a" } }, ["/p/a"]],
+        ["edit", {}, []],
+        ["read", { input: { filePath: "/p/a" } }, []],
+        ["apply_patch", {}, []],
+        [
+          "apply_patch",
+          {
+            metadata: {
+              files: [{ type: "add", filePath: "/p/a" }, { type: "move", filePath: "/p/b" }, { type: "update" }],
+            },
+          },
+          ["/p/b"],
+        ],
+      ] as const
+    ).map(([tool, state, changed]): [string, object, object] => [
+      "message.part.updated",
+      { part: { type: "tool", sessionID, messageID, callID: "c", tool, state: { status: "completed", ...state } } },
+      {
+        ...{ type: "tool", sessionID, messageID, callID: "c", tool, state: "ended" },
+        ...(changed.length > 0 && { changed }),
+      },
+    ]),
+    ...(
+      [
+        [{ messageID, snapshot: "s", diff: "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n" }, ["x"], true],
+        [{ messageID }, [], false],
+      ] as const
+    ).map(([revert, reset, restores]): [string, object, object] => [
+      "session.updated",
+      { info: { id: sessionID, revert } },
+      { type: "updated", sessionID, undone: { from: messageID, reset, restores } },
+    ]),
+    ["session.updated", { info: { id: sessionID, revert: null } }, { type: "updated", sessionID }],
     [
       "message.part.updated",
       { part: { type: "text", sessionID, messageID, id: "p", text: "hi", time: { start: 1 } } },

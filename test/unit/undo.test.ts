@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { Rig } from "../support/rig.ts"
+import { CALL, Rig } from "../support/rig.ts"
 
 /** A parent whose user has taken back a message of theirs while a task runs. */
 const undone = async (more: object = {}) => {
@@ -82,6 +82,77 @@ describe("what a parent's user has undone", () => {
       expect(JSON.stringify(said().slice(said().findIndex(({ id }) => id === later)))).toContain("Automatic message")
     },
   )
+})
+
+describe("an undo of the message that launched agents", () => {
+  const edits = (filePath: string) => ({ tools: [{ name: "edit", args: { filePath } }] })
+  /** One agent that has edited two files and works on, and one that has ended. */
+  const launched = async () => {
+    const rig = new Rig()
+    rig.script(({ prompt, toolResults }) => {
+      if (prompt.includes("WORKS")) return [edits("a.ts"), edits("b.ts")][toolResults.length] ?? { hang: true }
+      return toolResults.length === 0 ? edits("c.ts") : { text: "done" }
+    })
+    const works = await rig.launch({ prompt: "WORKS", description: "works on" })
+    await rig.ended((await rig.launch({ prompt: "ENDS", description: "has ended" })).id)
+    await rig.clock.advance(2000)
+    rig.host.toasts.length = 0
+    return { rig, works, from: `${CALL}_${rig.parent}` }
+  }
+
+  test("says once which of them still work and which of their edits stay", async () => {
+    const { rig, from } = await launched()
+    rig.host.undo(rig.parent, from, { reset: ["src/b.ts"] })
+    await rig.clock.advance(2000)
+    rig.host.writeMetadata(rig.parent, { changed: "otherwise" })
+    await rig.clock.advance(2000)
+    expect(rig.host.toasts).toEqual([
+      {
+        title: "Background agents are not undone",
+        message: "Still at work: works on (/tasks stops them). Their edits stay: a.ts, b.ts, c.ts",
+        variant: "warning",
+      },
+    ])
+  })
+
+  test("does not count edits that it has reset itself", async () => {
+    const { rig, from } = await launched()
+    rig.host.undo(rig.parent, from, { reset: ["b.ts"] })
+    await rig.clock.advance(2000)
+    expect(rig.host.toasts[0]?.message).toContain("Their edits stay: a.ts, c.ts")
+  })
+
+  test("says nothing where it takes back no launch, or one that was taken back before", async () => {
+    const { rig, from } = await launched()
+    const later = "msg_later"
+    rig.host.undo(rig.parent, later)
+    await rig.clock.advance(2000)
+    expect(rig.host.toasts).toEqual([])
+    rig.host.undo(rig.parent, from)
+    await rig.clock.advance(2000)
+    rig.host.undo(rig.parent, later)
+    await rig.clock.advance(2000)
+    expect(rig.host.toasts).toHaveLength(1)
+  })
+
+  test.each([
+    ["warns once of a redo where an agent edits files meanwhile", { restores: true }, 1],
+    ["warns of no redo where OpenCode keeps no snapshots", { restores: false }, 0],
+  ])("%s", async (_what, undone, warnings) => {
+    const { rig, works, from } = await launched()
+    rig.host.undo(rig.parent, from, undone)
+    rig.host.conclude(works.sessionID, edits("/project/d.ts"))
+    await rig.clock.advance(5000)
+    rig.host.conclude(works.sessionID, edits("/project/e.ts"))
+    await rig.clock.advance(5000)
+    const warned = rig.host.toasts.filter(({ title }) => title === "A redo would reset a background agent's edits")
+    expect(warned).toHaveLength(warnings)
+    if (warnings > 0) expect(warned[0]?.message).toContain("works on has edited d.ts since your undo")
+    rig.host.redo(rig.parent)
+    rig.host.conclude(works.sessionID, edits("/project/f.ts"))
+    await rig.clock.advance(5000)
+    expect(rig.host.toasts.slice(1 + warnings)).toEqual([])
+  })
 })
 
 describe("a prompt that a child's user has undone", () => {

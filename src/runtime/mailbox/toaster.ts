@@ -3,7 +3,16 @@ import type { Ask, Task } from "../../core/task.ts"
 import { addBounded } from "../../lib/bounded-set.ts"
 import { Collector } from "../../lib/collector.ts"
 import type { Options } from "../../options/options.ts"
-import { askToast, copiedToast, cutOffToast, endToast, launchToast, summarize } from "../../present/toasts.ts"
+import {
+  askToast,
+  copiedToast,
+  cutOffToast,
+  endToast,
+  launchToast,
+  redoToast,
+  summarize,
+  undoneToast,
+} from "../../present/toasts.ts"
 
 /**
  * Toasts within this time are shown as one. An agent that ends soon after its launch would otherwise wait for the first
@@ -41,6 +50,14 @@ export class Toaster {
 
   cutOff(task: Task, files: readonly string[]): void {
     if (this.#enabled) this.#news.add(cutOffToast(task, files))
+  }
+
+  undone(running: readonly Task[], files: readonly string[]): void {
+    if (this.#enabled && running.length + files.length > 0) this.#news.add(undoneToast(running, files))
+  }
+
+  wouldReset(task: Task, files: readonly string[]): void {
+    if (this.#enabled) this.#news.add(redoToast(task, files))
   }
 
   /** Shown once for a session. */

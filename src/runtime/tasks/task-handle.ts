@@ -1,3 +1,4 @@
+import type { Undone } from "../../core/ports.ts"
 import type { ActiveRun } from "../../core/run/active-run.ts"
 import { type Figures, NO_FIGURES, type Task } from "../../core/task.ts"
 import type { Answer } from "../../present/notification.ts"
@@ -93,6 +94,8 @@ export class ParentState {
   readonly launching = new Map<string, Promise<Task>>()
   /** Its user stopped its turn and has not written since. */
   isStopped = false
+  /** What its user has undone. Its `restores` ends once the user was told what a redo would reset. */
+  undone?: Undone
   /** Ended tasks dropped unread. */
   droppedUnread = 0
   /** Resolves when its tasks of earlier processes are recovered. */
