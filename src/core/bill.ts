@@ -55,12 +55,24 @@ export function costOfDay(task: Task, { cost: latest, atLeast }: Usage, now: num
   return { ...NO_USAGE, cost, ...(counts && atLeast && { atLeast }) }
 }
 
+type Recent = NonNullable<Task["run"]["recent"]>
+
 /** Cost of earlier runs that ended within the last day, to be kept when a resume replaces the run. */
-export function recentRuns({ run, outcome }: Task, now: number): Task["run"]["recent"] {
+export function recentRuns({ run, outcome }: Task, now: number): Recent | undefined {
   const { endedAt = now, recent = [] } = run
   const { cost } = outcome?.usage ?? NO_USAGE
   const kept = [...recent, { endedAt, cost }].filter((each) => each.cost > 0 && each.endedAt > now - DAY_MS)
   return kept.length > 0 ? kept : undefined
+}
+
+/** Costs that come soon after each other are kept as one. */
+const TOGETHER_MS = 3_600_000
+
+export function alsoRecent(recent: Recent = [], cost: Recent[number]): Recent {
+  const last = recent.at(-1)
+  if (!last || cost.endedAt - last.endedAt > TOGETHER_MS)
+    return [...recent, cost].filter(({ endedAt }) => endedAt > cost.endedAt - DAY_MS)
+  return [...recent.slice(0, -1), { endedAt: cost.endedAt, cost: last.cost + cost.cost }]
 }
 
 /** A forgotten task reduced to its cost, so that shared limits still count it. Undefined where it cost nothing. */

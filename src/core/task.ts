@@ -129,7 +129,7 @@ export type Run = PauseFields & {
   readonly timeout: number
   /** Budget of the run including its children, and the task's cost at its start; in US dollars. */
   readonly budget?: { readonly max: number; readonly before: number }
-  /** End times and costs of earlier runs of the last day. */
+  /** End times and costs of earlier runs of the last day, and of what others had the agent do between its runs. */
   readonly recent?: readonly { readonly endedAt: number; readonly cost: number }[]
   /** Ids of tasks that must complete before this run begins. */
   readonly after?: readonly string[]
@@ -300,7 +300,7 @@ export type Task = {
   readonly part?: GroupMember
   /** Launch time; times of the run are in `run`. */
   readonly createdAt: number
-  /** Total of all runs before the present one. */
+  /** Total of all runs before the present one, and of what others had the agent do between its runs. */
   readonly earlier: Figures
   /** Digest of agent, model and prompt, to find an identical earlier task; "" where other inputs matter. */
   readonly fingerprint: string

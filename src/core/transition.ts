@@ -1,3 +1,4 @@
+import { alsoRecent } from "./bill.ts"
 import type { Group } from "./group.ts"
 import { modelKey } from "./limits.ts"
 import { PAUSE_KINDS, type PauseEvent, type PauseKind, paused, pauseOf, type Stored, unpaused } from "./pause.ts"
@@ -13,6 +14,7 @@ import {
   type Reason,
   type Run,
   type Task,
+  type Usage,
 } from "./task.ts"
 
 /** End of a run. `generation`: the run that the event is about. */
@@ -61,6 +63,8 @@ export type TaskEvent =
   | { readonly type: "still" | "counting"; readonly generation: number; readonly at: number }
   /** The parent's user has stopped it, or goes on with it. */
   | { readonly type: "parent stopped" | "parent goes on" }
+  /** Somebody has the agent go on after its run: an answer. */
+  | { readonly type: "went on"; readonly generation: number; readonly at: number; readonly usage: Usage }
   /** More is known of the outcome after the end. */
   | { readonly type: "closed"; readonly generation: number; readonly outcome: Outcome }
   | { readonly type: "notified"; readonly generation: number; readonly state: "confirmed" | "abandoned" }
@@ -81,7 +85,7 @@ export type TaskEvent =
  * ```
  *
  * `resumed` ends as `running` does. The three terminal states absorb everything but `resumed`, `retrieved`, `closed`,
- * `notified` and what the parent's user does; which of them may be resumed is the caller's rule (option `resumable`), not the machine's.
+ * `notified`, `went on` and what the parent's user does; which of them may be resumed is the caller's rule (option `resumable`), not the machine's.
  */
 export function transition(task: Task, event: TaskEvent): Task {
   if (isStilled(event)) return still(task, event)
@@ -116,6 +120,8 @@ export function transition(task: Task, event: TaskEvent): Task {
       return ofParent(task, event.type === "parent stopped")
     case "won":
       return win(task, event)
+    case "went on":
+      return goneOn(task, event)
     case "closed":
       return isActive(task) || task.run.generation !== event.generation ? task : { ...task, outcome: event.outcome }
     case "notified":
@@ -223,6 +229,13 @@ function resume(task: Task, { run, by }: Extract<TaskEvent, { type: "resumed" }>
   const earlier = addFigures(task.earlier, outcome)
   const team = rest.team && { team: goneOnWith(rest.team) }
   return { ...rest, ...team, ...by, status: "resumed", run, earlier, delivery: { state: "none" } }
+}
+
+function goneOn(task: Task, { generation, at, usage }: Extract<TaskEvent, { type: "went on" }>): Task {
+  const { run } = task
+  if (isActive(task) || run.generation !== generation) return task
+  const earlier = addFigures(task.earlier, { toolCalls: 0, usage })
+  return { ...task, earlier, run: { ...run, recent: alsoRecent(run.recent, { endedAt: at, cost: usage.cost }) } }
 }
 
 function notify(task: Task, event: { generation: number; state: "confirmed" | "abandoned" }): Task {

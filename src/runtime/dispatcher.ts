@@ -7,16 +7,7 @@ import { nextDue } from "../core/run/deadlines.ts"
 import { reopened } from "../core/run/ending.ts"
 import type { Command, Input, Step, World } from "../core/run/inputs.ts"
 import { step } from "../core/run/step.ts"
-import {
-  addUsage,
-  billedTokens,
-  type Ending,
-  elapsed,
-  isActive,
-  isMember,
-  isUnattended,
-  type Task,
-} from "../core/task.ts"
+import { billedTokens, type Ending, elapsed, isActive, isMember, isUnattended, type Task } from "../core/task.ts"
 import { stopsTime } from "../core/transition.ts"
 import type { Answers } from "./answers.ts"
 import type { Ledger } from "./budgets/ledger.ts"
@@ -127,14 +118,14 @@ export class Dispatcher {
   }
 
   /** Somebody goes on with a session whose run has ended, another plugin say: that is paid for as well. */
-  wentOn({ id, outcome, run }: Task, { messageID, usage }: Extract<HostEvent, { type: "answered" }>): void {
+  wentOn({ id, run }: Task, { messageID, usage }: Extract<HostEvent, { type: "answered" }>): void {
     const { store, clock, journal } = this.#parts
     const entry = store.handle(id)
-    if (!entry || !outcome || this.isClosing(id)) return
+    if (!entry || this.isClosing(id)) return
     if (entry.counted.has(messageID) || entry.run?.observed.answers.has(messageID)) return
     entry.counted.add(messageID)
-    const paid = { ...outcome, usage: addUsage(outcome.usage, usage) }
-    const change = store.apply(id, { type: "closed", generation: run.generation, outcome: paid }, clock.now())
+    const at = clock.now()
+    const change = store.apply(id, { type: "went on", generation: run.generation, at, usage }, at)
     if (!change) return
     journal.saveLater(change.after)
     this.#share(change.after)

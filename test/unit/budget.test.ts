@@ -19,7 +19,9 @@ const rigged = (options: object, steps = 4) => {
 }
 const spend = { prompt: "SPEND" }
 const cost = (rig: Rig) =>
-  rig.manager.list(rig.parent).reduce((sum, { task }) => sum + (task.outcome?.usage.cost ?? 0), 0)
+  rig.manager
+    .list(rig.parent)
+    .reduce((sum, { task: { earlier, outcome } }) => sum + earlier.usage.cost + (outcome?.usage.cost ?? 0), 0)
 
 describe("a session's budget", () => {
   test("stops all that share it, by no more than the steps under way, and each is told once", async () => {
@@ -54,7 +56,7 @@ describe("a session's budget", () => {
 
   test("counts what somebody else has a task do after its end, once, also after a restart", async () => {
     const rig = rigged({ maxCostPerSession: 0.06 })
-    const { id, sessionID } = await rig.ended((await rig.launch(spend)).id)
+    const { sessionID } = await rig.ended((await rig.launch(spend)).id)
     await rig.clock.advance(1000)
     expect(cost(rig)).toBeCloseTo(0.04)
     rig.host.onEvent = () => "double"
@@ -65,7 +67,21 @@ describe("a session's budget", () => {
     rig.restart()
     await rig.manager.recover()
     await rig.manager.ready(rig.parent)
-    expect(rig.task(id).outcome?.usage.cost).toBeCloseTo(0.08)
+    expect(cost(rig)).toBeCloseTo(0.08)
+  })
+
+  test("counts for its day what somebody has a task do more than a day after its end", async () => {
+    const rig = rigged({ maxCostPerDay: 1 })
+    const day = () => rig.manager.spentBy(rig.parent).day.cost
+    const { sessionID } = await rig.ended((await rig.launch(spend)).id)
+    await rig.clock.advance(25 * 3_600_000)
+    expect(day()).toBe(0)
+    rig.host.say(sessionID, "SPEND more", { agent: "general" })
+    await rig.clock.advance(20_000)
+    expect(day()).toBeCloseTo(0.04)
+    expect(cost(rig)).toBeCloseTo(0.08)
+    await rig.clock.advance(25 * 3_600_000)
+    expect(day()).toBe(0)
   })
 
   test("counts what tasks below a task spend, and what was cleared", async () => {

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest"
-import type { Task } from "../../src/core/task.ts"
+import { DAY_MS } from "../../src/core/bill.ts"
+import { NO_USAGE, type Task } from "../../src/core/task.ts"
 import { type TaskEvent, transition } from "../../src/core/transition.ts"
 import { deliveryOf, outcomeOf, runOf, taskOf } from "../support/tasks.ts"
 
@@ -8,6 +9,20 @@ const END = { type: "completed", ...ended } as const
 const END_OF = { completed: "completed", error: "failed", cancelled: "cancelled" } as const
 const terminal = (status: keyof typeof END_OF, more: Partial<Task> = {}) =>
   transition(taskOf(more as object), { type: END_OF[status], ...ended })
+
+test("what an agent does after its run costs its task, and counts for a day of its own", () => {
+  const usage = (cost: number) => ({ ...NO_USAGE, cost })
+  const after = (task: Task, at: number, cost: number) =>
+    transition(task, { type: "went on", generation: 0, at, usage: usage(cost) })
+  const first = after(terminal("completed"), 10_000, 1)
+  expect(first).toMatchObject({ earlier: { usage: { cost: 1 } }, run: { recent: [{ endedAt: 10_000, cost: 1 }] } })
+  expect(after(first, 20_000, 2).run.recent).toEqual([{ endedAt: 20_000, cost: 3 }])
+  expect(after(first, 10_000 + DAY_MS / 2, 2).run.recent).toHaveLength(2)
+  expect(after(first, 10_000 + DAY_MS, 2).run.recent).toEqual([{ endedAt: 10_000 + DAY_MS, cost: 2 }])
+  const running = taskOf()
+  expect(after(running, 1, 1)).toBe(running)
+  expect(transition(first, { type: "went on", generation: 1, at: 1, usage: usage(1) })).toBe(first)
+})
 
 test("that the parent's user has stopped it is kept of any task, until they go on", () => {
   for (const task of [taskOf(), taskOf({ status: "completed" })]) {

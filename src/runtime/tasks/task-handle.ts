@@ -30,7 +30,7 @@ export class TaskHandle {
   /** Queued inputs; not empty while one is handled. */
   readonly inputs: (() => void)[] = []
   isBusy = false
-  /** Messages of ended runs, and of what went on after them, whose usage its outcome has. */
+  /** Messages of ended runs, and of what went on after them, whose usage the task has. */
   readonly counted = new Set<string>()
   /** Index among the ends of this process. */
   endIndex = 0
