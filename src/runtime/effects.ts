@@ -16,7 +16,7 @@ import { homeOf } from "./merge-target.ts"
 import type { Parts } from "./parts.ts"
 import { PlaceError } from "./places/place.ts"
 import type { Merging } from "./places/places.ts"
-import { messageOf as messageFor, promptOf } from "./prompt-run.ts"
+import { messageOf as messageFor, promptOf, replacingPrompt } from "./prompt-run.ts"
 import { stopSession, takeBack } from "./stop-session.ts"
 import type { TaskHandle } from "./tasks/task-handle.ts"
 
@@ -202,7 +202,7 @@ export class Effects {
     const { host } = this.#parts
     const { sessionID } = task
     let messages = await this.#messages(task)
-    const askedAnew = messages.length === 0 ? await this.#askedAnew(task) : undefined
+    const askedAnew = messages.length === 0 ? await replacingPrompt(host, task) : undefined
     const read = () => host.messagesSince(sessionID, askedAnew ?? task.run.promptID)
     if (askedAnew !== undefined) messages = await read()
     const nothing = { messages, askedAnew, gone: false, busy: false, openTodos: 0 }
@@ -217,15 +217,6 @@ export class Effects {
     }
     const openTodos = keptTodos(messages) ? await host.openTodos(sessionID) : 0
     return { ...nothing, messages, openTodos }
-  }
-
-  /** The message by which the session's user has replaced the run's prompt; undefined while that may only be on its way. */
-  async #askedAnew({ sessionID, run: { startedAt = Number.POSITIVE_INFINITY } }: Task): Promise<string | undefined> {
-    const { host } = this.#parts
-    const last = await host.lastMessage(sessionID)
-    const id = last?.role === "user" ? last.id : last?.parentID
-    if (!last || last.createdAt < startedAt || id === undefined || host.taskOf(id) !== undefined) return undefined
-    return id
   }
 
   async #verify(task: Task, { by, since = task.run.promptID }: Of<"verify">): Promise<Verified> {

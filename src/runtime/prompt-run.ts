@@ -1,6 +1,6 @@
 import { constraintsOf } from "../core/constraints.ts"
 import { pausesOf } from "../core/pause.ts"
-import type { Prompt } from "../core/ports.ts"
+import type { Host, Prompt } from "../core/ports.ts"
 import type { SentMessage } from "../core/run/active-run.ts"
 import { modelOf, type Task } from "../core/task.ts"
 
@@ -20,3 +20,14 @@ export const messageOf = (task: Task, { id, text }: SentMessage): Prompt => ({
   model: modelOf(task),
   parts: [{ text }],
 })
+
+/** The message by which the session's user has replaced the run's prompt; undefined while that may only be on its way. */
+export async function replacingPrompt(
+  host: Host,
+  { sessionID, run: { startedAt = Number.POSITIVE_INFINITY } }: Task,
+): Promise<string | undefined> {
+  const last = await host.lastMessage(sessionID)
+  const id = last?.role === "user" ? last.id : last?.parentID
+  if (!last || last.createdAt < startedAt || id === undefined || host.taskOf(id) !== undefined) return undefined
+  return id
+}

@@ -184,6 +184,24 @@ describe("a prompt that a child's user has undone", () => {
     expect((await rig.manager.output(id, rig.caller)).answer).toBe(own ? "ok" : "the better answer")
   })
 
+  test("is followed by a better one over a restart, too", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { hang: true, text: "so far" })
+    rig.onPrompt(BETTER, { text: "the better answer" })
+    const { id, sessionID } = await rig.launch()
+    await rig.clock.advance(100)
+    rig.host.onEvent = () => "lose"
+    rig.host.abortByUser(sessionID)
+    await rig.clock.advance(100)
+    rig.host.undo(sessionID, rig.task(id).run.promptID)
+    const better = rig.host.say(sessionID, BETTER)
+    await rig.clock.advance(500)
+    rig.restart()
+    await rig.manager.recover()
+    expect(await rig.ended(id)).toMatchObject({ status: "completed", run: { promptID: better } })
+    expect((await rig.manager.output(id, rig.caller)).answer).toBe("the better answer")
+  })
+
   test("and redone was stopped", async () => {
     const { rig, id, sessionID } = await rewritten({ stops: true })
     rig.host.redo(sessionID)

@@ -3,6 +3,7 @@ import { answerText, keptTodos } from "../../core/outcome.ts"
 import type { Message, TaskRecord } from "../../core/ports.ts"
 import { newRun } from "../../core/run/active-run.ts"
 import { type Ending, isActive, isPaused, type Task } from "../../core/task.ts"
+import { transition } from "../../core/transition.ts"
 import { invalidReason } from "../../core/value.ts"
 import type { Pausers } from "../../features/rate-limits/pausers.ts"
 import type { Values } from "../../features/schemas/values.ts"
@@ -15,6 +16,7 @@ import type { Outbox } from "../mailbox/outbox.ts"
 import { homeOf } from "../merge-target.ts"
 import type { Parts } from "../parts.ts"
 import type { Places } from "../places/places.ts"
+import { replacingPrompt } from "../prompt-run.ts"
 import { leftIn, takeBack } from "../stop-session.ts"
 import {
   askedOf,
@@ -102,11 +104,11 @@ export class Settling {
     else this.#ports.outbox.post(cleanup, true)
   }
 
-  async #settle(task: Task, seenAt: number): Promise<void> {
-    if (task.team) return this.#settleTeam(task, seenAt)
+  async #settle(given: Task, seenAt: number): Promise<void> {
+    if (given.team) return this.#settleTeam(given, seenAt)
     const { host } = this.#parts
-    if (this.#goesOn(task)) return
-    const stored = await host.messagesSince(task.sessionID, task.run.promptID)
+    if (this.#goesOn(given)) return
+    const { task, stored } = await this.#read(given)
     // Deleted meanwhile: its result is lost, and the parent may have been told.
     if (stored.length === 0 && !(await host.session(task.sessionID))) return remove(this.#parts, task.id)
     const messages = await answerBeforeNotice(host, task, stored)
@@ -118,6 +120,19 @@ export class Settling {
     const ending = await this.#validated(task, found, messages)
     const endOptions = { messages, openTodos, wake: this.#wakes(task, seenAt), maybeDelivered: true }
     this.#ports.dispatcher.end(task.id, task.run.generation, ending, endOptions)
+  }
+
+  /** Messages of a run, also where its session's user has replaced the prompt. */
+  async #read(task: Task): Promise<{ task: Task; stored: readonly Message[] }> {
+    const { host } = this.#parts
+    const { sessionID, run } = task
+    const stored = await host.messagesSince(sessionID, run.promptID)
+    const promptID = stored.length === 0 ? await replacingPrompt(host, task) : undefined
+    if (promptID === undefined) return { task, stored }
+    return {
+      task: transition(task, { type: "asked anew", generation: run.generation, promptID }),
+      stored: await host.messagesSince(sessionID, promptID),
+    }
   }
 
   /** Continues a group if its members can go on, otherwise ends it. */
