@@ -261,7 +261,7 @@ export type CallState = "pending" | "running" | "ended"
 export type EndedCall = { readonly input: unknown; readonly result: string; readonly ms: number }
 
 /**
- * What a session's user has undone: all from this message on. `reset`: files that the undo itself reset; `restores`: a
+ * Undo by a session's user of all from this message on. `reset`: files that it has reset itself; `restores`: a
  * redo puts back all files of the folder as they were at the undo.
  */
 export type Undone = { readonly from: string; readonly reset: readonly string[]; readonly restores: boolean }

@@ -56,7 +56,7 @@ export const askToast = (task: Task, ask: Ask): Toast => ({
   variant: "warning",
 })
 
-/** What an undo leaves of the agents that it no longer shows. */
+/** For an undo of launches: it neither stops agents nor takes back their edits. */
 export const undoneToast = (running: readonly Task[], files: readonly string[]): Toast => ({
   title: "Background agents are not undone",
   message: [

@@ -46,7 +46,7 @@ export type StoredSession = {
   files: string[]
   /** From this message on, its user has undone them: the next prompt deletes them. */
   undoneFrom?: string
-  /** What its events say of that. */
+  /** As its events tell of that. */
   undone?: Undone
   todos: { content: string; status: string }[]
   messages: StoredMessage[]

@@ -23,7 +23,7 @@ describe("after a crash and a restart", () => {
   })
 
   describe("a parent that its user had stopped", () => {
-    /** It was at work when its user pressed ESC; its agent still is. */
+    /** Parent at work when its user pressed ESC; its agent still is. */
     const stopped = async () => {
       const all = await running()
       all.rig.onPrompt("THINK", { hang: true, text: "hm" })

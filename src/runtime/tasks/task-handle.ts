@@ -94,7 +94,7 @@ export class ParentState {
   readonly launching = new Map<string, Promise<Task>>()
   /** Its user stopped its turn and has not written since. */
   isStopped = false
-  /** What its user has undone. Its `restores` ends once the user was told what a redo would reset. */
+  /** Undo by its user. `restores` ends once they were told what a redo would reset. */
   undone?: Undone
   /** Ended tasks dropped unread. */
   droppedUnread = 0
