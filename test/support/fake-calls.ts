@@ -201,13 +201,19 @@ export class Calls {
     const { callID, tool, args: input, result = callID } = part
     const state = part.state === "completed" || part.state === "error" ? "ended" : part.state
     const call = state === "ended" && { call: { input, result, ms } }
-    const changed = part.state === "completed" &&
-      tool === "edit" && { changed: [(input as { filePath: string }).filePath] }
+    const edited = part.state === "completed" ? editedBy(part) : []
+    const changed = edited.length > 0 && { changed: edited }
     const known = { type: "tool", sessionID: this.#session.id, callID, tool, state, messageID } as const
     const event = { ...known, ...call, ...changed }
     this.#ports.emit(event)
     this.#ports.emit(event)
   }
+}
+
+/** The file that a call of `edit` names. */
+export const editedBy = ({ tool, args }: Pick<StoredCall, "tool" | "args">): readonly string[] => {
+  const { filePath } = (args ?? {}) as { filePath?: string }
+  return tool === "edit" && filePath ? [filePath] : []
 }
 
 const describe = (tool: string, args: unknown): string => {

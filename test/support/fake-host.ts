@@ -37,6 +37,7 @@ import {
   REQUEST_KEY,
 } from "../../src/runtime/record/codec.ts"
 import { withoutCopies } from "../../src/runtime/record/copies.ts"
+import { editedBy } from "./fake-calls.ts"
 import { jsonCopy, type StoredMessage, type StoredSession } from "./fake-database.ts"
 import { FakeProcess } from "./fake-process.ts"
 import { ownerOf } from "./records.ts"
@@ -341,8 +342,8 @@ function toMessage(message: StoredMessage): Message {
     if (part.type === "tool") {
       const { callID, tool, state, refused, args, interrupted = false } = part
       const call = callOf({ callID, tool, state, refused, final: interrupted })
-      if (tool !== "edit" || state !== "completed") return [call]
-      return [call, { type: "files", own: true, paths: [(args as { filePath: string }).filePath] }]
+      const paths = state === "completed" ? editedBy({ tool, args }) : []
+      return paths.length > 0 ? [call, { type: "files", own: true, paths }] : [call]
     }
     if (part.type === "reasoning") return [part]
     const { id: _id, ...text } = part
