@@ -395,6 +395,10 @@ export const isUnmerged = ({ outcome, part }: Task): boolean => {
   return work.files.length > 0 && work.merge?.kind !== "merged" && work.merge?.kind !== "nothing"
 }
 
+/** Its work is still in its place, which is not put away. */
+export const holdsPlace = ({ place, outcome }: Pick<Task, "place" | "outcome">): boolean =>
+  place !== undefined && outcome?.work === undefined
+
 export const isQueued = (task: Task): boolean => isActive(task) && task.run.startedAt === undefined
 
 /** The parent is still to be told of the last run's end. */

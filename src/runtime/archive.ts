@@ -1,7 +1,7 @@
 import { DAY_MS } from "../core/bill.ts"
 import { CallError, messageOf } from "../core/errors.ts"
 import { chosenIn, type TriesResult } from "../core/group.ts"
-import { isActive, isUnmerged, type Merge, type Outcome, type Task } from "../core/task.ts"
+import { holdsPlace, isActive, isUnmerged, type Merge, type Outcome, type Task } from "../core/task.ts"
 import type { GroupArchive, KeptTries } from "./groups/group-archive.ts"
 import { membersOf } from "./groups/members-of.ts"
 import { cutOffOf } from "./mailbox/notes.ts"
@@ -25,7 +25,7 @@ export type Waiting = { readonly signal?: AbortSignal }
 
 /** Ended, with work still in its place. */
 const isLeft = (task: Task): task is Task & { readonly outcome: Outcome } =>
-  task.place !== undefined && !isActive(task) && task.outcome !== undefined && task.outcome.work === undefined
+  !isActive(task) && task.outcome !== undefined && holdsPlace(task)
 
 const isCut = (error: unknown): error is PlaceError => error instanceof PlaceError && error.code === "host"
 
@@ -49,7 +49,7 @@ export class Archive {
     const { store, host } = this.#parts
     const owed = [...store.entries()]
       .map(({ task }) => task)
-      .filter((task) => task.place?.kind === name && !task.outcome?.work)
+      .filter((task) => task.place?.kind === name && holdsPlace(task))
     const teams = new Set(owed.flatMap(({ part }) => (part && store.get(part.of)?.outcome?.work ? [part.of] : [])))
     for (const { id } of owed) {
       await this.#closed(id)

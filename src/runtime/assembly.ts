@@ -146,10 +146,9 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
   const forgetting = new Forgetting(parts, { dispatcher, ledger, reschedule: () => scheduler.reschedule() })
   const forget = (task: Task) => forgetting.forget(task)
   const holdsBack = (task: Task) => breakers.holdsBack(task)
-  const isAway = (task: Task) => places.outlives(task) && task.outcome?.work === undefined
-  const retention = new Retention(parts, { dependencies, forget, isAway })
+  const retention = new Retention(parts, { dependencies, forget, places })
   const overview = new Overview(parts, { dispatcher, answers, recovery, kept, holdsBack })
-  const cancelling = new Cancelling(parts, { dispatcher, kept, retention, forget, isAway })
+  const cancelling = new Cancelling(parts, { dispatcher, kept, retention, forget, places })
   const requests = new Requests(parts, {
     dispatcher,
     forget: (task) => cancelling.forget([task]),

@@ -2,6 +2,7 @@ import { type Ending, isActive, type Task } from "../core/task.ts"
 import type { Archive } from "./archive.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import type { Parts } from "./parts.ts"
+import type { Places } from "./places/places.ts"
 import { type CancelSelector, selectRunning } from "./tasks/lookup.ts"
 import type { Retention } from "./tasks/retention.ts"
 import type { Cleared } from "./tasks/view.ts"
@@ -16,8 +17,7 @@ type CancellingPorts = {
   readonly kept: Archive
   readonly retention: Retention
   readonly forget: (task: Task) => Promise<void>
-  /** Whether its work is still on another machine. */
-  readonly isAway: (task: Task) => boolean
+  readonly places: Pick<Places, "isAway">
 }
 
 /** Cancels and clears tasks for the session that launched them. */
@@ -80,8 +80,8 @@ export class Cancelling {
 
   /** Clears a task whose parent session was deleted: archived work here stays, remote files are removed. */
   async forgetLost(task: Task): Promise<void> {
-    const { kept, isAway, forget } = this.#ports
-    await kept.clear([task, ...this.#parts.store.below(task)].filter(isAway))
+    const { kept, places, forget } = this.#ports
+    await kept.clear([task, ...this.#parts.store.below(task)].filter((each) => places.isAway(each)))
     await forget(task)
   }
 }

@@ -2,7 +2,7 @@ import { modelKey } from "../core/limits.ts"
 import { answerText } from "../core/outcome.ts"
 import { allPausedSince } from "../core/paused-children.ts"
 import type { HostEvent } from "../core/ports.ts"
-import { type ActiveRun, type EndOptions, isFinished } from "../core/run/active-run.ts"
+import { type ActiveRun, type EndOptions, isClosing, isFinished } from "../core/run/active-run.ts"
 import { nextDue } from "../core/run/deadlines.ts"
 import { reopened } from "../core/run/ending.ts"
 import type { Command, Input, Step, World } from "../core/run/inputs.ts"
@@ -99,7 +99,7 @@ export class Dispatcher {
 
   /** Resolves when the task's last end is closed: its session is stopped and its outcome final. */
   closed(taskID: string): Promise<void> {
-    return this.#until(taskID, (run) => run?.stage !== "leaving" && run?.stage !== "merging")
+    return this.#until(taskID, (run) => !isClosing(run))
   }
 
   /** Resolves when the task's session is stopped; a merge may still be pending. */
@@ -113,8 +113,7 @@ export class Dispatcher {
   }
 
   isClosing(taskID: string): boolean {
-    const { stage } = this.#parts.store.run(taskID) ?? {}
-    return stage === "leaving" || stage === "merging"
+    return isClosing(this.#parts.store.run(taskID))
   }
 
   /** Somebody goes on with a session whose run has ended, another plugin say: that is paid for as well. */

@@ -200,8 +200,10 @@ export const newRun = (task: Task, stage: Stage, now: number, heldBy: ActiveRun[
   done: [],
 })
 
-export const hasEnded = ({ stage }: ActiveRun): boolean =>
-  stage === "leaving" || stage === "merging" || stage === "telling"
+/** Ended, and its session or folder is not left yet. */
+export const isClosing = (run: ActiveRun | undefined): boolean => run?.stage === "leaving" || run?.stage === "merging"
+
+export const hasEnded = (run: ActiveRun): boolean => isClosing(run) || run.stage === "telling"
 
 /** Waits for something other than its agent: not prompted yet, preparing, or checking. */
 export const isHeldUp = ({ stage }: ActiveRun): boolean =>

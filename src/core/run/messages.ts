@@ -72,7 +72,7 @@ function classifiedSince(run: ActiveRun, found: Found, waited: boolean, world: W
   if (gone) return end(run, DELETED, {}, world)
   if (busy) return stay({ ...run, stuckSince: undefined, todosSince: undefined })
   const word = passedOver(run, messages)
-  if (word && isLeft(run, messages, world)) return sayAgain(run, word, world)
+  if (word && isUnread(run, messages, world)) return sayAgain(run, word, world)
   if (isRefusedByUs(run, messages)) return askToGoOn(run, messages, refusedText(run.refused?.asks ?? []), world)
   if (isCutByCompaction(messages)) return askToGoOn(run, messages, COMPACTED, world)
   const idle = classify(messages, "idle", run.error)
@@ -110,7 +110,7 @@ function askToGoOn(run: ActiveRun, messages: readonly Message[], why: string, wo
 }
 
 /** Unread last message. It may just have come: it counts once the session has ignored it for a while. */
-const isLeft = ({ stuckSince }: ActiveRun, messages: readonly Message[], { now }: World): boolean =>
+const isUnread = ({ stuckSince }: ActiveRun, messages: readonly Message[], { now }: World): boolean =>
   messages.at(-1)?.role === "assistant" || now - (stuckSince ?? now) >= WORD_GRACE_MS
 
 /** Until then idleness alone proves no end: the session may just have been prompted. */

@@ -1,6 +1,6 @@
 import { CallError, messageOf } from "../../core/errors.ts"
 import type { CheckResult } from "../../core/receipt.ts"
-import type { Merge, Outcome, Task } from "../../core/task.ts"
+import { holdsPlace, type Merge, type Outcome, type Task } from "../../core/task.ts"
 import { Turn } from "../../lib/turn.ts"
 import { goHome, goThere, homeAsAsked, homeOf, refuseUnpassed } from "../merge-target.ts"
 import type { Parts } from "../parts.ts"
@@ -61,6 +61,11 @@ export class Places {
   /** The task's work continues when this process ends. */
   outlives({ place }: Task): boolean {
     return place !== undefined && kindOf(this.kinds, place.kind).outlives === true
+  }
+
+  /** Its work is on another machine. */
+  isAway(task: Task): boolean {
+    return this.outlives(task) && holdsPlace(task)
   }
 
   /** Supervises the place of a task from an earlier process. */

@@ -3,7 +3,7 @@ import { sizeOf, winnerIn } from "../../core/group.ts"
 import { endAfterCrash } from "../../core/last-word.ts"
 import { classify, lastSignIn } from "../../core/outcome.ts"
 import type { Message } from "../../core/ports.ts"
-import { type Ending, isActive, type Reason, type Task } from "../../core/task.ts"
+import { type Ending, holdsPlace, isActive, type Reason, type Task } from "../../core/task.ts"
 import { isBegunIn, type Member } from "../../core/tries.ts"
 import type { Options } from "../../options/options.ts"
 import type { TaskStore } from "../tasks/store.ts"
@@ -12,8 +12,8 @@ import type { TaskStore } from "../tasks/store.ts"
 export const mayBeElsewhere = (task: Task): boolean => isUnclosed(task) || (task.depth > 1 && isActive(task))
 
 /** A place or group whose end was not recorded. */
-export const isUnclosed = ({ place, team, outcome }: Task): boolean =>
-  (place !== undefined && outcome?.work === undefined) || (team !== undefined && outcome?.team === undefined)
+export const isUnclosed = (task: Task): boolean =>
+  holdsPlace(task) || (task.team !== undefined && task.outcome?.team === undefined)
 
 /** Whether the agent may have launched tasks that only its dead process knew; they are settled with it. */
 export const mayLaunch = (task: Task, { maxDepth }: Pick<Options, "maxDepth">): boolean =>

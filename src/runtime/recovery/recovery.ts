@@ -3,7 +3,6 @@ import { isActive, parentSessionOf, type Task } from "../../core/task.ts"
 import { retry } from "../../lib/clock.ts"
 import type { Ledger } from "../budgets/ledger.ts"
 import type { Parts } from "../parts.ts"
-import { isUnclosed } from "./orphan.ts"
 import { rank, remove, takeIn } from "./records.ts"
 import { Settling, type SettlingPorts } from "./takeover.ts"
 
@@ -132,9 +131,12 @@ export class Recovery {
 
   #takeIn(records: readonly TaskRecord[]): void {
     const orphans = takeIn(this.#parts, this.#ports.ledger, records)
-    for (const { task } of orphans) if (task.run.parentStopped) this.#parts.store.stopped(task.parentID, true)
+    const { store } = this.#parts
+    for (const { task } of orphans) if (task.run.parentStopped) store.stopped(task.parentID, true)
     this.#adopt(orphans)
-    for (const { task } of records) if (this.#isLeftBehind(task)) this.#ports.places.rejoin(task)
+    for (const { task } of records)
+      if (store.get(task.id) && !store.isForeign(task.id) && !isActive(task) && this.#ports.places.isAway(task))
+        this.#ports.places.rejoin(task)
     if (records.length > 0) this.#ports.changed()
   }
 
@@ -154,12 +156,5 @@ export class Recovery {
         if (part) adopted.set(part.of, [...(adopted.get(part.of) ?? []), done])
         return done
       })
-  }
-
-  /** Ended, with work still on another machine. */
-  #isLeftBehind(task: Task): boolean {
-    const { store } = this.#parts
-    if (!store.get(task.id) || store.isForeign(task.id) || isActive(task)) return false
-    return isUnclosed(task) && this.#ports.places.outlives(task)
   }
 }

@@ -1,12 +1,12 @@
 import { isActive, owesNotification, type Task } from "../../core/task.ts"
 import type { Dependencies } from "../launch/dependencies.ts"
 import type { Parts } from "../parts.ts"
+import type { Places } from "../places/places.ts"
 
 type RetentionPorts = {
   readonly dependencies: Dependencies
   readonly forget: (task: Task) => Promise<void>
-  /** Whether its work is still on another machine. */
-  readonly isAway: (task: Task) => boolean
+  readonly places: Pick<Places, "isAway">
 }
 
 /**
@@ -17,13 +17,13 @@ export class Retention {
   readonly #parts: Parts
   readonly #dependencies: Dependencies
   readonly #forget: (task: Task) => Promise<void>
-  readonly #isAway: (task: Task) => boolean
+  readonly #places: Pick<Places, "isAway">
 
-  constructor(parts: Parts, { dependencies, forget, isAway }: RetentionPorts) {
+  constructor(parts: Parts, { dependencies, forget, places }: RetentionPorts) {
     this.#parts = parts
     this.#dependencies = dependencies
     this.#forget = forget
-    this.#isAway = isAway
+    this.#places = places
   }
 
   prune(parentID: string): void {
@@ -32,7 +32,7 @@ export class Retention {
     const ended = store
       .ofParent(parentID)
       .filter((task) => !isActive(task) && !owesNotification(task) && !this.#dependencies.isWaitedFor(task.id))
-      .filter((task) => !this.#isAway(task))
+      .filter((task) => !this.#places.isAway(task))
     const surplus = ended.length - options.maxHistory
     if (surplus <= 0) return
     const oldestFirst = ended.toSorted((a, b) => (a.run.endedAt ?? 0) - (b.run.endedAt ?? 0))

@@ -1,5 +1,6 @@
 import { createEffect, createMemo, type JSX, on, Show } from "solid-js"
 import { createConfirm, onEscape } from "./confirm.tsx"
+import { timeOfDay } from "./format.ts"
 import { step } from "./keys.tsx"
 import { createPlace, route, wouldLose } from "./place.ts"
 import type { Shown } from "./route.ts"
@@ -108,8 +109,8 @@ export function Offline() {
       <Show when={lost()}>
         {(since) => (
           <p>
-            <strong>Connection lost</strong> at {new Date(since().since).toLocaleTimeString("en-GB")}. This is how
-            things stood then; the page comes back by itself.
+            <strong>Connection lost</strong> at {timeOfDay(since().since)}. This is how things stood then; the page
+            comes back by itself.
           </p>
         )}
       </Show>
