@@ -21,6 +21,9 @@ import { TaskManager } from "./runtime/task-manager.ts"
 import { toolsFor } from "./tools/index.ts"
 import type { Tool } from "./tools/tool.ts"
 
+/** Delay of the search for earlier tasks after the start. A session that is used sooner reads its own. */
+const RECOVERY_DELAY_MS = 1000
+
 const PROCESSES = { self: processMark, isAlive: processLives }
 const randomID = customAlphabet("abcdefghijklmnopqrstuvwxyz0123456789", 8)
 
@@ -64,9 +67,9 @@ export async function openApp(given: Connection, options: Options, features: rea
     (name) => void manager.placeAnswers(name),
   )
   if (others) systemClock.after(0, () => void others.hosts.cleanup.takeUp())
-  // Plugins are loaded before OpenCode answers requests.
+  // OpenCode loads plugins during its user's first request.
   const recovered = new Promise<void>((resolve) => {
-    systemClock.after(0, () => void lookBack(connection, manager).then(resolve))
+    systemClock.after(RECOVERY_DELAY_MS, () => void lookBack(connection, manager).then(resolve))
   })
   const board: TaskBoard | undefined =
     options.board && (await openBoardOn(connection, options.board, options.lastWord, manager, recovered))

@@ -383,8 +383,7 @@ export class OpencodeHost implements Host {
     // Sessions of another folder's instance are that instance's.
     const isAsked = (row: Session, keptIn = row.directory) =>
       scope === undefined || keptIn === folder || (whose === "project" && row.projectID !== NO_PROJECT)
-    this.#records.notice(sessions.filter((row) => isAsked(row)))
-    return (await this.#records.amongSome(sessions)).flatMap(({ row, record }) =>
+    return (await this.#records.amongSome(sessions, (row) => isAsked(row))).flatMap(({ row, record }) =>
       isAsked(row, record.owner.folder) ? [{ ...record, cost: row.cost }] : [],
     )
   }

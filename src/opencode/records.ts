@@ -18,11 +18,15 @@ import { ownerNow, ownershipOf } from "../runtime/record/owner.ts"
 import type { Signer } from "../runtime/record/signature.ts"
 import { UI_METADATA_KEY, type UiMetadata } from "../runtime/record/ui-metadata.ts"
 import { call, find } from "./client.ts"
+import { rest } from "./pace.ts"
 
 /** Most sessions whose last write is kept; others are read before their next write. */
 const MOST_RENEWALS = 1024
 
 const MOST_UNBELIEVED = 5000
+
+/** Longest time that decoding occupies OpenCode's thread. */
+const SLICE_MS = 5
 
 type Metadata = Readonly<Record<string, unknown>>
 
@@ -54,32 +58,42 @@ export class OpencodeRecords {
     return decodeRecord(session, this.#ports.signer)
   }
 
-  /** Sessions found by `notice` so far. */
+  /** Sessions with an unverified record, as far as they were read. */
   unbelieved(): readonly Unbelieved[] {
     return [...this.#unbelieved.values()]
   }
 
-  /** Notes sessions with an unverified record of their own. */
-  notice(sessions: readonly Session[]): void {
-    for (const session of sessions) {
-      const { id, cost = 0, time } = session
-      if (this.in(session) || !decodeRecord(session)) this.#unbelieved.delete(id)
-      else addBounded(this.#unbelieved, id, { sessionID: id, cost, changedAt: time.updated }, MOST_UNBELIEVED)
-    }
+  /** Notes whether the session has an unverified record of its own. */
+  #notice(session: Session, record: TaskRecord | undefined): void {
+    const { id, cost = 0, time } = session
+    if (record || !decodeRecord(session)) this.#unbelieved.delete(id)
+    else addBounded(this.#unbelieved, id, { sessionID: id, cost, changedAt: time.updated }, MOST_UNBELIEVED)
   }
 
-  /** Records in these sessions, without copies of each other. */
-  async among(sessions: readonly Session[]): Promise<readonly Recorded<Session>[]> {
-    const oldestFirst = sessions.toSorted((one, other) => one.time.created - other.time.created)
-    const recorded = oldestFirst.flatMap((row) => {
+  /** Records in these sessions, without copies of each other. `isNoticed`: an unverified record here is kept in mind. */
+  async among(
+    sessions: readonly Session[],
+    isNoticed: (session: Session) => boolean = () => false,
+  ): Promise<readonly Recorded<Session>[]> {
+    const recorded: Recorded<Session>[] = []
+    let began = performance.now()
+    for (const row of sessions.toSorted((one, other) => one.time.created - other.time.created)) {
+      if (performance.now() - began > SLICE_MS) {
+        await rest()
+        began = performance.now()
+      }
       const record = this.in(row)
-      return record ? [{ row, record }] : []
-    })
+      if (record) recorded.push({ row, record })
+      if (isNoticed(row)) this.#notice(row, record)
+    }
     return withoutCopies(recorded, ({ task }) => this.#holdsPrompt(task))
   }
 
   /** Records where the list may lack siblings, from which a record may be copied. */
-  async amongSome(sessions: readonly Session[]): Promise<readonly Recorded<Session>[]> {
+  async amongSome(
+    sessions: readonly Session[],
+    isNoticed: (session: Session) => boolean,
+  ): Promise<readonly Recorded<Session>[]> {
     const parents = new Map<string, Promise<readonly TaskRecord[]>>()
     const children = (parentID: string) => {
       const known = parents.get(parentID) ?? this.of(parentID)
@@ -91,7 +105,7 @@ export class OpencodeRecords {
       if (namesItsSession(row.metadata) || ownershipOf(owner, this.#ports.instance) === "ours") return false
       return !(await children(parentSessionOf(task))).some((record) => record.task.sessionID === row.id)
     }
-    const found = await this.among(sessions)
+    const found = await this.among(sessions, isNoticed)
     const copies = await Promise.all(found.map(isCopy))
     return found.filter((_each, at) => !copies[at])
   }

@@ -1,6 +1,6 @@
 import type { Transport } from "./client.ts"
 import type { OpencodeConnection } from "./connect.ts"
-import { isFirstOf, versionNote } from "./version.ts"
+import { isFirstOf, isTried, versionNote } from "./version.ts"
 
 /** Id of no session: calls with it have no effect. */
 const NO_SESSION = "ses_00000000000000000000000000"
@@ -35,12 +35,20 @@ let asked: Promise<Examined> | undefined
 
 /** Checked once for all instances of a process. Never rejects. */
 function examineHost(transport: Transport): Promise<Examined> {
-  asked ??= Promise.all([missingRoutes(transport), hostVersion(transport)]).then(([routes, version]) => ({
+  asked ??= examine(transport)
+  return asked
+}
+
+/** A version that the tests cover has every route: only its version is asked for. Never rejects. */
+export async function examine(transport: Transport): Promise<Examined> {
+  const version = await hostVersion(transport)
+  if (version && isTried(version)) return { version }
+  const routes = await missingRoutes(transport)
+  return {
     version,
     ...(routes.length > 0 && { refusal: unsuitable(routes, version) }),
     ...(version && { note: versionNote(version) }),
-  }))
-  return asked
+  }
 }
 
 /** OpenCode's version, for messages; undefined where it does not tell. */

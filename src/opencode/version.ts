@@ -9,11 +9,14 @@ const WAKES_BUSY_FROM = "1.18.15"
 
 /** Warning for an untested version; undefined for tested ones and for development builds. */
 export function versionNote(version: string): string | undefined {
-  if (!isRelease(version) || (!isBefore(version, TRIED.from) && !isBefore(TRIED.to, version))) return undefined
+  if (!isRelease(version) || isTried(version)) return undefined
   const note = `superagents was tried on OpenCode ${TRIED.from} to ${TRIED.to}; this is ${version}.`
   if (!isBefore(version, WAKES_BUSY_FROM)) return note
   return `${note} Before ${WAKES_BUSY_FROM} a notification may not wake an agent that is at work.`
 }
+
+export const isTried = (version: string): boolean =>
+  isRelease(version) && !isBefore(version, TRIED.from) && !isBefore(TRIED.to, version)
 
 const isRelease = (version: string): boolean => /^\d+\.\d+\.\d+/.test(version)
 

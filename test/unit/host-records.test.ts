@@ -4,7 +4,7 @@ import { type HostError, LEASE_MS } from "../../src/core/ports.ts"
 import { OpencodeHost } from "../../src/opencode/host.ts"
 import { encodeRecord, RECORD_KEY } from "../../src/runtime/record/codec.ts"
 import { ownerNow, registerInstance } from "../../src/runtime/record/owner.ts"
-import { signerOf } from "../../src/runtime/record/signature.ts"
+import { type Signer, signerOf } from "../../src/runtime/record/signature.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { SIGNER } from "../support/records.ts"
 import { taskOf } from "../support/tasks.ts"
@@ -194,6 +194,49 @@ test("sessions are noticed whose record another key signed, those of the project
   rows.splice(0, 2, session("ses_lost", {}), session("ses_below", { metadata: {} }))
   await host.recordsSince(0, "project")
   expect(host.unbelieved()).toEqual([])
+})
+
+test("a list of many records is verified once each, with pauses for the rest of OpenCode", async () => {
+  const rows = Array.from({ length: 12 }, (_, nth) => ({
+    id: `ses_${nth}`,
+    parentID: "ses_parent",
+    directory: "/project",
+    time: { created: nth, updated: nth },
+    metadata: {
+      [RECORD_KEY]: encodeRecord(
+        taskOf({ id: `bg_${nth}`, sessionID: `ses_${nth}`, parentID: "ses_parent" }),
+        ownerNow("x"),
+        SIGNER,
+      ),
+    },
+  }))
+  let verified = 0
+  let turns = 0
+  let longest = 0
+  const signer: Signer = {
+    ...SIGNER,
+    isSigned: (...given) => {
+      verified++
+      const until = performance.now() + 3
+      while (performance.now() < until);
+      return SIGNER.isSigned(...given)
+    },
+  }
+  const client = { session: { list: async () => ({ data: rows }) } } as unknown as OpencodeClient
+  const host = new OpencodeHost(client, registerInstance(), signer, new FakeClock())
+  const found = host.recordsSince(0)
+  const others = (async () => {
+    for (let seen = 0; verified < rows.length; seen = verified) {
+      turns++
+      await new Promise((resolve) => setImmediate(resolve))
+      longest = Math.max(longest, verified - seen)
+    }
+  })()
+  expect(await found).toHaveLength(rows.length)
+  await others
+  expect(verified).toBe(rows.length)
+  expect(turns).toBeGreaterThan(3)
+  expect(longest).toBeLessThanOrEqual(2)
 })
 
 test("a copy of a task's first record is not taken for the task where the task's own session is not in the list", async () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { hostVersion, missingRoutes, unsuitable } from "../../src/opencode/routes.ts"
+import { examine, hostVersion, missingRoutes, unsuitable } from "../../src/opencode/routes.ts"
 
 const PAGE = () => new Response("<!doctype html>", { headers: { "content-type": "text/html" } })
 const JSON_ANSWER = (status = 200, body: unknown = {}) => Response.json(body, { status })
@@ -43,4 +43,14 @@ test("the words say what is missing, which OpenCode this is, and which it should
   expect(text).toContain("lacks GET /question, GET /permission.")
   expect(text).toContain("made for OpenCode 1.18 and 1.19")
   expect(unsuitable(["GET /question"], await hostVersion(transportOf(PAGE)))).toContain("on this OpenCode and")
+})
+
+test("a version that the tests cover is asked for nothing but its version, another for each route", async () => {
+  const transport = transportOf(() => JSON_ANSWER(200, { version: "1.18.30" }))
+  expect(await examine(transport)).toEqual({ version: "1.18.30" })
+  expect(transport.asked).toEqual(["GET /global/health"])
+  const later = transportOf(() => JSON_ANSWER(200, { version: "1.20.0" }))
+  expect(await examine(later)).toEqual({ version: "1.20.0", note: expect.stringContaining("this is 1.20.0") })
+  expect(later.asked).toHaveLength(7)
+  expect((await examine(transportOf(PAGE))).refusal).toContain("offers no tools")
 })
