@@ -6,6 +6,9 @@ import type { Kind } from "./lives.ts"
 const MOST_LIVES = 300
 const NEWS = "../../src/runtime/mailbox/notification-items.ts"
 const LOOKUP = "../../src/runtime/tasks/lookup.ts"
+const STOP = "../../src/runtime/stop-session.ts"
+const WATCHDOG = "../../src/core/watchdog.ts"
+const PLANTED = [NEWS, LOOKUP, STOP, WATCHDOG]
 
 // Files of tests share a process: what an earlier one has loaded is loaded anew, and no later one finds what is planted.
 beforeEach(() => {
@@ -13,8 +16,7 @@ beforeEach(() => {
 })
 
 afterEach(() => {
-  vi.doUnmock(NEWS)
-  vi.doUnmock(LOOKUP)
+  for (const file of PLANTED) vi.doUnmock(file)
   vi.resetModules()
 })
 
@@ -53,4 +55,40 @@ test("a cancel that passes over what is parked is found", async () => {
   expect(await broken("a planted cancel", "parked", 100)).toContainEqual(
     expect.stringMatching(/was cancelled and goes on/),
   )
+})
+
+test("a wake that bypasses the mailbox is found", async () => {
+  type Stop = typeof import("../../src/runtime/stop-session.ts")
+  vi.doMock(STOP, async (original) => {
+    const stop = await original<Stop>()
+    const stopSession: Stop["stopSession"] = (parts, sessionID, asks) => {
+      const task = parts.store.bySession(sessionID)
+      if (task) {
+        const { id, parentID, run } = task
+        const messageID = parts.host.messageID("notification", id, run.generation, run.createdAt)
+        void parts.host.prompt({ sessionID: parentID, messageID, parts: [{ text: "planted" }] }).catch(() => {})
+      }
+      return stop.stopSession(parts, sessionID, asks)
+    }
+    return { ...stop, stopSession }
+  })
+  const breaches = await broken("a planted second wake", "plain", 60)
+  expect(breaches).toContainEqual(expect.stringMatching(/after its user's ESC|is asked to go on/))
+})
+
+test("a deadline in wall time is found: the time of a pause does not count", async () => {
+  type Watchdog = typeof import("../../src/core/watchdog.ts")
+  vi.doMock(WATCHDOG, async (original) => {
+    const watchdog = await original<Watchdog>()
+    const inWallTime = (watched: Parameters<Watchdog["demandOf"]>[0]) => {
+      const { parkedMs: _parked, stillMs: _still, ...run } = watched.task.run
+      return { ...watched, task: { ...watched.task, run } }
+    }
+    return {
+      ...watchdog,
+      demandOf: (watched: Parameters<Watchdog["demandOf"]>[0]) => watchdog.demandOf(inWallTime(watched)),
+    }
+  })
+  const breaches = await broken("a planted deadline", "parked", 40)
+  expect(breaches).toContainEqual(expect.stringMatching(/ended at its time limit of \d+ after/))
 })

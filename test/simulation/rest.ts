@@ -45,8 +45,9 @@ export async function rest(world: World): Promise<void> {
 function answerUsers({ host, watch, manager }: World): void {
   for (const { id, sessionID } of host.questions) {
     const task = manager.taskIn(sessionID)?.task
-    const isUsers = task ? !isActive(task) && watch.isUsers(task) : watch.hasUser(sessionID)
-    if (isUsers) host.answer(id)
+    // When a run of a dead process ended is not known: its user may have gone on before that.
+    const isUsers = task && watch.restarts === 0 ? watch.isUsers(task) : watch.hasUser(sessionID)
+    if (isUsers && !(task && isActive(task))) host.answer(id)
   }
 }
 
@@ -89,8 +90,8 @@ function checkTask(world: World, task: Task): void {
   // and may say that at once.
   if (task.outcome?.reason?.code === "timeout" && took + watch.slept < timeout * SOONEST)
     watch.breach(`${name} ended at its time limit of ${timeout} after ${took} ms`)
-  // Nobody looks after what goes on elsewhere before the lease of who began it is over.
-  const isUnwatched = task.place?.kind === FAR && world.endOptions.strangers
+  // Nobody looks after what goes on elsewhere, or what a dead process has left, before the lease of its owner is over.
+  const isUnwatched = world.endOptions.strangers && (task.place?.kind === FAR || watch.restarts > 0)
   if (timeout > 0 && startedAt > 0 && took > timeout + OVERTIME_MS + watch.held && !isUnwatched)
     watch.breach(`${name} ran for ${took} ms with a limit of ${timeout}`)
 }
