@@ -8,9 +8,12 @@ import { FEATURES } from "../src/features/index.ts"
  * Deletes a feature in a copy of the tree: its folder, its parts in other features, its lines in the registries, its
  * tests, and the features that need it. Then no line may name it: types, build, dead-code lint and the core's tests pass.
  *
- * `npm run probe` says of each feature which imports name it; `npm run probe -- x y` goes on to types, build and tests
- * for these.
+ * `npm run probe -- x y` does so for x and for y. `npm run probe` says of each feature which imports name it, and
+ * deletes those of `PASS` at once, for types and dead-code lint alone.
  */
+
+/** Features that pass. */
+const PASS: readonly string[] = ["shared-cache", "web", "terminal", "hosts"]
 
 const ROOT = resolve(import.meta.dirname, "..")
 /** Files that list features, and that a feature has a line in. */
@@ -53,9 +56,14 @@ function withoutLines(file: string, text: string, gone: readonly string[]): stri
   const names = lines
     .filter(isGone)
     .flatMap((line) => [...line.matchAll(/\b\w+\b(?=[^"]* from )/g)].map(([name]) => name))
-  const used = new RegExp(`^\\s*(?:${names.filter((name) => name !== "import").join("|") || "(?!)"}),$`)
-  const named = new RegExp(`^\\s*\\{ name: "(?:${gone.join("|")})"`)
-  return lines.filter((line) => !isGone(line) && !used.test(line) && !named.test(line)).join("\n")
+  const used = new RegExp(
+    `\\b(?:${names.filter((name) => name !== "import").join("|") || "(?!)"})\\b(?:,\\s*|(?=\\]))`,
+    "g",
+  )
+  return lines
+    .filter((line) => !isGone(line))
+    .join("\n")
+    .replaceAll(used, "")
 }
 
 /** `file:line` of each import that names what is gone, outside of it and of registries. Tests that import it are its own. */
@@ -72,50 +80,46 @@ const namedIn = (sources: Sources, gone: readonly string[]): readonly string[] =
 
 /** Deletes in the copy at `root`. */
 function remove(root: string, sources: Sources, gone: readonly string[]): void {
+  for (const name of gone) rmSync(join(root, "src/features", name), { recursive: true })
   for (const [file, text] of sources) {
     const isItsTest =
       /\.test\.tsx?$/.test(file) &&
       text.split("\n").some((line) => importsOf(file, line).some((path) => isOf(path, gone)))
-    if (isOf(file, gone) || isItsTest) rmSync(join(root, file))
+    if (isOf(file, gone) || isItsTest) rmSync(join(root, file), { force: true })
     else if (REGISTRIES.test(file)) writeFileSync(join(root, file), withoutLines(file, text, gone))
   }
 }
 
-/** What says of the copy that something is still named, by the command that says so. */
-function problemsIn(root: string): readonly string[] {
+const BIN = join(ROOT, "node_modules")
+const LINT: readonly (readonly string[])[] = [
+  ["typescript/bin/tsc", "-p", "tsconfig.probe.json", "--incremental", "false"],
+  [".bin/knip", "--include", "files,exports,types", "--production"],
+]
+const BUILD: readonly (readonly string[])[] = [
+  [".bin/tsdown", "--config", "config/tsdown.config.ts", "--logLevel", "warn"],
+  [".bin/vitest", "run", "--project", "unit", ...CORE_TESTS.flatMap((glob) => glob.split("*")[0] ?? [])],
+]
+
+/** What the first command that fails says of the copy. */
+function problemsIn(root: string, commands: readonly (readonly string[])[]): readonly string[] {
   writeFileSync(join(root, "tsconfig.probe.json"), JSON.stringify({ extends: "./tsconfig.json", include: ["src"] }))
-  const commands: readonly (readonly string[])[] = [
-    ["tsc", "-p", "tsconfig.probe.json", "--incremental", "false"],
-    ["tsdown", "--config", "config/tsdown.config.ts", "--logLevel", "warn"],
-    ["knip", "--include", "files,exports,types", "--production"],
-    ["vitest", "run", "--project", "unit", ...CORE_TESTS.flatMap((glob) => glob.split("*")[0] ?? [])],
-  ]
   for (const [name = "", ...args] of commands) {
-    const { status, stdout, stderr } = spawnSync(join(ROOT, "node_modules/.bin", name), args, {
-      cwd: root,
-      encoding: "utf8",
-    })
+    const { status, stdout, stderr } = spawnSync(join(BIN, name), args, { cwd: root, encoding: "utf8" })
     if (status !== 0) return [`${name}:`, ...`${stdout}${stderr}`.trim().split("\n")]
   }
   return []
 }
 
-/** Lines that name a feature; none where it can be deleted. */
-function probe(name: string, sources: Sources, isThorough: boolean): readonly string[] {
-  if (!existsSync(join(ROOT, "src/features", name))) return ["it has no folder"]
-  const gone = goneWith(name)
-  const named = namedIn(sources, gone)
-  if (named.length > 0 && !isThorough) return named
+/** Problems of a copy without these features. */
+function problemsWithout(gone: readonly string[], sources: Sources, commands: typeof LINT): readonly string[] {
   const copy = mkdtempSync(join(tmpdir(), "superagents-probe-"))
+  const listed = ["ls-files", "-co", "--exclude-standard"]
   try {
-    for (const file of execFileSync("git", ["ls-files", "-co", "--exclude-standard"], {
-      cwd: ROOT,
-      encoding: "utf8",
-    }).split("\n"))
+    for (const file of execFileSync("git", listed, { cwd: ROOT, encoding: "utf8" }).split("\n"))
       if (file && file !== "node_modules" && existsSync(join(ROOT, file))) cpSync(join(ROOT, file), join(copy, file))
-    symlinkSync(join(ROOT, "node_modules"), join(copy, "node_modules"))
+    symlinkSync(BIN, join(copy, "node_modules"))
     remove(copy, sources, gone)
-    return [...named, ...problemsIn(copy)]
+    return problemsIn(copy, commands)
   } finally {
     rmSync(copy, { recursive: true, force: true })
   }
@@ -123,10 +127,15 @@ function probe(name: string, sources: Sources, isThorough: boolean): readonly st
 
 const asked = process.argv.slice(2)
 const sources = readAll(ROOT)
-const results = (asked.length > 0 ? asked : FEATURES.map(({ name }) => name)).map((name) => {
-  const problems = probe(name, sources, asked.length > 0)
-  console.log(problems.length === 0 ? `${name}: passes` : `${name}: ${problems.length} lines name it`)
+const hasFailed = (asked.length > 0 ? asked : FEATURES.map(({ name }) => name)).map((name) => {
+  const gone = goneWith(name)
+  const named = namedIn(sources, gone)
+  const problems = asked.length > 0 ? [...named, ...problemsWithout(gone, sources, [...LINT, ...BUILD])] : named
+  const ends = asked.length > 0 || PASS.includes(name) ? "passes" : "no import names it"
+  console.log(problems.length === 0 ? `${name}: ${ends}` : `${name}: ${problems.length} lines name it`)
   for (const line of problems) console.log(`  ${line}`)
-  return problems.length === 0
+  return problems.length > 0 && (asked.length > 0 || PASS.includes(name))
 })
-if (asked.length > 0 && results.includes(false)) process.exitCode = 1
+const together = asked.length > 0 ? [] : problemsWithout(PASS.flatMap(goneWith), sources, LINT)
+for (const line of together) console.log(line)
+if (hasFailed.includes(true) || together.length > 0) process.exitCode = 1

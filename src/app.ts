@@ -2,22 +2,23 @@ import { existsSync } from "node:fs"
 import { customAlphabet } from "nanoid"
 import { DAY_MS } from "./core/bill.ts"
 import type { Feature } from "./core/feature.ts"
-import type { Owner } from "./core/ports.ts"
+import type { Clock, Host, Owner } from "./core/ports.ts"
 import type { Schema } from "./core/task.ts"
 import type { Checked } from "./core/value.ts"
 import type { TaskBoard } from "./features/board/board.ts"
 import type { BoardOptions } from "./features/board/options.ts"
-import type { OpenHosts } from "./features/hosts/open.ts"
 import type { Ledgers } from "./features/maps/ledger.ts"
 import { systemClock } from "./lib/clock.ts"
+import { mainCheckout, stateFolder } from "./lib/project.ts"
 import { startThread } from "./lib/thread.ts"
 import type { Options } from "./options/options.ts"
 import type { Connection } from "./runtime/connection.ts"
-import { kindOf, placeKinds } from "./runtime/places/kinds.ts"
+import { placeKinds } from "./runtime/places/kinds.ts"
 import type { PlaceKind } from "./runtime/places/place.ts"
 import { COMMANDS } from "./runtime/places/root.ts"
 import { ownerNow, ownershipOf, processLives, processMark } from "./runtime/record/owner.ts"
 import { TaskManager } from "./runtime/task-manager.ts"
+import type { UserActions } from "./runtime/user-actions.ts"
 import { toolsFor } from "./tools/index.ts"
 import type { Tool } from "./tools/tool.ts"
 
@@ -38,12 +39,48 @@ export type App = {
   closePage(): Promise<void>
 }
 
+/** A feature with its parts beside runs. Each is loaded only where its option is on. */
+export type AppFeature = Feature & {
+  /** Puts itself between the plugin and OpenCode, before there are tasks. */
+  connect?(setup: Pick<Setup, "connection" | "options" | "clock" | "kinds">): Promise<Between | undefined>
+  /** Opens its part beside the tasks. The result closes it. */
+  open?(setup: Setup): Promise<(() => Promise<void>) | undefined>
+}
+
+export type Setup = {
+  readonly connection: Connection
+  readonly options: Options
+  readonly clock: Clock
+  /** Places of tasks. */
+  readonly kinds: readonly PlaceKind[]
+  readonly manager: TaskManager
+  readonly board: TaskBoard | undefined
+}
+
+/** A feature's layer between the plugin and OpenCode. */
+export type Between = {
+  readonly host: Host
+  readonly userActions: UserActions
+  readonly kind: PlaceKind
+  /** From now on there are tasks. */
+  start(manager: TaskManager): void
+  close(): void
+}
+
 /** Sends no request to OpenCode in the current turn of the event loop. */
-export async function openApp(given: Connection, options: Options, features: readonly Feature[]): Promise<App> {
+export async function openApp(given: Connection, options: Options, features: readonly AppFeature[]): Promise<App> {
+  const clock = systemClock
   const commands = { folder: COMMANDS, ...keeping(given) }
-  const near = placeKinds(options, { processes: PROCESSES, commands, hostFolder: given.ownFolder })
-  const others = options.hosts && (await otherMachines(given, options, near))
-  const connection = others ? { ...given, host: others.host, userActions: others.userActions } : given
+  const kinds = [...placeKinds(options, { processes: PROCESSES, commands, hostFolder: given.ownFolder })]
+  let connection = given
+  const between: Between[] = []
+  for (const feature of features) {
+    const own = feature.connect && (await feature.connect({ connection, options, clock, kinds }))
+    if (!own) continue
+    connection = { ...connection, host: own.host, userActions: own.userActions }
+    kinds.push(own.kind)
+    between.push(own)
+  }
   const { host, forks } = connection
   const manager: TaskManager = new TaskManager({
     host,
@@ -54,7 +91,7 @@ export async function openApp(given: Connection, options: Options, features: rea
     randomID,
     features,
     development: isDevelopment(),
-    kinds: others ? [...near, others.kind] : near,
+    kinds,
     ledgers: () => ledgersOf(connection),
     validate,
     commands,
@@ -62,19 +99,16 @@ export async function openApp(given: Connection, options: Options, features: rea
     // With a listening server, the screens are on other machines.
     isTerminal: async () => (await connection.pages()) === undefined,
   })
-  others?.hosts.listen(
-    (taskID, news) => manager.placeTold(taskID, news),
-    (name) => void manager.placeAnswers(name),
-  )
-  if (others) systemClock.after(0, () => void others.hosts.cleanup.takeUp())
+  for (const own of between) own.start(manager)
   // OpenCode loads plugins during its user's first request.
   const recovered = new Promise<void>((resolve) => {
     systemClock.after(RECOVERY_DELAY_MS, () => void lookBack(connection, manager).then(resolve))
   })
   const board: TaskBoard | undefined =
     options.board && (await openBoardOn(connection, options.board, options.lastWord, manager, recovered))
-  const failed = (error: unknown) => host.log("error", "the page failed", { error: String(error) })
-  const page = showPage(connection, options, manager, board).catch(failed)
+  const failed = (error: unknown) => host.log("error", "a feature failed", { error: String(error) })
+  const setup = { connection, options, clock, kinds, manager, board }
+  const opened = features.map((feature) => feature.open?.(setup).catch(failed))
   return {
     manager,
     tools: toolsFor(manager, options),
@@ -83,33 +117,15 @@ export async function openApp(given: Connection, options: Options, features: rea
       // The manager finishes the runs that the board began.
       await board?.stop().catch((error) => host.log("error", "the board did not stop", { error: String(error) }))
       manager.stop()
-      others?.hosts.close()
+      for (const own of between) own.close()
     },
     async closePage() {
-      const close = await page
-      await close?.().catch(failed)
+      for (const each of opened) {
+        const close = await each
+        await close?.().catch(failed)
+      }
     },
   }
-}
-
-/** Remote hosts for tasks. Their code is loaded only with the option. */
-async function otherMachines(connection: Connection, options: Options, near: readonly PlaceKind[]): Promise<OpenHosts> {
-  const [{ openHosts }, openRemote] = await Promise.all([import("./features/hosts/open.ts"), connection.remote()])
-  const { host, userActions, sign, instance, directory: folder } = connection
-  const { machine } = ownerNow(instance)
-  const worktrees = () => kindOf(near, "worktree").open("worktree")
-  return openHosts({
-    options,
-    host,
-    userActions,
-    sign,
-    openRemote,
-    clock: systemClock,
-    instance,
-    machine,
-    folder,
-    worktrees,
-  })
 }
 
 /** Recovers tasks of earlier processes. A task's own folder is left to the instance that owns it. */
@@ -147,10 +163,7 @@ const VALIDATOR = new URL(
 )
 
 async function ledgersOf({ worktree, directory }: Connection): Promise<Ledgers> {
-  const [{ Ledgers }, { mainCheckout }] = await Promise.all([
-    import("./features/maps/ledger.ts"),
-    import("./features/board/project.ts"),
-  ])
+  const { Ledgers } = await import("./features/maps/ledger.ts")
   return new Ledgers(mainCheckout(worktree, directory))
 }
 
@@ -167,7 +180,6 @@ async function openBoardOn(
   recovered: Promise<void>,
 ): Promise<TaskBoard> {
   const { TaskBoard } = await import("./features/board/board.ts")
-  const { mainCheckout, stateFolder } = await import("./features/board/project.ts")
   const { ManagerRuns } = await import("./features/board/runs.ts")
   const { directory, worktree, host, signer } = connection
   const project = mainCheckout(worktree, directory)
@@ -187,18 +199,6 @@ async function openBoardOn(
   })
   systemClock.after(0, () => void board.start())
   return board
-}
-
-/** Starts the web page. Its code is loaded only with the option. */
-async function showPage(
-  connection: Connection,
-  options: Options,
-  manager: TaskManager,
-  board: TaskBoard | undefined,
-): Promise<(() => Promise<void>) | undefined> {
-  if (!options.web) return undefined
-  const { openPage } = await import("./features/web/open.ts")
-  return openPage({ connection, options, web: options.web, manager, board, clock: systemClock })
 }
 
 /** Read through a copy: OpenCode's Bun replaces `process.env.NODE_ENV` by "development" in plugins. */

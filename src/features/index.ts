@@ -1,4 +1,4 @@
-import type { Feature } from "../core/feature.ts"
+import type { AppFeature } from "../app.ts"
 import { board } from "./board/feature.ts"
 import { checks } from "./checks/feature.ts"
 import { forks } from "./forks/feature.ts"
@@ -13,7 +13,7 @@ import { web } from "./web/feature.ts"
 import { worktrees } from "./worktrees/feature.ts"
 
 /** The features, one a line. Where several take part in one thing, the order of the lines is theirs. */
-export const FEATURES: readonly Feature[] = [
+export const FEATURES: readonly AppFeature[] = [
   forks,
   worktrees,
   hosts,

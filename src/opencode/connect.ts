@@ -87,7 +87,6 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     threads: (home) => new OpencodeThreads(client, host, signer, home),
     userActions: new OpencodeUserActions(client, directory),
     sign: (sessionID, uiMetadata) => host.sign(sessionID, uiMetadata),
-    remote: async () => (await import("../features/hosts/opencode/remote.ts")).openRemote,
     hasOtherOwner: () => peerOf(directory) !== undefined,
     requestHandler: (own) => peerOf(directory)?.keeper ?? own,
     changesOf: ({ sessionID, run }) => diffSince(client, sessionID, run.promptID),

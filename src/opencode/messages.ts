@@ -1,7 +1,10 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import type { Stored } from "../features/forks/opencode/history.ts"
+import type { Message, Part } from "@opencode-ai/sdk/v2/types"
 import { find } from "./client.ts"
 import { CALL_MS, Pace } from "./pace.ts"
+
+/** A message as OpenCode's API returns it. */
+export type Stored = { readonly info: Message; readonly parts: readonly Part[] }
 
 /** Messages of one call. */
 const PAGE = { first: 20, most: 200, targetMs: CALL_MS }

@@ -1,7 +1,7 @@
 import type { Hooks } from "@opencode-ai/plugin"
 import type { App } from "../app.ts"
 import type { Host } from "../core/ports.ts"
-import { cacheKeyInHeaders, cacheKeyInOptions } from "../features/shared-cache/opencode/cache-key.ts"
+import { cacheKeyInHeaders, cacheKeyInOptions } from "../features/forks/opencode/cache-key.ts"
 import type { Options } from "../options/options.ts"
 import type { RequestHandler } from "../runtime/connection.ts"
 import { briefingOf } from "../tools/briefing.ts"

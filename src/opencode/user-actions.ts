@@ -2,10 +2,10 @@ import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { HostError } from "../core/ports.ts"
 import type { Ask, Task } from "../core/task.ts"
 import { THREAD_KEY } from "../features/board/opencode/threads.ts"
-import { historyOf } from "../features/web/opencode/history.ts"
 import { oneLine } from "../lib/text.ts"
 import type { Conversation, HistoryRun, Question, Reply, UserActions, Word } from "../runtime/user-actions.ts"
 import { call, find } from "./client.ts"
+import { historyOf } from "./history.ts"
 
 const MOST_CONVERSATIONS = 100
 const MOST_DIFF_CHARS = 100_000

@@ -1,4 +1,4 @@
-import { mainCheckout } from "../features/board/project.ts"
+import { mainCheckout } from "../lib/project.ts"
 import type { Connection } from "../runtime/connection.ts"
 import { isNews } from "../runtime/record/delivered.ts"
 import type { Met } from "./sources.ts"

@@ -1,5 +1,4 @@
 import { z } from "zod"
-import type { Feature } from "../core/feature.ts"
 import { projects, stricter, stricterIfSet, stricterOfEach, stricterOfEachAgent, switches } from "./rules.ts"
 import {
   count,
@@ -179,7 +178,7 @@ const options = {
 /** All options: each feature adds its own to this type. */
 export interface Options extends ValuesOf<typeof options> {}
 
-export const optionsOf = (features: readonly Feature[]): Specs =>
+export const optionsOf = (features: readonly { readonly options?: Specs }[]): Specs =>
   Object.assign({ ...options }, ...features.map((feature) => feature.options))
 
 /** Valid options that were set explicitly. */

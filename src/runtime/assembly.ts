@@ -117,6 +117,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
     ledger,
     effects: new Effects(parts, { teams, field, home, places, answers, values }),
     roomFor: (task) => launching.scheduler.roomFor(task),
+    places,
     settled: (part) => teams.note(part),
     freed,
     at,
@@ -131,16 +132,17 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const pausers = new Pausers({ parked: breakers })
   const dependencies = new Dependencies(parts, dispatcher)
   const begins = { dependencies, dispatcher, breakers, places, allowance, elsewhere, ledgers, watch }
-  const launching: Launching = launchingOf(parts, { ...ports, ...begins })
+  const bodies = ports.features.flatMap(({ body }) => body?.({ ...parts, reschedule }) ?? [])
+  const launching: Launching = launchingOf(parts, { ...ports, ...begins, bodies })
   const recovery = new Recovery(parts, { ...begins, teams, pausers, outbox, ledger, values, changed: freed })
   const poller: Poller = new Poller(parts, { ...begins, recovery, ledger, reschedule })
-  return { ...begins, ...launching, parts, answers, values, ledger, kept, outbox, pausers, recovery, poller }
+  return { ...begins, ...launching, bodies, parts, answers, values, ledger, kept, outbox, pausers, recovery, poller }
 }
 
 /** Creates the parts that only use others: the API of tools, hooks, terminal, page and board. */
 function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async () => false }: ManagerPorts) {
   const { parts, answers, ledger, kept, places, outbox, dispatcher, breakers, pausers, recovery, poller } = inside
-  const { scheduler, resuming, holding, dependencies, queue, allowance, elsewhere, ledgers } = inside
+  const { scheduler, resuming, bodies, dependencies, queue, allowance, elsewhere, ledgers } = inside
   const { store } = parts
   const tell = (task: Task, text: string) => tellTask(parts, dispatcher, task, text)
   const forgetting = new Forgetting(parts, { dispatcher, ledger, reschedule: () => scheduler.reschedule() })
@@ -160,7 +162,7 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
   })
   const opening = new Opening(parts, ledgers)
   const reporting = new Reporting(parts, { dispatcher, answers, kept, holdsBack, opening })
-  const heard = { dispatcher, outbox, holding, requests, poller, breakers, places }
+  const heard = { dispatcher, outbox, bodies, requests, poller, breakers, places }
   const eventRouter = new EventRouter(parts, { ...heard, forget: (task) => cancelling.forgetLost(task) })
   const begins = { dispatcher, randomID, queue, allowance, elsewhere }
   const unattended = new Unattended(parts, { ...begins, ledger, poller, recovery })

@@ -2,7 +2,6 @@ import type { Host } from "../core/ports.ts"
 import type { Task } from "../core/task.ts"
 import type { Threads } from "../features/board/threads.ts"
 import type { ForkHost } from "../features/forks/ports.ts"
-import type { OpenRemote } from "../features/hosts/remote.ts"
 import type { FileDiff } from "../lib/patch.ts"
 import type { HostFolder } from "./places/place.ts"
 import type { Signer } from "./record/signature.ts"
@@ -48,8 +47,6 @@ export type Connection = {
   readonly userActions: UserActions
   /** Writes UI metadata of a task whose session here only represents a remote one. */
   sign(sessionID: string, uiMetadata: UiMetadata | undefined): Promise<void>
-  /** Loads the client for a remote OpenCode server on first use. */
-  remote(): Promise<OpenRemote>
   /** Another instance of this process serves this folder and recovers its tasks. */
   hasOtherOwner(): boolean
   /** Handler of this folder: another instance's, else `own`. */

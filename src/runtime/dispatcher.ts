@@ -16,6 +16,7 @@ import { Announcing } from "./end-order.ts"
 import { membersOf } from "./groups/members-of.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
 import type { Parts } from "./parts.ts"
+import type { Places } from "./places/places.ts"
 import type { TaskHandle } from "./tasks/task-handle.ts"
 
 export type DispatcherPorts = {
@@ -27,6 +28,7 @@ export type DispatcherPorts = {
   readonly effects: Effects
   /** Number of further members that may begin. */
   readonly roomFor: (task: Task) => number
+  readonly places: Pick<Places, "mostAway">
   /** Called when a map's item is closed. */
   readonly settled: (part: Task) => void
   /** Called when a slot may be free, or tasks may wait for an ended one. */
@@ -155,6 +157,7 @@ export class Dispatcher {
       spent: () => this.#ports.ledger.spentBy(task),
       members: () => membersOf(this.#parts.store, task),
       room: () => this.#ports.roomFor(task),
+      mostAway: () => this.#ports.places.mostAway(task),
       delivery: (how) => this.announcing.deliveryOf(task, how),
     }
   }

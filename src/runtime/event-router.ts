@@ -1,9 +1,9 @@
+import type { Body } from "../core/feature.ts"
 import { factsOf } from "../core/outcome.ts"
 import type { HostEvent, Undone } from "../core/ports.ts"
 import { DELETED } from "../core/run/messages.ts"
 import { isActive, isQueued, owesNotification, type Task } from "../core/task.ts"
 import type { Breakers } from "../features/rate-limits/breakers.ts"
-import type { Holding } from "../features/shared-cache/warm-up.ts"
 import { type Dispatcher, PARENT_ENDED } from "./dispatcher.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
 import type { Parts } from "./parts.ts"
@@ -14,7 +14,8 @@ import type { Requests } from "./requests.ts"
 type EventRouterPorts = {
   readonly dispatcher: Dispatcher
   readonly outbox: Outbox
-  readonly holding: Holding
+  /** Of the features. */
+  readonly bodies: readonly Body[]
   readonly requests: Requests
   readonly poller: Poller
   readonly breakers: Breakers
@@ -47,11 +48,12 @@ export class EventRouter {
     if (event.type === "updated") this.#ports.outbox.parentChanged(sessionID)
     if (event.type === "updated") this.#undone(sessionID, event.undone)
     if (event.type === "deleted") return this.#sessionDeleted(sessionID)
-    if (event.type === "answered" && event.model) this.#ports.holding.told(event.model, event.usage)
     const task = store.responsibleFor(sessionID)
-    if (!task || store.isForeign(task.id)) return
+    const isOurs = task !== undefined && !store.isForeign(task.id)
+    for (const body of this.#ports.bodies)
+      body.onEvent?.(event, isOurs && task.sessionID === sessionID ? task : undefined)
+    if (!isOurs) return
     if (event.type === "tool" && event.changed) this.#changed(task, event.changed)
-    if (event.type === "began" && task.sessionID === sessionID) this.#ports.holding.began(task)
     if (event.type === "updated" && event.request && task.sessionID === sessionID)
       this.#ports.requests.take(task, event.request)
     if (event.type === "answered" && task.sessionID === sessionID && !isActive(task))

@@ -11,7 +11,7 @@ export type AdmissionPorts = {
   readonly places: Pick<Places, "mostIn">
   readonly allowance: Allowance
   /** In the order in which they are asked. */
-  readonly sources: readonly BlockSource[]
+  readonly sources: readonly Partial<BlockSource>[]
   /** Runs go: look after them. */
   readonly watch: () => void
 }
@@ -67,6 +67,15 @@ export class Scheduler {
   release({ id }: Task): void {
     this.#parts.store.unmake(id)
     this.reschedule()
+  }
+
+  /** The latest end of a wait in which the run keeps its slot. */
+  heldUntil(task: Task): number | undefined {
+    for (const source of this.#ports.sources) {
+      const block = source.blocks?.(task)
+      if (block && !("ends" in block) && block.keepsSlot) return block.until
+    }
+    return undefined
   }
 
   /** How many more members of a group may begin at once: any other launch goes before them. */
@@ -126,7 +135,7 @@ export class Scheduler {
   #blockOf(task: Task, slots: Slots): Block | undefined {
     let last: Block | undefined
     for (const source of this.#ports.sources) {
-      const block = source.blocks(task)
+      const block = source.blocks?.(task)
       if (!takesSlot(block)) return block
       last ??= block
     }

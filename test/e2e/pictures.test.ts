@@ -16,7 +16,7 @@ import { startTui, type Tui } from "../support/tui.ts"
  */
 const WRITE = process.env.SUPERAGENTS_PICTURES === "write"
 const FOLDER = new URL("../../docs/pictures/", import.meta.url)
-const COMPANION = fileURLToPath(new URL("../../src/tui.tsx", import.meta.url))
+const COMPANION = fileURLToPath(new URL("../../src/features/terminal/tui.tsx", import.meta.url))
 const SIZE = [126, 30] as const
 const SCENE_MS = 40_000
 const MOST_BYTES = 40_000

@@ -67,7 +67,7 @@ afterEach(async ({ task }) => {
 const begin = () => openSession(host, { title: `Session ${++sessions} of the terminal` })
 
 const attach = async (sessionID: string, size: readonly [number, number]) => {
-  stage ??= await startTui({ host, sessionID, plugin: [source("tui.tsx")] })
+  stage ??= await startTui({ host, sessionID, plugin: [source("features/terminal/tui.tsx")] })
   const { title } = await unwrap(host.client.session.get({ sessionID }))
   await stage.show({ id: sessionID, title }, size)
   return stage
@@ -192,7 +192,7 @@ describe.each([["wide", WIDE] as const])("the sidebar on a %s terminal", (_name,
     })
     const child = await launch(sessionID, "Early bird")
     await eventually(async () => (await unwrap(host.client.session.messages({ sessionID: child }))).length > 1)
-    tui = await startTui({ host, sessionID, size, plugin: [source("tui.tsx")] })
+    tui = await startTui({ host, sessionID, size, plugin: [source("features/terminal/tui.tsx")] })
     await tui.waitFor(/Early bird\s+\d+s\n.*working · 1 call · glob$/m)
     open()
     await tui.waitFor(/✓ Early bird/)
@@ -476,7 +476,7 @@ describe.each([
 
 test("the key that opens the tasks is the user's to choose", async () => {
   const sessionID = await openSession(host)
-  tui = await startTui({ host, sessionID, plugin: [[source("tui.tsx"), { keybind: "<leader>j" }]] })
+  tui = await startTui({ host, sessionID, plugin: [[source("features/terminal/tui.tsx"), { keybind: "<leader>j" }]] })
   await tui.keys("C-x")
   await tui.keys("j")
   await tui.waitFor("No background agents in this session yet.")
@@ -488,7 +488,7 @@ test("without the server half, tasks of earlier are shown and nobody pretends to
     const parent = await openSession(bare)
     const metadata = { [RECORD_KEY]: encodeRecord(leftBehind(parent), ownerOf("gone"), SIGNER) }
     const child = await unwrap(bare.client.session.create({ parentID: parent, title: "child", metadata }))
-    tui = await startTui({ host: bare, sessionID: parent, plugin: [source("tui.tsx")] })
+    tui = await startTui({ host: bare, sessionID: parent, plugin: [source("features/terminal/tui.tsx")] })
     await tui.waitFor(/Background agents 1 running/)
     await openTasks(tui)
     await tui.keys("Enter")

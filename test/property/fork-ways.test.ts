@@ -3,8 +3,9 @@ import fc from "fast-check"
 import { expect, test } from "vitest"
 import { forkEvents } from "../../src/features/forks/opencode/fork-events.ts"
 import { type Rewrite, rewrites } from "../../src/features/forks/opencode/fork-rewrite.ts"
-import { history, type Stored } from "../../src/features/forks/opencode/history.ts"
+import { history } from "../../src/features/forks/opencode/history.ts"
 import { trim } from "../../src/features/forks/trim.ts"
+import type { Stored } from "../../src/opencode/messages.ts"
 import { ESTIMATE } from "../support/histories.ts"
 
 const content = fc.nat(600).map((times) => "some words ".repeat(times))

@@ -105,6 +105,7 @@ export class FarMachine {
         })
       },
       most: () => 2,
+      mostAway: () => this.#ports.contactTimeout,
       open: async () => places,
     }
   }

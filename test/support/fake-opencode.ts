@@ -1,6 +1,6 @@
 import type { Part } from "@opencode-ai/sdk/v2"
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import type { Stored } from "../../src/features/forks/opencode/history.ts"
+import type { Stored } from "../../src/opencode/messages.ts"
 
 type Rule = { permission: string; pattern: string; action: string }
 type FakeSession = {

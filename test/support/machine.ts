@@ -35,6 +35,7 @@ const worldOf = (task: Task, { world, options }: Scene = {}): World => ({
   spent: () => NOTHING_SPENT,
   members: () => [],
   room: () => 0,
+  mostAway: () => 0,
   delivery: () => ({ state: "pending", wake: true, done: 1, total: 1, running: 0 }),
   ...world,
 })

@@ -4,9 +4,9 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { sectionsOf, taskBlock } from "../../src/features/board/block.ts"
-import { boardFolder, isSameFolder, mainCheckout } from "../../src/features/board/project.ts"
 import type { BoardTask } from "../../src/features/board/task.ts"
 import { restrictTools } from "../../src/features/board/tool-access.ts"
+import { isSameFolder, mainCheckout } from "../../src/lib/project.ts"
 
 let root: string
 
@@ -45,12 +45,10 @@ describe("the project of a folder", () => {
     expect(mainCheckout("/nowhere/at/all", "/x")).toBe("/nowhere/at/all")
   })
 
-  test("is compared by what its names mean, and has the board where the option says", () => {
+  test("is compared by what its names mean", () => {
     symlinkSync(join(root, "main"), join(root, "alias"))
     expect(isSameFolder(join(root, "alias"), join(root, "main"))).toBe(true)
     expect(isSameFolder(join(root, "linked"), join(root, "main"))).toBe(false)
-    expect(boardFolder("/p", ".opencode/tasks")).toBe("/p/.opencode/tasks")
-    expect(boardFolder("/p", "/elsewhere")).toBe("/elsewhere")
   })
 })
 

@@ -1,8 +1,9 @@
 import type { Message, Part } from "@opencode-ai/sdk/v2"
 import { describe, expect, test } from "vitest"
 import { forkEvents } from "../../src/features/forks/opencode/fork-events.ts"
-import { fromHistoryPart, history, type Stored, toHistoryMessage } from "../../src/features/forks/opencode/history.ts"
+import { fromHistoryPart, history, toHistoryMessage } from "../../src/features/forks/opencode/history.ts"
 import type { HistoryPart } from "../../src/features/forks/ports.ts"
+import type { Stored } from "../../src/opencode/messages.ts"
 
 const stored = (id: string, role: "user" | "assistant", parts: unknown[], more: object = {}): Stored => ({
   info: { id, role, time: { created: 1000 }, parentID: "u1", ...more } as never as Message,

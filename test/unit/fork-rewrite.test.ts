@@ -1,8 +1,9 @@
 import type { Message, Part } from "@opencode-ai/sdk/v2"
 import { describe, expect, test } from "vitest"
 import { rewrites } from "../../src/features/forks/opencode/fork-rewrite.ts"
-import { type Stored, toHistoryMessage } from "../../src/features/forks/opencode/history.ts"
+import { toHistoryMessage } from "../../src/features/forks/opencode/history.ts"
 import type { HistoryMessage } from "../../src/features/forks/ports.ts"
+import type { Stored } from "../../src/opencode/messages.ts"
 
 const stored = (id: string, role: "user" | "assistant", parts: readonly object[], more: object = {}): Stored => ({
   info: { id, role, time: { created: 1 }, parentID: "u1", ...more } as never as Message,

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
-import type { Stored } from "../../src/features/forks/opencode/history.ts"
-import { runsIn } from "../../src/features/web/opencode/history.ts"
+import { runsIn } from "../../src/opencode/history.ts"
 import { messageID, promptedBy } from "../../src/opencode/ids.ts"
+import type { Stored } from "../../src/opencode/messages.ts"
 
 const TASK = "bg_story000"
 

@@ -22,8 +22,8 @@ import { askOf, progressOf, taskOf } from "../support/tasks.ts"
 
 const AT_WORK = ["entering", "prompting", "working", "checking"] as const
 const place = { kind: "big", folder: "/here", merge: false }
-const { hosts } = parseOptions({ hosts: { big: { ssh: "big", contactTimeout: 60_000 } } }).options
-const scene = { task: { place }, options: { hosts, stallTimeout: 1000, permissionTimeout: 1000, lastWord: 100 } }
+const world = { mostAway: () => 60_000 }
+const scene = { task: { place }, world, options: { stallTimeout: 1000, permissionTimeout: 1000, lastWord: 100 } }
 const away = { host: "big", since: NOW - 5000, most: 60_000 }
 const unreachable = { type: "tick", doing: { type: "unreachable" } } as const
 

@@ -15,7 +15,7 @@ let rig: Rig
 beforeEach(() => {
   big = new FakeMachine()
   const hosts = { big: { ssh: "big", contactTimeout: 60_000 } }
-  const kind = { names: ["big"], outlives: true, isShared: true, guards: true } as const
+  const kind = { names: ["big"], outlives: true, isShared: true, guards: true, mostAway: () => 60_000 } as const
   rig = new Rig({ options: { hosts } as object, worktrees: async () => big as never as Place, kind })
   rig.host.modelList = ["mock/one", "mock/two", "mock/three"]
 })
@@ -289,7 +289,7 @@ describe("OpenCode here is restarted in the middle of tries", () => {
     rig = new Rig({
       options: { hosts: { big: { ssh: "big", contactTimeout: 60_000 } }, maxConcurrentTasks: 1 } as object,
       worktrees: async () => big as never as Place,
-      kind: { names: ["big"], outlives: true, isShared: true, guards: true },
+      kind: { names: ["big"], outlives: true, isShared: true, guards: true, mostAway: () => 60_000 },
     })
     const id = await running({ tries: 2 })
     expect(parts().map(({ run }) => run.startedAt !== undefined)).toEqual([true, false])

@@ -309,9 +309,11 @@ describe("before its prompt", () => {
   })
 
   test("one of several alike is held behind the first", () => {
-    const scene = { task: { run: { heldBehind: "bg_first" } }, options: { cacheHold: 700 } } as never
-    const { run, does } = at("making", scene).takes({ type: "begin", prompt: "FIND" })
+    const begins = (until?: number) =>
+      at("making", { task: { run: { heldBehind: "bg_first" } } }).takes({ type: "begin", prompt: "FIND", until })
+    const { run, does } = begins(NOW + 700)
     expect({ stage: run?.stage, until: run?.warmUpUntil, does }).toEqual({ stage: "held", until: NOW + 700, does: [] })
+    expect(begins().run?.warmUpUntil).toBe(NOW)
   })
 
   test("a word that was to follow a prompt that failed is answered, and its end says why", () => {

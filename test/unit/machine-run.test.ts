@@ -6,7 +6,6 @@ import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
 import { edges, step } from "../../src/core/run/step.ts"
 import { type Edge, TABLE } from "../../src/core/run/table.ts"
 import { answer, asked, at, BILLED, command, NOW, QUEUED, type Scene, wordOf } from "../support/machine.ts"
-import { parseOptions } from "../support/options.ts"
 import { askOf, taskOf } from "../support/tasks.ts"
 
 /** What is known of a run, what is seen of it, and what becomes of it at any input. */
@@ -156,8 +155,7 @@ describe("a run", () => {
 
 describe("contact", () => {
   const place = { kind: "big", folder: "/here", merge: false }
-  const { hosts } = parseOptions({ hosts: { big: { ssh: "big", contactTimeout: 60_000 } } }).options
-  const there: Scene = { task: { place }, options: { hosts, stallTimeout: 0 } }
+  const there: Scene = { task: { place }, world: { mostAway: () => 60_000 }, options: { stallTimeout: 0 } }
   const away = { host: "big", since: NOW - 5000, most: 60_000 }
   const lost: Input = { type: "contact", lost: NOW - 2000 }
   const back: Input = { type: "contact", lost: undefined }
@@ -184,7 +182,6 @@ describe("contact", () => {
   })
 
   test("to a place that has no such option may be lost for as long as the task may take", () => {
-    expect(at("working", { ...there, options: { hosts: {} } }).takes(lost).run?.away).toMatchObject({ most: 0 })
     expect(at("working", { task: { place } }).takes(lost).run?.away).toMatchObject({ host: "big", most: 0 })
     expect(at("working").takes(lost).run?.away).toEqual({ host: "", since: NOW - 2000, most: 0 })
   })

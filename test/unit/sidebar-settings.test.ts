@@ -25,8 +25,8 @@ describe("the key", () => {
 
 test("there is no board and no page where the server half is off", () => {
   const server = parseOptions({ board: {}, web: {} }).options
-  expect(settingsFrom({}, server)).toMatchObject({ board: server.board, web: true })
-  expect(settingsFrom({}, { ...server, enabled: false })).toMatchObject({ board: undefined, web: false })
+  expect(settingsFrom({}, server)).toMatchObject({ board: server.board, server })
+  expect(settingsFrom({}, { ...server, enabled: false })).toMatchObject({ board: undefined })
 })
 
 test("nothing can be asked for where the server half is off", () => {
@@ -58,7 +58,7 @@ describe("the server half's options", () => {
     const own = { options: { maxCostPerSession: 1, web: {} }, problems: [] }
     const given = config(["opencode-superagents", { maxCostPerSession: 5 }])
     const options = serverOptions(SPECS, given, { spec: "opencode-superagents" }, own)
-    expect(settingsFrom({}, options)).toMatchObject({ limits: { cost: 1 }, web: true })
+    expect(settingsFrom({}, options)).toMatchObject({ limits: { cost: 1 }, server: options })
   })
 
   test("give way to what tui.json says", () => {

@@ -4,9 +4,9 @@ import type { World } from "./inputs.ts"
 import { type Handler, looks, sign, stay } from "./steps.ts"
 
 /** The run's machine became unreachable: neither an end nor silence of the run. */
-export function lost(run: ActiveRun, since: number, { task, options }: World): ActiveRun {
+export function lost(run: ActiveRun, since: number, { task, mostAway }: World): ActiveRun {
   const { kind: host = "" } = task.place ?? {}
-  const away: Away = { host, since, most: options.hosts?.[host]?.contactTimeout ?? 0 }
+  const away: Away = { host, since, most: mostAway() }
   if (run.away) return run
   const unlooked = { stuckSince: undefined, todosSince: undefined, missingSince: undefined, lookAt: undefined }
   return { ...run, ...unlooked, away, retry: undefined, verifying: false }

@@ -34,6 +34,8 @@ export type World = {
   readonly members: () => readonly Member[]
   /** Number of further members that may begin now. */
   readonly room: () => number
+  /** How long its place may be out of reach, in ms; 0 for any time. */
+  readonly mostAway: () => number
   /** Notification owed if the run ends now. */
   readonly delivery: (how: EndOptions) => Delivery
 }
@@ -60,8 +62,8 @@ export type Verified = {
 
 /** Everything that can happen to a run: events, ticks, calls, results of commands. */
 export type Input =
-  /** Without a prompt, its user has prompted the session already. */
-  | { readonly type: "begin"; readonly prompt?: string }
+  /** Without a prompt, its user has prompted the session already. `until`: the end of a wait that keeps its slot. */
+  | { readonly type: "begin"; readonly prompt?: string; readonly until?: number }
   | { readonly type: "admitted" }
   | { readonly type: "tell"; readonly text: string; readonly reply: Reply }
   | { readonly type: "request" }

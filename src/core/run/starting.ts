@@ -13,14 +13,14 @@ import { also, looks, moved, sign, stay, wordLater } from "./steps.ts"
 import { lead } from "./supervising.ts"
 
 /** The session exists, or the run is a resume: start if it has a slot, else queue. */
-export const begin: Handler<"begin"> = (run, { prompt }, world) => {
-  const { task, now, options } = world
+export const begin: Handler<"begin"> = (run, { prompt, until }, world) => {
+  const { task, now } = world
   // Messages sent while the session was created follow the prompt.
   const ready = { ...run, prompt: prompt && `${prompt}${run.prompt ?? ""}`, sessionID: task.sessionID }
   if (prompt === undefined) return stay(moved(ready, "working"))
   if (isQueued(task)) return stay(moved(ready, "queued"))
   if (task.run.heldBehind === undefined) return start(ready, world, false)
-  return stay({ ...moved(ready, "held"), warmUpUntil: now + options.cacheHold })
+  return stay({ ...moved(ready, "held"), warmUpUntil: until ?? now })
 }
 
 /** The scheduler lets it start, or go on. */

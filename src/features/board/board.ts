@@ -1,11 +1,12 @@
+import { resolve } from "node:path"
 import type { Clock, Host } from "../../core/ports.ts"
 import type { Processes } from "../../lib/lock.ts"
+import { isSameFolder } from "../../lib/project.ts"
 import { oneLine } from "../../lib/text.ts"
 import type { Signer } from "../../runtime/record/signature.ts"
 import type { Tool } from "../../tools/tool.ts"
 import { Conversations } from "./conversations.ts"
 import type { BoardOptions } from "./options.ts"
-import { boardFolder, isSameFolder } from "./project.ts"
 import { PurseKeeper } from "./purse/keeper.ts"
 import { PurseDoor } from "./purse/purses.ts"
 import type { Change, Command, Of } from "./rules/command.ts"
@@ -77,7 +78,7 @@ export class TaskBoard implements Board {
     this.#setup = setup
     this.#store = new Store({
       project,
-      folder: boardFolder(project, options.dir),
+      folder: resolve(project, options.dir),
       state,
       signer,
       processes,

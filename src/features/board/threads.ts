@@ -1,6 +1,6 @@
 import type { Clock, Host } from "../../core/ports.ts"
 import type { Model } from "../../core/task.ts"
-import { isSameFolder } from "./project.ts"
+import { isSameFolder } from "../../lib/project.ts"
 import type { Actor } from "./service.ts"
 import { type BoardTask, headOf } from "./task.ts"
 

@@ -1,53 +1,39 @@
-import type { Clock, Host } from "../../core/ports.ts"
-import type { Options } from "../../options/options.ts"
-import type { Connection } from "../../runtime/connection.ts"
-import type { Place, PlaceKind } from "../../runtime/places/place.ts"
+import type { Between, Setup } from "../../app.ts"
+import { kindOf } from "../../runtime/places/kinds.ts"
 import { DEBTS } from "../../runtime/places/root.ts"
-import type { UserActions } from "../../runtime/user-actions.ts"
+import { ownerNow } from "../../runtime/record/owner.ts"
 import { cleanupQueueIn } from "./cleanup.ts"
 import { Hosts } from "./hosts.ts"
+import { openRemote } from "./opencode/remote.ts"
 import { hostKind } from "./place-kind.ts"
-import type { OpenRemote } from "./remote.ts"
 import { override, RemoteHost } from "./remote-host.ts"
 
-export type HostsRequest = {
-  readonly options: Options
-  readonly host: Host
-  readonly userActions: UserActions
-  readonly sign: Connection["sign"]
-  readonly openRemote: OpenRemote
-  readonly clock: Clock
-  readonly instance: string
-  readonly machine: string
-  /** Folder that this instance serves. */
-  readonly folder: string
-  readonly worktrees: () => Promise<Place>
-}
-
-/** Remote hosts as places, with wrappers of `Host` and `UserActions` for their tasks. */
-export type OpenHosts = {
-  readonly hosts: Hosts
-  readonly kind: PlaceKind
-  readonly host: Host
-  readonly userActions: UserActions
-}
-
-export function openHosts({ options, host, userActions, worktrees, folder, ...ports }: HostsRequest): OpenHosts {
+/** Remote hosts as places, with wrappers of `Host` and `UserActions` for their tasks. Loaded only with the option. */
+export function openHosts({
+  connection,
+  options,
+  clock,
+  kinds,
+}: Pick<Setup, "connection" | "options" | "clock" | "kinds">): Between {
+  const { host, userActions, instance, directory } = connection
   const hosts: Hosts = new Hosts({
-    ...ports,
-    cleanupQueue: cleanupQueueIn(DEBTS, folder),
+    openRemote,
+    clock,
+    instance,
+    machine: ownerNow(instance).machine,
+    sign: (sessionID, uiMetadata) => connection.sign(sessionID, uiMetadata),
+    cleanupQueue: cleanupQueueIn(DEBTS, directory),
     settings: options.hosts ?? {},
     log: (text, fields) => host.log("info", text, fields),
     toast: (title, message) => options.toasts && host.toast({ title, message, variant: "info" }),
   })
-  const kind = hostKind(hosts, worktrees, options)
+  const kind = hostKind(hosts, () => kindOf(kinds, "worktree").open("worktree"), options)
   hosts.pay = async (remote) => {
     const place = await kind.open(remote.host)
     if (remote.home === undefined) await place.putAway(remote.taskID, remote.parentFolder)
     else await place.removeLeft(remote)
   }
   return {
-    hosts,
     kind,
     host: RemoteHost.over(host, hosts),
     userActions: override(userActions, {
@@ -55,5 +41,13 @@ export function openHosts({ options, host, userActions, worktrees, folder, ...po
       answer: (ask, reply) =>
         hosts.asked(ask, (server, there) => server.answer(there, reply)) ?? userActions.answer(ask, reply),
     }),
+    start(manager) {
+      hosts.listen(
+        (taskID, news) => manager.placeTold(taskID, news),
+        (name) => void manager.placeAnswers(name),
+      )
+      clock.after(0, () => void hosts.cleanup.takeUp())
+    },
+    close: () => hosts.close(),
   }
 }

@@ -18,6 +18,7 @@ export const hostKind = (hosts: Hosts, worktrees: () => Promise<Place>, options:
   hears: (name) => hosts.machine(name).link.hears,
   rejoin: (name, taskID) => hosts.machine(name).link.use(taskID, true),
   most: (name) => hosts.machine(name).settings.maxTasks,
+  mostAway: (name) => hosts.machine(name).settings.contactTimeout,
   async open(name) {
     const { HostPlace } = await import("./host-place.ts")
     return new HostPlace(hosts, hosts.machine(name), await worktrees(), options.worktree.setup)

@@ -1,6 +1,7 @@
 import type { Feature } from "../../core/feature.ts"
 import { projects } from "../../options/rules.ts"
 import { milliseconds, option, type ValuesOf } from "../../options/spec.ts"
+import { Holding } from "./warm-up.ts"
 
 const options = {
   cacheHold: option(
@@ -15,4 +16,8 @@ declare module "../../options/options.ts" {
   interface Options extends ValuesOf<typeof options> {}
 }
 
-export const sharedCache: Feature = { name: "shared-cache", options }
+export const sharedCache: Feature = {
+  name: "shared-cache",
+  options,
+  body: (runtime) => new Holding(runtime),
+}

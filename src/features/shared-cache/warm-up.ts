@@ -1,7 +1,8 @@
-import type { Block, BlockSource } from "../../core/blocks.ts"
+import type { Block } from "../../core/blocks.ts"
+import type { Body, Runtime } from "../../core/feature.ts"
 import { modelKey } from "../../core/limits.ts"
-import { isActive, isQueued, isUnattended, type Model, type Task, type Usage } from "../../core/task.ts"
-import type { Parts } from "../../runtime/parts.ts"
+import type { HostEvent } from "../../core/ports.ts"
+import { isActive, isQueued, isUnattended, type Task } from "../../core/task.ts"
 
 /** Providers keep a prefix for at least five minutes; within this time it counts as cached. */
 const KEPT_MS = 240_000
@@ -10,56 +11,50 @@ const KEPT_MS = 240_000
  * Holds fresh tasks of one message with equal agent and model until the first one's answer begins, so that their common
  * prefix is cached. Applies only to models that use a cache, and not shortly after a similar request.
  */
-export class Holding implements BlockSource {
-  readonly #parts: Parts
-  readonly #reschedule: () => void
+export class Holding implements Body {
+  readonly #runtime: Runtime
   /** Models for which this process has seen cache tokens. */
   readonly #cached = new Set<string>()
   /** Time of the last answer's beginning, by agent and model. */
   readonly #began = new Map<string, number>()
 
-  constructor(parts: Parts, reschedule: () => void) {
-    this.#parts = parts
-    this.#reschedule = reschedule
+  constructor(runtime: Runtime) {
+    this.#runtime = runtime
   }
 
   /** A task is held behind another from when it is about to be made, or never. */
   blocks(task: Task): Block | undefined {
-    const { store, clock } = this.#parts
+    const { store, clock, options } = this.#runtime
     const behind = store.handle(task.id) ? task.run.heldBehind : this.#leaderOf(task)
     if (behind === undefined) return undefined
-    const until = store.run(task.id)?.warmUpUntil
-    const isOver = !this.#isComing(behind) || !this.#isWorthIt(task) || (until !== undefined && until <= clock.now())
+    const until = store.run(task.id)?.warmUpUntil ?? clock.now() + options.cacheHold
+    const isOver = !this.#isComing(behind) || !this.#isWorthIt(task) || until <= clock.now()
     return isOver ? undefined : { by: "shared cache", behind, until, keepsSlot: true }
   }
 
-  /** An answer of any session has ended. */
-  told(model: Model, { cacheRead, cacheWrite }: Usage): void {
-    if (cacheRead + cacheWrite > 0) this.#cached.add(modelKey(model))
-  }
-
-  /** A task's agent began to answer. */
-  began(task: Task): void {
-    if (!task.model) return
-    this.#began.set(kindOf(task), this.#parts.clock.now())
-    this.#reschedule()
+  onEvent(event: HostEvent, task: Task | undefined): void {
+    if (event.type === "answered" && event.model && event.usage.cacheRead + event.usage.cacheWrite > 0)
+      this.#cached.add(modelKey(event.model))
+    if (event.type !== "began" || !task?.model) return
+    this.#began.set(kindOf(task), this.#runtime.clock.now())
+    this.#runtime.reschedule()
   }
 
   #leaderOf(task: Task): string | undefined {
-    const { store, options } = this.#parts
+    const { store, options } = this.#runtime
     if (options.cacheHold === 0 || !isFresh(task)) return undefined
     const others = [...store.active(), ...store.making()]
     return others.find((other) => isFresh(other) && !isQueued(other) && isSibling(task, other))?.id
   }
 
   #isComing(id: string): boolean {
-    const leader = this.#parts.store.handle(id)?.task
+    const leader = this.#runtime.store.handle(id)?.task
     return leader !== undefined && isActive(leader)
   }
 
   #isWorthIt(task: Task): boolean {
     const { model } = task
-    const since = this.#parts.clock.now() - (this.#began.get(kindOf(task)) ?? Number.NEGATIVE_INFINITY)
+    const since = this.#runtime.clock.now() - (this.#began.get(kindOf(task)) ?? Number.NEGATIVE_INFINITY)
     return model !== undefined && this.#cached.has(modelKey(model)) && since >= KEPT_MS
   }
 }

@@ -1,5 +1,5 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
-import type { Address } from "../web/address.ts"
+import type { Options } from "../../options/options.ts"
 import type { Actions } from "./actions.ts"
 import type { BoardSource } from "./board-source.ts"
 
@@ -8,8 +8,8 @@ export type BoardCompanion = {
   readonly api: TuiPluginApi
   readonly board: BoardSource
   readonly actions: Actions
-  /** Address of the page, if it is served. */
-  readonly page: Address | undefined
+  /** The server plugin's. */
+  readonly options: Options
 }
 
 export type Choice = {

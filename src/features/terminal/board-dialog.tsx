@@ -5,12 +5,11 @@ import { cents, spentShort } from "../../lib/money.ts"
 import { count, oneLine } from "../../lib/text.ts"
 import type { KeptReport } from "../board/purse/report.ts"
 import { type BoardTask, headOf } from "../board/task.ts"
-import type { Address } from "../web/address.ts"
 import { AnswerDialog } from "./answer-dialog.tsx"
 import type { BoardCompanion, Choice } from "./board-companion.ts"
 import { progressOf, purseIn, textOf } from "./board-view.ts"
 import { askForWords } from "./message-dialog.tsx"
-import { showPageLink } from "./page-link.tsx"
+import { BOARD_ROWS } from "./registry.ts"
 import { openAsk } from "./tasks-dialog.tsx"
 
 /** @jsxImportSource @opentui/solid */
@@ -20,19 +19,20 @@ const IS_OFF = 'The board is off: in opencode.json, the option "board" turns it 
 
 /** `/board`: open tasks with their actions, and a link to the page. */
 export async function openBoard(companion: BoardCompanion): Promise<void> {
-  const { api, board, page } = companion
+  const { api, board, options } = companion
   await board.look()
   const purse = await purseChoices(companion)
+  const others = BOARD_ROWS.flatMap((row) => row(api, options) ?? [])
   // Updated with the board. Actions on the whole board come last, so that none is picked by accident.
   const choices = () => [
-    ...(page ? [pageRow(companion, page)] : []),
+    ...others,
     ...board.tasks().map((task) => rowOf(companion, task)),
     ...purse(),
     ...boardChoices(companion),
   ]
   const { length } = choices()
   if (length === 0) return api.ui.toast({ variant: "info", message: board.isOn() ? NO_TASK : IS_OFF })
-  if (length === 1 && page) return showPageLink(api, page)
+  if (length === 1 && others[0]) return void others[0].run()
   choose(api, "Board", "Search tasks", choices)
 }
 
@@ -63,13 +63,6 @@ function boardChoices({ api, board }: BoardCompanion): readonly Choice[] {
   }
   return [...(lost > 0 ? [restore, forget] : []), ...(outside > 1 ? [accept] : [])]
 }
-
-const pageRow = ({ api }: BoardCompanion, page: Address): Choice => ({
-  title: "The page in the browser",
-  description: "its link",
-  category: "Page",
-  run: () => showPageLink(api, page),
-})
 
 const rowOf = (companion: BoardCompanion, task: BoardTask): Choice => ({
   title: headOf(task),

@@ -1,9 +1,10 @@
+import { resolve } from "node:path"
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { createEffect, createRoot, createSignal, onCleanup, untrack } from "solid-js"
+import { mainCheckout, stateFolder } from "../../lib/project.ts"
 import { processLives, processMark } from "../../runtime/record/owner.ts"
 import { installationSigner } from "../../runtime/record/signature.ts"
 import type { BoardOptions } from "../board/options.ts"
-import { boardFolder, mainCheckout, stateFolder } from "../board/project.ts"
 import { type BoardState, EMPTY, isUnverified } from "../board/state.ts"
 import { stateOf } from "../board/status.ts"
 import { Store } from "../board/store/store.ts"
@@ -99,7 +100,7 @@ function filesOf(api: TuiPluginApi, options: () => BoardOptions | undefined): ()
     const given = options()
     if (!given) return undefined
     const project = mainCheckout(api.state.path.worktree, api.state.path.directory)
-    const folder = boardFolder(project, given.dir)
+    const folder = resolve(project, given.dir)
     if (last?.folder !== folder) last = { files: openFiles(project, folder), folder }
     return last.files
   }

@@ -23,8 +23,8 @@ export type Settings = {
   readonly limits: SessionLimits
   /** Options of the board, if it is on. */
   readonly board: Options["board"]
-  /** The page is served (option `web`). */
-  readonly web: boolean
+  /** All options of the server plugin. */
+  readonly server: Options
 }
 
 export const DEFAULT_KEYBIND = "<leader>k"
@@ -42,7 +42,7 @@ export function settingsFrom(given: unknown, server: Options): Settings {
     maxDepth: server.maxDepth,
     limits: { tokens: server.maxTokensPerSession, cost: server.maxCostPerSession },
     board: server.enabled ? server.board : undefined,
-    web: server.enabled && server.web !== undefined,
+    server,
   }
 }
 

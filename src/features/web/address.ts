@@ -1,8 +1,8 @@
 import { createHash, randomBytes } from "node:crypto"
 import { mkdirSync, readdirSync, statSync } from "node:fs"
-import { homedir } from "node:os"
 import { basename, dirname, join } from "node:path"
 import { createOnce, readJson, replaceSync } from "../../lib/atomic-file.ts"
+import { stateFolder } from "../../lib/project.ts"
 import { newCode } from "./codes.ts"
 
 /** Address and keys of the page, in a file per project that only the user can read. */
@@ -24,9 +24,8 @@ const LINK_MS = 600_000
 
 /** Next to OpenCode's state. */
 export function addressFile(project: string, env: NodeJS.ProcessEnv = process.env): string {
-  const state = env.XDG_STATE_HOME || join(env.HOME || homedir(), ".local", "state")
   const name = createHash("sha256").update(project).digest("hex").slice(0, 16)
-  return join(state, "opencode", "superagents", `web-${name}.json`)
+  return join(stateFolder(env), `web-${name}.json`)
 }
 
 export const webSessionsFile = (file: string): string => file.replace(/\.json$/, ".sessions.json")

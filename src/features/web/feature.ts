@@ -1,5 +1,5 @@
 import { z } from "zod"
-import type { Feature } from "../../core/feature.ts"
+import type { AppFeature } from "../../app.ts"
 import { projects } from "../../options/rules.ts"
 import { option, part, type ValuesOf } from "../../options/spec.ts"
 
@@ -28,4 +28,11 @@ declare module "../../options/options.ts" {
   interface Options extends ValuesOf<typeof options> {}
 }
 
-export const web: Feature = { name: "web", options }
+export const web: AppFeature = {
+  name: "web",
+  options,
+  async open(setup) {
+    const { web: own } = setup.options
+    return own && (await import("./open.ts")).openPage({ ...setup, web: own })
+  },
+}

@@ -1,23 +1,13 @@
-import type { Clock } from "../../core/ports.ts"
+import type { Setup } from "../../app.ts"
 import { NOBODY } from "../../core/task.ts"
 import { filesOf } from "../../lib/patch.ts"
 import type { Options } from "../../options/options.ts"
-import type { Connection } from "../../runtime/connection.ts"
-import type { TaskManager } from "../../runtime/task-manager.ts"
 import { clearTool } from "../../tools/clear.ts"
 import { taskTool } from "../../tools/task.ts"
-import type { Board } from "../board/service.ts"
 import type { Agents, Limits, Person } from "./ports.ts"
 import { serve } from "./serve.ts"
 
-type PageSetup = {
-  readonly connection: Connection
-  readonly manager: TaskManager
-  readonly options: Options
-  readonly web: NonNullable<Options["web"]>
-  readonly board?: Board
-  readonly clock: Clock
-}
+type PageSetup = Omit<Setup, "kinds"> & { readonly web: NonNullable<Options["web"]> }
 
 /** Adds this instance to the project's page. Loaded only with the option `web`. */
 export function openPage(setup: PageSetup): () => Promise<void> {

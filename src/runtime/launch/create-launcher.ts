@@ -1,4 +1,4 @@
-import { Holding } from "../../features/shared-cache/warm-up.ts"
+import type { BlockSource } from "../../core/blocks.ts"
 import type { Parts } from "../parts.ts"
 import { type AdmissionPorts, Scheduler } from "../scheduler.ts"
 import type { Dependencies } from "./dependencies.ts"
@@ -13,16 +13,15 @@ type LaunchingPorts = Omit<
   "queue" | "scheduler" | "sources"
 > & {
   readonly dependencies: Dependencies
+  /** Of the features. */
+  readonly bodies: readonly Partial<BlockSource>[]
 }
 
 /** Creates the parts that start and resume runs for agents. */
 export function launchingOf(parts: Parts, ports: LaunchingPorts) {
-  const holding = new Holding(parts, () => scheduler.reschedule())
-  const scheduler: Scheduler = new Scheduler(parts, {
-    ...ports,
-    sources: [ports.dependencies, ports.breakers, holding],
-  })
+  const { dependencies, breakers, bodies } = ports
+  const scheduler = new Scheduler(parts, { ...ports, sources: [dependencies, breakers, ...bodies] })
   const queue = new Queue(parts, { ...ports, scheduler })
   const begins = { ...ports, queue, scheduler }
-  return { holding, scheduler, queue, launcher: new Launcher(parts, begins), resuming: new Resuming(parts, begins) }
+  return { scheduler, queue, launcher: new Launcher(parts, begins), resuming: new Resuming(parts, begins) }
 }

@@ -33,7 +33,8 @@ export class Queue {
     if (task.fork) await journal.save(task)
     if (!store.runs(task)) return false
     // Not awaited: OpenCode only confirms the prompt, and the caller need not wait for it.
-    this.#ports.dispatcher.deliver(task.id, { type: "begin", prompt })
+    const until = this.#ports.scheduler.heldUntil(task)
+    this.#ports.dispatcher.deliver(task.id, { type: "begin", prompt, until })
     if (!isMember(task)) toaster.launched(task)
     this.#logLaunch(task)
     this.#ports.watch()

@@ -204,6 +204,8 @@ export type PlaceKind = {
   readonly rejoin?: (name: string, taskID: string) => void
   /** Most tasks at once in the named place; 0 for no limit. */
   readonly most?: (name: string) => number
+  /** How long the named place may be out of reach before its runs end, in ms; 0 for any time. */
+  readonly mostAway?: (name: string) => number
   readonly open: (name: string) => Promise<Place>
 }
 

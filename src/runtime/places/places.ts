@@ -83,6 +83,11 @@ export class Places {
     return this.#kindNamed(name)?.most?.(name) ?? 0
   }
 
+  /** How long the task's place may be out of reach, in ms; 0 for any time. */
+  mostAway({ place }: Task): number {
+    return (place && this.#kindNamed(place.kind)?.mostAway?.(place.kind)) ?? 0
+  }
+
   #kindNamed(name: string): PlaceKind | undefined {
     return this.kinds.find(({ names }) => names.includes(name))
   }

@@ -1,11 +1,11 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { HostError } from "../../../core/ports.ts"
 import { call } from "../../../opencode/client.ts"
+import type { Stored } from "../../../opencode/messages.ts"
 import { storedMessages } from "../../../opencode/messages.ts"
 import { rest } from "../../../opencode/pace.ts"
 import type { HistoryMessage } from "../ports.ts"
 import { type Rewrite, rewrites } from "./fork-rewrite.ts"
-import type { Stored } from "./history.ts"
 
 /** Tokens of a request above which OpenCode compacts the session; undefined where not known. */
 export type Room = number | undefined

@@ -1,7 +1,8 @@
 import { randomBytes } from "node:crypto"
 import type { Message, Part } from "@opencode-ai/sdk/v2/types"
+import type { Stored } from "../../../opencode/messages.ts"
 import type { HistoryMessage } from "../ports.ts"
-import { fromHistoryPart, isAnswered, keepsTail, type Stored } from "./history.ts"
+import { fromHistoryPart, isAnswered, keepsTail } from "./history.ts"
 
 /** Stored change of a session that OpenCode can replay. `seq` counts from 0, the session's creation. */
 export type StoredEvent = {

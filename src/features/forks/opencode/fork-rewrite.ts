@@ -1,6 +1,7 @@
 import type { Part } from "@opencode-ai/sdk/v2/types"
+import type { Stored } from "../../../opencode/messages.ts"
 import type { HistoryMessage } from "../ports.ts"
-import { fromHistoryPart, isAnswered, keepsTail, type Stored } from "./history.ts"
+import { fromHistoryPart, isAnswered, keepsTail } from "./history.ts"
 
 export type Rewrite =
   | { readonly type: "delete message"; readonly messageID: string }

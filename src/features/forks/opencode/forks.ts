@@ -6,11 +6,12 @@ import { addBounded } from "../../../lib/bounded-set.ts"
 import type { Beginnings } from "../../../opencode/beginnings.ts"
 import { Cached } from "../../../opencode/cached.ts"
 import { call } from "../../../opencode/client.ts"
+import type { Stored } from "../../../opencode/messages.ts"
 import { storedMessages } from "../../../opencode/messages.ts"
 import type { TokenCounter } from "../counter.ts"
 import type { ForkHost, HistoryMessage, NewFork, Prices } from "../ports.ts"
 import { type Room, rewriteCopy } from "./copy.ts"
-import { history, type Stored, type Usual } from "./history.ts"
+import { history, type Usual } from "./history.ts"
 import { replay } from "./replay.ts"
 
 const KEEP_MODELS_MS = 60_000

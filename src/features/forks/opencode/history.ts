@@ -1,11 +1,9 @@
 import { isDeepStrictEqual } from "node:util"
-import type { AssistantMessage, Message, Part, UserMessage } from "@opencode-ai/sdk/v2/types"
+import type { AssistantMessage, Part, UserMessage } from "@opencode-ai/sdk/v2/types"
 import { toUsage } from "../../../opencode/convert.ts"
 import { ABORTED } from "../../../opencode/message-fields.ts"
+import type { Stored } from "../../../opencode/messages.ts"
 import type { Asked, HistoryMessage, HistoryPart, Media, ProviderCount, ToolHistoryPart } from "../ports.ts"
-
-/** A message as OpenCode's API returns it. */
-export type Stored = { readonly info: Message; readonly parts: readonly Part[] }
 
 /** OpenCode's text to the model for a subtask that ran for the user. */
 const SUBTASK = "The following tool was executed by the user"

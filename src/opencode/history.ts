@@ -1,10 +1,9 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Part, ToolPart } from "@opencode-ai/sdk/v2/types"
-import { head, oneLine } from "../../../lib/text.ts"
-import { promptedBy } from "../../../opencode/ids.ts"
-import { storedMessages } from "../../../opencode/messages.ts"
-import type { HistoryRun, HistoryStep } from "../../../runtime/user-actions.ts"
-import type { Stored } from "../../forks/opencode/history.ts"
+import { head, oneLine } from "../lib/text.ts"
+import type { HistoryRun, HistoryStep } from "../runtime/user-actions.ts"
+import { promptedBy } from "./ids.ts"
+import { type Stored, storedMessages } from "./messages.ts"
 
 const MOST_STEPS = 300
 const MOST_TEXT_CHARS = 100_000

@@ -1,6 +1,6 @@
 import { readFileSync, realpathSync, statSync } from "node:fs"
 import { homedir } from "node:os"
-import { basename, dirname, isAbsolute, join, resolve } from "node:path"
+import { basename, dirname, join, resolve } from "node:path"
 
 /** Main checkout of the project, shared by linked worktrees. Read from git's files; without git, the folder itself. */
 export function mainCheckout(worktree: string, directory: string): string {
@@ -8,8 +8,6 @@ export function mainCheckout(worktree: string, directory: string): string {
   const root = worktree === "/" || worktree === "" ? directory : worktree
   return real(linkedFrom(root) ?? root)
 }
-
-export const boardFolder = (project: string, dir: string): string => (isAbsolute(dir) ? dir : join(project, dir))
 
 /** OpenCode's state folder, with a subfolder for this plugin. */
 export const stateFolder = (env: NodeJS.ProcessEnv = process.env): string =>

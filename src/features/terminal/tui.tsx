@@ -1,19 +1,18 @@
 import type { TuiPluginModule } from "@opencode-ai/plugin/tui"
-import { FEATURES } from "./features/index.ts"
-import { createActions } from "./features/terminal/actions.ts"
-import { createAttention } from "./features/terminal/attention.ts"
-import { openBoard } from "./features/terminal/board-dialog.tsx"
-import { BoardTasks } from "./features/terminal/board-section.tsx"
-import { createBoardSource } from "./features/terminal/board-source.ts"
-import { FirstUse } from "./features/terminal/first-use.tsx"
-import { pageAddress } from "./features/terminal/page-link.tsx"
-import { BackgroundAgents, Badge } from "./features/terminal/section.tsx"
-import { hasServerHalf, serverOptions, settingsFrom } from "./features/terminal/settings.ts"
-import { createSource } from "./features/terminal/source.ts"
-import { type Companion, openTasks } from "./features/terminal/tasks-dialog.tsx"
-import { USED_KEY } from "./features/terminal/use.ts"
-import { usersOptions } from "./opencode/user-config.ts"
-import { optionsOf } from "./options/options.ts"
+import { usersOptions } from "../../opencode/user-config.ts"
+import { optionsOf } from "../../options/options.ts"
+import { FEATURES } from "../index.ts"
+import { createActions } from "./actions.ts"
+import { createAttention } from "./attention.ts"
+import { openBoard } from "./board-dialog.tsx"
+import { BoardTasks } from "./board-section.tsx"
+import { createBoardSource } from "./board-source.ts"
+import { FirstUse } from "./first-use.tsx"
+import { BackgroundAgents, Badge } from "./section.tsx"
+import { hasServerHalf, serverOptions, settingsFrom } from "./settings.ts"
+import { createSource } from "./source.ts"
+import { type Companion, openTasks } from "./tasks-dialog.tsx"
+import { USED_KEY } from "./use.ts"
 
 /** @jsxImportSource @opentui/solid */
 
@@ -44,7 +43,6 @@ const plugin: TuiPluginModule = {
       actions.dispose()
       board.dispose()
     })
-    const page = () => (settings().web ? pageAddress(api) : undefined)
     api.keymap.registerLayer({
       commands: [
         command(TASKS_COMMAND, {
@@ -57,7 +55,7 @@ const plugin: TuiPluginModule = {
           title: "Board",
           desc: "See the project's open tasks: start, answer, complete or cancel them, open their threads",
           slashName: "board",
-          run: () => void openBoard({ api, board, actions, page: page() }),
+          run: () => void openBoard({ api, board, actions, options: settings().server }),
         }),
       ],
       bindings: [settings().keybind].flatMap((key) => (key ? [{ key, cmd: TASKS_COMMAND }] : [])),
