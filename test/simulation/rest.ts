@@ -45,9 +45,8 @@ export async function rest(world: World): Promise<void> {
 function answerUsers({ host, watch, manager }: World): void {
   for (const { id, sessionID } of host.questions) {
     const task = manager.taskIn(sessionID)?.task
-    // When a run of a dead process ended is not known: its user may have gone on before that.
-    const isUsers = task && watch.restarts === 0 ? watch.isUsers(task) : watch.hasUser(sessionID)
-    if (isUsers && !(task && isActive(task))) host.answer(id)
+    const isUsers = task ? !isActive(task) && watch.isUsers(task) : watch.hasUser(sessionID)
+    if (isUsers) host.answer(id)
   }
 }
 

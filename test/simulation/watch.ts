@@ -223,8 +223,10 @@ export class Watch {
   }
 
   /** Its user has done something there since it ended: what goes on there is theirs. */
-  isUsers({ sessionID, run }: Task): boolean {
-    return (this.#userAt.get(sessionID) ?? 0) >= (run.endedAt ?? 0)
+  isUsers({ sessionID, run, outcome }: Task): boolean {
+    // When a run of a dead process ended is not known: its user may have gone on before that.
+    const since = outcome?.reason?.code === "interrupted" ? run.createdAt : run.endedAt
+    return (this.#userAt.get(sessionID) ?? 0) >= (since ?? 0)
   }
 
   /** What must hold at every moment. */

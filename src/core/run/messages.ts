@@ -142,7 +142,9 @@ function concluded(given: ActiveRun, judgement: Ending, found: Found, waited: bo
   const run = missing(given, world)
   if (isStillTold(run, world)) return stay(run)
   const ending = endAfter(judgement, inTheEnd(run, world), messages)
-  if (ending.type !== "completed") return ended(run, ending, messages, openTodos, world)
+  // An answer from before its children's notifications is no last word: it is read again.
+  const isOld = judgement.type === "completed" && waited && !waitsForOwn(world)
+  if (ending.type !== "completed" && !isOld) return ended(run, ending, messages, openTodos, world)
   const todos = openTodos === 0 ? run : { ...run, todosSince: run.todosSince ?? world.now }
   const waitsForTodos = openTodos > 0 && world.now < todosUntil(todos, world)
   // Notifications of children sent during this read are not in these messages yet.
