@@ -23,7 +23,7 @@ export type Breaker = {
   readonly deserted?: boolean
 }
 
-export type Closing = {
+export type Trip = {
   readonly kind: Breaker["kind"]
   readonly why: string
   readonly until?: number
@@ -45,7 +45,7 @@ const MOST_WAVE = 1024
  * Records a refusal. A request sent before the breaker tripped changes neither probe nor wait, but a time that its
  * answer tells is believed.
  */
-export function close(breaker: Breaker | undefined, { kind, why, until }: Closing, now: number, sentAt = now): Breaker {
+export function close(breaker: Breaker | undefined, { kind, why, until }: Trip, now: number, sentAt = now): Breaker {
   if (breaker && sentAt <= breaker.closedAt) {
     if (breaker.recovery || until === undefined || (breaker.told && until <= breaker.opensAt)) return breaker
     return { ...breaker, opensAt: until, told: true, kind, why }

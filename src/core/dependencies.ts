@@ -70,13 +70,13 @@ export function fateOf(task: Task | undefined): string | undefined {
 
 const nameOf = (id: string, task: Task | undefined): string => (task ? named(task) : id)
 
-export type Answered = { readonly task: Task; readonly text: string }
+export type DependencyAnswer = { readonly task: Task; readonly text: string }
 
 /**
  * The prompt of a run that waited, after the answers it waited for. Answers are data between tags that they cannot
  * close.
  */
-export function withAnswers(prompt: string, answers: readonly Answered[]): string {
+export function withAnswers(prompt: string, answers: readonly DependencyAnswer[]): string {
   if (answers.length === 0) return prompt
   const share = shareOf(answers.map(({ text }) => text.length))
   const pieces = answers.map(({ task, text }) => {

@@ -1,6 +1,6 @@
 import type { NameMessage } from "./ids.ts"
-import type { Ran } from "./receipt.ts"
-import type { Answer, Refusal } from "./refusal.ts"
+import type { RanCommand } from "./receipt.ts"
+import type { ProviderAnswer, Refusal } from "./refusal.ts"
 import type { Ask, Model, Task, TaskDraft, Usage } from "./task.ts"
 
 /**
@@ -61,7 +61,7 @@ export type MessagePart =
    * anybody during the step.
    */
   | { readonly type: "files"; readonly own: boolean; readonly paths: readonly string[] }
-  | ({ readonly type: "command" } & Ran)
+  | ({ readonly type: "command" } & RanCommand)
   | {
       readonly type: "tool"
       readonly callID: string
@@ -216,7 +216,7 @@ export interface Host {
   /** Sessions of this process that are not idle, in one call. */
   activity(): Promise<ReadonlyMap<string, Activity>>
   /** The provider's refusal of the session's last request, where such answers are read. */
-  refusal(sessionID: string): Answer | undefined
+  refusal(sessionID: string): ProviderAnswer | undefined
   /** Messages from `messageID` on, oldest first; empty where it is not stored (yet), or the session is gone. */
   messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]>
   lastMessage(sessionID: string): Promise<Message | undefined>

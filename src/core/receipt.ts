@@ -12,7 +12,7 @@ type Command = {
   readonly tests?: TestCount
 }
 
-export type Ran = Command & {
+export type RanCommand = Command & {
   /** Only displays existing content, so that test reports in its output prove nothing. */
   readonly shows?: true
   /** The exit code does not cover the whole command, as in a pipe. */
@@ -57,7 +57,7 @@ export const MOST_COMMAND_CHARS = 120
 const MOST_TELLING_CHARS = 80
 
 /** Receipt of commands in time order; undefined where none ran. */
-export function receiptOf(ran: readonly Ran[]): Receipt | undefined {
+export function receiptOf(ran: readonly RanCommand[]): Receipt | undefined {
   if (ran.length === 0) return undefined
   const telling = tellingOf(ran)
   return {
@@ -82,9 +82,9 @@ const hasFailed = ({ exitCode = 0, tests }: Command): boolean => exitCode !== 0 
  * Last failed and last passed command, by exit codes that cover the whole command. Test counts of other commands are
  * used where nothing later is known.
  */
-function tellingOf(ran: readonly Ran[]): readonly Telling[] {
-  const lastOf = (is: (command: Ran) => boolean) => ran.findLastIndex(is)
-  const passes = (command: Ran) => command.exitCode === 0 && !hasFailed(command) && !command.shows
+function tellingOf(ran: readonly RanCommand[]): readonly Telling[] {
+  const lastOf = (is: (command: RanCommand) => boolean) => ran.findLastIndex(is)
+  const passes = (command: RanCommand) => command.exitCode === 0 && !hasFailed(command) && !command.shows
   const works = lastOf((command) => hasFailed(command) && !command.shows)
   const failed = works < 0 ? lastOf(hasFailed) : works
   const passed = lastOf((command) => passes(command) && !command.masked)

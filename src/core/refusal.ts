@@ -4,7 +4,7 @@
  */
 
 /** A provider's answer as far as it was read. Header names are lower case. */
-export type Answer = {
+export type ProviderAnswer = {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
   readonly body?: string
@@ -13,7 +13,7 @@ export type Answer = {
 }
 
 /** Known parts of a refusal; events of OpenCode often carry the message alone. An absent `at` is now. */
-export type Refusal = Partial<Answer> & {
+export type Refusal = Partial<ProviderAnswer> & {
   readonly message: string
   /** Time of OpenCode's own next attempt, and number of attempts so far. */
   readonly next?: number

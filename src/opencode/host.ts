@@ -20,7 +20,7 @@ import type {
   Toast,
   Unbelieved,
 } from "../core/ports.ts"
-import type { Answer } from "../core/refusal.ts"
+import type { ProviderAnswer } from "../core/refusal.ts"
 import type { Ask, Model, Task, TaskDraft } from "../core/task.ts"
 import type { Answers } from "../features/rate-limits/opencode/answers.ts"
 import { Elsewhere } from "../features/worktrees/opencode/other-folders.ts"
@@ -258,7 +258,7 @@ export class OpencodeHost implements Host {
     return working
   }
 
-  refusal(sessionID: string): Answer | undefined {
+  refusal(sessionID: string): ProviderAnswer | undefined {
     return this.answers?.refusal(sessionID)
   }
 

@@ -1,5 +1,5 @@
 /** How a user's and a project's value of an option meet. */
-export type Rule = {
+export type MergeRule = {
   /** The effective value where both set it. */
   readonly meet: (own: unknown, theirs: unknown) => unknown
   /** For a limit: whether a project's value allows more than the default. */
@@ -23,27 +23,27 @@ const lower = (own: unknown, theirs: unknown): unknown => {
 }
 
 /** The project's value wins. */
-export const projects: Rule = { meet: (_own, theirs) => theirs }
+export const projects: MergeRule = { meet: (_own, theirs) => theirs }
 
 /** The project's value holds, and its user is told where it switches on what the user has off. */
-export const switches: Rule = {
+export const switches: MergeRule = {
   ...projects,
   turnsOn: (own, theirs, name) => (own === false && theirs === true ? name : undefined),
 }
 
 /** The lower limit wins, where 0 is none. */
-export const stricter: Rule = { meet: lower, widens: (theirs, byDefault) => lower(byDefault, theirs) !== theirs }
+export const stricter: MergeRule = { meet: lower, widens: (theirs, byDefault) => lower(byDefault, theirs) !== theirs }
 
 /** The lower limit wins; null leaves it to the plugin. */
-export const stricterIfSet: Rule = {
+export const stricterIfSet: MergeRule = {
   meet: (own, theirs) => (own === null || theirs === null ? (own ?? theirs) : lower(own, theirs)),
 }
 
 /** The lower count wins, where 0 is the lowest. */
-export const fewer: Rule = { meet: (own, theirs) => Math.min(own as number, theirs as number) }
+export const fewer: MergeRule = { meet: (own, theirs) => Math.min(own as number, theirs as number) }
 
 /** Limits by name: the lower of each wins. */
-export const stricterOfEach: Rule = {
+export const stricterOfEach: MergeRule = {
   meet(own, theirs) {
     const [mine, others] = [own, theirs] as [Values, Values]
     const limits: Record<string, unknown> = { ...mine, ...others }
@@ -55,7 +55,7 @@ export const stricterOfEach: Rule = {
 const AGENT_LIMITS = ["timeout", "maxCost", "maxConcurrent"] as const
 
 /** Settings by agent: the lower of each limit wins, otherwise the project's value. */
-export const stricterOfEachAgent: Rule = {
+export const stricterOfEachAgent: MergeRule = {
   meet(own, theirs) {
     const [mine, others] = [own, theirs] as [Record<string, Values>, Record<string, Values>]
     const agents: Record<string, Values> = { ...mine, ...others }

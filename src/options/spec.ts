@@ -1,6 +1,6 @@
 import { z } from "zod"
 import { MAX_TIMER_MS } from "../core/ports.ts"
-import type { Rule } from "./rules.ts"
+import type { MergeRule } from "./rules.ts"
 
 // zod sets its English texts by a side effect that the bundler drops: without them, every problem reads "Invalid input".
 z.config(z.locales.en())
@@ -20,44 +20,49 @@ export type Option<T = unknown> = {
   readonly byDefault: T
   readonly text: string
   /** Decides between a user's and a project's value. */
-  readonly rule: Rule
+  readonly rule: MergeRule
   /** Reads the entries of an object each by itself, in place of the schema. */
   readonly read?: (value: Readonly<Record<string, unknown>>, problems: string[]) => unknown
 }
 
 /** Options that are read each by itself; a part is off unless it is there. */
-export type Group<Inner extends Specs = Specs, IsPart extends boolean = boolean> = {
+export type OptionGroup<Inner extends Specs = Specs, IsPart extends boolean = boolean> = {
   readonly text: string
   readonly isPart: IsPart
   readonly options: Inner
 }
 
-export type Specs = { readonly [name: string]: Option | Group }
+export type Specs = { readonly [name: string]: Option | OptionGroup }
 
-export const option = <T>(schema: () => z.ZodType<T>, byDefault: NoInfer<T>, text: string, rule: Rule): Option<T> => ({
+export const option = <T>(
+  schema: () => z.ZodType<T>,
+  byDefault: NoInfer<T>,
+  text: string,
+  rule: MergeRule,
+): Option<T> => ({
   schema,
   byDefault,
   text,
   rule,
 })
 
-export const group = <Inner extends Specs>(text: string, options: Inner): Group<Inner, false> => ({
+export const group = <Inner extends Specs>(text: string, options: Inner): OptionGroup<Inner, false> => ({
   text,
   isPart: false,
   options,
 })
 
-export const part = <Inner extends Specs>(text: string, options: Inner): Group<Inner, true> => ({
+export const part = <Inner extends Specs>(text: string, options: Inner): OptionGroup<Inner, true> => ({
   text,
   isPart: true,
   options,
 })
 
 type ValueOf<Spec> =
-  Spec extends Group<infer Inner, boolean> ? ValuesOf<Inner> : Spec extends Option<infer T> ? T : never
+  Spec extends OptionGroup<infer Inner, boolean> ? ValuesOf<Inner> : Spec extends Option<infer T> ? T : never
 
 type IsOff<Spec> =
-  Spec extends Group<Specs, infer IsPart>
+  Spec extends OptionGroup<Specs, infer IsPart>
     ? IsPart
     : Spec extends Option<infer T>
       ? undefined extends T
@@ -74,10 +79,10 @@ export type ValuesOf<S> = { [Name in Exclude<keyof S, MaybeOff<S>>]: ValueOf<S[N
   [Name in MaybeOff<S>]?: ValueOf<S[Name]>
 }
 
-export const isGroup = (spec: Option | Group): spec is Group => "options" in spec
+export const isGroup = (spec: Option | OptionGroup): spec is OptionGroup => "options" in spec
 
 /** The schema of an option or a group, with its default and its text. */
-export function schemaOf(spec: Option | Group): z.ZodType {
+export function schemaOf(spec: Option | OptionGroup): z.ZodType {
   const { text } = spec
   if (!isGroup(spec)) {
     const { byDefault } = spec

@@ -1,9 +1,9 @@
-import { type Answered, withAnswers } from "../core/dependencies.ts"
+import { type DependencyAnswer, withAnswers } from "../core/dependencies.ts"
 import { CallError, messageOf } from "../core/errors.ts"
 import { classify, keptTodos } from "../core/outcome.ts"
 import type { Prompt } from "../core/ports.ts"
 import type { CheckResult } from "../core/receipt.ts"
-import type { Command, Found, Input, Verified } from "../core/run/inputs.ts"
+import type { Command, Input, SessionRead, Verified } from "../core/run/inputs.ts"
 import type { Ask, Outcome, Task } from "../core/task.ts"
 import { Checking, type CheckingPorts } from "../features/checks/checks.ts"
 import type { Values } from "../features/schemas/values.ts"
@@ -141,7 +141,7 @@ export class Effects {
   }
 
   /** The answers that a task has waited for. */
-  #answersFor({ run }: Task): Promise<readonly Answered[]> {
+  #answersFor({ run }: Task): Promise<readonly DependencyAnswer[]> {
     const others = (run.after ?? []).flatMap((id) => this.#parts.store.get(id) ?? [])
     return Promise.all(others.map(async (task) => ({ task, text: (await this.#ports.answers.of(task)).text })))
   }
@@ -198,7 +198,7 @@ export class Effects {
     return this.#parts.host.messagesSince(sessionID, run.promptID)
   }
 
-  async #look(task: Task): Promise<Found> {
+  async #look(task: Task): Promise<SessionRead> {
     const { host } = this.#parts
     const { sessionID } = task
     let messages = await this.#messages(task)

@@ -15,10 +15,10 @@ const MOST_REASON_CHARS = 120
 const NOTHING = "No background tasks found"
 
 /** Usage of the session's tasks, shown or not, and of the project in 24 hours, with their limits. */
-export type Bill = { readonly session: Usage; readonly day: Usage; readonly limits: SpendingLimits }
+export type ListTotals = { readonly session: Usage; readonly day: Usage; readonly limits: SpendingLimits }
 
 /** One row for each task, and their total; `bill` where there are limits. */
-export function renderList(views: readonly TaskView[], droppedUnread: number, bill?: Bill): ToolResult {
+export function renderList(views: readonly TaskView[], droppedUnread: number, bill?: ListTotals): ToolResult {
   if (views.length === 0) return { title: "No background tasks", output: NOTHING }
   const running = views.filter(({ task }) => isActive(task)).length
   const sum = views.reduce((figures, { whole }) => addFigures(figures, whole), NO_FIGURES)
@@ -51,7 +51,7 @@ export function renderNone({ status, batch }: { status?: Status; batch?: string 
   return { title: "No background tasks", output }
 }
 
-function billTexts({ session, day, limits }: Bill): readonly string[] {
+function billTexts({ session, day, limits }: ListTotals): readonly string[] {
   const { maxTokensPerSession: tokens, maxCostPerSession: cost, maxCostPerDay } = limits
   const whole = usageText({ usage: session }, { tokens, cost })
   return maxCostPerDay > 0 ? [whole, `last 24 hours ${spentOf(day.cost, maxCostPerDay, day.atLeast)}`] : [whole]

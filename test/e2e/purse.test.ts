@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest"
-import type { Report } from "../../src/features/board/purse/report.ts"
+import type { PurseReport } from "../../src/features/board/purse/report.ts"
 import { blockOf, boardFolder, byHand, call, callBoard, keptBoard, saidIn, taskOf } from "../support/board.ts"
 import { eventually, openSession } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
@@ -85,13 +85,13 @@ const works = (request: ModelRequest, id: string): Reply => {
   return call("complete_task", { task_id: id })
 }
 
-const reportOf = (running: Host): Promise<Report> =>
+const reportOf = (running: Host): Promise<PurseReport> =>
   eventually(
     () => {
       const folder = join(boardFolder(running), "reports")
       const [file, ...others] = reports(running)
       expect(others).toEqual([])
-      return file !== undefined && (JSON.parse(readFileSync(join(folder, file), "utf8")) as Report)
+      return file !== undefined && (JSON.parse(readFileSync(join(folder, file), "utf8")) as PurseReport)
     },
     { timeout: 120_000, message: () => `a report is written\n${running.logs()}` },
   )
@@ -102,7 +102,8 @@ const reports = (running: Host): string[] => {
     return []
   }
 }
-const centsOf = ({ tasks }: Report) => Object.fromEntries(tasks.map(({ id, cost }) => [id, Math.round(cost * 100)]))
+const centsOf = ({ tasks }: PurseReport) =>
+  Object.fromEntries(tasks.map(({ id, cost }) => [id, Math.round(cost * 100)]))
 const logged = () => Object.fromEntries(log)
 const inAll = () => [...log.values()].reduce((sum, count) => sum + count, 0)
 

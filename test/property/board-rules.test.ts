@@ -1,6 +1,6 @@
 import fc from "fast-check"
 import { expect, test } from "vitest"
-import type { Command } from "../../src/features/board/rules/command.ts"
+import type { BoardCommand } from "../../src/features/board/rules/command.ts"
 import { USER } from "../../src/features/board/service.ts"
 import { AGENTS, agent, RuledBoard } from "../support/board-state.ts"
 
@@ -20,7 +20,7 @@ const index = fc.integer({ min: -1, max: 3 })
 const steps = fc.array(fc.record({ title: fc.string({ maxLength: 70 }) }), { maxLength: 3 })
 const status = fc.constantFrom("draft", "active", "done", "canceled", "open")
 
-const command: fc.Arbitrary<Command> = fc.oneof(
+const command: fc.Arbitrary<BoardCommand> = fc.oneof(
   fc.record({
     type: fc.constant("create" as const),
     input: fc.record({ title: fc.string(), owner: name, status: fc.constantFrom("draft", "active"), steps }),
@@ -58,11 +58,11 @@ const command: fc.Arbitrary<Command> = fc.oneof(
   }),
   fc.record({ type: fc.constant("written" as const), threadId: fc.constantFrom("ses_1", "ses_9") }),
   fc.constant({ type: "tick" as const }),
-) as fc.Arbitrary<Command>
+) as fc.Arbitrary<BoardCommand>
 
 class Step implements fc.Command<Model, RuledBoard> {
-  readonly #command: Command
-  constructor(given: Command) {
+  readonly #command: BoardCommand
+  constructor(given: BoardCommand) {
     this.#command = given
   }
 

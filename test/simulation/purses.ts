@@ -1,6 +1,6 @@
 import type { Task } from "../../src/core/task.ts"
 import { isActive, isUnattended } from "../../src/core/task.ts"
-import type { Purse } from "../../src/runtime/budgets/ledger.ts"
+import type { LedgerPurse } from "../../src/runtime/budgets/ledger.ts"
 import type { StoredSession } from "../support/fake-database.ts"
 import type { Rig } from "../support/rig.ts"
 import { INPUTS, type Input, launchFrom } from "./inputs.ts"
@@ -18,7 +18,7 @@ const WORK = ["working", "working", "quick", "slow", "launching", "launching twi
 export class Bursar {
   readonly threads: readonly string[]
   readonly #world: World
-  #purse: Purse | undefined
+  #purse: LedgerPurse | undefined
   /** Since when all of it is spent. */
   #emptySince: number | undefined
   /** Most of its runs that were at work at once since it was opened. */
@@ -146,7 +146,7 @@ export class Bursar {
     if (this.#used > most + SAME_USD) watch.breach(`$${this.#used} were spent of a purse of $${this.#purse.max}`)
   }
 
-  #lastWordIn({ openedAt, until }: Purse): number {
+  #lastWordIn({ openedAt, until }: LedgerPurse): number {
     return Math.min(this.#world.endOptions.options.lastWord ?? 0, (until - openedAt) / 3)
   }
 
@@ -154,7 +154,7 @@ export class Bursar {
     return this.#world.manager.unattended.ofPurse().used.cost
   }
 
-  #use(purse: Purse | undefined): void {
+  #use(purse: LedgerPurse | undefined): void {
     this.#purse = purse
     this.#changedAt = this.#world.clock.now()
     for (const { manager } of [this.#world.rig, this.#world.other]) manager.unattended.usePurse(purse)

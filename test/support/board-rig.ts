@@ -7,12 +7,12 @@ import { type BoardSetup, TaskBoard } from "../../src/features/board/board.ts"
 import type { RunSummary, Runs, RunView } from "../../src/features/board/runs.ts"
 import type { Actor } from "../../src/features/board/service.ts"
 import type { BoardState } from "../../src/features/board/state.ts"
-import { digestOf, Keep } from "../../src/features/board/store/files.ts"
+import { digestOf, TrustedFile } from "../../src/features/board/store/files.ts"
 import { formatBoard } from "../../src/features/board/store/format.ts"
 import type { BoardTask } from "../../src/features/board/task.ts"
 import type { FoundThread, NewThread, Threads } from "../../src/features/board/threads.ts"
 import { messageID } from "../../src/opencode/ids.ts"
-import type { Purse } from "../../src/runtime/budgets/ledger.ts"
+import type { LedgerPurse } from "../../src/runtime/budgets/ledger.ts"
 import type { UnattendedRequest } from "../../src/runtime/launch/unattended.ts"
 import { FakeClock } from "./fake-clock.ts"
 import { SIGNER } from "./records.ts"
@@ -73,11 +73,11 @@ export class FakeRuns implements Runs {
   readonly costs = new Map<string, number>()
   readonly accounts = new Map<string, RunSummary>()
   /** The purse that pays. */
-  purse: Purse | undefined
+  purse: LedgerPurse | undefined
   /** What those at work may need for their last words. */
   reserve = 0
 
-  usePurse(purse: Purse | undefined): void {
+  usePurse(purse: LedgerPurse | undefined): void {
     this.purse = purse
   }
 
@@ -400,7 +400,7 @@ export const keptIn = (state: string): BoardState => JSON.parse(bodyOf(keptFile(
 /** A board as the installation of `SIGNER` has last written it: in the project's folder, and kept in `state`. */
 export function keepBoard(state: string, folder: string, board: BoardState): void {
   const text = formatBoard({ ...board, others: {} })
-  const { folder: where, file } = new Keep(state, folder, SIGNER, () => {})
+  const { folder: where, file } = new TrustedFile(state, folder, SIGNER, () => {})
   for (const each of [where, folder]) mkdirSync(each, { recursive: true })
   const kept = { state: board, others: {}, text: digestOf(text), before: "" }
   writeFileSync(file, signed({ version: 1, board: folder, ...kept }))

@@ -1,4 +1,4 @@
-import type { Change, Command, Facts, Refusal } from "../../src/features/board/rules/command.ts"
+import type { BoardChange, BoardCommand, BoardFacts, BoardRefusal } from "../../src/features/board/rules/command.ts"
 import { decide } from "../../src/features/board/rules/decide.ts"
 import type { Actor } from "../../src/features/board/service.ts"
 import { type BoardState, EMPTY } from "../../src/features/board/state.ts"
@@ -37,14 +37,14 @@ export class RuledBoard {
   }
 
   /** Carries the command out; throws where it is refused. */
-  do(command: Command): Change {
+  do(command: BoardCommand): BoardChange {
     const decided = this.try(command)
     if (!decided.ok) throw new Error(`refused: ${decided.code}: ${decided.message}`)
     return decided
   }
 
   /** The reason for which the command is refused, as `code: text`. */
-  refusal(command: Command): string {
+  refusal(command: BoardCommand): string {
     const before = this.state
     const decided = this.try(command)
     if (decided.ok) throw new Error("it was not refused")
@@ -52,7 +52,7 @@ export class RuledBoard {
     return `${decided.code}: ${decided.message}`
   }
 
-  try(command: Command): Change | Refusal {
+  try(command: BoardCommand): BoardChange | BoardRefusal {
     this.#now += 1000
     const decided = decide(this.state, command, this.facts())
     if (!decided.ok) return decided
@@ -61,7 +61,7 @@ export class RuledBoard {
     return decided
   }
 
-  facts(): Facts {
+  facts(): BoardFacts {
     return {
       now: this.now(),
       agents: this.agents,

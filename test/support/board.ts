@@ -1,8 +1,8 @@
 import { existsSync, readFileSync } from "node:fs"
 import { join } from "node:path"
-import type { Command } from "../../src/features/board/rules/command.ts"
+import type { BoardCommand } from "../../src/features/board/rules/command.ts"
 import { type BoardState, EMPTY } from "../../src/features/board/state.ts"
-import { Keep } from "../../src/features/board/store/files.ts"
+import { TrustedFile } from "../../src/features/board/store/files.ts"
 import { Store } from "../../src/features/board/store/store.ts"
 import { processLives, processMark } from "../../src/runtime/record/owner.ts"
 import { installationKey, signerOf } from "../../src/runtime/record/signature.ts"
@@ -34,12 +34,12 @@ const signerFor = (host: Host) => signerOf(installationKey(join(host.home, "data
 
 /** What the host's installation believes of a board. */
 export function keptBoard(host: Host, folder = boardFolder(host)): BoardState {
-  const { file } = new Keep(stateFolder(host), folder, signerFor(host), () => {})
+  const { file } = new TrustedFile(stateFolder(host), folder, signerFor(host), () => {})
   return existsSync(file) ? JSON.parse(readFileSync(file, "utf8").split("\n")[1] ?? "").state : EMPTY
 }
 
 /** What the host's user does with a board, from another process: as the terminal does. */
-export async function byHand(host: Host, command: Command, folder = boardFolder(host)): Promise<void> {
+export async function byHand(host: Host, command: BoardCommand, folder = boardFolder(host)): Promise<void> {
   const store = new Store({
     folder,
     project: host.directory,

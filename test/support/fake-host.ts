@@ -17,7 +17,7 @@ import {
   type Toast,
   type Unbelieved,
 } from "../../src/core/ports.ts"
-import type { Answer } from "../../src/core/refusal.ts"
+import type { ProviderAnswer } from "../../src/core/refusal.ts"
 import {
   type Ask,
   isActive,
@@ -65,7 +65,7 @@ export class FakeHost extends FakeProcess implements Host {
   /** The names of the methods that were called. */
   readonly calls: string[] = []
   /** What providers answered to refuse, where that is read; by session. */
-  readonly answers = new Map<string, Answer>()
+  readonly answers = new Map<string, ProviderAnswer>()
   agentList: readonly AgentInfo[] = FAKE_AGENTS
   modelList: readonly string[] = ["scripted/alpha", "scripted/beta"]
   override agentNames = () => this.agentList.map(({ name }) => name)
@@ -143,7 +143,7 @@ export class FakeHost extends FakeProcess implements Host {
     return this.carryOut("abort", sessionID, () => this.abortByUser(sessionID))
   }
 
-  refusal(sessionID: string): Answer | undefined {
+  refusal(sessionID: string): ProviderAnswer | undefined {
     return this.answers.get(sessionID)
   }
 

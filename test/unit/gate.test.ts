@@ -2,13 +2,13 @@ import { describe, expect, test } from "vitest"
 import {
   answered,
   type Breaker,
-  type Closing,
   close,
   freeRequests,
   isClosedFor,
   mustWaitForBreaker,
   nextProbe,
   sentThrough,
+  type Trip,
   withdraw,
   withoutUnheard,
 } from "../../src/core/breaker.ts"
@@ -17,8 +17,8 @@ import {
 const whole = (gate: Breaker, taskID: string, sentAt: number) => answered(gate, { taskID, sentAt, isWhole: true })
 const begun = (gate: Breaker, taskID: string, sentAt: number) => answered(gate, { taskID, sentAt, isWhole: false })
 
-const LIMIT: Closing = { kind: "limit", why: "The usage limit has been reached" }
-const told = (until: number): Closing => ({ ...LIMIT, until })
+const LIMIT: Trip = { kind: "limit", why: "The usage limit has been reached" }
+const told = (until: number): Trip => ({ ...LIMIT, until })
 
 describe("a gate that is closed", () => {
   test("with a time opens then, for one probe", () => {

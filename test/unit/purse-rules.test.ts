@@ -1,13 +1,13 @@
 import { describe, expect, test } from "vitest"
 import type { KeptReport } from "../../src/features/board/purse/report.ts"
-import type { Facts } from "../../src/features/board/rules/command.ts"
+import type { BoardFacts } from "../../src/features/board/rules/command.ts"
 import * as rules from "../../src/features/board/rules/purse.ts"
 import { USER } from "../../src/features/board/service.ts"
 import type { BoardState } from "../../src/features/board/state.ts"
 import { agentIn } from "../support/board-rig.ts"
 
 const NOW = "2026-03-02T08:00:00.000Z"
-const facts: Facts = { now: NOW, agents: ["build"], isRunning: () => false, ended: () => undefined }
+const facts: BoardFacts = { now: NOW, agents: ["build"], isRunning: () => false, ended: () => undefined }
 const EMPTY = { tasks: [], nextId: 1, pulses: {} } as unknown as BoardState
 const opened = (by: typeof USER | ReturnType<typeof agentIn> = USER) =>
   rules.openPurse(EMPTY, { type: "open purse", max: 5, until: "2026-03-02T20:00:00Z", by }, facts).state

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { factsOf } from "../../src/core/outcome.ts"
 import type { Message, MessagePart } from "../../src/core/ports.ts"
-import type { Ran } from "../../src/core/receipt.ts"
+import type { RanCommand } from "../../src/core/receipt.ts"
 import { NO_RECEIPT, receiptLine, receiptLines, testText } from "../../src/core/receipt.ts"
 import { testsIn } from "../../src/core/receipts/tests.ts"
 
@@ -220,7 +220,7 @@ describe("a receipt", () => {
     command: string,
     exitCode?: number,
     tests?: [number, number?],
-    more: Partial<Ran> = {},
+    more: Partial<RanCommand> = {},
   ): MessagePart => ({
     type: "command",
     command,

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import {
-  type Bill,
+  type ListTotals,
   renderCancelled,
   renderCleared,
   renderForCompaction,
@@ -37,7 +37,7 @@ describe("a list reads", () => {
   test("with what is spent of how much, where there are limits", () => {
     const limits = { ...DEFAULTS, maxCostPerSession: 0.5, maxTokensPerSession: 50_000, maxCostPerDay: 2 }
     const spent = { session: usage, day: { ...usage, cost: 1.25, atLeast: true as const } }
-    const last = (bill: Bill) => renderList([viewOf()], 0, bill).output.split("\n").at(-1)
+    const last = (bill: ListTotals) => renderList([viewOf()], 0, bill).output.split("\n").at(-1)
     expect(last({ ...spent, limits })).toBe(
       "1 task, 1 running | 0 tool calls | 12,345 of 50,000 tokens + 99,999 from the cache, $0.0123 of $0.50 | last 24 hours at least $1.25 of $2.00",
     )

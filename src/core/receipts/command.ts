@@ -1,9 +1,9 @@
-import type { Ran } from "../receipt.ts"
-import { type Pipeline, pipelinesOf, type Stage, UNKNOWN } from "./shell.ts"
+import type { RanCommand } from "../receipt.ts"
+import { type Pipeline, type PipeStage, pipelinesOf, UNKNOWN } from "./shell.ts"
 import { testsIn } from "./tests.ts"
 
 /** A command with the test results that its output may be trusted to report. */
-export function ranOf(command: string, exitCode: number | undefined, output: string): Ran {
+export function ranOf(command: string, exitCode: number | undefined, output: string): RanCommand {
   const { runs, shows, masked } = characterOf(command)
   const tests = runs && !shows ? testsIn(output) : undefined
   return {
@@ -84,7 +84,7 @@ function filesOf(pipelines: readonly Pipeline[]): ReadonlySet<string> {
   return new Set([...files].flatMap(([file, runs]) => (runs ? [file] : [])))
 }
 
-function characterOfPipeline(stages: readonly Stage[], written: ReadonlySet<string>, pipefail: boolean): Character {
+function characterOfPipeline(stages: readonly PipeStage[], written: ReadonlySet<string>, pipefail: boolean): Character {
   const all = stages.map((stage) => characterOfStage(stage, written))
   const at = all.findLastIndex(({ runs }) => runs)
   const hidden = stages.slice(Math.max(at, 0)).some(({ into }) => into !== undefined)
@@ -95,7 +95,7 @@ function characterOfPipeline(stages: readonly Stage[], written: ReadonlySet<stri
   return { runs: true, shows: !hidden && (shows || changed), masked: masked || drowned }
 }
 
-function characterOfStage({ words: given, fed }: Stage, written: ReadonlySet<string>): Character {
+function characterOfStage({ words: given, fed }: PipeStage, written: ReadonlySet<string>): Character {
   const [path = "", ...rest] = started(given)
   const name = path.slice(path.lastIndexOf("/") + 1)
   if (name.includes(UNKNOWN)) return OPAQUE
@@ -114,7 +114,7 @@ function characterOfStage({ words: given, fed }: Stage, written: ReadonlySet<str
 export const runIn = (command: string): readonly string[] | undefined =>
   pipelinesOf(command)?.flatMap(({ stages }) => stages.flatMap(runInStage))
 
-function runInStage(stage: Stage): readonly string[] {
+function runInStage(stage: PipeStage): readonly string[] {
   const given = started(stage.words)
   const [path = "", ...rest] = given
   const name = path.slice(path.lastIndexOf("/") + 1)

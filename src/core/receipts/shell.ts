@@ -3,7 +3,7 @@
  * result: a full bash parser would slow OpenCode's start more than the rest of the plugin.
  */
 
-export type Stage = {
+export type PipeStage = {
   readonly words: readonly string[]
   /** File to which its output is redirected. */
   readonly into?: string
@@ -12,7 +12,7 @@ export type Stage = {
 }
 
 /** Programs joined by pipes, and the operator after them; "" for none. */
-export type Pipeline = { readonly stages: readonly Stage[]; readonly next: "" | ";" | "&&" | "||" | "&" }
+export type Pipeline = { readonly stages: readonly PipeStage[]; readonly next: "" | ";" | "&&" | "||" | "&" }
 
 /** Placeholder in a word for text that is known only when the command runs. */
 export const UNKNOWN = "\uFFFC"
@@ -40,9 +40,9 @@ const COMMENT = /#[^\n]*/y
 
 class Reader {
   readonly #text: string
-  readonly pipelines: { stages: Stage[]; next: Pipeline["next"] }[] = []
+  readonly pipelines: { stages: PipeStage[]; next: Pipeline["next"] }[] = []
   #at = 0
-  #stages: Stage[] = []
+  #stages: PipeStage[] = []
   #stage: Draft = { words: [], fed: false }
   /** Here-documents that begin after the current line. */
   #below: { end: string; indented: boolean }[] = []

@@ -51,11 +51,11 @@ export type SentMessage = {
   readonly held: boolean
   /** OpenCode accepted it. */
   readonly taken: boolean
-  readonly reply?: Reply
+  readonly reply?: MessageCallback
 }
 
 /** Result of a message: accepted, added to a prompt that is not sent yet, or not delivered. */
-export type Answer =
+export type MessageResult =
   | "told"
   | "waits"
   | "ended"
@@ -64,7 +64,7 @@ export type Answer =
   | { readonly problem: string }
 
 /** Opaque to the machine: returned with the answer. */
-export type Reply = (answer: Answer) => void
+export type MessageCallback = (answer: MessageResult) => void
 
 export type EndOptions = {
   /** Messages since the prompt; absent: they are read once the session has been stopped. */

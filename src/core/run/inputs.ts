@@ -1,5 +1,5 @@
 import type { Options } from "../../options/options.ts"
-import type { Answered } from "../dependencies.ts"
+import type { DependencyAnswer } from "../dependencies.ts"
 import type { NameMessage } from "../ids.ts"
 import type { PauseEvent } from "../pause.ts"
 import type { Activity, HostEvent, Message } from "../ports.ts"
@@ -10,7 +10,7 @@ import type { TaskEvent } from "../transition.ts"
 import type { Member } from "../tries.ts"
 import type { Checked } from "../value.ts"
 import type { Presence } from "../watchdog.ts"
-import type { ActiveRun, Answer, EndOptions, Reply, SentMessage } from "./active-run.ts"
+import type { ActiveRun, EndOptions, MessageCallback, MessageResult, SentMessage } from "./active-run.ts"
 
 /** Facts beside the run that the machine may use, read at this moment. */
 export type World = {
@@ -41,7 +41,7 @@ export type World = {
 }
 
 /** Result of reading the run's session. */
-export type Found = {
+export type SessionRead = {
   readonly messages: readonly Message[]
   readonly gone: boolean
   /** OpenCode reports the session as busy. */
@@ -65,7 +65,7 @@ export type Input =
   /** Without a prompt, its user has prompted the session already. `until`: the end of a wait that keeps its slot. */
   | { readonly type: "begin"; readonly prompt?: string; readonly until?: number }
   | { readonly type: "admitted" }
-  | { readonly type: "tell"; readonly text: string; readonly reply: Reply }
+  | { readonly type: "tell"; readonly text: string; readonly reply: MessageCallback }
   | { readonly type: "request" }
   | { readonly type: "end"; readonly ending: Ending; readonly how: EndOptions }
   | { readonly type: "heard"; readonly event: HostEvent }
@@ -85,7 +85,7 @@ export type Input =
   | { readonly type: "preparing"; readonly what: Preparing | undefined }
   | {
       readonly type: "entered"
-      readonly answers: readonly Answered[]
+      readonly answers: readonly DependencyAnswer[]
       readonly preface: string
       readonly done?: readonly number[]
     }
@@ -99,7 +99,7 @@ export type Input =
   | { readonly type: "unrefused"; readonly ask: Ask }
   | { readonly type: "hinted"; readonly done: boolean }
   | { readonly type: "counted"; readonly messages: readonly Message[] }
-  | { readonly type: "looked"; readonly waited: boolean; readonly found?: Found }
+  | { readonly type: "looked"; readonly waited: boolean; readonly found?: SessionRead }
   | { readonly type: "verified"; readonly reason: Reason; readonly found?: Verified }
   | { readonly type: "validated"; readonly found?: Checked }
   /** `lacks`: dependency missing in the place, which may be why the check failed. */
@@ -127,7 +127,7 @@ export type Command =
   | { readonly do: "say"; readonly word: SentMessage; readonly interrupts?: readonly Ask[] }
   /** Stores the message without starting the model. */
   | { readonly do: "store"; readonly word: SentMessage }
-  | { readonly do: "answer"; readonly reply: Reply; readonly with: Answer }
+  | { readonly do: "answer"; readonly reply: MessageCallback; readonly with: MessageResult }
   /** Stops the check or the preparation of the place. */
   | { readonly do: "halt" }
   | { readonly do: "refuse"; readonly ask: Ask; readonly text: string }

@@ -10,7 +10,7 @@ import { reasonInTheEnd } from "../watchdog.ts"
 import { type ActiveRun, expectsMessage, type SentMessage } from "./active-run.ts"
 import { end, fail } from "./ending.ts"
 import { readIn } from "./events.ts"
-import type { Found, Step, World } from "./inputs.ts"
+import type { SessionRead, Step, World } from "./inputs.ts"
 import { watchedAs } from "./limits.ts"
 import {
   arrived,
@@ -53,7 +53,7 @@ export const looked: Handler<"looked"> = (given, { waited, found }, world) => {
   return given.lookAgain ? also(step, (next) => looks(next, world)) : step
 }
 
-function classified(run: ActiveRun, found: Found, waited: boolean, world: World): Step {
+function classified(run: ActiveRun, found: SessionRead, waited: boolean, world: World): Step {
   const { askedAnew: promptID } = found
   if (promptID === undefined) return classifiedSince(run, found, waited, world)
   const event = { type: "asked anew", generation: run.generation, promptID } as const
@@ -63,7 +63,7 @@ function classified(run: ActiveRun, found: Found, waited: boolean, world: World)
   return { run: step.run, commands: [{ do: "record", event, write: true }, ...step.commands] }
 }
 
-function classifiedSince(run: ActiveRun, found: Found, waited: boolean, world: World): Step {
+function classifiedSince(run: ActiveRun, found: SessionRead, waited: boolean, world: World): Step {
   const { messages, gone, busy } = found
   const proven = classify(messages, "working")
   const lookAt = proven && askedAnewBy(proven, found, world)
@@ -87,7 +87,7 @@ function classifiedSince(run: ActiveRun, found: Found, waited: boolean, world: W
  * When to look again at a session that was stopped: who undoes the prompt of an agent at work stops it first, and then
  * writes another one. Undefined where it was only stopped.
  */
-function askedAnewBy({ reason, at = NEVER }: Ending, { undone }: Found, { now }: World): number | undefined {
+function askedAnewBy({ reason, at = NEVER }: Ending, { undone }: SessionRead, { now }: World): number | undefined {
   if (reason?.code !== "aborted") return undefined
   if (undone) return now + LOOK_AGAIN_MS
   return now < at + UNDO_GRACE_MS ? at + UNDO_GRACE_MS : undefined
@@ -137,7 +137,7 @@ const isStillTold = (run: ActiveRun, { now }: World): boolean =>
 const isOnItsWay = ({ expected, taken, reply }: SentMessage): boolean => expected && !taken && reply === undefined
 
 /** The messages show an end; messages sent meanwhile may still be unread. */
-function concluded(given: ActiveRun, judgement: Ending, found: Found, waited: boolean, world: World): Step {
+function concluded(given: ActiveRun, judgement: Ending, found: SessionRead, waited: boolean, world: World): Step {
   const { messages, openTodos } = found
   const run = missing(given, world)
   if (isStillTold(run, world)) return stay(run)

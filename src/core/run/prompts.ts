@@ -6,7 +6,7 @@ import type { CheckResult } from "../receipt.ts"
 import { AUTOMATIC } from "../summary.ts"
 import type { Ask, Repeated } from "../task.ts"
 import { invalidText } from "../value.ts"
-import { type ActiveRun, hasEnded, type Reply, type SentMessage, type Stage } from "./active-run.ts"
+import { type ActiveRun, hasEnded, type MessageCallback, type SentMessage, type Stage } from "./active-run.ts"
 import { end, landed } from "./ending.ts"
 import type { Command, Step, World } from "./inputs.ts"
 import { also, type Handler, looks, stay } from "./steps.ts"
@@ -14,7 +14,7 @@ import { also, type Handler, looks, stay } from "./steps.ts"
 /** Tool names of MCP servers may have any length. */
 const MOST_TOOL_CHARS = 60
 
-type Saying = { readonly kind: MessageKind; readonly text: string; readonly reply?: Reply }
+type Saying = { readonly kind: MessageKind; readonly text: string; readonly reply?: MessageCallback }
 
 /** Adds a message that must be read before the run ends. */
 function spoken(

@@ -4,7 +4,7 @@ import { threadTask } from "./rules/common.ts"
 import type { Board, Subtasks } from "./service.ts"
 import { type BoardState, believed, pulseOf } from "./state.ts"
 import type { Store } from "./store/store.ts"
-import { type BoardTask, headOf, type Step, type TaskState, toModel } from "./task.ts"
+import { type BoardTask, headOf, type PlanStep, type TaskState, toModel } from "./task.ts"
 
 /** Longest description and details in a request. */
 const MOST_DESCRIPTION_CHARS = 8000
@@ -98,7 +98,7 @@ function taskNow(then: Sections, now: Sections): string | undefined {
   return `<TaskNow id="${now.id}">\nThis is what the task's block says by now:\n\n${changed.map((name) => now[name]).join("\n\n")}\n</TaskNow>`
 }
 
-const stepLines = (subtask: Subtasks) => (step: Step, index: number) => {
+const stepLines = (subtask: Subtasks) => (step: PlanStep, index: number) => {
   const { title, details, done, taskId } = step
   const line = `${index}. [${done ? "x" : " "}] ${oneLine(title)}${taskId === undefined ? "" : ` -> ${linkText(taskId, subtask)}`}`
   return details ? [line, `   ${shown(details, MOST_DETAILS_CHARS).replaceAll("\n", "\n   ")}`] : [line]

@@ -9,7 +9,7 @@ import { Conversations } from "./conversations.ts"
 import type { BoardOptions } from "./options.ts"
 import { PurseKeeper } from "./purse/keeper.ts"
 import { PurseDoor } from "./purse/purses.ts"
-import type { Change, Command, Of } from "./rules/command.ts"
+import type { BoardChange, BoardCommand, Of } from "./rules/command.ts"
 import { archivedBy, noSuchTask, taskOf } from "./rules/common.ts"
 import type { Runs } from "./runs.ts"
 import { Scheduler } from "./scheduler.ts"
@@ -87,7 +87,7 @@ export class TaskBoard implements Board {
     })
     this.#world = new World({ host, runs, clock, options, store: this.#store })
     this.#threads = new ThreadMaker(project, threads, host.log.bind(host), clock)
-    const change = (command: Command) => this.#do(command)
+    const change = (command: BoardCommand) => this.#do(command)
     const read = () => this.#read()
     this.purse = new PurseDoor({ read, change, runs, now: () => clock.now() })
     this.#scheduler = new Scheduler({
@@ -250,7 +250,7 @@ export class TaskBoard implements Board {
   }
 
   /** Creates a task with a thread. OpenCode is called between two changes, because it may take long. */
-  async #make(command: Of<"create"> | Of<"create subtask">): Promise<Change> {
+  async #make(command: Of<"create"> | Of<"create subtask">): Promise<BoardChange> {
     const decided = await this.#store.preview(command, await this.#world.facts())
     const as = await this.#store.reserve()
     const made = { ...((decided.subtask ?? decided.task) as BoardTask), id: as }
@@ -263,10 +263,10 @@ export class TaskBoard implements Board {
     }
   }
 
-  async #do(command: Command): Promise<Change> {
+  async #do(command: BoardCommand): Promise<BoardChange> {
     await this.#refresh()
     // Before it is written: the file is looked at as soon as it changes.
-    const leaves = ({ archived }: Change) => {
+    const leaves = ({ archived }: BoardChange) => {
       if (!("by" in command) || command.by.kind !== "agent") return
       const { sessionID } = command.by
       if (archived.some(({ threadId }) => threadId === sessionID)) this.#scheduler.leaves(sessionID)

@@ -1,6 +1,6 @@
 import type { Host } from "../../core/ports.ts"
 import { Blocks, type BlocksPorts } from "./block.ts"
-import type { Change, Command } from "./rules/command.ts"
+import type { BoardChange, BoardCommand } from "./rules/command.ts"
 import { threadTask } from "./rules/common.ts"
 import type { Runs } from "./runs.ts"
 import { headOf } from "./task.ts"
@@ -8,7 +8,7 @@ import { headOf } from "./task.ts"
 type ConversationsPorts = BlocksPorts & {
   readonly host: Pick<Host, "log">
   readonly runs: Runs
-  readonly change: (command: Command) => Promise<Change>
+  readonly change: (command: BoardCommand) => Promise<BoardChange>
 }
 
 /** Connects conversations and board: threads read their tasks, and users' messages are noticed. */

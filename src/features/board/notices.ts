@@ -1,7 +1,7 @@
 import { listed } from "../../core/errors.ts"
 import type { Host } from "../../core/ports.ts"
 import { count } from "../../lib/text.ts"
-import type { Command } from "./rules/command.ts"
+import type { BoardCommand } from "./rules/command.ts"
 import { textOf } from "./rules/verify.ts"
 import type { Runs } from "./runs.ts"
 import { type BoardState, isUnverified, pulseOf } from "./state.ts"
@@ -58,7 +58,7 @@ export class Notices {
 
 type RefusalPorts = {
   readonly runs: Pick<Runs, "refusals">
-  readonly change: (command: Command) => Promise<unknown>
+  readonly change: (command: BoardCommand) => Promise<unknown>
   readonly store: Pick<Store, "read">
 }
 

@@ -1,7 +1,7 @@
 import { isAbsolute, normalize } from "node:path"
 import { z } from "zod"
 import { budget } from "../../lib/money.ts"
-import { projects, type Rule, stricter, TO_ALLOW } from "../../options/rules.ts"
+import { type MergeRule, projects, stricter, TO_ALLOW } from "../../options/rules.ts"
 import { count, dollars, option, part, type ValuesOf } from "../../options/spec.ts"
 
 export const DEFAULT_SCHEDULE = "0 6-21 * * *"
@@ -11,7 +11,7 @@ const timeOfDay = () => z.string().regex(/^([01]?\d|2[0-3]):[0-5]\d$/, 'must be 
 const leavesProject = (folder: string): boolean => isAbsolute(folder) || /^\.\.([/\\]|$)/.test(normalize(folder))
 
 /** A project cannot have files written outside of itself. */
-const inProject: Rule = {
+const inProject: MergeRule = {
   ...projects,
   sift(own, theirs) {
     if (!leavesProject(theirs as string) || theirs === own) return { allowed: theirs, refused: [] }
@@ -21,7 +21,7 @@ const inProject: Rule = {
 }
 
 /** Of two lists what is in both holds, where null is everything. */
-const inBoth: Rule = {
+const inBoth: MergeRule = {
   meet(own, theirs) {
     if (own === null || theirs === null) return own ?? theirs
     return (own as string[]).filter((each) => (theirs as string[]).includes(each))
@@ -31,7 +31,7 @@ const inBoth: Rule = {
 type Purse = { readonly max: number }
 
 /** Of two purses the project's holds, with no more money than the user's own has. */
-const withLessMoney: Rule = {
+const withLessMoney: MergeRule = {
   meet: (own, theirs) => ({ ...(theirs as Purse), max: Math.min((own as Purse).max, (theirs as Purse).max) }),
   turnsOn: (own, theirs, name) =>
     own === undefined ? `${name}: ${budget((theirs as Purse).max)} each night` : undefined,

@@ -3,7 +3,7 @@ import type { PauseView } from "../../core/pause.ts"
 import type { Clock } from "../../core/ports.ts"
 import { receiptLine } from "../../core/receipt.ts"
 import { isActive, isQueued, isUnattended, type Usage } from "../../core/task.ts"
-import type { Purse } from "../../runtime/budgets/ledger.ts"
+import type { LedgerPurse } from "../../runtime/budgets/ledger.ts"
 import type { UnattendedRequest } from "../../runtime/launch/unattended.ts"
 import type { TaskManager } from "../../runtime/task-manager.ts"
 import type { TaskView } from "../../runtime/tasks/view.ts"
@@ -59,7 +59,7 @@ export interface Runs {
   /** Stops the thread's run, if any; `why`: its purse has ended. Never rejects. */
   stop(sessionID: string, why?: "purse"): Promise<void>
   /** Sets the purse that pays runs in its threads; undefined for none. */
-  usePurse(purse: Purse | undefined): void
+  usePurse(purse: LedgerPurse | undefined): void
   /** Usage since the purse was opened, and the reserve for last words of active runs, in US dollars. */
   ofPurse(): { readonly used: Usage; readonly reserve: number }
   /** Usage of all runs in a thread, with the tasks they launched. */
@@ -124,7 +124,7 @@ export class ManagerRuns implements Runs {
     await this.#manager.unattended.stop(sessionID, why)
   }
 
-  usePurse(purse: Purse | undefined): void {
+  usePurse(purse: LedgerPurse | undefined): void {
     this.#manager.unattended.usePurse(purse)
   }
 

@@ -4,7 +4,7 @@ import type { Claim } from "../../lib/lock.ts"
 import { Notices, withRefusals } from "./notices.ts"
 import type { PurseKeeper } from "./purse/keeper.ts"
 import { Rounds } from "./rounds.ts"
-import type { Command } from "./rules/command.ts"
+import type { BoardCommand } from "./rules/command.ts"
 import { type Runs, type RunView, resultOf } from "./runs.ts"
 import type { Schedule } from "./schedule.ts"
 import { type BoardState, findTask, isUnverified, pulseOf } from "./state.ts"
@@ -43,7 +43,7 @@ export type SchedulerPorts = {
   readonly home: { readonly isHere: boolean; readonly wake: () => Promise<void> }
   readonly moment: () => Promise<Moment>
   readonly purse: Pick<PurseKeeper, "look" | "pay" | "nextLook">
-  readonly change: (command: Command) => Promise<unknown>
+  readonly change: (command: BoardCommand) => Promise<unknown>
   /** Existing thread of a task, or a new one. */
   readonly threadOf: (task: BoardTask) => Promise<string>
   /** Called when tasks or states may have changed. */

@@ -104,7 +104,7 @@ type Frozen<Value> = Value extends readonly (infer Item)[]
     ? { readonly [Key in keyof Value]: Frozen<Value[Key]> }
     : Value
 
-export type Step = Frozen<z.output<typeof stepSchema>>
+export type PlanStep = Frozen<z.output<typeof stepSchema>>
 export type NewStep = Frozen<z.input<typeof newStepSchema>>
 export type NewTask = Frozen<z.input<typeof newTaskSchema>>
 export type TaskPatch = Frozen<z.input<typeof taskPatchSchema>>

@@ -1,6 +1,6 @@
 import type { Model } from "../../core/task.ts"
 import type { HistoryMessage } from "./ports.ts"
-import { type Load, loadOf, type Meter, type Pause, sumWeights, weightOf } from "./tokens.ts"
+import { type Load, loadOf, type Meter, sumWeights, weightOf, type Yield } from "./tokens.ts"
 
 /** Ratios outside these bounds compare different texts, for example after pruning, and are ignored. */
 const LEAST_FACTOR = 0.5
@@ -18,7 +18,7 @@ export async function calibrate(
   messages: readonly HistoryMessage[],
   model: Model | undefined,
   meter: Meter,
-  pause: Pause,
+  pause: Yield,
 ): Promise<number> {
   const countOf = ({ counted }: HistoryMessage): number | undefined =>
     model && counted?.model.provider === model.provider && counted.model.id === model.id ? counted.tokens : undefined

@@ -1,6 +1,6 @@
 import { count, head, within } from "../../lib/text.ts"
 import type { HistoryMessage, HistoryPart } from "./ports.ts"
-import { addWeights, guessText, type Pause, tokensOf } from "./tokens.ts"
+import { addWeights, guessText, tokensOf, type Yield } from "./tokens.ts"
 
 /** Characters shown of a call's parameters, and of a text. */
 const PARAMS_CHARS = 200
@@ -15,7 +15,7 @@ export async function digest(
   messages: readonly HistoryMessage[],
   tokens: number,
   factor: number,
-  pause: Pause,
+  pause: Yield,
 ): Promise<string> {
   const parts = messages.flatMap(({ role, parts }) => parts.filter(isShown).map((part) => ({ role, part })))
   const [first, ...rest] = parts

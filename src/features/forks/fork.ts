@@ -5,7 +5,7 @@ import type { CutResult } from "./cut.ts"
 import { digest, paramsOf } from "./digest.ts"
 import type { ForkHost, HistoryMessage, Prices } from "./ports.ts"
 import { type PreambleFacts, preamble } from "./preamble.ts"
-import { estimating, type Meter, type Pause, tokensOf, weighText } from "./tokens.ts"
+import { estimating, type Meter, tokensOf, weighText, type Yield } from "./tokens.ts"
 import { type Trimmed, trim } from "./trim.ts"
 import { isCheaper, obstacle, type Uncut, weighUncut } from "./whole.ts"
 
@@ -154,7 +154,7 @@ async function trimmed(
   host: ForkHost,
   { draft: { model }, limits, rules }: ForkRequest,
   history: readonly HistoryMessage[],
-  pause: Pause,
+  pause: Yield,
 ): Promise<Inheritance> {
   const maxTokens = await tokenLimit(host, limits.maxTokens, model)
   const { maxToolResultChars } = limits
@@ -176,7 +176,7 @@ const weighs = async (text: string, { meter, factor }: Trimmed): Promise<number>
   tokensOf(await weighText(text, meter), factor)
 
 /** Counts with the tokenizer if there is one, otherwise estimates. Only the beginning of very long texts is counted. */
-function counting(host: ForkHost, pause: Pause): Meter {
+function counting(host: ForkHost, pause: Yield): Meter {
   const guess = estimating(pause)
   return async (texts) => {
     const beginnings = texts.map((text) => text.slice(0, MOST_COUNTED_CHARS))
@@ -210,7 +210,7 @@ const named = ({ tool, input, kept, of }: CutResult) => ({
 })
 
 /** Yields to other work every `ms`. */
-function sliced(ms: number): Pause {
+function sliced(ms: number): Yield {
   let since = performance.now()
   return async () => {
     if (performance.now() - since < ms) return

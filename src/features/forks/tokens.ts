@@ -19,7 +19,7 @@ const ROUNDING = 1e-6
 export type Meter = (texts: readonly string[]) => Promise<readonly number[]>
 
 /** Awaited between slices of long work, so that others can run. */
-export type Pause = () => Promise<void> | void
+export type Yield = () => Promise<void> | void
 
 /** Weight by bytes and by a meter. */
 export type Weight = { readonly bytes: number; readonly count: number }
@@ -43,7 +43,7 @@ const SLICE_CHARS = 100_000
 
 /** The estimate as a meter, with `pause` after each slice of a text. */
 export const estimating =
-  (pause: Pause = () => {}): Meter =>
+  (pause: Yield = () => {}): Meter =>
   async (texts) => {
     const counts: number[] = []
     for (const text of texts) {

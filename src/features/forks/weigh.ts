@@ -9,10 +9,10 @@ import {
   loadOf,
   type Meter,
   NO_WEIGHT,
-  type Pause,
   tokensOf,
   type Weight,
   weightOf,
+  type Yield,
 } from "./tokens.ts"
 
 /** Characters passed to the meter at once. */
@@ -21,7 +21,7 @@ const BATCH_CHARS = 200_000
 export type Weighed = { readonly message: HistoryMessage; readonly weight: Weight }
 
 /** `model`: the one that will read the history. */
-export type Scales = { readonly meter: Meter; readonly model: Model | undefined; readonly pause: Pause }
+export type Scales = { readonly meter: Meter; readonly model: Model | undefined; readonly pause: Yield }
 
 export type Newest = {
   /** Newest messages, cut and weighed, oldest first: all that can fit, and one more if there is one. */
@@ -70,13 +70,13 @@ function* newestFirst(messages: readonly HistoryMessage[], most: number): Genera
   }
 }
 
-async function guessed(looked: readonly Loaded[], pause: Pause): Promise<Newest> {
+async function guessed(looked: readonly Loaded[], pause: Yield): Promise<Newest> {
   const meter = estimating(pause)
   return { newest: (await weighBatch(looked, meter)).reverse(), factor: 1, meter }
 }
 
 /** Yields messages weighed for the calibration first, then the rest. */
-async function nextBatch(looked: Loaded[], walk: Generator<Loaded, void>, pause: Pause): Promise<readonly Loaded[]> {
+async function nextBatch(looked: Loaded[], walk: Generator<Loaded, void>, pause: Yield): Promise<readonly Loaded[]> {
   const batch: Loaded[] = []
   for (let chars = 0; chars < BATCH_CHARS; ) {
     const next = looked.shift() ?? walk.next().value

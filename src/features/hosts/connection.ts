@@ -110,7 +110,7 @@ export class NoContact extends Error {
   override readonly name = "NoContact"
 }
 
-/** What a host reported at the present contact. */
+/** Facts that a host reported at the present contact. */
 export type Contact = {
   /** Difference of its clock to this one's, in ms. */
   readonly skew: number

@@ -1,11 +1,11 @@
 import { z } from "zod"
 import { MAX_TIMER_MS } from "../../core/ports.ts"
-import { type Rule, TO_ALLOW } from "../../options/rules.ts"
+import { type MergeRule, TO_ALLOW } from "../../options/rules.ts"
 import { count, milliseconds, option, shownValue, type ValuesOf } from "../../options/spec.ts"
 
 /** A name of a host: what a task's place is called by. */
 const HOST_NAME = /^[a-z0-9][a-z0-9-]{0,31}$/
-/** What begins with a hyphen would be an option to ssh. */
+/** Refuses a leading hyphen: ssh would read it as an option. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
 const SSH_NAME = /^[^-\s\u0000-\u001f][^\s\u0000-\u001f]*$/
 const NO_SSH_NAME = "a destination is one word, and does not begin with a hyphen"
@@ -103,7 +103,7 @@ const hostProblem = ({ issues }: z.ZodError): string => {
 type Names = Readonly<Record<string, unknown>>
 
 /** The user's value holds: a host is reached by a command that runs as the user. */
-const users: Rule = {
+const users: MergeRule = {
   meet: (own) => own,
   sift(own, theirs) {
     const mine = (own ?? {}) as Names

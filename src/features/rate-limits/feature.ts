@@ -1,10 +1,10 @@
 import { z } from "zod"
 import type { Feature } from "../../core/feature.ts"
-import { projects, type Rule, stricter } from "../../options/rules.ts"
+import { type MergeRule, projects, stricter } from "../../options/rules.ts"
 import { milliseconds, option, type ValuesOf } from "../../options/spec.ts"
 
 /** "exact" wraps a function of the host's: where the user has set another value, a project cannot turn it on. */
-const exactByUser: Rule = {
+const exactByUser: MergeRule = {
   meet: (own, theirs) => (theirs === "exact" ? own : theirs),
   turnsOn: (own, theirs, name) => (own === undefined && theirs === "exact" ? `${name}: exact` : undefined),
 }

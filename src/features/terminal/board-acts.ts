@@ -2,7 +2,7 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { messageOf } from "../../core/errors.ts"
 import { toError } from "../../opencode/convert.ts"
 import type { BoardOptions } from "../board/options.ts"
-import type { Command } from "../board/rules/command.ts"
+import type { BoardCommand } from "../board/rules/command.ts"
 import type { BoardState } from "../board/state.ts"
 import type { Store } from "../board/store/store.ts"
 import type { BoardTask } from "../board/task.ts"
@@ -35,7 +35,7 @@ export function boardActs(ports: BoardActsPorts) {
   }
 
   return {
-    act: (command: Command) =>
+    act: (command: BoardCommand) =>
       attempt(
         /purse$/.test(command.type) ? command.type.replace(" ", " the ") : `${command.type} the task`,
         async (files) => files.carryOut(command, await factsNow(ports)),

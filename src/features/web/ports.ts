@@ -5,7 +5,7 @@ import type { Overview } from "../../runtime/overview.ts"
 import type { HistoryRun, UserActions } from "../../runtime/user-actions.ts"
 import type { Board } from "../board/service.ts"
 
-/** What the page needs of tasks, board and OpenCode's sessions. */
+/** The page's needs of tasks, board and OpenCode's sessions. */
 
 /** Background tasks of all sessions. */
 export interface Agents

@@ -213,7 +213,7 @@ export async function startOf(
 }
 
 type Equipped = {
-  /** What agent and parent are told that it lacks. */
+  /** Text on missing contents, for agent and parent. */
   readonly lacks?: string
   readonly noted: Pick<Marker, "bytes" | "lacks">
 }
@@ -257,7 +257,7 @@ async function equip(ports: WorktreePorts, from: Found, worktree: Checkout, equi
 
 const SETUP = "The option worktree.setup names a command that installs it in each worktree."
 
-/** What a worktree of this checkout will lack, for the launcher; undefined for nothing. */
+/** Text on the contents that a worktree of this checkout will lack; undefined for none. */
 export async function lackedIn(ports: WorktreePorts, from: Found): Promise<string | undefined> {
   const { setup, dependencies } = ports.settings
   if (setup !== "" || dependencies === "none") return undefined

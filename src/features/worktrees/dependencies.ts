@@ -71,7 +71,7 @@ export type Dependencies = {
   readonly missing: readonly string[]
 }
 
-/** What git ignores in a checkout, of a folder that it ignores as a whole the folder. */
+/** Paths that git ignores in a checkout; a wholly ignored folder is one path. */
 export async function ignoredNames(from: Checkout): Promise<readonly string[]> {
   const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"]
   const ignored = await gitList(args, { ...at(from), timeLimit: LOOK_LIMIT_MS })

@@ -1,10 +1,10 @@
 import { z } from "zod"
 import type { Feature } from "../../core/feature.ts"
-import { projects, type Rule } from "../../options/rules.ts"
+import { type MergeRule, projects } from "../../options/rules.ts"
 import { count, group, option, type ValuesOf } from "../../options/spec.ts"
 
 /** A command of the project's own runs as the user. */
-const command: Rule = {
+const command: MergeRule = {
   ...projects,
   turnsOn: (own, theirs, name) => (theirs !== "" && theirs !== own ? name : undefined),
 }

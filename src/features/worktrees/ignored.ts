@@ -76,7 +76,7 @@ function madeIn(text: string): Made {
   }
 }
 
-/** What git ignores in a checkout, by whether it is in this worktree of it; what tools make anew is not missed. */
+/** Ignored paths of a checkout, split by whether this worktree has them. Files that tools create again are left out. */
 export async function ignoredBeside(from: Checkout, target: string): Promise<Ignored> {
   const names = await ignoredNames(from).catch(() => [])
   const isThere = await Promise.all(names.map((name) => lstat(join(target, name)).then(Boolean, () => false)))

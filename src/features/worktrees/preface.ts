@@ -15,7 +15,7 @@ export type Entered = {
   readonly lacksProgram?: string | undefined
   /** Stashed commits of the last run that do not apply to its files. */
   readonly stashed?: readonly string[]
-  /** What git ignores in the parent's folder: as far as it is in the worktree, and as far as it is not. */
+  /** Ignored paths of the parent's folder, split by whether the worktree has them. */
   readonly ignored?: Ignored
   /** Sentences on missing dependencies. */
   readonly lacks?: string

@@ -73,14 +73,14 @@ export async function commitOf(
 
 const BEGAN = "superagents: what a run began with"
 
-/** The same tree in a new commit, because a ref's age is its commit's. The message lists what the run began without. */
+/** Copy of a commit with its tree, because a ref's age is its commit's. The message lists the contents that the run lacked. */
 export const stamped = (checkout: Checkout, commit: string, without: readonly string[]): Promise<string> =>
   gitLine(["commit-tree", `${commit}^{tree}`, "-p", commit, "-F", "-"], {
     ...at(checkout),
     input: without.length === 0 ? BEGAN : `${BEGAN}\n\n${JSON.stringify(without)}`,
   })
 
-/** What a run began without, from the ref of its start. */
+/** Contents that a run lacked at its start, from the ref of that start. */
 export async function withoutAt(checkout: Checkout, ref: string): Promise<readonly string[]> {
   const body = await gitLine(["for-each-ref", "--format=%(contents:body)", ref], shared(checkout))
   return body === "" ? [] : (JSON.parse(body) as string[])

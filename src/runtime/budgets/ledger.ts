@@ -24,7 +24,7 @@ import {
 import type { Parts } from "../parts.ts"
 
 /** A purse, the sessions whose tasks it pays, and what each had used before it was opened. */
-export type Purse = PurseLimit & { readonly threads: Readonly<Record<string, Usage>> }
+export type LedgerPurse = PurseLimit & { readonly threads: Readonly<Record<string, Usage>> }
 
 type Elsewhere = { readonly task: Task; readonly cost?: number }
 
@@ -36,7 +36,7 @@ export class Ledger {
   readonly #parts: Parts
   /** Tasks of other processes, and current cost of those that run. */
   #elsewhere: readonly Elsewhere[] = []
-  #purse: Purse | undefined
+  #purse: LedgerPurse | undefined
   /** Bill reused while several runs are checked at once. */
   #shown: Bill | undefined
 
@@ -49,7 +49,7 @@ export class Ledger {
   }
 
   /** Sets the purse that pays; undefined for none. */
-  usePurse(purse: Purse | undefined): void {
+  usePurse(purse: LedgerPurse | undefined): void {
     this.#purse = purse
   }
 

@@ -13,7 +13,7 @@ import {
   type Usage,
 } from "../../core/task.ts"
 import type { Allowance } from "../budgets/allowance.ts"
-import type { Ledger, Purse } from "../budgets/ledger.ts"
+import type { Ledger, LedgerPurse } from "../budgets/ledger.ts"
 import type { Elsewhere } from "../budgets/other-processes.ts"
 import type { Dispatcher } from "../dispatcher.ts"
 import type { Parts } from "../parts.ts"
@@ -112,7 +112,7 @@ export class Unattended {
   }
 
   /** Sets the purse that pays these runs; undefined for none. */
-  usePurse(purse: Purse | undefined): void {
+  usePurse(purse: LedgerPurse | undefined): void {
     this.#ports.ledger.usePurse(purse)
     this.#ports.poller.wake()
   }

@@ -23,7 +23,7 @@ export type ProcessOptions = {
   readonly signal?: AbortSignal
 }
 
-export type Ended =
+export type ProcessEnd =
   | {
       readonly kind: "exited"
       readonly code: number
@@ -38,7 +38,7 @@ export type Ended =
 const MOST_ERROR_BYTES = 20_000
 
 /** Runs a program in its own process group, which is killed on timeout or too much output. Never rejects. */
-export function runBounded(program: string, args: readonly string[], options: ProcessOptions): Promise<Ended> {
+export function runBounded(program: string, args: readonly string[], options: ProcessOptions): Promise<ProcessEnd> {
   const { cwd, env, input = "", inputFrom, bytes: asBytes, timeLimit, signal } = options
   const encoding = asBytes ? "latin1" : "utf8"
   return new Promise((resolve) => {
@@ -138,7 +138,7 @@ export function kill(pid: number, signal: "SIGTERM" | "SIGKILL" = "SIGKILL"): vo
   } catch {}
 }
 
-function notStarted(error: unknown): Ended {
+function notStarted(error: unknown): ProcessEnd {
   const { code, message } = error as { code?: string; message?: string }
   return { kind: "not started", missing: code === "ENOENT", text: String(message ?? error) }
 }

@@ -9,7 +9,7 @@ import { AUTOMATIC } from "../../../core/summary.ts"
 import { billedTokens, lessUsage, NO_USAGE, type Usage } from "../../../core/task.ts"
 import { replace } from "../../../lib/atomic-file.ts"
 import type { BoardOptions } from "../options.ts"
-import type { Command } from "../rules/command.ts"
+import type { BoardCommand } from "../rules/command.ts"
 import * as rules from "../rules/purse.ts"
 import type { Runs, RunView } from "../runs.ts"
 import { USER } from "../service.ts"
@@ -24,7 +24,7 @@ type KeeperPorts = {
   readonly runs: Runs
   readonly host: Pick<Host, "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID">
   readonly clock: Clock
-  readonly change: (command: Command) => Promise<unknown>
+  readonly change: (command: BoardCommand) => Promise<unknown>
   /** Option for a purse that opens every night. */
   readonly nightly?: BoardOptions["purse"]
   /** How long before a time limit a last word is requested, in ms. */
@@ -247,7 +247,7 @@ export class PurseKeeper {
     }
   }
 
-  async #do(command: Command): Promise<void> {
+  async #do(command: BoardCommand): Promise<void> {
     await this.#ports.change(command)
   }
 }

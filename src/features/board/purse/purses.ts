@@ -2,7 +2,7 @@ import { countPauses, PAUSE_KINDS } from "../../../core/pause.ts"
 import { moment as timeText } from "../../../lib/format-time.ts"
 import { cents, spentShort } from "../../../lib/money.ts"
 import { count } from "../../../lib/text.ts"
-import type { Command } from "../rules/command.ts"
+import type { BoardCommand } from "../rules/command.ts"
 import type { Runs } from "../runs.ts"
 import { type Actor, BoardError, type Purses, type PurseView } from "../service.ts"
 import type { BoardState } from "../state.ts"
@@ -11,7 +11,7 @@ import { type NamedReport, type ReportHead, reportText } from "./report.ts"
 
 export type PursesPorts = {
   readonly read: () => Promise<BoardState>
-  readonly change: (command: Command) => Promise<unknown>
+  readonly change: (command: BoardCommand) => Promise<unknown>
   readonly runs: Pick<Runs, "of" | "ofPurse" | "took">
   readonly now: () => number
 }

@@ -23,7 +23,7 @@ export type ReportTask = {
   readonly next?: string
 }
 
-export type Report = {
+export type PurseReport = {
   readonly max: number
   readonly until: string
   readonly openedAt: string
@@ -36,7 +36,7 @@ export type Report = {
 }
 
 /** Stored report, named by the minute in which the purse ended. */
-export type KeptReport = Report & { readonly name: string }
+export type KeptReport = PurseReport & { readonly name: string }
 
 /** Report without its tasks, for lists. */
 export type ReportHead = Omit<KeptReport, "tasks"> & { readonly tasks: number }
@@ -44,7 +44,7 @@ export type ReportHead = Omit<KeptReport, "tasks"> & { readonly tasks: number }
 /** Report with its text. */
 export type NamedReport = KeptReport & { readonly text: string }
 
-const REASONS: Readonly<Record<Report["why"], string>> = {
+const REASONS: Readonly<Record<PurseReport["why"], string>> = {
   closed: "it was closed",
   time: "its time was over",
   money: "its money was used up",
@@ -56,7 +56,7 @@ const MOST_TEXT_CHARS = 600
 /** Removes rounding errors of sums below a millionth of a dollar. */
 const exact = (amount: number): number => Number(amount.toFixed(6))
 
-export function reportOf(head: Omit<Report, "spent" | "tasks">, tasks: readonly ReportTask[]): Report {
+export function reportOf(head: Omit<PurseReport, "spent" | "tasks">, tasks: readonly ReportTask[]): PurseReport {
   const rows = tasks.map((task) => ({
     ...task,
     cost: exact(task.cost),
@@ -67,10 +67,10 @@ export function reportOf(head: Omit<Report, "spent" | "tasks">, tasks: readonly 
 }
 
 /** Example: `Purse: $4.37 of $5.00`. */
-export const titleOf = ({ spent, max, atLeast }: Report): string => `Purse: ${spentShort(spent, max, atLeast)}`
+export const titleOf = ({ spent, max, atLeast }: PurseReport): string => `Purse: ${spentShort(spent, max, atLeast)}`
 
 /** Example: `5 done, 2 partial, 1 blocked`. */
-export function countsOf({ tasks }: Report): string {
+export function countsOf({ tasks }: PurseReport): string {
   const counts = RESULTS.flatMap((result) => {
     const many = tasks.filter((task) => task.result === result).length
     return many > 0 ? [`${many} ${result}`] : []
@@ -79,7 +79,7 @@ export function countsOf({ tasks }: Report): string {
 }
 
 /** The report as Markdown. */
-export function reportText(report: Report): string {
+export function reportText(report: PurseReport): string {
   const { spent, max, atLeast, openedAt, endedAt, why, tasks } = report
   // Day is shown only if it differs from that of the end.
   const time = (at: string) => moment(Date.parse(at), Date.parse(endedAt))

@@ -1,6 +1,6 @@
 import { listed, nearest } from "../../../core/errors.ts"
 import { BoardError, type NewStep, type StepPatch } from "../service.ts"
-import { MOST_ITEMS, MOST_STEP_TITLE_CHARS, type Resource, type Step } from "../task.ts"
+import { MOST_ITEMS, MOST_STEP_TITLE_CHARS, type PlanStep, type Resource } from "../task.ts"
 
 /**
  * Validation of input from models, page and requests. Returns the stored form, or throws a `BoardError` that names the
@@ -40,7 +40,7 @@ export function owner(value: unknown, agents: readonly string[]): string {
   throw invalid(`"${name}" is not an agent that may own tasks.${hint} There are: ${listed(agents, 20)}.`)
 }
 
-export function newSteps(value: unknown): readonly Step[] {
+export function newSteps(value: unknown): readonly PlanStep[] {
   if (value === undefined) return []
   if (!Array.isArray(value)) throw invalid("`steps` must be a list of objects with a `title`.")
   if (value.length > MOST_ITEMS)
@@ -48,7 +48,7 @@ export function newSteps(value: unknown): readonly Step[] {
   return value.map((each, index) => inEntry(`steps[${index}]`, () => newStep(each)))
 }
 
-function newStep(value: unknown): Step {
+function newStep(value: unknown): PlanStep {
   const { title: given, details, done } = record(value) as NewStep
   const text = longText("details", details)
   return {
@@ -59,7 +59,7 @@ function newStep(value: unknown): Step {
 }
 
 /** A step with a patch applied. Its link to a subtask cannot be patched. */
-export function patchedStep(step: Step, value: unknown): Step {
+export function patchedStep(step: PlanStep, value: unknown): PlanStep {
   const patch = record(value) as StepPatch
   const changes = {
     ...(isGiven(patch.title) && { title: title(patch.title, MOST_STEP_TITLE_CHARS) }),

@@ -9,7 +9,7 @@ import type { ArchivedTask } from "./archive.ts"
 type Prepared = { readonly as?: string; readonly threadId?: string }
 
 /** Changes of a board. */
-export type Command =
+export type BoardCommand =
   | ({ readonly type: "create"; readonly input: NewTask; readonly by: Actor } & Prepared)
   | { readonly type: "update"; readonly id: string; readonly patch: TaskPatch; readonly by: Actor }
   | { readonly type: "complete"; readonly id: string; readonly by: Actor }
@@ -83,7 +83,7 @@ export type RunResult = { readonly needs?: string } & (
 )
 
 /** Facts beside the board that the rules need. */
-export type Facts = {
+export type BoardFacts = {
   /** ISO time. */
   readonly now: string
   /** Agents that may own tasks. */
@@ -95,7 +95,7 @@ export type Facts = {
 }
 
 /** `state` is the same object where nothing changed. `archived` is written to history first, in order. */
-export type Change = {
+export type BoardChange = {
   readonly ok: true
   readonly state: BoardState
   /** The changed task. */
@@ -105,6 +105,6 @@ export type Change = {
   readonly archived: readonly ArchivedTask[]
 }
 
-export type Refusal = { readonly ok: false; readonly code: BoardErrorCode; readonly message: string }
+export type BoardRefusal = { readonly ok: false; readonly code: BoardErrorCode; readonly message: string }
 
-export type Of<Type extends Command["type"]> = Extract<Command, { type: Type }>
+export type Of<Type extends BoardCommand["type"]> = Extract<BoardCommand, { type: Type }>

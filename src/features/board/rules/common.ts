@@ -2,10 +2,10 @@ import { type Actor, type Archived, BoardError } from "../service.ts"
 import { type BoardState, findTask, frozen, subtasksOf } from "../state.ts"
 import type { BoardTask } from "../task.ts"
 import { touch } from "./archive.ts"
-import type { Change, Facts } from "./command.ts"
+import type { BoardChange, BoardFacts } from "./command.ts"
 
 /** The open task with this id; otherwise an error that tells how it ended. */
-export function openTask(state: BoardState, id: string, { ended }: Facts): BoardTask {
+export function openTask(state: BoardState, id: string, { ended }: BoardFacts): BoardTask {
   const task = findTask(state, id)
   if (task) return task
   const status = ended(id)
@@ -25,7 +25,7 @@ export const noSuchTask = (id: string): BoardError =>
 export const threadTask = (state: BoardState, threadId: string): BoardTask | undefined =>
   state.tasks.find((task) => task.threadId === threadId)
 
-export const changed = (state: BoardState, task: BoardTask, by: Actor, { now }: Facts): Change => {
+export const changed = (state: BoardState, task: BoardTask, by: Actor, { now }: BoardFacts): BoardChange => {
   const next = { ...task, updatedAt: now }
   return { ok: true, archived: [], task: next, state: touchedBy(put(state, next), next, by) }
 }
@@ -39,15 +39,15 @@ export const put = (state: BoardState, task: BoardTask): BoardState => ({
   tasks: state.tasks.map((each) => (each.id === task.id ? task : each)),
 })
 
-export const unchanged = (state: BoardState): Change => ({ ok: true, archived: [], state })
+export const unchanged = (state: BoardState): BoardChange => ({ ok: true, archived: [], state })
 
 export const nameOf = (by: Actor): string => (by.kind === "user" ? "user" : by.agent)
 
 /** The changed task, frozen for callers. */
-export const taskOf = ({ task }: Change): BoardTask => frozen(task as BoardTask)
+export const taskOf = ({ task }: BoardChange): BoardTask => frozen(task as BoardTask)
 
 /** Result of a change that archived tasks. */
-export function archivedBy(change: Change): Archived {
+export function archivedBy(change: BoardChange): Archived {
   const [, ...canceled] = change.archived
   const task = taskOf(change)
   return Object.freeze({

@@ -1,6 +1,6 @@
 import { BoardError } from "../service.ts"
 import { type BoardState, isUnverified } from "../state.ts"
-import type { Change, Command, Facts, Refusal } from "./command.ts"
+import type { BoardChange, BoardCommand, BoardFacts, BoardRefusal } from "./command.ts"
 import { openTask } from "./common.ts"
 import { accept, forget, restore } from "./person.ts"
 import { closePurse, endPurse, openPurse, pay, purseEnded, purseTold } from "./purse.ts"
@@ -9,7 +9,7 @@ import { addResource, createSubtask, removeResource, replacePlan, updateStep } f
 import { create, end, update } from "./tasks.ts"
 
 /** The only function that changes a board. Pure and total: forbidden changes return their reason. */
-export function decide(state: BoardState, command: Command, facts: Facts): Change | Refusal {
+export function decide(state: BoardState, command: BoardCommand, facts: BoardFacts): BoardChange | BoardRefusal {
   try {
     refuseOutside(state, command)
     return carryOut(state, command, facts)
@@ -22,13 +22,13 @@ export function decide(state: BoardState, command: Command, facts: Facts): Chang
 }
 
 /** Throws in place of a refusal. */
-export function decideOrThrow(state: BoardState, command: Command, facts: Facts): Change {
+export function decideOrThrow(state: BoardState, command: BoardCommand, facts: BoardFacts): BoardChange {
   const decided = decide(state, command, facts)
   if (decided.ok) return decided
   throw new BoardError(decided.code, decided.message)
 }
 
-function carryOut(state: BoardState, command: Command, facts: Facts): Change {
+function carryOut(state: BoardState, command: BoardCommand, facts: BoardFacts): BoardChange {
   switch (command.type) {
     case "create":
       return create(state, command, facts)
@@ -86,7 +86,7 @@ function carryOut(state: BoardState, command: Command, facts: Facts): Change {
 }
 
 /** Agents may not change unverified tasks: the next signed write would make them trusted. */
-function refuseOutside(state: BoardState, command: Command): void {
+function refuseOutside(state: BoardState, command: BoardCommand): void {
   if (!("id" in command && "by" in command) || command.by.kind === "user" || !isUnverified(state, command.id)) return
   throw new BoardError(
     "conflict",

@@ -1,6 +1,6 @@
 import { BoardError } from "../service.ts"
 import { type BoardState, findTask, keeping } from "../state.ts"
-import type { Change } from "./command.ts"
+import type { BoardChange } from "./command.ts"
 import { unchanged } from "./common.ts"
 
 /** Trust in outside edits, which only users can give. */
@@ -12,15 +12,15 @@ export function believedNow(state: BoardState, id: string): BoardState {
 }
 
 /** Trusts the whole board. Nobody is woken; tasks wait for the next round. */
-export const accept = (state: BoardState): Change =>
+export const accept = (state: BoardState): BoardChange =>
   Object.keys(state.outside).length === 0 ? unchanged(state) : unchanged({ ...state, outside: {} })
 
-export function restore(state: BoardState): Change {
+export function restore(state: BoardState): BoardChange {
   if (state.lost.length === 0) throw new BoardError("conflict", "No task of this board has gone.")
   return unchanged({ ...state, tasks: [...state.lost, ...state.tasks], lost: [] })
 }
 
-export function forget(state: BoardState): Change {
+export function forget(state: BoardState): BoardChange {
   const isKept = (id: string) => findTask(state, id) !== undefined
   return unchanged({
     ...state,

@@ -7,7 +7,7 @@ import type { KeptReport } from "../purse/report.ts"
 import { BoardError } from "../service.ts"
 import { type BoardState, findTask, isHeld, MOST_IDLE, type Purse, type PurseEnd, pulseOf } from "../state.ts"
 import type { BoardTask } from "../task.ts"
-import type { Change, Facts, Of } from "./command.ts"
+import type { BoardChange, BoardFacts, Of } from "./command.ts"
 import { threadTask, unchanged } from "./common.ts"
 
 /** A purse: budget and deadline for running the board's tasks one after the other. */
@@ -37,8 +37,8 @@ export type PurseFacts = {
 export function openPurse(
   state: BoardState,
   { max, until, by, spent = 0, night = state.night }: Of<"open purse">,
-  { now }: Facts,
-): Change {
+  { now }: BoardFacts,
+): BoardChange {
   if (by.kind === "agent" && threadTask(state, by.sessionID)) throw inThread()
   const { purse } = state
   if (purse)
@@ -62,14 +62,14 @@ export function openPurse(
 }
 
 /** Marks the purse as closed; the scheduler stops its runs and writes the report. */
-export function closePurse(state: BoardState, { by }: Of<"close purse">): Change {
+export function closePurse(state: BoardState, { by }: Of<"close purse">): BoardChange {
   if (by.kind === "agent" && threadTask(state, by.sessionID)) throw inThread()
   if (!state.purse) throw new BoardError("conflict", "No purse is open.")
   return unchanged(state.purse.ending ? state : { ...state, purse: { ...state.purse, closed: true } })
 }
 
 /** Lets the purse pay a session; each run there is counted once. */
-export function pay(state: BoardState, { id, threadId, before, run }: Of<"pay">): Change {
+export function pay(state: BoardState, { id, threadId, before, run }: Of<"pay">): BoardChange {
   const { purse } = state
   if (!purse || purse.ending) return unchanged(state)
   const known = purse.threads[threadId] ?? { id, before, runs: 0 }
@@ -82,7 +82,7 @@ export function pay(state: BoardState, { id, threadId, before, run }: Of<"pay">)
 /**
  * From here on no run begins. Paused and stopped tasks are recorded first, since their runs' records show only an end.
  */
-export function endPurse(state: BoardState, { why, stopped }: Of<"end purse">, { now }: Facts): Change {
+export function endPurse(state: BoardState, { why, stopped }: Of<"end purse">, { now }: BoardFacts): BoardChange {
   const { purse, purseReports = [] } = state
   if (!purse || purse.ending) return unchanged(state)
   const minute = `${now.slice(0, 16).replace(":", "-")}Z`
@@ -92,7 +92,7 @@ export function endPurse(state: BoardState, { why, stopped }: Of<"end purse">, {
 }
 
 /** The report is written. Rounds stay off until the purse's time is over, unless a user closed it. */
-export function purseEnded(state: BoardState, { report }: Of<"purse ended">): Change {
+export function purseEnded(state: BoardState, { report }: Of<"purse ended">): BoardChange {
   const { purse, purseReports = [], ...rest } = state
   if (!purse?.ending) return unchanged(state)
   const { why } = purse.ending
@@ -118,7 +118,7 @@ function newestOf(reports: readonly KeptReport[]): readonly KeptReport[] {
 }
 
 /** The report was delivered, or its session is gone. */
-export function purseTold(state: BoardState): Change {
+export function purseTold(state: BoardState): BoardChange {
   const { owed, ...rest } = state
   return unchanged(owed ? rest : state)
 }

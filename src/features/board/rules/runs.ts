@@ -2,14 +2,14 @@ import { BoardError } from "../service.ts"
 import { type BoardState, findTask, isHeld, pulseOf } from "../state.ts"
 import { type ArchivedTask, archive, follow, OUTSIDE, setPulse, touch, wake, wokenAt } from "./archive.ts"
 import * as check from "./checks.ts"
-import type { Change, Facts, Of, RunResult } from "./command.ts"
+import type { BoardChange, BoardFacts, Of, RunResult } from "./command.ts"
 import { openTask, put, threadTask, unchanged } from "./common.ts"
 import { believedNow } from "./person.ts"
 import { idleAfter } from "./purse.ts"
 
 /** Changes about threads, runs and the schedule. */
 
-export function notify(state: BoardState, { message, by }: Of<"notify">): Change {
+export function notify(state: BoardState, { message, by }: Of<"notify">): BoardChange {
   const task = by.kind === "agent" ? threadTask(state, by.sessionID) : undefined
   if (!task)
     throw new BoardError(
@@ -22,19 +22,19 @@ export function notify(state: BoardState, { message, by }: Of<"notify">): Change
 
 const MOST_MESSAGE_CHARS = 2000
 
-export function written(state: BoardState, threadId: string): Change {
+export function written(state: BoardState, threadId: string): BoardChange {
   const task = threadTask(state, threadId)
   if (!task) return unchanged(state)
   const { needs: _needs, ...pulse } = pulseOf(touch(state, task.id), task.id)
   return { ok: true, archived: [], task, state: setPulse(state, task.id, pulse) }
 }
 
-export function setThread(state: BoardState, id: string, threadId: string): Change {
+export function setThread(state: BoardState, id: string, threadId: string): BoardChange {
   const task = findTask(state, id)
   return task ? { ...unchanged(put(state, { ...task, threadId })), task: { ...task, threadId } } : unchanged(state)
 }
 
-export function run(state: BoardState, id: string, facts: Facts): Change {
+export function run(state: BoardState, id: string, facts: BoardFacts): BoardChange {
   const task = openTask(state, id, facts)
   if (task.status === "draft")
     throw new BoardError("conflict", `Task #${id} is a draft: make it active, and its owner begins.`)
@@ -51,7 +51,7 @@ export function run(state: BoardState, id: string, facts: Facts): Change {
  * Wakes after the run's start are for the next run. A wake in the future comes from before the clock was set back and
  * counts as now.
  */
-export function ran(state: BoardState, { id, startedAt, result }: Of<"ran">, { now }: Facts): Change {
+export function ran(state: BoardState, { id, startedAt, result }: Of<"ran">, { now }: BoardFacts): BoardChange {
   const task = findTask(state, id)
   if (!task) return unchanged(state)
   const { wake, failures = 0, failure, idle, needs = undefined, ...pulse } = pulseOf(state, id)
@@ -76,7 +76,7 @@ function failuresAfter(result: RunResult, failures: number, failure?: string) {
 }
 
 /** Refused runs are not failures: the task stays due until there is budget. */
-export function refused(state: BoardState, reasons: Readonly<Record<string, string>>): Change {
+export function refused(state: BoardState, reasons: Readonly<Record<string, string>>): BoardChange {
   const next = state.tasks.reduce((now, { id }) => {
     const { budget, ...pulse } = pulseOf(now, id)
     const reason = reasons[id]
@@ -85,7 +85,7 @@ export function refused(state: BoardState, reasons: Readonly<Record<string, stri
   return unchanged(next)
 }
 
-export function tick(state: BoardState, { now, isRunning, agents }: Facts): Change {
+export function tick(state: BoardState, { now, isRunning, agents }: BoardFacts): BoardChange {
   const due = state.tasks.filter(
     (task) => task.status === "active" && agents.includes(task.owner) && !isRunning(task.id) && !isHeld(state, task),
   )
@@ -93,7 +93,7 @@ export function tick(state: BoardState, { now, isRunning, agents }: Facts): Chan
   return unchanged({ ...state, tick: now, pulses: { ...state.pulses, ...Object.fromEntries(woken) } })
 }
 
-export function settle(state: BoardState, archived: readonly ArchivedTask[], { now }: Facts): Change {
+export function settle(state: BoardState, archived: readonly ArchivedTask[], { now }: BoardFacts): BoardChange {
   let next = state
   const leaving: ArchivedTask[] = []
   const known = new Set(archived.map(({ id }) => id))

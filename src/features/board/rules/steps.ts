@@ -3,13 +3,13 @@ import { type BoardState, findTask, parentOf, subtasksOf } from "../state.ts"
 import type { BoardTask } from "../task.ts"
 import { wake } from "./archive.ts"
 import * as check from "./checks.ts"
-import type { Change, Facts, Of } from "./command.ts"
+import type { BoardChange, BoardFacts, Of } from "./command.ts"
 import { changed, openTask } from "./common.ts"
 import { add } from "./tasks.ts"
 
 /** Changes of plan, subtasks and resources. */
 
-export function replacePlan(state: BoardState, { id, steps, by }: Of<"update steps">, facts: Facts): Change {
+export function replacePlan(state: BoardState, { id, steps, by }: Of<"update steps">, facts: BoardFacts): BoardChange {
   const task = openTask(state, id, facts)
   const [open] = subtasksOf(state, task)
   if (open)
@@ -21,7 +21,11 @@ export function replacePlan(state: BoardState, { id, steps, by }: Of<"update ste
   return changed(state, { ...task, steps: check.newSteps(steps) }, by, facts)
 }
 
-export function updateStep(state: BoardState, { id, index, patch, by }: Of<"update step">, facts: Facts): Change {
+export function updateStep(
+  state: BoardState,
+  { id, index, patch, by }: Of<"update step">,
+  facts: BoardFacts,
+): BoardChange {
   const task = openTask(state, id, facts)
   const step = check.entryAt("step", task.steps, index)
   return changed(state, { ...task, steps: task.steps.with(index, check.patchedStep(step, patch)) }, by, facts)
@@ -30,8 +34,8 @@ export function updateStep(state: BoardState, { id, index, patch, by }: Of<"upda
 export function createSubtask(
   state: BoardState,
   { id, index, input, by, ...prepared }: Of<"create subtask">,
-  facts: Facts,
-): Change {
+  facts: BoardFacts,
+): BoardChange {
   const parent = openTask(state, id, facts)
   if (by.kind === "agent" && by.agent !== parent.owner)
     throw new BoardError(
@@ -65,7 +69,7 @@ function refuseTooDeep(state: BoardState, parent: BoardTask): void {
   }
 }
 
-function refuseSecondSubtask(state: BoardState, taskId: string | undefined, index: number, facts: Facts): void {
+function refuseSecondSubtask(state: BoardState, taskId: string | undefined, index: number, facts: BoardFacts): void {
   if (taskId === undefined) return
   const status = findTask(state, taskId)?.status ?? facts.ended(taskId)
   if (status === undefined || status === "canceled") return
@@ -76,14 +80,22 @@ function refuseSecondSubtask(state: BoardState, taskId: string | undefined, inde
   throw new BoardError("conflict", `Step ${index} has its subtask already: #${taskId}, which is ${status}. ${next}`)
 }
 
-export function addResource(state: BoardState, { id, resource, by }: Of<"add resource">, facts: Facts): Change {
+export function addResource(
+  state: BoardState,
+  { id, resource, by }: Of<"add resource">,
+  facts: BoardFacts,
+): BoardChange {
   const task = openTask(state, id, facts)
   const added = check.newResource(resource)
   if (check.isFull(task.resources)) throw check.tooManyResources()
   return changed(state, { ...task, resources: [...task.resources, added] }, by, facts)
 }
 
-export function removeResource(state: BoardState, { id, index, by }: Of<"remove resource">, facts: Facts): Change {
+export function removeResource(
+  state: BoardState,
+  { id, index, by }: Of<"remove resource">,
+  facts: BoardFacts,
+): BoardChange {
   const task = openTask(state, id, facts)
   check.entryAt("resource", task.resources, index)
   return changed(state, { ...task, resources: task.resources.toSpliced(index, 1) }, by, facts)

@@ -3,13 +3,13 @@ import { type BoardState, isUnverified, pulseOf } from "../state.ts"
 import { BOARD_STATUSES, type BoardStatus, type BoardTask, isSameText, MOST_ID } from "../task.ts"
 import { archive, setPulse, wake } from "./archive.ts"
 import * as check from "./checks.ts"
-import type { Change, Facts, Of } from "./command.ts"
+import type { BoardChange, BoardFacts, Of } from "./command.ts"
 import { nameOf, openTask, put, touchedBy, unchanged } from "./common.ts"
 import { believedNow } from "./person.ts"
 
 /** Creates, changes and ends tasks. */
 
-export function create(state: BoardState, { input, by, ...prepared }: Of<"create">, facts: Facts): Change {
+export function create(state: BoardState, { input, by, ...prepared }: Of<"create">, facts: BoardFacts): BoardChange {
   if (by.kind === "user" && !check.isGiven(input.owner))
     throw new BoardError("invalid", "`owner` is missing: name the agent that works on the task.")
   const status = input.status ?? "active"
@@ -28,7 +28,7 @@ export function add(
   input: Checked,
   by: Actor,
   { as = String(state.nextId), threadId }: Pick<Of<"create">, "as" | "threadId">,
-  { now, agents }: Facts,
+  { now, agents }: BoardFacts,
 ) {
   if (by.kind === "agent" && !agents.includes(by.agent))
     throw new BoardError("conflict", `The agent "${by.agent}" may not make tasks: it is not among the board's agents.`)
@@ -54,7 +54,7 @@ export function add(
   return { task, state: { ...state, tasks: [...state.tasks, task], nextId } }
 }
 
-export function update(state: BoardState, { id, patch, by }: Of<"update">, facts: Facts): Change {
+export function update(state: BoardState, { id, patch, by }: Of<"update">, facts: BoardFacts): BoardChange {
   const task = openTask(state, id, facts)
   const { status } = patch
   const changed = { ...task, ...changesOf(patch, facts.agents) }
@@ -102,8 +102,8 @@ export function end(
   task: BoardTask,
   status: "done" | "canceled",
   by: Actor,
-  { now }: Facts,
-): Change {
+  { now }: BoardFacts,
+): BoardChange {
   if (status === "done" && task.status === "draft")
     throw new BoardError(
       "conflict",

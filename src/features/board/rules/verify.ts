@@ -7,13 +7,13 @@ import type { BoardTask } from "../task.ts"
  */
 
 /** Tasks and next id of an edited file. Undefined without a file. */
-export type Given = Pick<BoardState, "tasks" | "nextId"> | undefined
+export type EditedBoard = Pick<BoardState, "tasks" | "nextId"> | undefined
 
 /**
  * Board from an edited file and the trusted state. Unchanged tasks stay trusted; changed, new and parents of removed
  * ones wait for a user. Threads, wakes and all else come from the trusted state.
  */
-export function believe(given: Given, kept: BoardState = EMPTY): BoardState {
+export function believe(given: EditedBoard, kept: BoardState = EMPTY): BoardState {
   if (given === undefined || (given.tasks.length === 0 && kept.tasks.length > 0)) return gone(given, kept)
   const known = new Map([...kept.lost, ...kept.tasks].map((task) => [task.id, task]))
   const present = new Set(given.tasks.map(({ id }) => id))
@@ -38,7 +38,7 @@ export function believe(given: Given, kept: BoardState = EMPTY): BoardState {
 }
 
 /** The file is missing or empty: its tasks are kept for a restore. */
-const gone = (given: Given, kept: BoardState): BoardState => ({
+const gone = (given: EditedBoard, kept: BoardState): BoardState => ({
   ...kept,
   tasks: [],
   nextId: Math.max(given?.nextId ?? 1, kept.nextId),

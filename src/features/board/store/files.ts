@@ -16,7 +16,7 @@ const NO_TEXT = ""
 export const digestOf = (text: string): string => createHash("sha256").update(text).digest("base64url")
 
 /** This installation's copy of a board. */
-type Archive = {
+type TrustedCopy = {
   readonly state: BoardState
   /** Unknown fields of `tasks.json`. */
   readonly others: Readonly<Record<string, unknown>>
@@ -32,7 +32,7 @@ const VERSION = 1
  * Trusted copy of the board in OpenCode's state folder, signed with the installation's key. A copy without a valid
  * signature, or for another folder, is ignored.
  */
-export class Keep {
+export class TrustedFile {
   readonly folder: string
   readonly file: string
   readonly #board: string
@@ -51,20 +51,20 @@ export class Keep {
     return signatureOf(this.file)
   }
 
-  async read(): Promise<Archive | undefined> {
+  async read(): Promise<TrustedCopy | undefined> {
     const text = await readFile(this.file, "utf8").catch(ifMissing(undefined))
     if (text === undefined) return undefined
     const end = text.indexOf("\n")
     const body = text.slice(end + 1)
     const known = this.#signer.isSigned(body, text.slice(0, end)) ? parseJson(body) : undefined
-    const { version, board, ...kept } = (known ?? {}) as { version?: number; board?: string } & Archive
+    const { version, board, ...kept } = (known ?? {}) as { version?: number; board?: string } & TrustedCopy
     if (version === VERSION && board === this.#board) return kept
     this.#warn(`${this.file} was not written by this installation: every task waits for a person.`)
     return undefined
   }
 
   /** Writes its replacement to a temporary file for `renameSync`. */
-  async aside(kept: Archive): Promise<string> {
+  async aside(kept: TrustedCopy): Promise<string> {
     await mkdir(this.folder, { recursive: true, mode: 0o700 })
     const body = JSON.stringify({ version: VERSION, board: this.#board, ...kept })
     return draft(this.file, `${this.#signer.sign(body)}\n${body}`, { flush: true })
@@ -91,29 +91,29 @@ export type FilesPorts = {
 }
 
 /** Board with the files it was read from. `cut`: an interrupted write must be completed. */
-export type Loaded = Omit<Archive, "before"> & {
+export type Loaded = Omit<TrustedCopy, "before"> & {
   readonly signature: string
   readonly kept: string
   readonly cut: boolean
 }
 
 /** `again`: the file was edited meanwhile and nothing was written. `half`: only history was written. */
-export type Outcome = "written" | "again" | "half"
+export type WriteResult = "written" | "again" | "half"
 
 /**
- * A board's two files. Anybody may write `tasks.json` in the project, so the trusted state is stored apart (`Keep`) and
+ * A board's two files. Anybody may write `tasks.json` in the project, so the trusted state is stored apart (`TrustedFile`) and
  * written first; an older project file is rewritten, and an edited one is compared.
  */
 export class BoardFiles {
   readonly #folder: string
   readonly #file: string
-  readonly #keep: Keep
+  readonly #keep: TrustedFile
   #loaded?: Loaded
 
   constructor({ folder, state, signer, warn }: FilesPorts) {
     this.#folder = folder
     this.#file = join(folder, BOARD_FILE)
-    this.#keep = new Keep(state, folder, signer, warn)
+    this.#keep = new TrustedFile(state, folder, signer, warn)
   }
 
   /** Folder of this installation's own files. */
@@ -138,7 +138,7 @@ export class BoardFiles {
   }
 
   /** Writes the trusted state, and the project's file where a task changed. `archive` runs before. */
-  async write(loaded: Loaded, state: BoardState, archive: () => Promise<boolean>): Promise<Outcome> {
+  async write(loaded: Loaded, state: BoardState, archive: () => Promise<boolean>): Promise<WriteResult> {
     const { others } = loaded
     const isShown = loaded.cut || state.tasks !== loaded.state.tasks
     const text = isShown ? formatBoard({ ...state, others }) : undefined
@@ -147,7 +147,7 @@ export class BoardFiles {
     const hasArchived = await archive()
     // A link that a user made of it stays.
     const target = await realpath(this.#file).catch(ifMissing(this.#file))
-    const kept: Archive = {
+    const kept: TrustedCopy = {
       state,
       others,
       text: text === undefined ? loaded.text : digestOf(text),

@@ -5,12 +5,12 @@ import { type Claim, Lock, type Processes } from "../../../lib/lock.ts"
 import { succeeds } from "../../../lib/succeeds.ts"
 import { Turn } from "../../../lib/turn.ts"
 import type { ArchivedTask } from "../rules/archive.ts"
-import type { Change, Command, Facts } from "../rules/command.ts"
+import type { BoardChange, BoardCommand, BoardFacts } from "../rules/command.ts"
 import { decideOrThrow } from "../rules/decide.ts"
 import { BoardError } from "../service.ts"
 import type { BoardState } from "../state.ts"
 import type { BoardStatus } from "../task.ts"
-import { BoardFiles, type FilesPorts, type Loaded, type Outcome, refuseOutside } from "./files.ts"
+import { BoardFiles, type FilesPorts, type Loaded, refuseOutside, type WriteResult } from "./files.ts"
 import { BOARD_FILE, highestId } from "./format.ts"
 import { History } from "./history.ts"
 import { type Watch, watchBoth } from "./watch.ts"
@@ -39,7 +39,7 @@ type Next = { readonly state: BoardState; readonly archived: readonly ArchivedTa
 type Work<Value> = (state: BoardState) => Promise<Next & { readonly value: Value }>
 
 /** Facts for the rules, without those that the store knows. */
-export type Moment = Omit<Facts, "ended">
+export type StoreFacts = Omit<BoardFacts, "ended">
 
 /**
  * The board's files, changed by one process at a time through the rules. Failures are `BoardError`s with file and
@@ -103,7 +103,11 @@ export class Store {
   }
 
   /** Has the rules decide on what stands in the files now, and writes what they make of it. `before` hears it first. */
-  carryOut(command: Command, moment: Moment, before: (change: Change) => void = () => {}): Promise<Change> {
+  carryOut(
+    command: BoardCommand,
+    moment: StoreFacts,
+    before: (change: BoardChange) => void = () => {},
+  ): Promise<BoardChange> {
     return this.change(async (state) => {
       const decided = decideOrThrow(state, command, await this.#facts(state, command, moment))
       before(decided)
@@ -112,7 +116,7 @@ export class Store {
   }
 
   /** Result of a command now, without writing. */
-  async preview(command: Command, moment: Moment): Promise<Change> {
+  async preview(command: BoardCommand, moment: StoreFacts): Promise<BoardChange> {
     const state = await this.read()
     return this.#guard(async () => decideOrThrow(state, command, await this.#facts(state, command, moment)))
   }
@@ -187,7 +191,7 @@ export class Store {
   }
 
   /** `left`: tasks that the trusted history has already, and the project's may lack after a crash. */
-  async #write(loaded: Loaded, { state, archived }: Next, left: readonly ArchivedTask[]): Promise<Outcome> {
+  async #write(loaded: Loaded, { state, archived }: Next, left: readonly ArchivedTask[]): Promise<WriteResult> {
     await this.#files.prepare()
     const tick = state.tick ?? new Date(this.#ports.now()).toISOString()
     const { kept, shown } = this.#history
@@ -233,7 +237,7 @@ export class Store {
   }
 
   /** Adds from history how the command's tasks ended. */
-  async #facts(state: BoardState, command: Command, moment: Moment): Promise<Facts> {
+  async #facts(state: BoardState, command: BoardCommand, moment: StoreFacts): Promise<BoardFacts> {
     const ended = new Map<string, BoardStatus>()
     const id = "id" in command ? command.id : undefined
     const steps = state.tasks.find((task) => task.id === id)?.steps ?? []

@@ -1,4 +1,4 @@
-import type { Answer } from "../../../core/refusal.ts"
+import type { ProviderAnswer } from "../../../core/refusal.ts"
 import { addBounded } from "../../../lib/bounded-set.ts"
 
 /**
@@ -8,7 +8,7 @@ import { addBounded } from "../../../lib/bounded-set.ts"
  */
 export type Answers = {
   /** The provider's answer to the session's last request, where it was a refusal. */
-  refusal(sessionID: string): Answer | undefined
+  refusal(sessionID: string): ProviderAnswer | undefined
   /** Stops reading. */
   close(): void
 }
@@ -19,7 +19,7 @@ export type Asking = (named: string, parentID: string | undefined) => readonly s
 /** A plugin instance that reads. `told`: called with each answer, refusal or not. */
 type Reader = {
   readonly asking: Asking
-  told(sessionID: string, answer: Answer | undefined): void
+  told(sessionID: string, answer: ProviderAnswer | undefined): void
 }
 
 type Fetch = typeof globalThis.fetch
@@ -45,7 +45,7 @@ const MOST_SESSIONS = 1000
 
 /** Reads answers for sessions of tasks, until it is closed. */
 export function readAnswers(asking: Asking): Answers {
-  const refusals = new Map<string, Answer>()
+  const refusals = new Map<string, ProviderAnswer>()
   const reader: Reader = {
     asking,
     told(sessionID, answer) {
@@ -90,7 +90,7 @@ function unwrap(reader: Reader): void {
   delete shared[KEY]
 }
 
-type Listener = (answer: Answer | undefined) => void
+type Listener = (answer: ProviderAnswer | undefined) => void
 
 /** Readers of this request's answer. Never throws and never changes the request. */
 function listenersOf(readers: ReadonlySet<Reader>, [input, init]: Parameters<Fetch>): readonly Listener[] {
@@ -127,7 +127,7 @@ function headerIn(headers: unknown, name: string): string | undefined {
 
 /** Never throws. Runs before the caller sees the answer, so that its data is there before OpenCode's event. */
 function overhear(answered: unknown, listeners: readonly Listener[]): void {
-  const tell = (answer?: Answer) => {
+  const tell = (answer?: ProviderAnswer) => {
     for (const listener of listeners) listener(answer)
   }
   Promise.resolve(answered)

@@ -1,5 +1,5 @@
 import { createMemo, createResource, createSignal, For, Show } from "solid-js"
-import type { Resource, Step } from "../../board/task.ts"
+import type { PlanStep, Resource } from "../../board/task.ts"
 import type { TaskRow } from "../wire.ts"
 import { EndedRow } from "./agent-rows.tsx"
 import { api } from "./api.ts"
@@ -135,7 +135,7 @@ function Actions(props: { task: TaskRow; onError: (message: string) => void; edi
   )
 }
 
-function Plan(props: { steps: readonly Step[] }) {
+function Plan(props: { steps: readonly PlanStep[] }) {
   const done = () => props.steps.filter((step) => step.done).length
   return (
     <section aria-label="Steps">
