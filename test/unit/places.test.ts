@@ -422,6 +422,23 @@ describe("merging", () => {
     expect(places.calls.join()).not.toContain("merge")
   })
 
+  test("in a turn at whose end the notification is written is told by it, as are the ends in that turn", async () => {
+    rig = new Rig({ options: { wake: "never" }, worktrees: async () => places as never as Place })
+    rig.onPrompt("BUSY", { text: "done", delay: 20_000 })
+    rig.onPrompt("LATER", { text: "done", delay: 10_000 })
+    rig.host.say(rig.parent, "BUSY")
+    const { id } = await rig.launch(IN_WORKTREE)
+    const later = await rig.launch({ prompt: "LATER" })
+    await rig.clock.advance(5000)
+    expect(rig.notices()).toEqual([])
+    await rig.manager.merge(id, rig.caller)
+    await rig.ended(later.id)
+    const [first] = rig.notices()
+    expect(first?.hidden).toContain("Merged into your files, uncommitted.")
+    expect(first?.hidden).toContain(`Ended too, told next: ${later.id}`)
+    expect(first?.hidden).not.toMatch(/Not merged yet|Still running/)
+  })
+
   test("by itself is done before a task begins that waited for it", async () => {
     let merged = () => {}
     places.onMerge = async () => {
