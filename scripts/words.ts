@@ -53,9 +53,12 @@ function parse(path: string, text: string) {
     ts.forEachChild(node, visit)
   }
   visit(ts.createSourceFile(path, text, ts.ScriptTarget.Latest))
-  const comments = text.match(/\/\*\*[\s\S]*?\*\//g) ?? []
-  return { names, types, openings: comments.filter((comment) => OPENING.test(comment)).length }
+  return { names, types, openings: openingsIn(text) }
 }
+
+/** Doc comments that leave open who does what. */
+export const openingsIn = (text: string): number =>
+  (text.match(/\/\*\*[\s\S]*?\*\//g) ?? []).filter((comment) => OPENING.test(comment)).length
 
 const isExported = (node: ts.HasModifiers): boolean =>
   node.modifiers?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword) === true
