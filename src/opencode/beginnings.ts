@@ -1,4 +1,6 @@
+import type { Part } from "@opencode-ai/sdk/v2/types"
 import { addBounded } from "../lib/bounded-set.ts"
+import type { Request } from "./request.ts"
 
 /** Most sessions whose request prefix is kept. */
 const MOST_SESSIONS = 64
@@ -6,18 +8,53 @@ const MOST_SESSIONS = 64
 const PROBE_LIMIT_MS = 15_000
 /** OpenCode's agents for titles and summaries, whose requests are not the session's own. */
 const BESIDE = /^(title|summary|compaction)$/
+/** Share of the messages before the first that differs, from which on the cache is worth a whole fork. */
+const LEAST_SHARE = 0.9
 
 type System = { readonly system: readonly string[] }
-type Probe = { readonly briefed: boolean; readonly told: (system: string) => void }
+/** A request as sent: its system prompt, and the shape of each message by its id. */
+export type Beginning = { readonly system: string; readonly shapes: ReadonlyMap<string, string> }
+type Probe = { readonly briefed: boolean; readonly told: (beginning: Beginning) => void }
+
+/** Lengths of what a model reads of a message: a rewritten one has others. Parts may be of another plugin's making. */
+export const shapeOf = (parts: readonly Part[]): string =>
+  parts
+    .map(lengthOf)
+    .filter((length) => length > 0)
+    .join(" ")
+
+function lengthOf(part: Part): number {
+  if (part.type === "text") return part.ignored ? 0 : lengthIn(part.text)
+  if (part.type === "reasoning") return lengthIn(part.text)
+  if (part.type === "file") return lengthIn(part.url)
+  if (part.type !== "tool") return 0
+  const { input, output, error }: { input?: object; output?: unknown; error?: unknown } = part.state ?? {}
+  return [...Object.values(input ?? {}), output, error].reduce<number>((sum, text) => sum + lengthIn(text), 0)
+}
+
+const lengthIn = (text: unknown): number => (typeof text === "string" ? text.length : 0)
+
+/** Whether two requests, of which these are the shapes of the messages, share so much that a cache helps. */
+export function shareMessages(one: readonly string[], other: readonly string[]): boolean {
+  const weigh = (shapes: readonly string[]) =>
+    shapes
+      .join(" ")
+      .split(" ")
+      .reduce((sum, each) => sum + Number(each), 0)
+  const at = one.findIndex((shape, nth) => shape !== other[nth])
+  return at < 0 || weigh(one.slice(0, at)) >= LEAST_SHARE * weigh(one)
+}
 
 /**
- * System prompts of sessions as sent. Other plugins may change them for each session; their changes are in the shared
- * object once all hooks have run.
+ * System prompts and messages of sessions as sent. Other plugins may change them for each session; their changes are in
+ * the shared objects once all hooks have run.
  */
 export class Beginnings {
   /** System prompts under construction, by session. */
   readonly #made = new Map<string, System[]>()
-  readonly #sent = new Map<string, string>()
+  /** Messages under construction, by session. */
+  readonly #asked = new Map<string, Request>()
+  readonly #sent = new Map<string, Beginning>()
   readonly #probes = new Map<string, Probe>()
 
   /** Registers a system prompt under construction, to which other plugins may still add. */
@@ -26,18 +63,27 @@ export class Beginnings {
     addBounded(this.#made, sessionID, made, MOST_SESSIONS)
   }
 
+  /** Registers messages under construction, which other plugins may still rewrite. */
+  asking(sessionID: string, request: Request): void {
+    addBounded(this.#asked, sessionID, request, MOST_SESSIONS)
+  }
+
   /** Called before each request. Never resolves for a probe, whose session is then aborted. */
   async sending(sessionID: string, agent: unknown): Promise<void> {
     const made = this.#made.get(sessionID) ?? []
     this.#made.delete(sessionID)
     const [only] = made
     const name = typeof agent === "string" ? agent : String((agent as { name?: unknown } | undefined)?.name)
+    if (BESIDE.test(name)) return
+    const { messages = [] } = this.#asked.get(sessionID) ?? {}
+    this.#asked.delete(sessionID)
     // With two prompts under construction it is not known which one this is.
-    if (!only || made.length > 1 || BESIDE.test(name)) return
-    const system = only.system.join("\n")
+    if (!only || made.length > 1) return
+    const shapes = new Map(messages.map(({ info, parts }) => [info?.id, shapeOf(parts ?? [])]))
+    const beginning = { system: only.system.join("\n"), shapes }
     const probe = this.#probes.get(sessionID)
-    if (!probe) return addBounded(this.#sent, sessionID, system, MOST_SESSIONS)
-    probe.told(system)
+    if (!probe) return addBounded(this.#sent, sessionID, beginning, MOST_SESSIONS)
+    probe.told(beginning)
     await new Promise<never>(() => {})
   }
 
@@ -46,18 +92,18 @@ export class Beginnings {
     return this.#probes.get(sessionID)?.briefed === true
   }
 
-  /** Prefix of the session's last request; undefined where none was seen. */
-  of(sessionID: string): string | undefined {
+  /** Beginning of the session's last request; undefined where none was seen. */
+  of(sessionID: string): Beginning | undefined {
     return this.#sent.get(sessionID)
   }
 
   /**
-   * Prefix that a new session's request would have, from a request that is never sent. Undefined where none was made.
+   * Beginning that a new session's request would have, from a request that is never sent. Undefined where none was made.
    */
-  async probed(sessionID: string, briefed: boolean, ask: () => Promise<unknown>): Promise<string | undefined> {
+  async probed(sessionID: string, briefed: boolean, ask: () => Promise<unknown>): Promise<Beginning | undefined> {
     let timer: ReturnType<typeof setTimeout> | undefined
     try {
-      return await new Promise<string | undefined>((resolve, reject) => {
+      return await new Promise<Beginning | undefined>((resolve, reject) => {
         timer = setTimeout(() => resolve(undefined), PROBE_LIMIT_MS)
         this.#probes.set(sessionID, { briefed, told: resolve })
         ask().catch(reject)
@@ -71,5 +117,6 @@ export class Beginnings {
   forget(sessionID: string): void {
     this.#probes.delete(sessionID)
     this.#made.delete(sessionID)
+    this.#asked.delete(sessionID)
   }
 }

@@ -42,7 +42,6 @@ export function requestHooks(
 ) {
   const { beginnings } = connection
   const keeperHere = () => connection.requestHandler(manager)
-  const isBriefed = briefingOf(options) !== undefined
   const briefingFor = briefingsBy(keeperHere, options, beginnings)
   /** Sessions whose next request is a compaction. */
   const compacting = new Set<string>()
@@ -59,6 +58,7 @@ export function requestHooks(
         native?.asked(request)
         const changed = await board?.conversations.changed(sessionID, turnOf(request))
         const word = keeperHere().inRequest(sessionID)
+        beginnings?.asking(sessionID, request)
         tellWith(request, [changed, word?.text].filter(isText), word?.withoutTools)
       }),
     // Cache key by which a provider finds a request's prefix.
@@ -75,7 +75,7 @@ export function requestHooks(
         const ridden = keeperHere().rides(sessionID)
         if (ridden) cacheKeyInHeaders(output.headers, model.providerID, ridden)
       }),
-    ...((isBriefed || board || beginnings) && {
+    ...((briefingOf(options) !== undefined || board || beginnings) && {
       "experimental.chat.system.transform": async ({ sessionID = "" }, output) =>
         guard(async () => {
           const texts = [briefingFor(sessionID), await board?.conversations.system(sessionID)]

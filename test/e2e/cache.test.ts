@@ -118,26 +118,50 @@ describe.each<Form>(["openai", "anthropic"])("with %s's cache", (form) => {
   })
 })
 
-test("beside a plugin that adds to a parent's system prompt alone, a whole fork is trimmed before anything is sent", async () => {
-  const plugin = fileURLToPath(new URL("../support/fixtures/parents-plugin.ts", import.meta.url))
-  const bench = await startCacheBench("openai", undefined, [plugin])
+const fixture = (name: string) => fileURLToPath(new URL(`../support/fixtures/${name}.ts`, import.meta.url))
+
+test("beside a plugin that rewrites the messages of all sessions alike, a whole fork stays whole", async () => {
+  const bench = await startCacheBench("openai", undefined, [fixture("shortening-plugin")])
   try {
-    const { session, riders } = await ride(bench, ["P-APART", "P-APART-TOO"])
-    for (const { output, first } of riders) {
-      expect(output).toContain(
-        "Another plugin gives this conversation a system prompt that a fork of it does not get, so nothing of it would be read from the cache: this fork is trimmed.",
-      )
-      expect(output).not.toContain("uncut")
-      expect(output).not.toContain("From the provider's cache")
-      expect(JSON.stringify(first.body)).not.toContain("This is for parents alone.")
+    const { session, riders } = await ride(bench, ["P-ALIKE"])
+    for (const { output, shared, child } of riders) {
+      expect(output).toContain("uncut")
+      expect(shared).toBeGreaterThanOrEqual(99)
+      const left = await unwrap(bench.host.client.session.children({ sessionID: session }))
+      expect(left.map(({ id }) => id)).toEqual([child])
     }
-    const children = riders.map(({ child }) => child)
-    const asked = new Set(bench.model.requests.map(({ sessionID }) => sessionID))
-    expect([...asked].filter((id) => id !== session && !children.includes(id ?? ""))).toEqual([])
     expect(JSON.stringify(bench.model.requests.map(({ body }) => body))).not.toContain("Nothing is asked.")
-    const left = await unwrap(bench.host.client.session.children({ sessionID: session }))
-    expect(left.map(({ id }) => id).toSorted()).toEqual(children.toSorted())
   } finally {
     await bench.stop()
   }
 }, 150_000)
+
+test.each([
+  ["adds to a parent's system prompt alone", "parents-plugin", "This is for parents alone."],
+  ["rewrites a parent's messages alone", "shortening-parents-plugin", "[shortened]"],
+])(
+  "beside a plugin that %s, a whole fork is trimmed before anything is sent",
+  async (_what, name, its) => {
+    const bench = await startCacheBench("openai", undefined, [fixture(name)])
+    try {
+      const { session, riders } = await ride(bench, ["P-APART", "P-APART-TOO"])
+      for (const { output, first } of riders) {
+        expect(output).toContain(
+          "Another plugin changes the system prompt or the messages of this conversation, but not those of a fork of it, so little of it would be read from the cache: this fork is trimmed.",
+        )
+        expect(output).not.toContain("uncut")
+        expect(output).not.toContain("From the provider's cache")
+        expect(JSON.stringify(first.body)).not.toContain(its)
+      }
+      const children = riders.map(({ child }) => child)
+      const asked = new Set(bench.model.requests.map(({ sessionID }) => sessionID))
+      expect([...asked].filter((id) => id !== session && !children.includes(id ?? ""))).toEqual([])
+      expect(JSON.stringify(bench.model.requests.map(({ body }) => body))).not.toContain("Nothing is asked.")
+      const left = await unwrap(bench.host.client.session.children({ sessionID: session }))
+      expect(left.map(({ id }) => id).toSorted()).toEqual(children.toSorted())
+    } finally {
+      await bench.stop()
+    }
+  },
+  240_000,
+)

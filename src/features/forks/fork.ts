@@ -3,7 +3,7 @@ import type { ForkInfo, Model, TaskDraft } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 import type { CutResult } from "./cut.ts"
 import { digest, paramsOf } from "./digest.ts"
-import type { ForkHost, HistoryMessage, Prices } from "./ports.ts"
+import type { ForkHost, HistoryMessage, Prices, WeighedMessages } from "./ports.ts"
 import { type PreambleFacts, preamble } from "./preamble.ts"
 import { estimating, type Meter, tokensOf, weighText, type Yield } from "./tokens.ts"
 import { type Trimmed, trim } from "./trim.ts"
@@ -98,7 +98,7 @@ async function inheritance({ forks: host, isThread }: ForkPorts, request: ForkRe
     draft.model && host.prices(draft.model),
   ])
   if (whole.choice === "asked") {
-    const problem = why ?? (await apart(host, request, whole))
+    const problem = why ?? (await apart(host, request, whole, { messages: history, tokens: uncut.tokens }))
     if (problem === undefined) return uncutFork(history, uncut, whole, prices)
     const fork = await trimmed(host, request, history, pause)
     return { ...fork, info: { ...fork.info, why: problem } }
@@ -106,7 +106,7 @@ async function inheritance({ forks: host, isThread }: ForkPorts, request: ForkRe
   const fork = await trimmed(host, request, history, pause)
   const { tokens, before, told } = uncut
   if (why !== undefined || !prices || !told || !isCheaper(tokens, before + fork.info.tokens, prices)) return fork
-  if (await apart(host, request, whole)) return fork
+  if (await apart(host, request, whole, { messages: history, tokens })) return fork
   const ride = uncutFork(history, uncut, whole, prices)
   return { ...ride, info: { ...ride.info, why: CHOSEN } }
 }
@@ -116,13 +116,14 @@ async function apart(
   host: ForkHost,
   { draft: { parentID, agent, model }, title }: ForkRequest,
   { rules, briefed }: WholeRequest,
+  history: WeighedMessages,
 ): Promise<string | undefined> {
-  const isAlike = await host.beginsAlike?.({ parentID, title, agent, model, rules }, briefed)
+  const isAlike = await host.beginsAlike?.({ parentID, title, agent, model, rules }, history, briefed)
   return isAlike === false ? APART : undefined
 }
 
 const APART =
-  "Another plugin gives this conversation a system prompt that a fork of it does not get, so nothing of it would be read from the cache: this fork is trimmed."
+  "Another plugin changes the system prompt or the messages of this conversation, but not those of a fork of it, so little of it would be read from the cache: this fork is trimmed."
 const THREAD =
   "The system prompt of a thread of the board has its task, which is no other session's: this fork is trimmed."
 const CHOSEN = "Chosen as the cheaper way (option fork.whole)."

@@ -55,14 +55,15 @@ export type HistoryMessage = {
   readonly handle: unknown
 }
 
-export type NewFork = NewSession & {
-  /** Content of the fork, oldest first; tool results and texts may be shortened. */
-  readonly messages: readonly HistoryMessage[]
-  /** Weight of the messages, in tokens. */
-  readonly tokens: number
-  /** Stored as the session's record. */
-  readonly draft: TaskDraft
-}
+/** Messages, oldest first, and their weight in tokens. */
+export type WeighedMessages = { readonly messages: readonly HistoryMessage[]; readonly tokens: number }
+
+/** `messages`: content of the fork; tool results and texts may be shortened. */
+export type NewFork = NewSession &
+  WeighedMessages & {
+    /** Stored as the session's record. */
+    readonly draft: TaskDraft
+  }
 
 /** US dollars per token. */
 export type Prices = { readonly cached: number; readonly anew: number }
@@ -83,7 +84,7 @@ export interface ForkHost {
    * Whether a new session's requests would begin as its parent's last one, other plugins' changes included; undefined
    * where not known. Sends nothing to a model. `briefed`: with the briefing of fresh agents.
    */
-  beginsAlike?(session: NewSession, briefed: boolean): Promise<boolean | undefined>
+  beginsAlike?(session: NewSession, history: WeighedMessages, briefed: boolean): Promise<boolean | undefined>
   /** Token counts from a worker thread; undefined where none can count. */
   countTokens(texts: readonly string[]): Promise<readonly number[] | undefined>
   /**

@@ -3,13 +3,14 @@ import { modelKey } from "../../../core/limits.ts"
 import { type Host, HostError, type NewSession } from "../../../core/ports.ts"
 import type { Model } from "../../../core/task.ts"
 import { addBounded } from "../../../lib/bounded-set.ts"
-import type { Beginnings } from "../../../opencode/beginnings.ts"
+import { type Beginning, type Beginnings, shapeOf, shareMessages } from "../../../opencode/beginnings.ts"
 import { Cached } from "../../../opencode/cached.ts"
 import { call } from "../../../opencode/client.ts"
 import type { Stored } from "../../../opencode/messages.ts"
 import { storedMessages } from "../../../opencode/messages.ts"
+import { leaveOutStale } from "../../../opencode/request.ts"
 import type { TokenCounter } from "../counter.ts"
-import type { ForkHost, HistoryMessage, NewFork, Prices } from "../ports.ts"
+import type { ForkHost, HistoryMessage, NewFork, Prices, WeighedMessages } from "../ports.ts"
 import { type Room, rewriteCopy } from "./copy.ts"
 import { history, type Usual } from "./history.ts"
 import { replay } from "./replay.ts"
@@ -105,14 +106,16 @@ export class OpencodeForks implements ForkHost {
     return cached > 0 && anew > 0 ? { cached: cached / PRICED_TOKENS, anew: anew / PRICED_TOKENS } : undefined
   }
 
-  async beginsAlike(session: NewSession, briefed: boolean): Promise<boolean | undefined> {
+  async beginsAlike(session: NewSession, history: WeighedMessages, briefed: boolean): Promise<boolean | undefined> {
     const { parentID } = session
-    const begins = this.#beginnings?.of(parentID)
-    if (begins === undefined) return undefined
+    const sent = this.#beginnings?.of(parentID)
+    if (sent === undefined) return undefined
+    const shapes = rewrittenIn(sent, history.messages)
+    const begins = [sent.system, ...(shapes ?? [])].join("\n")
     const known = this.#alike.get(parentID)
     if (known?.begins === begins) return known.isAlike
-    const isAlike = this.#probe(session, briefed).then(
-      (found) => (found === undefined ? undefined : found === begins),
+    const isAlike = this.#probe(session, briefed, shapes && history).then(
+      (found) => found && found.system === sent.system && (!shapes || shareMessages(shapes, shapesIn(found))),
       (error) => {
         this.#sessions.log("warn", "how a fork's requests would begin could not be seen", { error: String(error) })
         return undefined
@@ -123,14 +126,23 @@ export class OpencodeForks implements ForkHost {
     return isAlike
   }
 
-  /** Prefix of a new session's request, from a request that is aborted before it is sent. */
-  async #probe({ parentID, title, agent, model, rules }: NewSession, briefed: boolean): Promise<string | undefined> {
+  /**
+   * Beginning of a new session's request, from a request that is aborted before it is sent. With the parent's history
+   * only where other plugins rewrite that.
+   */
+  async #probe(
+    { parentID, title, agent, model, rules }: NewSession,
+    briefed: boolean,
+    history: WeighedMessages | undefined,
+  ): Promise<Beginning | undefined> {
     const named = model && { providerID: model.provider, id: model.id, variant: model.variant }
     const made = { parentID, title, agent, model: named, permission: [...rules] }
     const { id: sessionID } = await call("create a session", this.#client.session.create(made))
     const asked = model && { providerID: model.provider, modelID: model.id }
     const prompt = { sessionID, agent, model: asked, variant: model?.variant, parts: [PROBE] }
     try {
+      if (history)
+        await replay(this.#client, { sessionID, directory: this.#directory }, history.messages, history.tokens)
       const ask = () => call("send a prompt", this.#client.session.promptAsync(prompt))
       return await this.#beginnings?.probed(sessionID, briefed, ask)
     } finally {
@@ -209,3 +221,25 @@ export class OpencodeForks implements ForkHost {
     )
   }
 }
+
+/** Shapes of the parent's messages in its last request; undefined where they are as stored. */
+function rewrittenIn({ shapes }: Beginning, history: readonly HistoryMessage[]): readonly string[] | undefined {
+  // Later messages were in no request yet.
+  const shown = history.slice(0, history.findLastIndex(({ id }) => shapes.has(id)) + 1)
+  const stored = shown.flatMap(({ parts, handle }) => {
+    const { info, parts: own } = handle as Stored
+    // What is hidden from the model is not replayed.
+    return parts.length > 0 ? [{ info, parts: [...own] }] : []
+  })
+  leaveOutStale({ messages: stored })
+  const sent = stored.map(({ info }) => shapes.get(info.id) ?? "")
+  return stored.some(({ parts }, at) => shapeOf(parts) !== sent[at]) ? sent.filter((shape) => shape !== "") : undefined
+}
+
+/** Shapes of replayed messages, oldest first, without the probe's own. */
+const shapesIn = ({ shapes }: Beginning): readonly string[] =>
+  [...shapes]
+    .sort(([one], [other]) => (one < other ? -1 : 1))
+    .map(([, shape]) => shape)
+    .slice(0, -1)
+    .filter((shape) => shape !== "")
