@@ -1,17 +1,22 @@
 import { execFileSync } from "node:child_process"
 import { randomBytes } from "node:crypto"
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { Worktrees } from "../../src/features/worktrees/worktrees.ts"
+import { openSession } from "../../test/support/drive.ts"
+import { PACKAGE } from "../../test/support/plugin.ts"
 import { type Case, collector } from "../support/case.ts"
+import { type Contender, inTurn, superagents, withBenches } from "../support/contender.ts"
+import { atMostTimes } from "../support/rows.ts"
+import { childAskedAt, handOver, jobsOf, toldOf } from "../support/turn.ts"
 
 /** How many of the files the user has changed, and how many the task. */
 const CHANGED_FILES = 20
 const FILES_IN_FOLDER = 100
 
 /** Making a worktree ready and bringing its work home, in a large repository, beside what git alone takes. */
-export const worktreesCase: Case = async ({ runs, short, progress }) => {
+export const worktreesCase: Case = async ({ runs, short, built, progress }) => {
   const files = short ? 500 : 20_000
   const bytes = short ? 1000 : 15_000
   const found = collector()
@@ -30,6 +35,10 @@ export const worktreesCase: Case = async ({ runs, short, progress }) => {
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
+  for (let run = 1; run <= runs; run++) {
+    progress(`worktrees: a project with .opencode/, run ${run} of ${runs}`)
+    await measureFirstRequest(built.folder, run, found)
+  }
   const row = (figure: string, against: string, unit: "ms" | "s" | "MB" = "ms") => ({
     case: "worktrees",
     figure,
@@ -43,6 +52,7 @@ export const worktreesCase: Case = async ({ runs, short, progress }) => {
     row(HOME, "git stash, and git stash apply"),
     row(DEPENDENCIES, "cp -a of them", "s"),
     row(ON_DISK, "the originals", "MB"),
+    { ...row(FIRST_REQUEST, "the same without .opencode/"), goal: atMostTimes(1.2) },
   ]
 }
 
@@ -51,6 +61,40 @@ const AWAY = "state kept, worktree removed"
 const HOME = "merged into changed files"
 const DEPENDENCIES = "worktree ready with 30,000 files of dependencies"
 const ON_DISK = "what these take on disk, at most"
+const FIRST_REQUEST = "launch → first request in a worktree, with .opencode/"
+
+/** A project as `opencode plugin` leaves it: what OpenCode has installed there is ignored by git. */
+const withFolder = (plugin: Contender): Contender => ({
+  ...plugin,
+  async start(model) {
+    const host = await plugin.start(model)
+    const folder = join(host.directory, ".opencode")
+    const packages = join("node_modules", "@opencode-ai")
+    cpSync(join(PACKAGE, packages), join(folder, packages), { recursive: true, dereference: true })
+    const lock = { packages: { "": { dependencies: { "@opencode-ai/plugin": "*" } } } }
+    writeFileSync(join(folder, "package-lock.json"), JSON.stringify(lock))
+    writeFileSync(join(folder, "package.json"), JSON.stringify({ dependencies: { "@opencode-ai/plugin": "*" } }))
+    writeFileSync(join(folder, ".gitignore"), "node_modules\npackage.json\npackage-lock.json\nbun.lock\n.gitignore\n")
+    writeFileSync(join(folder, "opencode.json"), "{}")
+    return host
+  },
+})
+
+/** One task in a worktree on each of two hosts, the one with that folder in its project and the one without. */
+async function measureFirstRequest(plugin: string, run: number, found: ReturnType<typeof collector>) {
+  const contenders = [{ ...superagents(plugin), name: "native" as const }, withFolder(superagents(plugin))]
+  await withBenches(inTurn(contenders, run), async (benches) => {
+    for (const bench of benches) {
+      const jobs = jobsOf(1).map((job) => ({ ...job, place: "worktree" as const }))
+      const turn = await handOver(bench, await openSession(bench.host), jobs)
+      const [launched] = turn.launched
+      if (!launched) continue
+      const askedAt = await childAskedAt(bench, launched.child)
+      found.add(FIRST_REQUEST, bench.contender.name, askedAt - launched.startedAt)
+      await toldOf(bench, turn)
+    }
+  })
+}
 
 /** A project of npm's with so many files in its node_modules, of 4,000 bytes each. */
 function withPackages(top: string, files: number): string {

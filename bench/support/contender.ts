@@ -6,7 +6,7 @@ import { type CallLog, countedOn } from "./call-log.ts"
 import type { Side } from "./case.ts"
 
 /** What a parent's model hands over. */
-export type Job = { readonly description: string; readonly prompt: string; readonly place?: "here" }
+export type Job = { readonly description: string; readonly prompt: string; readonly place?: "here" | "worktree" }
 
 /** A way to hand over work in the background: OpenCode's own, the plugin's, or the least that any plugin does. */
 export type Contender = {
