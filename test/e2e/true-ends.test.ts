@@ -144,6 +144,53 @@ test("an undo of a launch says what it leaves, and a redo is warned of that rese
   }
 })
 
+describe("a compaction", () => {
+  /** More than the model's context holds. */
+  const FILLED = { input: 60_000, cached: 150_000 }
+  const summarize = { providerID: "scripted", modelID: "alpha" }
+
+  test("of an agent at work is no end: it is asked to go on, and its true answer is told", async () => {
+    model.use(({ lastUser }) => {
+      if (lastUser.includes("The conversation was compacted")) return { text: "all three are done" }
+      if (lastUser !== "T-COMPACTED") return undefined
+      return { text: "Progress: 2 of 3", tools: [{ name: "glob", args: { pattern: "*" } }], delay: 1500 }
+    })
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt: "T-COMPACTED" }, PATIENT)
+    await model.waitFor(({ lastUser }) => lastUser === "T-COMPACTED", PATIENT)
+    await unwrap(host.client.session.summarize({ sessionID: child, ...summarize }))
+    const [notification] = await notified(host, session, 1, PATIENT.timeout)
+    expect(notification?.visible).toMatch(/^✓/)
+    const output = await call(session, "output", { task_id: id })
+    expect(output).toContain("all three are done")
+    expect(output).not.toContain("Progress: 2 of 3")
+    const isSummary = ({ info }: { info: { role: string; summary?: unknown } }) => info.summary === true
+    expect((await unwrap(host.client.session.messages({ sessionID: child }))).some(isSummary)).toBe(true)
+  })
+
+  test.each([
+    ["an answer", "the whole answer", undefined],
+    ["a value", '{"found":1}', { type: "object", required: ["found"] }],
+  ])("behind %s that fills the context leaves that the answer", async (what, text, schema) => {
+    const prompt = `T-FILLED with ${what}`
+    model.use(({ lastUser }) => {
+      if (lastUser.startsWith(prompt)) return { text, usage: FILLED }
+      return lastUser.startsWith("Continue if you have next steps")
+        ? { text: "There is nothing left to do." }
+        : undefined
+    })
+    const session = await openSession(host)
+    const { id, child } = await launch(host, model, session, { prompt, ...(schema && { schema }) }, PATIENT)
+    const [notification] = await notified(host, session, 1, PATIENT.timeout)
+    expect(notification?.visible).toMatch(/^✓/)
+    const output = await call(session, "output", { task_id: id })
+    expect(output).toContain(text)
+    expect(output).not.toContain("nothing left")
+    const asked = model.requests.filter(({ sessionID }) => sessionID === child).map(({ lastUser }) => lastUser)
+    expect(asked.some((each) => each.startsWith("Continue if you have next steps"))).toBe(true)
+  })
+})
+
 describe("a turn that ended at a refusal", () => {
   const command = (text: string) => ({ name: "bash", args: { command: `echo ${text}`, description: "says it" } })
   const asksOf = async (child: string) =>
