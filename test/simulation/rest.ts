@@ -48,6 +48,11 @@ function answerUsers({ host, watch, manager }: World): void {
     const isUsers = task ? !isActive(task) && watch.isUsers(task) : watch.hasUser(sessionID)
     if (isUsers) host.answer(id)
   }
+  // A call of their turn that never runs is stopped by them, too: no run of ours waits for it.
+  for (const sessionID of [...host.activityNow.keys()]) {
+    const task = manager.taskIn(sessionID)?.task
+    if (task && !isActive(task) && watch.isUsers(task)) host.conclude(sessionID, { text: "done" })
+  }
 }
 
 async function calm(world: World): Promise<void> {
