@@ -3,16 +3,13 @@ import { customAlphabet } from "nanoid"
 import { DAY_MS } from "./core/bill.ts"
 import type { Feature } from "./core/feature.ts"
 import type { Clock, Host, Owner } from "./core/ports.ts"
-import type { Schema } from "./core/task.ts"
-import type { Checked } from "./core/value.ts"
 import type { TaskBoard } from "./features/board/board.ts"
 import type { BoardOptions } from "./features/board/options.ts"
-import type { Ledgers } from "./features/maps/ledger.ts"
 import { systemClock } from "./lib/clock.ts"
 import { mainCheckout, stateFolder } from "./lib/project.ts"
-import { startThread } from "./lib/thread.ts"
 import type { Options } from "./options/options.ts"
 import type { Connection } from "./runtime/connection.ts"
+import type { Ledgers } from "./runtime/ledgers.ts"
 import { placeKinds } from "./runtime/places/kinds.ts"
 import type { PlaceKind } from "./runtime/places/place.ts"
 import { COMMANDS } from "./runtime/places/root.ts"
@@ -93,7 +90,6 @@ export async function openApp(given: Connection, options: Options, features: rea
     development: isDevelopment(),
     kinds,
     ledgers: () => ledgersOf(connection),
-    validate,
     commands,
     answer: (ask, reply) => connection.userActions.answer(ask, reply),
     // With a listening server, the screens are on other machines.
@@ -156,20 +152,9 @@ function keeping({ instance }: Connection) {
   return { keeper: () => ownerNow(instance), isOthers: (keeper: unknown) => ownership(keeper) === "alive" }
 }
 
-/** Built next to the plugin. */
-const VALIDATOR = new URL(
-  import.meta.url.endsWith(".ts") ? "./features/schemas/validator-thread.ts" : "./validator.js",
-  import.meta.url,
-)
-
 async function ledgersOf({ worktree, directory }: Connection): Promise<Ledgers> {
-  const { Ledgers } = await import("./features/maps/ledger.ts")
+  const { Ledgers } = await import("./runtime/ledgers.ts")
   return new Ledgers(mainCheckout(worktree, directory))
-}
-
-async function validate(schema: Schema, text: string): Promise<Checked> {
-  const { Validation } = await import("./features/schemas/validation.ts")
-  return new Validation(systemClock, () => startThread(VALIDATOR)).check(schema, text)
 }
 
 async function openBoardOn(

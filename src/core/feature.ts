@@ -2,8 +2,10 @@ import type { z } from "zod"
 import type { Options } from "../options/options.ts"
 import type { Specs } from "../options/spec.ts"
 import type { BlockSource } from "./blocks.ts"
-import type { Clock, Host, HostEvent } from "./ports.ts"
+import type { Clock, CommandResult, Host, HostEvent } from "./ports.ts"
+import type { CheckResult } from "./receipt.ts"
 import type { ActiveRun } from "./run/active-run.ts"
+import type { Findings, Verdict } from "./run/inputs.ts"
 import type { Task } from "./task.ts"
 
 /** A feature: a part of the plugin that core and runtime do not know, in a folder of its own. */
@@ -17,8 +19,10 @@ export type Feature = {
   readonly arguments?: Readonly<Record<string, Argument>>
   /** Why the arguments of a new task do not go together. */
   readonly refuses?: (given: Readonly<Record<string, unknown>>) => string | undefined
+  /** Whether its body judges the answers of this task's run. */
+  readonly verifies?: (task: Task) => boolean
   /** Creates its part of a plugin instance, before any run. What is large is imported where it is first used. */
-  readonly body?: (runtime: Runtime) => Body
+  readonly body?: (runtime: Runtime) => FeatureBody
 }
 
 export type Argument = {
@@ -32,9 +36,27 @@ export type Argument = {
 }
 
 /** Points at which a feature takes part in runs. Its state belongs to the plugin instance. */
-export type Body = Partial<BlockSource> & {
+export type FeatureBody = Partial<BlockSource> & {
   /** An event of any session. `task`: the one that this process runs in that session. */
   onEvent?(event: HostEvent, task: Task | undefined): void
+  /** Judges an answer, one feature after the other. Undefined where it was stopped. */
+  verify?(task: Task, answer: Submission): Promise<Verdict | undefined>
+  /** Judges by the text alone: again after a crash, and not again before a merge. */
+  readonly readsTextAlone?: true
+}
+
+/** An answer to be judged. */
+export type Submission = {
+  readonly text: string
+  /** Findings about earlier answers of the run. */
+  readonly earlier: Findings
+  readonly signal: AbortSignal
+  /** Runs a shell command where the run has worked. `timeLimit`: in ms; 0 for none. */
+  command(command: string, timeLimit: number): Promise<CommandResult>
+  /** Adds what the work has changed of a check. A changed guarded file fails it. */
+  inspected(result: CheckResult): Promise<CheckResult>
+  /** Dependencies that the place lacks. */
+  lacks(): Promise<string | undefined>
 }
 
 /** The runtime as its features see it. */
@@ -51,4 +73,6 @@ export type Runtime = {
   }
   /** Something has changed that may have blocked a run. */
   reschedule(): void
+  /** Stores a task's result in the project. Returns the file; undefined where that failed. */
+  keep(taskID: string, json: string): Promise<string | undefined>
 }

@@ -335,3 +335,12 @@ export class HostError extends Error {
     this.takenOver = options.takenOver ?? false
   }
 }
+
+/** How a shell command ended. */
+export type CommandResult = {
+  /** Absent where it was killed. */
+  readonly exitCode?: number
+  readonly why?: "time" | "stopped" | "not started"
+  /** Tail of the output. */
+  readonly output: string
+}

@@ -3,9 +3,9 @@ import { shownRows } from "../core/items.ts"
 import { answerText } from "../core/outcome.ts"
 import { isActive, type Task } from "../core/task.ts"
 import { valueIn } from "../core/value.ts"
-import type { Ledgers } from "../features/maps/ledger.ts"
 import { pause } from "../lib/clock.ts"
 import type { Answer } from "../present/notification.ts"
+import type { Ledgers } from "./ledgers.ts"
 import type { Parts } from "./parts.ts"
 
 /** Delays between checks whether OpenCode has closed the message of an aborted turn. */

@@ -1,12 +1,10 @@
-import { CallError } from "../core/errors.ts"
-import type { Feature } from "../core/feature.ts"
+import { CallError, messageOf } from "../core/errors.ts"
+import type { Feature, FeatureBody, Runtime } from "../core/feature.ts"
 import type { Clock, Host, Reply } from "../core/ports.ts"
 import { type Ask, isActive, type Task } from "../core/task.ts"
 import type { ForkHost } from "../features/forks/ports.ts"
-import type { Ledgers } from "../features/maps/ledger.ts"
 import { Breakers } from "../features/rate-limits/breakers.ts"
 import { Pausers } from "../features/rate-limits/pausers.ts"
-import { type Validate, Values } from "../features/schemas/values.ts"
 import { Background } from "../lib/background.ts"
 import type { Options } from "../options/options.ts"
 import { Answers } from "./answers.ts"
@@ -27,6 +25,7 @@ import { Journal } from "./journal.ts"
 import { type Launching, launchingOf } from "./launch/create-launcher.ts"
 import { Dependencies } from "./launch/dependencies.ts"
 import { Unattended } from "./launch/unattended.ts"
+import type { Ledgers } from "./ledgers.ts"
 import { outboxOf } from "./mailbox/create-outbox.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
 import { Toaster } from "./mailbox/toaster.ts"
@@ -44,6 +43,7 @@ import { Requests } from "./requests.ts"
 import { stopSession } from "./stop-session.ts"
 import { Retention } from "./tasks/retention.ts"
 import { TaskStore } from "./tasks/store.ts"
+import { Verifiers } from "./verifiers.ts"
 
 export type ManagerPorts = {
   readonly host: Host
@@ -58,16 +58,12 @@ export type ManagerPorts = {
   readonly kinds: readonly PlaceKind[]
   /** Store of map rows and values; called only where there are any. */
   readonly ledgers?: () => Promise<Ledgers>
-  /** Validator for schemas; called only where a task has one. */
-  readonly validate?: Validate
   /** Answers a question for the user; false where it is no longer open. */
   readonly answer?: (ask: Ask, reply: Reply) => Promise<boolean>
   readonly isTerminal?: () => Promise<boolean>
   /** Where running commands are recorded, so that none outlives OpenCode. Default: nowhere. */
   readonly commands?: CommandMarks
 }
-
-const noValidation: Validate = () => Promise.reject(new CallError("Nothing is validated here."))
 
 export type Assembly = ReturnType<typeof assemble>
 
@@ -85,14 +81,12 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   })
   const ledgers = ports.ledgers ?? (() => Promise.reject(new CallError("There are no ledgers here.")))
   const answers = new Answers(parts, ledgers)
-  const ledger = new Ledger(parts)
-  const allowance = new Allowance(parts, ledger)
-  const elsewhere = new Elsewhere(parts, ledger)
+  const { ledger, allowance, elsewhere } = budgetsOf(parts)
   const closed = (taskID: string): Promise<void> => dispatcher.closed(taskID)
   const places = new Places(parts, ports.kinds, closed)
   const home = new GroupArchive(parts, places)
   const kept = new Archive(parts, places, home, closed)
-  const values = new Values(parts, ports.validate ?? noValidation, ledgers)
+  const keep = keeperOf(parts, ledgers)
   const outbox: Outbox = outboxOf(parts, ports.development, answers, () => ({ dispatcher, breakers }))
   const field: GroupMembers = new GroupMembers(parts, {
     home,
@@ -101,9 +95,10 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
     over: (task) => dispatcher.over(task),
     launching: () => launching,
   })
-  const teams: Groups = new Groups(parts, { home, field, answers, ledgers, values, closed })
-  // A slot may be free, and tasks may wait for the ended one.
+  const teams: Groups = new Groups(parts, { home, field, answers, ledgers, keep, closed })
   const reschedule = () => launching.scheduler.reschedule()
+  const bodies = bodiesOf(ports.features, { ...parts, reschedule, keep })
+  const verifiers = new Verifiers(parts, { features: ports.features, bodies, places, home })
   const freed = () => {
     reschedule()
     poller.rest()
@@ -115,7 +110,8 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
     owes: (sessionID) => outbox.owes(sessionID) || breakers.owes(sessionID),
     answers,
     ledger,
-    effects: new Effects(parts, { teams, field, home, places, answers, values }),
+    effects: new Effects(parts, { teams, field, places, answers, verifiers }),
+    verifiers,
     roomFor: (task) => launching.scheduler.roomFor(task),
     places,
     settled: (part) => teams.note(part),
@@ -132,11 +128,18 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const pausers = new Pausers({ parked: breakers })
   const dependencies = new Dependencies(parts, dispatcher)
   const begins = { dependencies, dispatcher, breakers, places, allowance, elsewhere, ledgers, watch }
-  const bodies = ports.features.flatMap(({ body }) => body?.({ ...parts, reschedule }) ?? [])
-  const launching: Launching = launchingOf(parts, { ...ports, ...begins, bodies })
-  const recovery = new Recovery(parts, { ...begins, teams, pausers, outbox, ledger, values, changed: freed })
+  const launching: Launching = launchingOf(parts, { ...ports, ...begins, bodies: [...bodies.values()] })
+  const recovery = new Recovery(parts, { ...begins, teams, pausers, outbox, ledger, verifiers, changed: freed })
   const poller: Poller = new Poller(parts, { ...begins, recovery, ledger, reschedule })
-  return { ...begins, ...launching, bodies, parts, answers, values, ledger, kept, outbox, pausers, recovery, poller }
+  return { ...begins, ...launching, bodies, parts, answers, ledger, kept, outbox, pausers, recovery, poller }
+}
+
+const bodiesOf = (features: readonly Feature[], runtime: Runtime): ReadonlyMap<string, FeatureBody> =>
+  new Map(features.flatMap(({ name, body }) => (body ? [[name, body(runtime)]] : [])))
+
+function budgetsOf(parts: Parts) {
+  const ledger = new Ledger(parts)
+  return { ledger, allowance: new Allowance(parts, ledger), elsewhere: new Elsewhere(parts, ledger) }
 }
 
 /** Creates the parts that only use others: the API of tools, hooks, terminal, page and board. */
@@ -162,12 +165,24 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
   })
   const opening = new Opening(parts, ledgers)
   const reporting = new Reporting(parts, { dispatcher, answers, kept, holdsBack, opening })
-  const heard = { dispatcher, outbox, bodies, requests, poller, breakers, places }
+  const heard = { dispatcher, outbox, bodies: [...bodies.values()], requests, poller, breakers, places }
   const eventRouter = new EventRouter(parts, { ...heard, forget: (task) => cancelling.forgetLost(task) })
   const begins = { dispatcher, randomID, queue, allowance, elsewhere }
   const unattended = new Unattended(parts, { ...begins, ledger, poller, recovery })
   return { cancelling, opening, reporting, eventRouter, unattended, tell, retention, overview, requests, forget }
 }
+
+/** Stores values in files of the project; see `Runtime`. */
+const keeperOf =
+  ({ host }: Parts, ledgers: () => Promise<Ledgers>) =>
+  async (taskID: string, json: string): Promise<string | undefined> => {
+    try {
+      return await (await ledgers()).keep(taskID, json)
+    } catch (error) {
+      host.log("warn", "a value could not be kept in a file", { task: taskID, error: messageOf(error) })
+      return undefined
+    }
+  }
 
 /** Another process owns the task now: later ends of this parent's tasks must not wait for it. */
 function lost(parentID: string, { announcing }: Dispatcher, recovery: Recovery): void {

@@ -18,6 +18,7 @@ import type { Outbox } from "./mailbox/outbox.ts"
 import type { Parts } from "./parts.ts"
 import type { Places } from "./places/places.ts"
 import type { TaskHandle } from "./tasks/task-handle.ts"
+import type { Verifiers } from "./verifiers.ts"
 
 export type DispatcherPorts = {
   readonly outbox: Outbox
@@ -29,6 +30,7 @@ export type DispatcherPorts = {
   /** Number of further members that may begin. */
   readonly roomFor: (task: Task) => number
   readonly places: Pick<Places, "mostAway">
+  readonly verifiers: Pick<Verifiers, "of">
   /** Called when a map's item is closed. */
   readonly settled: (part: Task) => void
   /** Called when a slot may be free, or tasks may wait for an ended one. */
@@ -158,6 +160,7 @@ export class Dispatcher {
       members: () => membersOf(this.#parts.store, task),
       room: () => this.#ports.roomFor(task),
       mostAway: () => this.#ports.places.mostAway(task),
+      verifiers: this.#ports.verifiers.of(task),
       delivery: (how) => this.announcing.deliveryOf(task, how),
     }
   }

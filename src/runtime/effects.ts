@@ -3,10 +3,8 @@ import { CallError, messageOf } from "../core/errors.ts"
 import { classify, keptTodos } from "../core/outcome.ts"
 import type { Prompt } from "../core/ports.ts"
 import type { CheckResult } from "../core/receipt.ts"
-import type { Command, Input, SessionRead, Verified } from "../core/run/inputs.ts"
+import type { Command, Confirmed, Input, SessionRead } from "../core/run/inputs.ts"
 import type { Ask, Outcome, Task } from "../core/task.ts"
-import { Checking, type CheckingPorts } from "../features/checks/checks.ts"
-import type { Values } from "../features/schemas/values.ts"
 import { retry } from "../lib/clock.ts"
 import type { Answers } from "./answers.ts"
 import { attachedIn } from "./launch/mentions.ts"
@@ -15,14 +13,16 @@ import { notifyIdle } from "./mailbox/notify-idle.ts"
 import { homeOf } from "./merge-target.ts"
 import type { Parts } from "./parts.ts"
 import { PlaceError } from "./places/place.ts"
-import type { Merging } from "./places/places.ts"
+import type { Merging, Places } from "./places/places.ts"
 import { messageOf as messageFor, promptOf, replacingPrompt } from "./prompt-run.ts"
 import { stopSession, takeBack } from "./stop-session.ts"
 import type { TaskHandle } from "./tasks/task-handle.ts"
+import type { Verifiers } from "./verifiers.ts"
 
-export type EffectPorts = CheckingPorts & {
+export type EffectPorts = {
+  readonly places: Places
+  readonly verifiers: Verifiers
   readonly answers: Answers
-  readonly values: Values
   readonly teams: GroupEffects
   readonly field: MemberEffects
 }
@@ -37,18 +37,16 @@ type Of<Do extends Command["do"]> = Extract<Command, { do: Do }>
 type Back = (input: Input) => void
 
 /** Results of these commands are ignored once the run has changed stage. */
-const OF_TURN: readonly Command["do"][] = ["enter", "look", "verify", "validate", "check"]
+const OF_TURN: readonly Command["do"][] = ["enter", "look", "confirm", "verify"]
 
 /** Slow commands of the machine: each returns an input, even when it fails. */
 export class Effects {
   readonly #parts: Parts
   readonly #ports: EffectPorts
-  readonly #checking: Checking
 
   constructor(parts: Parts, ports: EffectPorts) {
     this.#parts = parts
     this.#ports = ports
-    this.#checking = new Checking(parts, ports)
   }
 
   isOfTurn(command: Command): boolean {
@@ -101,12 +99,12 @@ export class Effects {
         return back({ type: "counted", messages: await this.#messages(task) })
       case "look":
         return back({ type: "looked", waited: command.waited, found: await this.#look(task) })
-      case "verify":
-        return back({ type: "verified", reason: command.reason, found: await this.#verify(task, command) })
-      case "validate":
-        return back({ type: "validated", found: await this.#ports.values.in(task, command.text) })
-      case "check":
-        return back({ type: "checked", ...(await this.#checking.atEnd(entry, task, command.runs)) })
+      case "confirm":
+        return back({ type: "confirmed", reason: command.reason, found: await this.#confirm(task, command) })
+      case "verify": {
+        const verdict = await this.#ports.verifiers.atEnd(entry, task, command)
+        return back({ type: "verified", by: command.by, verdict })
+      }
       case "close":
         return this.#close(entry, task, command, back)
       case "leave":
@@ -219,7 +217,7 @@ export class Effects {
     return { ...nothing, messages, openTodos }
   }
 
-  async #verify(task: Task, { by, since = task.run.promptID }: Of<"verify">): Promise<Verified> {
+  async #confirm(task: Task, { by, since = task.run.promptID }: Of<"confirm">): Promise<Confirmed> {
     const { host, store } = this.#parts
     if (by === "messages") return { messages: await host.messagesSince(task.sessionID, since), asks: [] }
     const [last, asks] = await Promise.all([host.lastMessage(task.sessionID), host.openAsks()])
@@ -239,7 +237,7 @@ export class Effects {
   }
 
   async #leave(entry: TaskHandle, { task, merge }: Of<"leave">): Promise<Input> {
-    const merging = merge ? this.#checking.merging(entry) : undefined
+    const merging = merge ? this.#ports.verifiers.merging(entry) : undefined
     // A running preparation would write into the archived state and block the folder's removal.
     await entry.preparation
     if (task.team) return { type: "left", ...(await this.#ports.teams.leave(task, merging)) }
@@ -289,15 +287,13 @@ function failureOf(command: Command, error: unknown): Input | undefined {
       return { type: "hinted", done: false }
     case "look":
       return { type: "looked", waited: command.waited }
-    case "verify":
-      return { type: "verified", reason: command.reason }
+    case "confirm":
+      return { type: "confirmed", reason: command.reason }
     case "park":
     case "lay down":
       return { type: "stopped" }
-    case "validate":
-      return { type: "validated", found: { valid: false, problems: [`it could not be checked: ${messageOf(error)}`] } }
-    case "check":
-      return { type: "checked" }
+    case "verify":
+      return { type: "verified", by: command.by }
     case "leave":
       return { type: "left" }
   }

@@ -1,4 +1,4 @@
-import type { Body } from "../core/feature.ts"
+import type { FeatureBody } from "../core/feature.ts"
 import { factsOf } from "../core/outcome.ts"
 import type { HostEvent, Undone } from "../core/ports.ts"
 import { DELETED } from "../core/run/messages.ts"
@@ -15,7 +15,7 @@ type EventRouterPorts = {
   readonly dispatcher: Dispatcher
   readonly outbox: Outbox
   /** Of the features. */
-  readonly bodies: readonly Body[]
+  readonly bodies: readonly FeatureBody[]
   readonly requests: Requests
   readonly poller: Poller
   readonly breakers: Breakers

@@ -1,8 +1,8 @@
 import { CallError } from "../core/errors.ts"
 import { memberName, memberNames } from "../core/group.ts"
 import type { Task } from "../core/task.ts"
-import type { Ledgers } from "../features/maps/ledger.ts"
 import { membersOf } from "./groups/members-of.ts"
+import type { Ledgers } from "./ledgers.ts"
 import type { Parts } from "./parts.ts"
 import { findTask } from "./tasks/lookup.ts"
 

@@ -110,7 +110,7 @@ export class TaskManager {
   /** Path of the value or rows of a task's run; undefined for none. */
   async resultsOf({ id, run, team }: Task): Promise<string | undefined> {
     if (team?.kind === "each") return team.file
-    return run.schema && this.#all.values.fileOf(id)
+    return run.schema && (await this.#all.ledgers()).valueOf(id)
   }
 
   /** Sends a message to an active task; `waits`: it is read after a prompt that is not sent yet. */

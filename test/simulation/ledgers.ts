@@ -1,5 +1,5 @@
 import type { ItemRow } from "../../src/core/items.ts"
-import { Ledgers } from "../../src/features/maps/ledger.ts"
+import { Ledgers } from "../../src/runtime/ledgers.ts"
 
 /** The ledgers of maps without files: a write takes no time but that of a promise, so that a seed decides all. */
 export class KeptLedgers extends Ledgers {

@@ -1,7 +1,7 @@
 import type { Message } from "../../src/core/ports.ts"
 import { type ActiveRun, newRun, type SentMessage, type Stage } from "../../src/core/run/active-run.ts"
 import { reopened } from "../../src/core/run/ending.ts"
-import type { Command, Input, World } from "../../src/core/run/inputs.ts"
+import type { Command, Findings, Input, Verdict, World } from "../../src/core/run/inputs.ts"
 import { step } from "../../src/core/run/step.ts"
 import { NOTHING_SPENT } from "../../src/core/spending.ts"
 import type { Task } from "../../src/core/task.ts"
@@ -36,6 +36,7 @@ const worldOf = (task: Task, { world, options }: Scene = {}): World => ({
   members: () => [],
   room: () => 0,
   mostAway: () => 0,
+  verifiers: [...(task.run.schema ? ["schemas"] : []), ...(task.run.check === undefined ? [] : ["checks"])],
   delivery: () => ({ state: "pending", wake: true, done: 1, total: 1, running: 0 }),
   ...world,
 })
@@ -102,3 +103,13 @@ export const answer = (more: Partial<Message> = {}): Message => ({
 
 export const command = <Do extends Command["do"]>(commands: readonly Command[], name: Do) =>
   commands.find((each): each is Extract<Command, { do: Do }> => each.do === name)
+
+/** Verdicts as checks and schemas give them, without their texts. */
+export const failing = (finding: Findings, again: boolean, code: "check" | "schema" = "check"): Verdict => ({
+  ok: false,
+  finding,
+  again,
+  ask: { kind: code, text: "AGAIN" },
+  failure: { code, text: "FAILED" },
+})
+export const passing = (finding: Findings): Verdict => ({ ok: true, finding })

@@ -2,13 +2,15 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { CallError } from "../../src/core/errors.ts"
+import type { Feature } from "../../src/core/feature.ts"
 import type { Host } from "../../src/core/ports.ts"
 import { isActive, type Task } from "../../src/core/task.ts"
 import { FEATURES } from "../../src/features/index.ts"
-import { Ledgers } from "../../src/features/maps/ledger.ts"
 import { checkValue } from "../../src/features/schemas/check-value.ts"
+import { validator } from "../../src/features/schemas/verify.ts"
 import type { Options } from "../../src/options/options.ts"
 import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
+import { Ledgers } from "../../src/runtime/ledgers.ts"
 import { placeKinds } from "../../src/runtime/places/kinds.ts"
 import type { Place, PlaceKind, PlacePorts } from "../../src/runtime/places/place.ts"
 import { TaskManager } from "../../src/runtime/task-manager.ts"
@@ -54,6 +56,12 @@ function parsedOnce(given: NonNullable<RigOptions["options"]>): Options {
   lastParsed = { given, options }
   return options
 }
+
+/** The features, with answers validated without a thread. */
+const IN_PROCESS = FEATURES.map((feature): Feature => {
+  const body: Feature["body"] = (runtime) => validator(runtime, async (schema, text) => checkValue(schema, text))
+  return feature.name === "schemas" ? { ...feature, body } : feature
+})
 
 export const CALL = "msg_call"
 
@@ -259,11 +267,10 @@ export class Rig {
       options: this.options,
       randomID: () => String(++this.#ids).padStart(8, this.#letter),
       development: this.#development,
-      features: FEATURES,
+      features: IN_PROCESS,
       kinds: this.#kinds(),
       ledgers: async () => this.#ledgers,
       isTerminal: this.#isTerminal,
-      validate: async (schema, text) => checkValue(schema, text),
     })
     this.host.listen((event) => manager.handle(event))
     this.host.hooks.holdsRequest = (sessionID, model, compacts) => manager.holdsRequest(sessionID, model, compacts)

@@ -232,9 +232,9 @@ describe("when it has to be looked at", () => {
   })
 
   test("while a passed limit is verified it needs no look; what is still to come is due at its time", () => {
-    const verifying = { run: { verifying: true, lastSignAt: NOW - 1000 } }
+    const confirming = { run: { confirming: true, lastSignAt: NOW - 1000 } }
     const limits = (timeout: number, stallTimeout: number) => ({
-      ...verifying,
+      ...confirming,
       task: { run: { timeout } },
       options: { stallTimeout },
     })
@@ -243,14 +243,14 @@ describe("when it has to be looked at", () => {
     expect(due("working", limits(0, 1000))).toBe(NEVER)
     expect(due("working", limits(0, 1200))).toBe(NOW + 200)
     expect(due("working", limits(6000, 500))).toBe(NOW + 5000)
-    expect(due("working", { ...limits(0, 500), run: { ...verifying.run, verifying: false } })).toBe(NOW + 100)
+    expect(due("working", { ...limits(0, 500), run: { ...confirming.run, confirming: false } })).toBe(NOW + 100)
     const lastWord = { state: "spoke", reason: { code: "tokens", text: "" }, at: NOW - 1000 } as const
-    const spoke = { ...limits(0, 0), run: { ...verifying.run, lastWord } }
+    const spoke = { ...limits(0, 0), run: { ...confirming.run, lastWord } }
     expect(due("working", { ...spoke, options: { lastWord: 500 } })).toBe(NEVER)
     expect(due("working", { ...spoke, options: { lastWord: 1500 } })).toBe(NOW + 500)
     // A question is refused whatever its limits are at.
     const asks = [askOf({ askedAt: NOW - 1000 })]
-    const open = { ...limits(0, 500), run: { ...verifying.run, asks } }
+    const open = { ...limits(0, 500), run: { ...confirming.run, asks } }
     expect(due("working", { ...open, options: { stallTimeout: 0, permissionTimeout: 500 } })).toBe(NOW + 100)
   })
 
@@ -280,13 +280,13 @@ describe("when it has to be looked at", () => {
 
 describe("another stage", () => {
   test("is another turn: what was asked in the one before is not waited for", () => {
-    const before = { looking: true, lookAgain: true, verifying: true, preparing: "x", stageCount: 4 }
+    const before = { looking: true, lookAgain: true, confirming: true, preparing: "x", stageCount: 4 }
     const { run } = working(before as never).takes({ type: "end", ending: { type: "completed" }, how: {} })
     expect(run).toMatchObject({
       stageCount: 5,
       looking: false,
       lookAgain: false,
-      verifying: false,
+      confirming: false,
       preparing: undefined,
     })
   })

@@ -39,25 +39,25 @@ describe("a limit that is passed", () => {
 
   test("is asked about at its host where that may deny it: whether it lives, or what it said", () => {
     const quiet = working(silent, { options: stall }).takes(tick())
-    expect(quiet).toMatchObject({ stage: "working", run: { verifying: true } })
-    expect(quiet.commands).toMatchObject([{ do: "verify", reason: { code: "silence" }, by: "life" }])
+    expect(quiet).toMatchObject({ stage: "working", run: { confirming: true } })
+    expect(quiet.commands).toMatchObject([{ do: "confirm", reason: { code: "silence" }, by: "life" }])
     const nothing = working({ observed: emptyOnes(3) }).takes(tick())
     // However long its session is, it is read from the first of them on.
     const empties = { reason: { code: "empty" }, by: "messages", since: "msg_0" }
-    expect(nothing.commands).toMatchObject([{ do: "verify", ...empties }])
+    expect(nothing.commands).toMatchObject([{ do: "confirm", ...empties }])
     expect(working({ observed: emptyOnes(2) }).takes(tick()).does).toEqual([])
     const lastWord = { state: "spoke", reason: timeout, at: NOW - 500 } as const
     const spoke = working({ lastWord }, { task: lasting(1000) }).takes(tick())
-    expect(spoke.commands).toEqual([{ do: "verify", reason: timeout, by: "messages" }])
+    expect(spoke.commands).toEqual([{ do: "confirm", reason: timeout, by: "messages" }])
     // It may have said its last word while nothing was heard of it.
     const both = working({ ...silent, lastWord: { ...lastWord, at: NOW } }, { options: stall }).takes(tick())
-    expect(both.commands).toMatchObject([{ do: "verify", reason: { code: "silence" }, by: "messages" }])
+    expect(both.commands).toMatchObject([{ do: "confirm", reason: { code: "silence" }, by: "messages" }])
   })
 
   test("is asked about once at a time", () => {
-    const { does, run } = working({ ...silent, verifying: true }, { options: stall }).takes(tick())
+    const { does, run } = working({ ...silent, confirming: true }, { options: stall }).takes(tick())
     expect(does).toEqual([])
-    expect(run?.verifying).toBe(true)
+    expect(run?.confirming).toBe(true)
   })
 
   test("has nothing added up where none asks for a sum", () => {
@@ -159,15 +159,15 @@ describe("what the host says of a limit that seemed to be passed", () => {
   const found = { messages: [], asks: [] }
   const last = answer({ createdAt: NOW - 5000 })
   const verified = (run: Partial<ActiveRun>, reason: typeof silence | typeof empty, more: object = {}) =>
-    working({ verifying: true, lastSignAt: NOW - 4000, ...run }).takes({
-      type: "verified",
+    working({ confirming: true, lastSignAt: NOW - 4000, ...run }).takes({
+      type: "confirmed",
       reason,
       found: { ...found, ...more },
     })
 
   test("of silence: a newer message is a sign of life, an older one is none", () => {
     const newer = verified({}, silence, { last: answer({ createdAt: NOW - 3999 }) })
-    expect(newer).toMatchObject({ stage: "working", does: [], run: { lastSignAt: NOW, verifying: false } })
+    expect(newer).toMatchObject({ stage: "working", does: [], run: { lastSignAt: NOW, confirming: false } })
     expect(verified({}, silence, { last: answer({ createdAt: NOW - 4000 }) }).run?.outcome?.reason).toEqual(silence)
     expect(verified({}, silence).stage).toBe("leaving")
   })

@@ -1,10 +1,11 @@
 import { describe, expect, test } from "vitest"
 import type { Message } from "../../src/core/ports.ts"
 import type { ActiveRun } from "../../src/core/run/active-run.ts"
+import type { Verdict } from "../../src/core/run/inputs.ts"
 import { DELETED } from "../../src/core/run/messages.ts"
 import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
 import { NOTHING_SPENT } from "../../src/core/spending.ts"
-import { answer, asked, at, BILLED, command, NOW, type Scene, wordOf } from "../support/machine.ts"
+import { answer, asked, at, BILLED, command, failing, NOW, passing, type Scene, wordOf } from "../support/machine.ts"
 
 /** What the machine makes of a look at a run's messages, of its value and of its check. */
 
@@ -287,140 +288,59 @@ describe("a run that was asked for its last word", () => {
   })
 })
 
-describe("an answer that is a value", () => {
+describe("an answer that is to be judged", () => {
   const schema = { type: "object" }
   const ending = { type: "completed", proven: true } as const
   const answered = { ending, messages: found.messages, openTodos: 3 }
-  const valid = { valid: true, at: 4, length: 2 } as const
-  const invalid = { valid: false, problems: ["no JSON", "x is missing"] } as const
-  const checking = (run: Partial<ActiveRun> = {}, scene: Scene = {}) =>
-    at("checking", { task: { run: { schema } }, ...scene, run: { answered, ...run } })
+  const value = { valid: true, at: 4, length: 2, asked: 1 } as const
+  const check = { command: "npm test", passed: false, runs: 1, how: "exit code 1" }
+  const task = { run: { schema, check: "npm test" } }
+  const checking = (run: Partial<ActiveRun> = {}) => at("checking", { task, run: { answered, ...run } })
+  const by = (name: string, verdict?: Verdict) => ({ type: "verified", by: name, verdict }) as const
 
-  test("is looked for in what it said last, and kept as what it would end with", () => {
-    const { stage, run, commands } = looked({ openTodos: 3 }, { todosSince: 0 }, { task: { run: { schema } } })
+  test("is given to the first verifier, and kept as what it would end with", () => {
+    const { stage, run, commands } = looked({ openTodos: 3 }, { todosSince: 0 }, { task })
     expect(stage).toBe("checking")
-    expect(commands).toEqual([{ do: "validate", text: "found" }])
-    expect(run?.answered).toEqual({
-      ending: { ...ending, at: NOW },
-      messages: found.messages,
-      openTodos: 3,
-    })
+    expect(commands).toEqual([{ do: "verify", by: "schemas", text: "found", earlier: {} }])
+    expect(run?.answered).toEqual({ ending: { ...ending, at: NOW }, messages: found.messages, openTodos: 3 })
   })
 
-  test("and valid is its end", () => {
-    const { stage, run } = checking().takes({ type: "validated", found: valid })
+  test("and passes goes on to the next, with what was found of earlier ones", () => {
+    const { run, commands, stage } = checking({ check }).takes(by("schemas", passing({ value })))
+    expect(stage).toBe("checking")
+    expect(commands).toEqual([{ do: "verify", by: "checks", text: "found", earlier: { check, value } }])
+    expect(run).toMatchObject({ answered, value })
+  })
+
+  test("and passes the last ends the run", () => {
+    const { stage, run } = checking({ value }).takes(by("checks", passing({ check: { ...check, passed: true } })))
     expect(stage).toBe("leaving")
-    expect(run).toMatchObject({ value: { ...valid, asked: 1 }, answered: undefined })
+    expect(run).toMatchObject({ value, check: { passed: true }, answered: undefined })
     expect(run?.closing).toMatchObject({ ending: { type: "completed", proven: false }, how: { openTodos: 3 } })
-    expect(
-      checking({ value: { valid: false, asked: 2 } }).takes({ type: "validated", found: valid }).run?.value,
-    ).toEqual({ ...valid, asked: 3 })
   })
 
-  test("and valid is no end before it has read what it was told meanwhile", () => {
-    const waits = checking({ sentMessages: [wordOf()] }).takes({ type: "validated", found: valid })
-    expect(waits).toMatchObject({ stage: "working", does: [], run: { missingSince: NOW, value: { valid: true } } })
+  test("and passes is no end before it has read what it was told meanwhile", () => {
+    const waits = checking({ sentMessages: [wordOf()] }).takes(by("checks", passing({ check })))
+    expect(waits).toMatchObject({ stage: "working", does: [], run: { missingSince: NOW, check, answered: undefined } })
   })
 
-  test("and valid is checked where it has a check, which ends as the answer would", () => {
-    const task = { run: { schema, check: "npm test" } }
-    const { run, commands, stage } = checking({}, { task }).takes({ type: "validated", found: valid })
-    expect(stage).toBe("checking")
-    expect(commands).toEqual([{ do: "check", runs: 0 }])
-    expect(run).toMatchObject({ answered, value: { ...valid, asked: 1 } })
-    const before = { command: "npm test", passed: false, runs: 2, how: "exit code 1" }
-    const again = checking({ check: before }, { task }).takes({ type: "validated", found: valid })
-    expect(again.commands).toEqual([{ do: "check", runs: 2 }])
-  })
-
-  test("and not valid is asked for again, as often as may be, and once more where it was told something", () => {
-    const options = { schemaRetries: 1 }
-    const first = checking({}, { options }).takes({ type: "validated", found: invalid })
-    expect(first).toMatchObject({ stage: "working", run: { value: { valid: false, asked: 1 }, answered: undefined } })
-    expect(command(first.commands, "say")?.word).toMatchObject({
-      kind: "schema",
-      text: expect.stringContaining("no JSON; x is missing"),
+  test("and does not pass is asked for again where it may be, and once more where it was told something", () => {
+    const again = checking().takes(by("schemas", failing({ value: { valid: false, asked: 1 } }, true, "schema")))
+    expect(again).toMatchObject({
+      stage: "working",
+      does: ["say"],
+      run: { value: { valid: false, asked: 1 }, answered: undefined, lastSignAt: NOW },
     })
-    const value = { valid: false, asked: 1 } as const
-    const second = checking({ value }, { options }).takes({ type: "validated", found: invalid })
-    expect(second.run?.outcome?.reason).toEqual({
-      code: "schema",
-      text: "Its answer did not match the schema (asked 2 times; the last time: no JSON; x is missing).",
-    })
-    const told = checking({ value, sentMessages: [wordOf()] }, { options }).takes({ type: "validated", found: invalid })
-    expect(told).toMatchObject({ stage: "working", does: ["say"] })
+    expect(command(again.commands, "say")?.word).toMatchObject({ kind: "schema", text: "AGAIN" })
+    const last = by("checks", failing({ check }, false))
+    expect(checking().takes(last).run?.outcome?.reason).toEqual({ code: "check", text: "FAILED" })
+    expect(checking({ sentMessages: [wordOf()] }).takes(last)).toMatchObject({ stage: "working", does: ["say"] })
   })
 
-  test("that could not be looked for is looked at once more", () => {
-    const { stage, does, run } = checking().takes({ type: "validated" })
-    expect({ stage, does }).toEqual({ stage: "working", does: ["look"] })
-    expect(run).toMatchObject({ answered: undefined, lastSignAt: NOW })
-    const lost = checking({ answered: undefined }).takes({ type: "validated", found: valid })
-    expect(lost).toMatchObject({ stage: "working", does: ["look"] })
-  })
-})
-
-describe("the check of an answer", () => {
-  const answered = { ending: { type: "completed", proven: true }, messages: found.messages, openTodos: 0 } as const
-  const result = { command: "npm\n test", passed: false, runs: 1, how: "exit code 1" }
-  const checking = (run: Partial<ActiveRun> = {}, retries = 0, task: Scene["task"] = {}) =>
-    at("checking", {
-      task: { ...task, run: { check: "npm test" } },
-      options: { checkRetries: retries },
-      run: { answered, ...run },
-    })
-  const reason = (runs: number) =>
-    checking().takes({ type: "checked", result: { ...result, runs } }).run?.outcome?.reason
-
-  test("begins with how often it ran before", () => {
-    const scene = { task: { run: { check: "npm test" } } }
-    expect(looked({}, {}, scene).commands).toEqual([{ do: "check", runs: 0 }])
-    expect(looked({}, { check: { ...result, runs: 3 } }, scene).commands).toEqual([{ do: "check", runs: 3 }])
-  })
-
-  test("that passed is its end", () => {
-    expect(checking().takes({ type: "checked", result: { ...result, passed: true } }).run?.closing).toMatchObject({
-      ending: { type: "completed" },
-    })
-    const waits = checking({ sentMessages: [wordOf()] }).takes({ type: "checked", result: { ...result, passed: true } })
-    expect(waits).toMatchObject({ stage: "working", does: [], run: { missingSince: NOW, answered: undefined } })
-  })
-
-  test("that did not pass is told, as often as may be, then it ends the run with what came of it", () => {
-    const again = checking({}, 1).takes({ type: "checked", result })
-    expect(again).toMatchObject({ stage: "working", does: ["say"], run: { check: result, lastSignAt: NOW } })
-    expect(command(again.commands, "say")?.word.kind).toBe("check")
-    expect(checking({}, 1).takes({ type: "checked", result: { ...result, runs: 2 } }).stage).toBe("leaving")
-    expect(reason(1)).toEqual({
-      code: "check",
-      text: "Its check `npm test` did not pass (run once; the last time: exit code 1).",
-    })
-    expect(reason(2)?.text).toContain("(run 2 times; the last time: exit code 1)")
-  })
-
-  test("that failed for what its place lacks ends the run and says so: its agent can do nothing about it", () => {
-    const lacks = "The worktree has no node_modules."
-    const { stage, does, run } = checking({}, 5).takes({ type: "checked", result, lacks })
-    expect([stage, does.includes("say")]).toEqual(["leaving", false])
-    expect(run?.outcome?.reason).toEqual({
-      code: "check",
-      text: `Its check \`npm test\` did not pass (run once; the last time: exit code 1). ${lacks}`,
-    })
-  })
-
-  test("that one of several tries did not pass ends it at once, but for what it was told meanwhile", () => {
-    const part = (kind: "tries" | "each") => ({ part: { kind, of: "bg_x", nth: 0, run: 0, caller: "a", under: "b" } })
-    const failed = { type: "checked", result } as const
-    expect(checking({}, 5, part("tries")).takes(failed).stage).toBe("leaving")
-    expect(checking({}, 5, part("each")).takes(failed).stage).toBe("working")
-    expect(checking({ sentMessages: [wordOf()] }, 5, part("tries")).takes(failed)).toMatchObject({ does: ["say"] })
-  })
-
-  test("that was stopped, or whose answer is not known, says nothing", () => {
-    const before = { ...result, runs: 4 }
-    const stopped = checking({ check: before }).takes({ type: "checked" })
-    expect(stopped).toMatchObject({ stage: "working", does: [], run: { check: before, answered: undefined } })
-    const lost = checking({ answered: undefined }).takes({ type: "checked", result: { ...result, passed: true } })
-    expect(lost).toMatchObject({ stage: "working", does: [], run: { lastSignAt: NOW } })
+  test("and whose verifier was stopped, or that is not known any more, goes on without a new look", () => {
+    const stopped = checking({ check }).takes(by("checks"))
+    expect(stopped).toMatchObject({ stage: "working", does: [], run: { check, answered: undefined, lastSignAt: NOW } })
+    const lost = checking({ answered: undefined }).takes(by("checks", passing({ check })))
+    expect(lost).toMatchObject({ stage: "working", does: [] })
   })
 })

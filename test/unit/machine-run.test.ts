@@ -37,7 +37,7 @@ describe("a run that is made", () => {
       looking: false,
       lookAgain: false,
       lookedAt: 0,
-      verifying: false,
+      confirming: false,
       sleptMs: 0,
       calls: 0,
       creatingMembers: [],
@@ -162,7 +162,7 @@ describe("contact", () => {
 
   test("lost is a phase of its own: nothing of its session's idleness counts any more", () => {
     const retry = { attempt: 1, message: "x" }
-    const run = { stuckSince: 1, todosSince: 2, missingSince: 3, lookAt: 4, retry, verifying: true }
+    const run = { stuckSince: 1, todosSince: 2, missingSince: 3, lookAt: 4, retry, confirming: true }
     const { run: next, commands } = at("working", { ...there, run }).takes(lost)
     expect(next).toMatchObject({
       away: { host: "big", since: NOW - 2000, most: 60_000 },
@@ -171,7 +171,7 @@ describe("contact", () => {
       missingSince: undefined,
       lookAt: undefined,
       retry: undefined,
-      verifying: false,
+      confirming: false,
     })
     expect(commands).toEqual([])
   })
@@ -235,9 +235,8 @@ const INPUTS: { readonly [Type in InputType]: Extract<Input, { type: Type }> } =
   hinted: { type: "hinted", done: true },
   counted: { type: "counted", messages: [asked(), answer()] },
   looked: { type: "looked", waited: false },
-  verified: { type: "verified", reason: { code: "silence", text: "x" } },
-  validated: { type: "validated" },
-  checked: { type: "checked" },
+  confirmed: { type: "confirmed", reason: { code: "silence", text: "x" } },
+  verified: { type: "verified", by: "checks" },
   quiet: { type: "quiet", messages: [asked(), answer()] },
   left: { type: "left" },
   written: { type: "written" },

@@ -4,7 +4,7 @@ import type { ActiveRun, SentMessage } from "../../src/core/run/active-run.ts"
 import type { Command, Input, SessionRead } from "../../src/core/run/inputs.ts"
 import type { Reason } from "../../src/core/task.ts"
 import { messageID } from "../../src/opencode/ids.ts"
-import { answer, asked, at, command, NOW, type Scene, wordOf } from "../support/machine.ts"
+import { answer, asked, at, command, failing, NOW, type Scene, wordOf } from "../support/machine.ts"
 import { askOf } from "../support/tasks.ts"
 
 /** What is said to a run: when it is sent, what whoever said it hears, and what is said once more. */
@@ -208,36 +208,11 @@ describe("a word that is among its messages", () => {
 })
 
 describe("an agent is asked again", () => {
-  const answered = { ending: { type: "completed" }, messages: [asked(), answer()], openTodos: 0 } as const
-  const result = { command: "npm test", passed: false, runs: 1, how: "exit code 1" }
-  const checked = (more: object = {}) =>
-    at("checking", { task: { run: { check: "npm test" } }, options: { checkRetries: 1 }, run: { answered } }).takes({
-      type: "checked",
-      result: { ...result, ...more },
-    })
-
-  test("where its check did not pass: which, how, and the end of what it wrote", () => {
-    const word = saidTo(checked({ output: "1 failed </check_output>" }).commands)
-    expect(word).toMatchObject({ kind: "check", ...FRESH, id: idOf("check") })
-    expect(word?.text).toBe(
-      [
-        "Automatic message, not written by the user. The check of your work, `npm test`, did not pass: exit code 1.",
-        "Find out why and mend it; do not weaken the check. Then answer again: this answer takes the place of the one before. The end of its output:",
-        '<check_output id="bg_aaaaaaaa">\n1 failed &lt;/check_output>\n</check_output>',
-      ].join("\n"),
-    )
-    expect(saidTo(checked().commands)?.text).toContain('<check_output id="bg_aaaaaaaa">\n\n</check_output>')
-  })
-
-  test("where its answer is not valid: what is wrong with it", () => {
-    const { commands } = at("checking", {
-      task: { run: { schema: {} } },
-      options: { schemaRetries: 1 },
-      run: { answered },
-    }).takes({ type: "validated", found: { valid: false, problems: ["/a: is missing", "/b: is no number"] } })
-    const word = saidTo(commands)
-    expect(word).toMatchObject({ kind: "schema", id: idOf("schema") })
-    expect(word?.text).toContain("/a: is missing; /b: is no number")
+  test("where its answer does not pass: as its verifier says", () => {
+    const answered = { ending: { type: "completed" }, messages: [asked(), answer()], openTodos: 0 } as const
+    const { takes } = at("checking", { task: { run: { check: "npm test" } }, run: { answered } })
+    const word = saidTo(takes({ type: "verified", by: "checks", verdict: failing({}, true) }).commands)
+    expect(word).toMatchObject({ kind: "check", text: "AGAIN", ...FRESH, id: idOf("check") })
   })
 
   test("where our refusal of what nobody answered ended its turn: to go on without it", () => {

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest"
 import type { ActiveRun, Stage } from "../../src/core/run/active-run.ts"
 import { isFinished, progressOf } from "../../src/core/run/active-run.ts"
 import { nextDue } from "../../src/core/run/deadlines.ts"
-import type { Input } from "../../src/core/run/inputs.ts"
+import type { Input, Verdict } from "../../src/core/run/inputs.ts"
 import { ANSWER_GRACE_MS } from "../../src/core/run/messages.ts"
 import { NOTHING_OBSERVED, withTool } from "../../src/core/run/progress.ts"
 import { TABLE } from "../../src/core/run/table.ts"
@@ -13,8 +13,10 @@ import {
   at,
   BILLED,
   command,
+  failing,
   NOTHING_DONE,
   NOW,
+  passing,
   QUEUED,
   type Scene,
   wordOf,
@@ -60,14 +62,17 @@ describe.each(AT_WORK)("at %s", (stage) => {
   })
 
   test("a passed limit that the host itself denies ends nothing", () => {
-    const verifying = { run: { verifying: true } }
+    const confirming = { run: { confirming: true } }
     const silence = { code: "silence", text: "Silent." } as const
     const found = { messages: [], asks: [] }
     const alive = { ...found, last: answer({ createdAt: NOW + 1 }) }
-    expect(here(verifying).takes({ type: "verified", reason: silence, found })).toMatchObject({ stage: "leaving" })
-    const { run } = here(verifying).takes({ type: "verified", reason: silence, found: alive })
-    expect(run).toMatchObject({ stage, verifying: false, lastSignAt: NOW })
-    expect(here(verifying).takes({ type: "verified", reason: silence }).run).toMatchObject({ stage, verifying: false })
+    expect(here(confirming).takes({ type: "confirmed", reason: silence, found })).toMatchObject({ stage: "leaving" })
+    const { run } = here(confirming).takes({ type: "confirmed", reason: silence, found: alive })
+    expect(run).toMatchObject({ stage, confirming: false, lastSignAt: NOW })
+    expect(here(confirming).takes({ type: "confirmed", reason: silence }).run).toMatchObject({
+      stage,
+      confirming: false,
+    })
   })
 
   test("a sleep shifts all of its waits, and no limit counts it", () => {
@@ -245,7 +250,7 @@ describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
     expect(looking().takes({ type: "looked", waited: true, found }).stage).toBe(stage)
     const checked = at(stage, { run: { looking: true }, task: { run: { check: "true" } } })
     const { stage: next, does } = checked.takes({ type: "looked", waited: false, found })
-    expect([next, does]).toEqual(["checking", ["check"]])
+    expect([next, does]).toEqual(["checking", ["verify"]])
   })
 
   test("ends it not before it has read what it is told, but waits for that no longer than its grace", () => {
@@ -278,32 +283,33 @@ describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
   })
 })
 
-describe("its check", () => {
-  const checking = (more: object = {}, retries = 1) =>
+describe("its verifiers", () => {
+  const checking = (more: object = {}) =>
     at("checking", {
       task: { run: { check: "npm test" } },
-      options: { checkRetries: retries },
       run: {
         answered: { ending: { type: "completed", proven: true }, messages: [asked(), answer()], openTodos: 2 },
         ...more,
       },
     })
-  const result = { command: "npm test", passed: false, runs: 1, how: "exit code 1" }
+  const check = { command: "npm test", passed: false, runs: 1, how: "exit code 1" }
+  const verdict = (given?: Verdict) => ({ type: "verified", by: "checks", verdict: given }) as const
 
-  test("passes: it ends as it had answered", () => {
-    const { stage, run } = checking().takes({ type: "checked", result: { ...result, passed: true } })
+  test("pass: it ends as it had answered", () => {
+    const { stage, run } = checking().takes(verdict(passing({ check: { ...check, passed: true } })))
     expect(stage).toBe("leaving")
     expect(run?.closing).toMatchObject({ ending: { type: "completed", proven: false }, how: { openTodos: 2 } })
   })
 
-  test("fails: it is asked again, as often as may be, and once more where it was told something", () => {
-    expect(checking().takes({ type: "checked", result })).toMatchObject({ stage: "working", does: ["say"] })
-    expect(checking({}, 0).takes({ type: "checked", result }).run?.outcome?.reason?.code).toBe("check")
-    expect(checking({ sentMessages: [wordOf()] }, 0).takes({ type: "checked", result }).stage).toBe("working")
+  test("fail: it is asked again where it may be, and once more where it was told something", () => {
+    expect(checking().takes(verdict(failing({ check }, true)))).toMatchObject({ stage: "working", does: ["say"] })
+    const failed = verdict(failing({ check }, false))
+    expect(checking().takes(failed).run?.outcome?.reason?.code).toBe("check")
+    expect(checking({ sentMessages: [wordOf()] }).takes(failed).stage).toBe("working")
   })
 
-  test("did not run: it goes on", () => {
-    expect(checking().takes({ type: "checked" })).toMatchObject({ stage: "working", does: [] })
+  test("were stopped: it goes on", () => {
+    expect(checking().takes(verdict())).toMatchObject({ stage: "working", does: [] })
   })
 
   test("a word meanwhile is said, and its end waits for that", () => {
@@ -311,19 +317,12 @@ describe("its check", () => {
     expect(said).toMatchObject({ stage: "checking", does: ["say"] })
   })
 
-  test("its value is looked for first, and found or asked for again", () => {
-    const scene = { task: { run: { schema: { type: "object" } } }, options: { schemaRetries: 0 } }
+  test("judge one after the other", () => {
     const answered = { ending: { type: "completed" }, messages: [asked(), answer()], openTodos: 0 } as const
-    const { takes } = at("checking", { ...scene, run: { answered } })
-    const invalid = { valid: false, problems: ["no JSON"] } as const
-    expect(takes({ type: "validated", found: invalid }).stage).toBe("leaving")
-    const again = at("checking", { ...scene, options: { schemaRetries: 1 }, run: { answered } })
-    expect(again.takes({ type: "validated", found: invalid })).toMatchObject({ stage: "working", does: ["say"] })
     const both = at("checking", { task: { run: { schema: {}, check: "true" } }, run: { answered } })
-    expect(both.takes({ type: "validated", found: { valid: true } as never })).toMatchObject({
-      stage: "checking",
-      does: ["check"],
-    })
+    const value = { valid: true, asked: 1, at: 0, length: 1 } as const
+    const next = both.takes({ type: "verified", by: "schemas", verdict: passing({ value }) })
+    expect(next).toMatchObject({ stage: "checking", does: ["verify"], run: { value } })
   })
 })
 
@@ -592,12 +591,5 @@ describe("leading a team", () => {
   test("its end waits for what its parts leave, whether it has a place or not", () => {
     const { takes } = at("leaving", { task: { team } })
     expect(takes({ type: "quiet", messages: [] }).does).toContain("leave")
-  })
-
-  test("a try is checked once", () => {
-    const task = { run: { check: "true" }, part: part(0, "running").task.part }
-    const answered = { ending: { type: "completed" }, messages: [], openTodos: 0 } as const
-    const result = { command: "true", passed: false, runs: 1, how: "exit code 1" }
-    expect(at("checking", { task, run: { answered } }).takes({ type: "checked", result }).stage).toBe("leaving")
   })
 })

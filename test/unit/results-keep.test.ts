@@ -14,7 +14,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test } from "vitest"
 import type { ItemRow } from "../../src/core/items.ts"
-import { Ledgers } from "../../src/features/maps/ledger.ts"
+import { Ledgers } from "../../src/runtime/ledgers.ts"
 import { Rig } from "../support/rig.ts"
 
 /** Where results lie: a folder of the project, whatever links a repository brings. */

@@ -41,7 +41,7 @@ test("an instance in a folder that has a keeper looks for no tasks, and has its 
   try {
     const [kept, own] = [await start("/worktree", { childPrompt: "Mind the gap." }), await start("/project")]
     // Begun after the other, and in the same way.
-    await vi.waitFor(() => expect(own.asked).toContain("GET /session"))
+    await vi.waitFor(() => expect(own.asked).toContain("GET /session"), { timeout: 10_000 })
     expect(kept.asked).not.toContain("GET /session")
     const output = { system: [] as string[] }
     await kept.hooks["experimental.chat.system.transform"]?.({ sessionID: "ses_fresh" } as never, output)

@@ -118,9 +118,6 @@ function forbiddenTo(file: string): readonly string[] {
 
 /** Imports of the sources that the rules forbid, which are to become fewer: each file with the folders it imports from. */
 const KNOWN_IMPORTS: Readonly<Record<string, string>> = {
-  "src/features/maps/items.ts": "schemas",
-  "src/features/maps/ledger.ts": "schemas",
-  "src/features/schemas/values.ts": "maps",
   "src/features/terminal/attention.ts": "board",
   "src/features/terminal/board-acts.ts": "board",
   "src/features/terminal/board-dialog.tsx": "board",
@@ -149,24 +146,20 @@ const KNOWN_IMPORTS: Readonly<Record<string, string>> = {
   "src/opencode/host.ts": "rate-limits worktrees",
   "src/opencode/request-hooks.ts": "forks",
   "src/opencode/user-actions.ts": "board",
-  "src/runtime/answers.ts": "maps",
-  "src/runtime/assembly.ts": "forks maps rate-limits schemas",
+  "src/runtime/assembly.ts": "forks rate-limits",
   "src/runtime/connection.ts": "board forks",
-  "src/runtime/effects.ts": "checks schemas",
   "src/runtime/event-router.ts": "rate-limits",
-  "src/runtime/groups/groups.ts": "maps schemas",
   "src/runtime/groups/members.ts": "maps",
   "src/runtime/groups/plans.ts": "forks maps",
   "src/runtime/launch/choices.ts": "forks",
   "src/runtime/launch/copied.ts": "forks",
-  "src/runtime/launch/launcher.ts": "forks maps rate-limits",
+  "src/runtime/launch/launcher.ts": "forks rate-limits",
   "src/runtime/launch/request.ts": "schemas",
   "src/runtime/launch/resuming.ts": "rate-limits",
   "src/runtime/mailbox/create-outbox.ts": "rate-limits",
-  "src/runtime/opening.ts": "maps",
   "src/runtime/places/kinds.ts": "worktrees",
   "src/runtime/poller.ts": "rate-limits",
-  "src/runtime/recovery/takeover.ts": "rate-limits schemas",
+  "src/runtime/recovery/takeover.ts": "rate-limits",
   "src/runtime/task-manager.ts": "forks",
 }
 

@@ -144,7 +144,7 @@ export type ActiveRun = {
   readonly lookedAt: number
   readonly lookAt?: number
   /** A limit seems passed, and OpenCode is being asked whether it is. */
-  readonly verifying: boolean
+  readonly confirming: boolean
   /** Digest of the session at the last check for silence. */
   readonly lastLook?: string
   /** Sleep of this process during the run, in ms: no limit counts it. */
@@ -193,7 +193,7 @@ export const newRun = (task: Task, stage: Stage, now: number, heldBy: ActiveRun[
   looking: false,
   lookAgain: false,
   lookedAt: 0,
-  verifying: false,
+  confirming: false,
   sleptMs: 0,
   calls: 0,
   creatingMembers: [],

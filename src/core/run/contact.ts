@@ -9,7 +9,7 @@ export function lost(run: ActiveRun, since: number, { task, mostAway }: World): 
   const away: Away = { host, since, most: mostAway() }
   if (run.away) return run
   const unlooked = { stuckSince: undefined, todosSince: undefined, missingSince: undefined, lookAt: undefined }
-  return { ...run, ...unlooked, away, retry: undefined, verifying: false }
+  return { ...run, ...unlooked, away, retry: undefined, confirming: false }
 }
 
 /** Contact is back: the time without it does not count as silence. */

@@ -25,7 +25,7 @@ export function nextDue(run: ActiveRun, world: World): number {
   if (!isTimed(run)) return NEVER
   // Spending changes with an event or a read, never with the clock. While OpenCode is asked whether a limit is passed,
   // its answer settles it.
-  const settled = run.verifying ? world.now : undefined
+  const settled = run.confirming ? world.now : undefined
   const limits = dueAt(watchedAs(run, { ...world, spent: () => NOTHING_SPENT }), settled)
   const soon = world.now + MIN_TICK_MS
   const { warmUpUntil: heldUntil = NEVER } = run

@@ -1,6 +1,6 @@
 import type { Options } from "../../options/options.ts"
 import type { DependencyAnswer } from "../dependencies.ts"
-import type { NameMessage } from "../ids.ts"
+import type { MessageKind, NameMessage } from "../ids.ts"
 import type { PauseEvent } from "../pause.ts"
 import type { Activity, HostEvent, Message } from "../ports.ts"
 import type { CheckResult } from "../receipt.ts"
@@ -8,7 +8,6 @@ import type { PurseLimit, Spent } from "../spending.ts"
 import type { Ask, Delivery, Ending, Outcome, Preparing, Reason, Task } from "../task.ts"
 import type { TaskEvent } from "../transition.ts"
 import type { Member } from "../tries.ts"
-import type { Checked } from "../value.ts"
 import type { Presence } from "../watchdog.ts"
 import type { ActiveRun, EndOptions, MessageCallback, MessageResult, SentMessage } from "./active-run.ts"
 
@@ -36,6 +35,8 @@ export type World = {
   readonly room: () => number
   /** How long its place may be out of reach, in ms; 0 for any time. */
   readonly mostAway: () => number
+  /** Names of what judges the run's answer, in order. */
+  readonly verifiers: readonly string[]
   /** Notification owed if the run ends now. */
   readonly delivery: (how: EndOptions) => Delivery
 }
@@ -54,11 +55,28 @@ export type SessionRead = {
 }
 
 /** OpenCode's state when a limit seemed passed; each field is present where that limit needs it. */
-export type Verified = {
+export type Confirmed = {
   readonly messages: readonly Message[]
   readonly last?: Message
   readonly asks: readonly Ask[]
 }
+
+/** Findings of verdicts, kept with the run and its outcome. */
+export type Findings = Pick<ActiveRun, "check" | "value">
+
+/**
+ * A verifier's verdict on the answer of a run. Where it does not pass, the agent is told `ask` if it may try `again`;
+ * otherwise the run fails.
+ */
+export type Verdict = { readonly finding: Findings } & (
+  | { readonly ok: true }
+  | {
+      readonly ok: false
+      readonly again: boolean
+      readonly ask: { readonly kind: MessageKind; readonly text: string }
+      readonly failure: Reason
+    }
+)
 
 /** Everything that can happen to a run: events, ticks, calls, results of commands. */
 export type Input =
@@ -100,10 +118,9 @@ export type Input =
   | { readonly type: "hinted"; readonly done: boolean }
   | { readonly type: "counted"; readonly messages: readonly Message[] }
   | { readonly type: "looked"; readonly waited: boolean; readonly found?: SessionRead }
-  | { readonly type: "verified"; readonly reason: Reason; readonly found?: Verified }
-  | { readonly type: "validated"; readonly found?: Checked }
-  /** `lacks`: dependency missing in the place, which may be why the check failed. */
-  | { readonly type: "checked"; readonly result?: CheckResult; readonly lacks?: string }
+  | { readonly type: "confirmed"; readonly reason: Reason; readonly found?: Confirmed }
+  /** Without a verdict it was stopped, or failed. */
+  | { readonly type: "verified"; readonly by: string; readonly verdict?: Verdict }
   | { readonly type: "quiet"; readonly messages: readonly Message[] }
   | { readonly type: "left"; readonly found?: Partial<Outcome>; readonly check?: CheckResult }
   | { readonly type: "written" }
@@ -139,9 +156,9 @@ export type Command =
   | { readonly do: "share" }
   | { readonly do: "look"; readonly waited: boolean }
   /** `since`: first message to read, in place of the prompt. */
-  | { readonly do: "verify"; readonly reason: Reason; readonly by: "messages" | "life"; readonly since?: string }
-  | { readonly do: "validate"; readonly text: string }
-  | { readonly do: "check"; readonly runs: number }
+  | { readonly do: "confirm"; readonly reason: Reason; readonly by: "messages" | "life"; readonly since?: string }
+  /** `earlier`: findings about earlier answers. */
+  | { readonly do: "verify"; readonly by: string; readonly text: string; readonly earlier: Findings }
   /** Undoes the turn and its questions, so that the same prompt can be sent later. */
   | { readonly do: "park"; readonly asks: readonly Ask[] }
   | { readonly do: "end"; readonly event: TaskEvent; readonly ending: Ending; readonly how: EndOptions }

@@ -8,7 +8,7 @@ import { demandOf, MOST_EMPTY_ANSWERS, type RunLimits, refusedAt, type Watched }
 import { type ActiveRun, expectsMessage, isUndecided, progressOf } from "./active-run.ts"
 import { found, lost } from "./contact.ts"
 import { fail, isWon } from "./ending.ts"
-import type { Command, Step, Verified, World } from "./inputs.ts"
+import type { Command, Confirmed, Step, World } from "./inputs.ts"
 import { callsIn, emptiesIn, withMessages } from "./progress.ts"
 import { askLastWord, refusalOf } from "./prompts.ts"
 import { also, type Handler, later, looks, rested, sign, stay, trying, waitsForOwn, wordLater } from "./steps.ts"
@@ -46,11 +46,11 @@ export function checkLimits(run: ActiveRun, world: World): Step {
   // The last word may be the answer, and events may be lost: ask OpenCode.
   const doubtful = run.lastWord?.state === "spoke" || reason.code === "silence" || reason.code === "empty"
   if (!doubtful) return fail(run, reason, world)
-  if (run.verifying) return stay(run)
+  if (run.confirming) return stay(run)
   const by = run.lastWord?.state !== "spoke" && reason.code === "silence" ? "life" : "messages"
   // A model with empty answers sends many a second: do not read all its messages for each.
   const [since] = reason.code === "empty" ? emptiesIn(run.observed) : []
-  return { run: { ...run, verifying: true }, commands: [{ do: "verify", reason, by, ...(since && { since }) }] }
+  return { run: { ...run, confirming: true }, commands: [{ do: "confirm", reason, by, ...(since && { since }) }] }
 }
 
 /** Shared spending has changed, or children were paused or resumed. */
@@ -120,8 +120,8 @@ export const request: Handler<"request"> = (given, _input, { now }) => {
 }
 
 /** OpenCode's state for a limit that seemed passed. */
-export const verified: Handler<"verified"> = (given, { reason, found }, world) => {
-  const run = { ...given, verifying: false }
+export const confirmed: Handler<"confirmed"> = (given, { reason, found }, world) => {
+  const run = { ...given, confirming: false }
   if (!found) return stay(run)
   // This step may have been its last: then its messages end the run.
   if (run.lastWord?.state === "spoke")
@@ -135,7 +135,7 @@ export const verified: Handler<"verified"> = (given, { reason, found }, world) =
   return alive ? stay(sign(next, world.now)) : fail(next, reason, world)
 }
 
-function lookedAlive(run: ActiveRun, { last, asks }: Verified): { changed: boolean; next: ActiveRun } {
+function lookedAlive(run: ActiveRun, { last, asks }: Confirmed): { changed: boolean; next: ActiveRun } {
   const look = JSON.stringify(last)
   const newer = last !== undefined && last.createdAt > run.lastSignAt
   const unheard = hasCall(last, "pending") && callsIn(run.observed, "pending") === 0

@@ -1,27 +1,15 @@
-import { oneLine } from "../../lib/text.ts"
 import { endAfter } from "../last-word.ts"
 import { answerText, classify, isCutByCompaction } from "../outcome.ts"
 import type { Message } from "../ports.ts"
-import { MOST_COMMAND_CHARS } from "../receipt.ts"
 import type { Ending, LastWord } from "../task.ts"
 import { transition } from "../transition.ts"
-import { invalidReason } from "../value.ts"
 import { reasonInTheEnd } from "../watchdog.ts"
 import { type ActiveRun, expectsMessage, type SentMessage } from "./active-run.ts"
 import { end, fail } from "./ending.ts"
 import { readIn } from "./events.ts"
 import type { SessionRead, Step, World } from "./inputs.ts"
 import { watchedAs } from "./limits.ts"
-import {
-  arrived,
-  askLastWord,
-  passedOver,
-  refusedText,
-  sayAgain,
-  sayGoOn,
-  tellOfCheck,
-  tellOfValue,
-} from "./prompts.ts"
+import { arrived, askLastWord, passedOver, refusedText, say, sayAgain, sayGoOn } from "./prompts.ts"
 import { also, type Handler, looks, moved, sign, stay, waitsForOwn } from "./steps.ts"
 
 /** Time an idle session may leave its prompt unanswered before that is the end of the run. */
@@ -151,35 +139,33 @@ function concluded(given: ActiveRun, judgement: Ending, found: SessionRead, wait
   if (waited || waitsForOwn(world) || waitsForTodos)
     // The turn ended before it could read that it is near a limit.
     return { run: todos, commands: run.lastWord ? [{ do: "rest?" }] : [] }
-  const { check, schema } = world.task.run
-  if (check === undefined && schema === undefined) return ended(todos, ending, messages, openTodos, world)
-  const checking = { ...moved(todos, "checking"), answered: { ending, messages, openTodos } }
-  return schema === undefined
-    ? toCheck(checking)
-    : { run: checking, commands: [{ do: "validate", text: answerText(messages) }] }
+  const [first] = world.verifiers
+  if (first === undefined) return ended(todos, ending, messages, openTodos, world)
+  return verifies({ ...moved(todos, "checking"), answered: { ending, messages, openTodos } }, messages, first)
 }
 
 const inTheEnd = (run: ActiveRun, world: World): LastWord | undefined =>
   run.lastWord && { ...run.lastWord, reason: reasonInTheEnd(watchedAs(run, world), run.lastWord.reason) }
 
-const toCheck = (run: ActiveRun): Step => ({ run, commands: [{ do: "check", runs: run.check?.runs ?? 0 }] })
+const verifies = (run: ActiveRun, messages: readonly Message[], by: string): Step => ({
+  run,
+  commands: [{ do: "verify", by, text: answerText(messages), earlier: { check: run.check, value: run.value } }],
+})
 
-/** An invalid answer is asked for again in the same run. A valid one goes on to the check. */
-export const validated: Handler<"validated"> = (given, { found }, world) => {
-  const { answered, value } = given
-  const back = sign({ ...moved(given, "working"), answered: undefined }, world.now)
-  if (!found || !answered) return looks(back, world)
-  const asked = (value?.asked ?? 0) + 1
-  const longest = Math.max(value?.refused ?? 0, found.valid ? 0 : answerText(answered.messages).length)
-  const refused = longest > 0 && { refused: longest }
-  if (found.valid) {
-    const run = { ...given, value: { ...found, asked, ...refused } }
-    if (world.task.run.check !== undefined) return toCheck(moved(run, "checking"))
-    return passed({ ...back, value: run.value }, answered, world)
+/** An answer that does not pass is asked for again in the same run. One that passes goes on to the next verifier. */
+export const verified: Handler<"verified"> = (given, { by, verdict }, world) => {
+  const { answered } = given
+  const found = { ...given, ...verdict?.finding }
+  const back = sign({ ...moved(found, "working"), answered: undefined }, world.now)
+  // A stopped verifier calls for no new look: that would start it again.
+  if (!verdict || !answered) return stay(back)
+  if (verdict.ok) {
+    const next = world.verifiers[world.verifiers.indexOf(by) + 1]
+    return next === undefined
+      ? passed(back, answered, world)
+      : verifies(moved(found, "checking"), answered.messages, next)
   }
-  const run = { ...back, value: { valid: false, asked, ...refused } as const }
-  if (asked <= world.options.schemaRetries || expectsMessage(run)) return tellOfValue(run, found.problems, world)
-  return fail(run, invalidReason(asked, found.problems), world)
+  return verdict.again || expectsMessage(back) ? say(back, verdict.ask, world) : fail(back, verdict.failure, world)
 }
 
 /** Messages sent meanwhile must be read before the run may end. */
@@ -191,23 +177,7 @@ function passed(run: ActiveRun, { ending, messages, openTodos }: Answered, world
 type Answered = NonNullable<ActiveRun["answered"]>
 
 function ended(run: ActiveRun, ending: Ending, messages: readonly Message[], openTodos: number, world: World): Step {
-  const { run: now, place } = world.task
-  // Messages do not show a passed check, a valid value, or changes in the place.
-  const proven = ending.proven && now.check === undefined && now.schema === undefined && place === undefined
+  // Messages do not show a verdict, or changes in the place.
+  const proven = ending.proven && world.verifiers.length === 0 && world.task.place === undefined
   return end(run, { ...ending, proven }, { messages, openTodos }, world)
-}
-
-/** A failed check is returned to the agent in the same run, without the number of attempts left. */
-export const checked: Handler<"checked"> = (given, { result, lacks }, world) => {
-  const { answered } = given
-  const run = sign({ ...moved(given, "working"), answered: undefined, check: result ?? given.check }, world.now)
-  if (!result || !answered) return stay(run)
-  if (result.passed) return passed(run, answered, world)
-  // A try is not asked again.
-  const retries = world.task.part?.kind === "tries" ? 0 : world.options.checkRetries
-  const { command, how, runs } = result
-  if ((!lacks && result.runs <= retries) || expectsMessage(run)) return tellOfCheck(run, result, world)
-  const times = runs === 1 ? "once" : `${runs} times`
-  const text = `Its check \`${oneLine(command, MOST_COMMAND_CHARS)}\` did not pass (run ${times}; the last time: ${how}).${lacks ? ` ${lacks}` : ""}`
-  return fail(run, { code: "check", text }, world)
 }

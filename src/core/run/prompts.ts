@@ -1,11 +1,9 @@
-import { between, oneLine } from "../../lib/text.ts"
+import { oneLine } from "../../lib/text.ts"
 import type { MessageKind } from "../ids.ts"
 import { lastWordRequest } from "../last-word.ts"
 import type { Message } from "../ports.ts"
-import type { CheckResult } from "../receipt.ts"
 import { AUTOMATIC } from "../summary.ts"
 import type { Ask, Repeated } from "../task.ts"
-import { invalidText } from "../value.ts"
 import { type ActiveRun, hasEnded, type MessageCallback, type SentMessage, type Stage } from "./active-run.ts"
 import { end, landed } from "./ending.ts"
 import type { Command, Step, World } from "./inputs.ts"
@@ -34,7 +32,8 @@ const sending = (run: ActiveRun, commands: readonly Command[]): Step => ({
   commands,
 })
 
-function say(run: ActiveRun, saying: Saying, world: World, interrupts?: readonly Ask[]): Step {
+/** Sends a message to the run's session. */
+export function say(run: ActiveRun, saying: Saying, world: World, interrupts?: readonly Ask[]): Step {
   const [next, word] = spoken(run, saying, world)
   return sending(next, [{ do: "say", word, ...(interrupts && { interrupts }) }])
 }
@@ -143,18 +142,6 @@ export const sayRepeats = (run: ActiveRun, { tool, times }: Repeated, world: Wor
   const text = `${AUTOMATIC} You made the same call of ${oneLine(tool, MOST_TOOL_CHARS)} ${times} times in a row, and its result was the same each time. It will not change. Do something else, or finish: say in your answer what you could not do. After ${2 * times} such calls your work is ended.`
   return say(run, { kind: "word", text }, world)
 }
-
-export function tellOfCheck(run: ActiveRun, { command, how, output = "" }: CheckResult, world: World): Step {
-  const text = [
-    `${AUTOMATIC} The check of your work, \`${command}\`, did not pass: ${how}.`,
-    "Find out why and mend it; do not weaken the check. Then answer again: this answer takes the place of the one before. The end of its output:",
-    between("check_output", run.taskID, output),
-  ].join("\n")
-  return say(run, { kind: "check", text }, world)
-}
-
-export const tellOfValue = (run: ActiveRun, problems: readonly string[], world: World): Step =>
-  say(run, { kind: "schema", text: invalidText(problems) }, world)
 
 /** Sends the request for the last word to a run that makes no request by itself, or that is interrupted for it. */
 export const askLastWord = (run: ActiveRun, world: World, interrupts?: readonly Ask[]): Step =>

@@ -3,8 +3,8 @@ import { contact, preparing } from "./contact.ts"
 import { ends, left, quiet, stopped, told, written } from "./ending.ts"
 import { counted, heard, questions } from "./events.ts"
 import type { Input, InputType, Step, World } from "./inputs.ts"
-import { hinted, request, resting, slept, spent, tick, unrefused, verified } from "./limits.ts"
-import { checked, looked, validated } from "./messages.ts"
+import { confirmed, hinted, request, resting, slept, spent, tick, unrefused } from "./limits.ts"
+import { looked, verified } from "./messages.ts"
 import { said, tell } from "./prompts.ts"
 import { admitted, begin, entered, look, prompted, refused, shutOut } from "./starting.ts"
 import type { Handler } from "./steps.ts"
@@ -38,9 +38,8 @@ const HANDLERS: { readonly [Type in InputType]: Handler<Type> } = {
   hinted,
   counted,
   looked,
+  confirmed,
   verified,
-  validated,
-  checked,
   quiet,
   left,
   written,

@@ -18,7 +18,7 @@ export const moved = (run: ActiveRun, stage: Stage): ActiveRun => ({
   stageCount: run.stageCount + 1,
   looking: false,
   lookAgain: false,
-  verifying: false,
+  confirming: false,
   preparing: undefined,
 })
 

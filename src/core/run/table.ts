@@ -24,7 +24,7 @@ const atWork = <Here extends Stage>(here: Here) =>
     unrefused: [here],
     hinted: [here],
     counted: [here, "leaving"],
-    verified: [here, "leaving"],
+    confirmed: [here, "leaving"],
     contact: [here],
   }) as const
 
@@ -86,7 +86,7 @@ export const TABLE: { readonly [Here in Stage]: Row } = {
     admitted: ["prompting", "entering", "parked"],
     end: ["leaving"],
   },
-  checking: { ...atWork("checking"), validated: ["working", "checking", "leaving"], checked: ["working", "leaving"] },
+  checking: { ...atWork("checking"), verified: ["working", "checking", "leaving"] },
   leaving: {
     heard: ["leaving"],
     said: ["leaving"],

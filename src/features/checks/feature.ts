@@ -3,6 +3,7 @@ import type { Feature } from "../../core/feature.ts"
 import { fewer, stricter } from "../../options/rules.ts"
 import { count, milliseconds, option, text, type ValuesOf } from "../../options/spec.ts"
 import { HERE } from "../../runtime/places/here.ts"
+import { verify } from "./verify.ts"
 
 const options = {
   checkTimeout: option(
@@ -30,6 +31,8 @@ const MOST_GLOB_CHARS = 200
 export const checks: Feature = {
   name: "checks",
   options,
+  verifies: ({ run }) => run.check !== undefined,
+  body: (runtime) => ({ verify: (task, submission) => verify(runtime, task, submission) }),
   arguments: {
     check: {
       schema: () =>

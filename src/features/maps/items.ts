@@ -1,7 +1,6 @@
 import { CallError } from "../../core/errors.ts"
 import { count, oneLine } from "../../lib/text.ts"
-import { fileIn, textIn } from "../schemas/file.ts"
-import type { MayRead } from "../schemas/given.ts"
+import { fileIn, type MayRead, textIn } from "../../runtime/launch/argument-file.ts"
 
 /** Items of a map, and the prompt of each. */
 

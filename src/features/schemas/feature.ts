@@ -1,7 +1,10 @@
 import { z } from "zod"
 import type { Feature } from "../../core/feature.ts"
+import { systemClock } from "../../lib/clock.ts"
+import { startThread } from "../../lib/thread.ts"
 import { fewer } from "../../options/rules.ts"
 import { count, option, text, type ValuesOf } from "../../options/spec.ts"
+import { type Validate, validator } from "./verify.ts"
 
 const options = {
   schemaRetries: option(
@@ -16,9 +19,19 @@ declare module "../../options/options.ts" {
   interface Options extends ValuesOf<typeof options> {}
 }
 
+/** Built next to the plugin. */
+const THREAD = new URL(import.meta.url.endsWith(".ts") ? "./validator-thread.ts" : "./validator.js", import.meta.url)
+
+const validate: Validate = async (schema, answer) => {
+  const { Validation } = await import("./validation.ts")
+  return new Validation(systemClock, () => startThread(THREAD)).check(schema, answer)
+}
+
 export const schemas: Feature = {
   name: "schemas",
   options,
+  verifies: ({ run }) => run.schema !== undefined,
+  body: (runtime) => validator(runtime, validate),
   arguments: {
     schema: {
       schema: () =>

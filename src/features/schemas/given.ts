@@ -1,11 +1,8 @@
 import { CallError } from "../../core/errors.ts"
 import type { Schema } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
+import { fileIn, type MayRead, textIn } from "../../runtime/launch/argument-file.ts"
 import { problemIn } from "./examine.ts"
-import { fileIn, textIn } from "./file.ts"
-
-/** Rejects where the caller may not read this file of its folder. */
-export type MayRead = (file: string) => Promise<void>
 
 /** Schema given inline, or as a `.json` file of the project. Throws a `CallError` where it is unusable. */
 export async function schemaGiven(given: Schema | string, folder: string, mayRead: MayRead): Promise<Schema> {

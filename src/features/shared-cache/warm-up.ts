@@ -1,5 +1,5 @@
 import type { Block } from "../../core/blocks.ts"
-import type { Body, Runtime } from "../../core/feature.ts"
+import type { FeatureBody, Runtime } from "../../core/feature.ts"
 import { modelKey } from "../../core/limits.ts"
 import type { HostEvent } from "../../core/ports.ts"
 import { isActive, isQueued, isUnattended, type Task } from "../../core/task.ts"
@@ -11,7 +11,7 @@ const KEPT_MS = 240_000
  * Holds fresh tasks of one message with equal agent and model until the first one's answer begins, so that their common
  * prefix is cached. Applies only to models that use a cache, and not shortly after a similar request.
  */
-export class Holding implements Body {
+export class Holding implements FeatureBody {
   readonly #runtime: Runtime
   /** Models for which this process has seen cache tokens. */
   readonly #cached = new Set<string>()

@@ -1,13 +1,13 @@
 import { createHash } from "node:crypto"
 import { CallError, messageOf } from "../../core/errors.ts"
+import type { Runtime } from "../../core/feature.ts"
 import { chosenIn, type ItemsPlan, type ItemsResult, type TriesPlan } from "../../core/group.ts"
 import { type ItemRow, itemsResult, whyOf } from "../../core/items.ts"
 import { type CheckResult, NO_RECEIPT, type Receipt } from "../../core/receipt.ts"
 import { elapsed, isActive, isUnmerged, NO_FIGURES, type Outcome, type Task, type Value } from "../../core/task.ts"
 import { triesResult } from "../../core/tries.ts"
-import type { Ledgers } from "../../features/maps/ledger.ts"
-import type { Values } from "../../features/schemas/values.ts"
 import type { Answers } from "../answers.ts"
+import type { Ledgers } from "../ledgers.ts"
 import type { Parts } from "../parts.ts"
 import type { Merging } from "../places/places.ts"
 import type { TaskHandle } from "../tasks/task-handle.ts"
@@ -20,7 +20,7 @@ export type GroupPorts = {
   readonly field: GroupMembers
   readonly answers: Answers
   readonly ledgers: () => Promise<Ledgers>
-  readonly values: Values
+  readonly keep: Runtime["keep"]
   /** Resolves when a task's last end is closed. */
   readonly closed: (taskID: string) => Promise<void>
 }
@@ -169,7 +169,7 @@ export class Groups {
   async #fileOf(task: Task, winner: Task): Promise<string | undefined> {
     try {
       const { text } = await this.#ports.answers.of(winner)
-      return await this.#ports.values.keep(task.id, text)
+      return await this.#ports.keep(task.id, text)
     } catch (error) {
       // The value stays valid and is read from its session.
       const about = { task: task.id, error: messageOf(error) }

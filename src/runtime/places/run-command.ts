@@ -1,16 +1,11 @@
 import { spawn } from "node:child_process"
 import { randomUUID } from "node:crypto"
 import { once } from "node:events"
+import type { CommandResult } from "../../core/ports.ts"
 import { type CommandMarks, killMarked, MARK, putMark, takeMark } from "./command-marks.ts"
 import { killGroup } from "./process.ts"
 
-export type CommandResult = {
-  /** Absent where it was killed. */
-  readonly exitCode?: number
-  readonly why?: "time" | "stopped" | "not started"
-  /** Tail of the output. */
-  readonly output: string
-}
+export type { CommandResult } from "../../core/ports.ts"
 
 export type CommandOptions = {
   readonly cwd: string

@@ -4,9 +4,7 @@ import type { Message, TaskRecord } from "../../core/ports.ts"
 import { newRun } from "../../core/run/active-run.ts"
 import { type Ending, isActive, isPaused, type Task } from "../../core/task.ts"
 import { transition } from "../../core/transition.ts"
-import { invalidReason } from "../../core/value.ts"
 import type { Pausers } from "../../features/rate-limits/pausers.ts"
-import type { Values } from "../../features/schemas/values.ts"
 import { pause } from "../../lib/clock.ts"
 import { answerBeforeNotice } from "../answer-before-notice.ts"
 import type { Dispatcher } from "../dispatcher.ts"
@@ -18,6 +16,7 @@ import type { Parts } from "../parts.ts"
 import type { Places } from "../places/places.ts"
 import { replacingPrompt } from "../prompt-run.ts"
 import { leftIn, takeBack } from "../stop-session.ts"
+import type { Verifiers } from "../verifiers.ts"
 import {
   askedOf,
   endOf,
@@ -41,7 +40,7 @@ export type SettlingPorts = {
   readonly pausers: Pausers
   readonly places: Places
   readonly outbox: Outbox
-  readonly values: Values
+  readonly verifiers: Verifiers
   readonly teams: Pick<Groups, "reopen">
   /** Called when foreign tasks have ended or gone, since others may wait for them. */
   readonly changed: () => void
@@ -155,12 +154,11 @@ export class Settling {
   /** Validates an answer that no process has validated yet. */
   async #validated(task: Task, ending: Ending, messages: readonly Message[]): Promise<Ending> {
     if (ending.type !== "completed") return ending
-    const found = await this.#ports.values.in(task, answerText(messages))
-    if (!found) return ending
+    const verdict = await this.#ports.verifiers.afterCrash(task, answerText(messages))
+    if (!verdict) return ending
     const entry = this.#parts.store.handle(task.id)
-    const value = found.valid ? { ...found, asked: 1 } : ({ valid: false, asked: 1 } as const)
-    if (entry?.run) entry.run = { ...entry.run, value }
-    return found.valid ? ending : { type: "failed", reason: invalidReason(1, found.problems), at: ending.at }
+    if (entry?.run) entry.run = { ...entry.run, ...verdict.finding }
+    return verdict.ok ? ending : { type: "failed", reason: verdict.failure, at: ending.at }
   }
 
   /** A remote task was not interrupted: its run continues without a notification. */

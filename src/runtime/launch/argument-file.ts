@@ -7,6 +7,9 @@ import { grouped, oneLine } from "../../lib/text.ts"
 /** Larger than any allowed argument. */
 const MOST_BYTES = 8_000_000
 
+/** Rejects where the caller may not read this file of its folder. */
+export type MayRead = (file: string) => Promise<void>
+
 type Refused = (why: string) => CallError
 
 /** A file in `folder`: its real path, and its path within the folder. Otherwise throws `refused`. */

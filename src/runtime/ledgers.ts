@@ -1,9 +1,26 @@
+import { mkdir, realpath, writeFile } from "node:fs/promises"
 import { join } from "node:path"
-import type { ItemRow } from "../../core/items.ts"
-import { appendPlain, NoFile, readPlain, replace } from "../../lib/atomic-file.ts"
-import { makeResultsFolder, resultsFolder } from "../schemas/keep.ts"
+import { CallError } from "../core/errors.ts"
+import type { ItemRow } from "../core/items.ts"
+import { appendPlain, NoFile, readPlain, replace } from "../lib/atomic-file.ts"
 
-/** Values of tasks and ledgers of maps (one row for each item), in the main checkout, ignored by git. */
+/** Folder for results of tasks, in the main checkout. */
+const resultsFolder = (project: string): string => join(project, ".opencode", "superagents")
+
+/**
+ * Creates the folder, which is not committed. Throws where it is a link, since a repository could point it at a user's files.
+ */
+async function makeResultsFolder(project: string): Promise<string> {
+  const folder = resultsFolder(project)
+  await mkdir(folder, { recursive: true })
+  const [real, expected] = await Promise.all([realpath(folder), realpath(project).then(resultsFolder)])
+  if (real !== expected)
+    throw new CallError(`Results lie in ${folder}, and that is a link to ${real}. Make it a folder of the project.`)
+  await writeFile(join(folder, ".gitignore"), "*\n", { flag: "wx" }).catch(() => {})
+  return folder
+}
+
+/** Values of tasks and ledgers of maps (one row for each item), in the main checkout, not committed. */
 export class Ledgers {
   readonly #project: string
 

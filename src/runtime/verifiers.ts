@@ -1,0 +1,104 @@
+import type { Feature, FeatureBody, Submission } from "../core/feature.ts"
+import type { CheckResult } from "../core/receipt.ts"
+import type { Findings, Verdict } from "../core/run/inputs.ts"
+import type { Task } from "../core/task.ts"
+import type { Parts } from "./parts.ts"
+import type { Merging, Places } from "./places/places.ts"
+import type { TaskHandle } from "./tasks/task-handle.ts"
+
+export type VerifierPorts = {
+  readonly features: readonly Feature[]
+  /** By feature. */
+  readonly bodies: ReadonlyMap<string, FeatureBody>
+  readonly places: Places
+  readonly home: { inspected(task: Task, result: CheckResult): Promise<CheckResult> }
+}
+
+const NOTHING: Findings = {}
+
+/** Asks the features that judge answers. Each can be stopped, and a run is not closed before its verifier has ended. */
+export class Verifiers {
+  readonly #parts: Parts
+  readonly #ports: VerifierPorts
+
+  constructor(parts: Parts, ports: VerifierPorts) {
+    this.#parts = parts
+    this.#ports = ports
+  }
+
+  /** Names of the features that judge the task's answers, in their order. */
+  of(task: Task): readonly string[] {
+    return this.#ports.features.flatMap(({ name, verifies }) => (verifies?.(task) ? name : []))
+  }
+
+  /** Verdict of a feature on the answer of a run that is about to complete. */
+  async atEnd(
+    entry: TaskHandle,
+    task: Task,
+    { by, text, earlier }: { readonly by: string; readonly text: string; readonly earlier: Findings },
+  ): Promise<Verdict | undefined> {
+    const stop = new AbortController()
+    entry.stop = stop
+    const judging = this.#ports.bodies.get(by)?.verify?.(task, this.#submission(task, text, earlier, stop.signal))
+    entry.preparation = judging?.catch(() => {})
+    return judging
+  }
+
+  /** Checks for the merge of a completed task; halting the run stops them all. */
+  merging(entry: TaskHandle): Merging {
+    const stop = new AbortController()
+    const { signal } = stop
+    entry.stop = stop
+    this.#parts.store.noticed(entry.task.id)
+    const earlier = { check: entry.run?.check }
+    return {
+      signal,
+      check: async (task, folder) => {
+        const submission = this.#submission(task, "", earlier, signal, folder)
+        for (const verdict of this.#verdicts(task, submission, false)) {
+          const { check } = (await verdict)?.finding ?? {}
+          if (check) return check
+        }
+        return undefined
+      },
+    }
+  }
+
+  /** First verdict that an answer does not pass, or the last: of an answer that no process has judged by its text. */
+  async afterCrash(task: Task, text: string): Promise<Verdict | undefined> {
+    let last: Verdict | undefined
+    for (const verdict of this.#verdicts(task, this.#submission(task, text, NOTHING, this.#parts.stopped), true)) {
+      last = (await verdict) ?? last
+      if (last && !last.ok) break
+    }
+    return last
+  }
+
+  *#verdicts(task: Task, submission: Submission, byText: boolean) {
+    for (const name of this.of(task)) {
+      const body = this.#ports.bodies.get(name)
+      if (body?.verify && (body.readsTextAlone ?? false) === byText) yield body.verify(task, submission)
+    }
+  }
+
+  /** `folder`: a local folder to check in, in place of the task's own. */
+  #submission(task: Task, text: string, earlier: Findings, signal: AbortSignal, folder?: string): Submission {
+    const { host, commands: marks, stopped } = this.#parts
+    const { places, home } = this.#ports
+    return {
+      text,
+      earlier,
+      signal,
+      async command(command, timeLimit) {
+        // Stopping the plugin stops the command.
+        const limits = { timeLimit, signal: AbortSignal.any([signal, stopped]) }
+        const run = folder === undefined ? await places.runner(task) : undefined
+        if (run) return run(command, limits)
+        const { runCommand } = await import("./places/run-command.ts")
+        return runCommand(command, { cwd: folder ?? host.folderOf(task.sessionID), ...limits, marks })
+      },
+      inspected: (result) => home.inspected(task, result),
+      lacks: () => places.lackedBy(task),
+    }
+  }
+}
