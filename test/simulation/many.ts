@@ -2,7 +2,7 @@ import { test } from "vitest"
 import { type Kind, live } from "./lives.ts"
 
 /** So many plain lives, and of each other kind, in the long part of the tests; by hand `LIVES=1000000 npm run simulate`. */
-export const PLAIN = 10_000
+export const PLAIN = 2500
 export const OTHERS = PLAIN / 10
 const TIMEOUT_MS = 600_000
 
