@@ -9,7 +9,7 @@ import { INPUTS_PARKED } from "./parked.ts"
 import { CHECKS } from "./places.ts"
 import { INPUTS_PURSE } from "./purses.ts"
 import { Random } from "./random.ts"
-import { rest } from "./rest.ts"
+import { endLife, settleStep } from "./rest.ts"
 import { type EndOptions, World } from "./world.ts"
 
 /** A life in which a promise was broken, with what happened in it. */
@@ -154,15 +154,12 @@ async function playAll(seed: number, isTold: boolean, kind: Kind): Promise<World
   for (let left = 3 + random.below(20); left > 0; left--) {
     if (launch && random.chance(launch.chance)) void world.launch(launch.request(random, kinds))
     else await step(world, random, kinds, inputs)
-    await world.rig.settle()
-    if (world.host.isDead) await world.restart()
-    for (const release of [...held]) if (random.chance(0.4)) release()
-    world.watch.check()
-    if (world.watch.breaches.length > 0) return world
+    const release = () => {
+      for (const letGo of [...held]) if (random.chance(0.4)) letGo()
+    }
+    if (!(await settleStep(world, release))) return world
   }
-  world.meets = () => undefined
-  world.watch.letGo()
-  await rest(world)
+  await endLife(world)
   return world
 }
 

@@ -3,7 +3,7 @@ import type { CallFault } from "../support/fake-host.ts"
 import type { EventFault } from "../support/fake-process.ts"
 import { FAILURES, INPUTS } from "./inputs.ts"
 import { stillTime } from "./lives.ts"
-import { rest } from "./rest.ts"
+import { endLife, settleStep } from "./rest.ts"
 import { type EndOptions, World } from "./world.ts"
 
 /** What came in a life, as it was recorded: the same inputs, whatever their seed means by now. */
@@ -42,15 +42,12 @@ async function replayAll({ endOptions, steps, calls, events }: Tape, isTold: boo
   await world.clock.advance(20)
   for (const step of steps) {
     await take(world, step)
-    await world.rig.settle()
-    if (world.host.isDead) await world.restart()
-    for (const key of step.release ?? []) held.get(key)?.()
-    world.watch.check()
-    if (world.watch.breaches.length > 0) return world
+    const release = () => {
+      for (const key of step.release ?? []) held.get(key)?.()
+    }
+    if (!(await settleStep(world, release))) return world
   }
-  world.meets = () => undefined
-  world.watch.letGo()
-  await rest(world)
+  await endLife(world)
   return world
 }
 

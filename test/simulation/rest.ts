@@ -199,3 +199,19 @@ function checkMoney(world: World): void {
   const most = maxCostPerSession + world.launches * 2 * STEP_USD
   if (spent > most + 1e-9) world.watch.breach(`$${spent} were spent of $${maxCostPerSession}`)
 }
+
+/** Settles what a step of a life has caused, and lets calls go on by `release`. False where a promise was broken. */
+export async function settleStep(world: World, release: () => void): Promise<boolean> {
+  await world.rig.settle()
+  if (world.host.isDead) await world.restart()
+  release()
+  world.watch.check()
+  return world.watch.breaches.length === 0
+}
+
+/** Ends a life: calls are no longer held, and all comes to rest. */
+export async function endLife(world: World): Promise<void> {
+  world.meets = () => undefined
+  world.watch.letGo()
+  await rest(world)
+}
