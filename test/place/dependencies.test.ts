@@ -376,4 +376,11 @@ describe("what the host has installed for itself", () => {
     user.write("a", "a").commit()
     expect(existsSync(join((await entered()).child.top, ".opencode"))).toBe(false)
   })
+
+  // With a part of it in a worktree, the host would look for its packages there and install them.
+  test("is not put where git ignores all of that folder, in part neither", async () => {
+    bench.places = bench.worktrees({ hostFolder: hostFolder() })
+    user.write(".opencode/.gitignore", "*\n").write(".opencode/package-lock.json", "{}").write("a", "a").commit()
+    expect(existsSync(join((await entered()).child.top, ".opencode"))).toBe(false)
+  })
 })

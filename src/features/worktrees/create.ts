@@ -228,7 +228,7 @@ async function equip(ports: WorktreePorts, from: Found, worktree: Checkout, equi
   const host = hostFolder
     ? installedBy(from.top, worktree.top, from.prefix, hostFolder)
     : ({ names: [], fromOwn: [] } as const)
-  const known = ports.settings.setup === "" ? await dependenciesOf(from, from.prefix) : undefined
+  const known = ports.settings.setup === "" ? await dependenciesOf(from, from.prefix, hostFolder) : undefined
   const reserved = await holding(sizesLock(ports), async () => {
     const lacks = known && (await lacksOf(ports, known))
     const isBrought = known !== undefined && lacks?.isAll !== true
@@ -261,7 +261,7 @@ const SETUP = "The option worktree.setup names a command that installs it in eac
 export async function lackedIn(ports: WorktreePorts, from: Found): Promise<string | undefined> {
   const { setup, dependencies } = ports.settings
   if (setup !== "" || dependencies === "none") return undefined
-  return (await lacksOf(ports, await dependenciesOf(from, from.prefix)))?.text
+  return (await lacksOf(ports, await dependenciesOf(from, from.prefix, ports.hostFolder)))?.text
 }
 
 /** `isAll`: no dependencies are copied. */

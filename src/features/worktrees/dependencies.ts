@@ -78,9 +78,10 @@ export async function ignoredNames(from: Checkout): Promise<readonly string[]> {
   return ignored.map((name) => name.replace(/\/$/, ""))
 }
 
-/** Ignored dependencies of a checkout. `prefix`: the working folder. */
-export async function dependenciesOf(from: Checkout, prefix: string): Promise<Dependencies> {
-  const names = (await ignoredNames(from)).filter((name) => isDependency(from.top, name))
+/** Ignored dependencies of a checkout, without the host's own. `prefix`: the working folder. */
+export async function dependenciesOf(from: Checkout, prefix: string, host?: HostFolder): Promise<Dependencies> {
+  const isHosts = (name: string) => host !== undefined && name.split("/").includes(host.name)
+  const names = (await ignoredNames(from)).filter((name) => !isHosts(name) && isDependency(from.top, name))
   const folders = [...new Set(["", prefix])]
   const missing = (await Promise.all(folders.map((folder) => missingIn(from.top, folder, names)))).flat()
   return { names, bytes: await bytesOf(from.top, names), missing }
