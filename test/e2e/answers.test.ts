@@ -111,7 +111,7 @@ describe("two batches at once", () => {
       return { text: "done" }
     })
     const session = await openSession(host)
-    const [first, second] = await launchAll(host, model, session, [
+    const [, second] = await launchAll(host, model, session, [
       { prompt: "P-A", batch: "one" },
       { prompt: "P-B", batch: "two" },
     ])
@@ -121,7 +121,7 @@ describe("two batches at once", () => {
     expect(one?.hidden).toContain(`\nStill running: ${second?.id} (do P-B)\n`)
     expect(one?.hidden).toContain("\nWATCH OUT for leftovers")
     expect(one?.hidden).not.toContain("tasks finished.")
-    const list = await call(session, "list", { batch: String(first?.id) })
+    const list = await call(session, "list", { batch: "one" })
     expect(list.split("\n")[0]).toMatch(/\| batch one$/)
     expect(list).not.toContain(second?.id)
     b.open()
@@ -159,17 +159,21 @@ describe("figures", () => {
     expect(output).toContain("\nTool calls: this run 0, in all 1\n")
     expect(output).toContain(`\nUsage: this run 60 tokens, $0.0001; in all 1,680 tokens, $${row.cost.toFixed(4)}\n`)
     const list = await call(session, "list")
-    expect(list.split("\n")[0]).toContain(`| 1 tool call | 1,680 tokens, $${row.cost.toFixed(4)} |`)
+    expect(list.split("\n")[0]).toContain(`| 1 tool call | 1,680 tokens, $${row.cost.toFixed(4)}`)
   })
 
   test("of a run that was cut off in a step are the least they were", async () => {
-    model.use(({ lastUser }) => (lastUser === "P-CUT" ? { hang: true, text: "so far" } : undefined))
+    model.use(({ lastUser, sinceUser }) => {
+      if (lastUser !== "P-CUT") return undefined
+      const tools = [{ name: "glob", args: { pattern: "*" } }]
+      return sinceUser.length === 0 ? { tools, usage: { input: 700, output: 10 } } : { hang: true, text: "so far" }
+    })
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "P-CUT" })
-    await model.waitFor(({ sessionID }) => sessionID === child)
+    await model.waitFor(({ sessionID, sinceUser }) => sessionID === child && sinceUser.length > 0)
     await call(session, "cancel", { task_id: id })
-    expect(await call(session, "output", { task_id: id })).toContain("\nUsage: at least 0 tokens, $0.0000\n")
-    expect(await call(session, "list")).toMatch(/\| at least 0 tokens, \$0\.0000 \|/)
+    expect(await call(session, "output", { task_id: id })).toMatch(/\nUsage: at least 710 tokens, \$0\.0007\n/)
+    expect(await call(session, "list")).toMatch(/\| at least 710 tokens, \$0\.0007$/m)
   })
 })
 
