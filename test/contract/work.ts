@@ -220,7 +220,8 @@ export function workContract(driver: Driver): void {
       await driver.world.compact(sessionID)
       const since = await driver.world.eventually(async () => {
         const messages = await driver.host.messagesSince(sessionID, sent.messageID)
-        return isCutByCompaction(messages) && (await driver.isIdle(sessionID)) && messages
+        const isWritten = isCutByCompaction(messages) && messages.at(-1)?.finish !== undefined
+        return isWritten && (await driver.isIdle(sessionID)) && messages
       })
       expect(since.map(({ finish }) => finish)).toEqual([undefined, "called", undefined, "done"])
       expect([since[2]?.parts, since[3]?.summary]).toEqual([[{ type: "compaction" }], true])
