@@ -68,7 +68,7 @@ export class Dispatcher {
     this.#parts = parts
     this.#ports = ports
     this.announcing = new Announcing(parts, ports.outbox, (task) =>
-      this.deliver(task.id, { type: "told" }, { generation: task.run.generation }),
+      this.deliver(task.id, { type: "notified" }, { generation: task.run.generation }),
     )
   }
 
@@ -108,7 +108,7 @@ export class Dispatcher {
 
   /** Resolves when the task's session is stopped; a merge may still be pending. */
   quiet(taskID: string): Promise<void> {
-    return this.#until(taskID, (run) => run?.stage !== "leaving")
+    return this.#until(taskID, (run) => run?.stage !== "closing")
   }
 
   /** Resolves when another run may begin in the task's session. */
@@ -211,14 +211,14 @@ export class Dispatcher {
         const change = store.apply(task.id, command.event, clock.now())
         if (change && command.write) void journal.save(change.after)
         if (change && stopsTime(command.event))
-          for (const { id } of this.#above(task)) this.deliver(id, { type: "spent" })
+          for (const { id } of this.#above(task)) this.deliver(id, { type: "spending" })
         return
       }
       case "log":
         return host.log("info", command.what, { task: task.id, session: task.sessionID, ...command.fields })
       case "answer":
         return command.reply(command.with)
-      case "halt":
+      case "abort":
         return entry.stop?.abort()
       case "announce":
         toaster.asked(task, command.ask)
@@ -228,15 +228,15 @@ export class Dispatcher {
           session: command.ask.sessionID,
           what: command.ask.what,
         })
-      case "share":
+      case "check shared limits":
         return this.#share(task)
       case "end":
         return this.#end(entry, command)
       case "ended":
         return this.#ended(entry, command.silent)
-      case "freed":
+      case "free slot":
         return this.#ports.freed()
-      case "post":
+      case "notify":
         this.announcing.note(entry, command)
         this.#ports.settled(task)
         this.#tellTeam(task)
@@ -290,7 +290,7 @@ export class Dispatcher {
 
   /** A member's change decides the group's next move. */
   #tellTeam({ part }: Task): void {
-    if (part) this.deliver(part.of, { type: "parts" })
+    if (part) this.deliver(part.of, { type: "members" })
   }
 
   /** Updates shared limits and the budgets of ancestors. */
@@ -299,7 +299,7 @@ export class Dispatcher {
     ledger.once(() => {
       // Far from every limit, one run's spending changes nothing for the others.
       const others = ledger.isNear(task) ? this.#parts.store.active() : this.#above(task)
-      for (const { id } of others) if (id !== task.id) this.deliver(id, { type: "spent" })
+      for (const { id } of others) if (id !== task.id) this.deliver(id, { type: "spending" })
     })
   }
 
@@ -317,4 +317,4 @@ export class Dispatcher {
 /** These events change nothing but deadlines: no new tick is computed for them. */
 const FLEETING: readonly HostEvent["type"][] = ["text-delta", "thinking", "text", "updated"]
 
-const isFleeting = (input: Input): boolean => input.type === "heard" && FLEETING.includes(input.event.type)
+const isFleeting = (input: Input): boolean => input.type === "event" && FLEETING.includes(input.event.type)

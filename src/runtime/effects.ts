@@ -37,7 +37,7 @@ type Of<Do extends Command["do"]> = Extract<Command, { do: Do }>
 type Back = (input: Input) => void
 
 /** Results of these commands are ignored once the run has changed stage. */
-const OF_TURN: readonly Command["do"][] = ["enter", "look", "confirm", "verify"]
+const OF_TURN: readonly Command["do"][] = ["prepare", "look", "confirm", "verify"]
 
 /** Slow commands of the machine: each returns an input, even when it fails. */
 export class Effects {
@@ -69,21 +69,21 @@ export class Effects {
 
   async #work(entry: TaskHandle, task: Task, command: Command, back: Back): Promise<void> {
     switch (command.do) {
-      case "enter":
-        return back(await this.#enter(entry, task, command))
-      case "field":
+      case "prepare":
+        return back(await this.#prepare(entry, task, command))
+      case "create member":
         await this.#ports.field.make(task, command.nth, command.text)
-        return back({ type: "fielded", nth: command.nth })
+        return back({ type: "member created", nth: command.nth })
       case "prompt":
         return back(await this.#prompt(task, command))
-      case "lay down":
+      case "store prompt":
         await this.#layDown(task, command.text)
         return back({ type: "stopped" })
-      case "say":
-        return back(await this.#say(task, command))
+      case "send":
+        return back(await this.#send(task, command))
       case "store":
         await this.#parts.host.prompt({ ...messageFor(task, command.word), noReply: true })
-        return back({ type: "said", word: command.word })
+        return back({ type: "sent", word: command.word })
       case "park":
         await stopSession(this.#parts, task.sessionID, command.asks).done
         await takeBack(this.#parts, task)
@@ -92,8 +92,8 @@ export class Effects {
         return this.#refuse(command.ask, command.text)
       case "hint":
         return back({ type: "hinted", done: await this.#hint(task, command.ask) })
-      case "rest?":
-        if (!(await this.#parts.host.activity()).has(task.sessionID)) back({ type: "resting" })
+      case "check idle":
+        if (!(await this.#parts.host.activity()).has(task.sessionID)) back({ type: "idle" })
         return
       case "count":
         return back({ type: "counted", messages: await this.#messages(task) })
@@ -107,8 +107,8 @@ export class Effects {
       }
       case "close":
         return this.#close(entry, task, command, back)
-      case "leave":
-        return back(await this.#leave(entry, command))
+      case "finalize":
+        return back(await this.#finalize(entry, command))
       case "write":
         await this.#parts.journal.save(task)
         return back({ type: "written" })
@@ -116,25 +116,25 @@ export class Effects {
   }
 
   /** Writes the record, reads the answers it waited for, and prepares the place. */
-  async #enter(entry: TaskHandle, task: Task, { save, again }: Of<"enter">): Promise<Input> {
+  async #prepare(entry: TaskHandle, task: Task, { save, again }: Of<"prepare">): Promise<Input> {
     if (save) await this.#parts.journal.save(task)
     // Read before the place is prepared: the tasks may be cleared meanwhile.
     const answers = await this.#answersFor(task)
     // Members prepare places of their own. A group that waited must capture what those tasks changed.
     if (task.team && task.place && task.run.after) await this.#ports.places.capture(task, homeOf(this.#parts, task))
-    if (task.team) return { type: "entered", answers, preface: "", done: await this.#ports.teams.open(task) }
+    if (task.team) return { type: "prepared", answers, preface: "", done: await this.#ports.teams.open(task) }
     if (!this.#parts.store.runs(task) || !(task.place || task.depth > 1))
-      return { type: "entered", answers, preface: "" }
+      return { type: "prepared", answers, preface: "" }
     const stop = new AbortController()
     entry.stop = stop
     // Stopping the plugin also stops a setup command.
-    const entering = this.#ports.places.enter(task, AbortSignal.any([stop.signal, this.#parts.stopped]), again)
-    entry.preparation = entering.catch(() => {})
+    const preparing = this.#ports.places.enter(task, AbortSignal.any([stop.signal, this.#parts.stopped]), again)
+    entry.preparation = preparing.catch(() => {})
     try {
-      return { type: "entered", answers, preface: await entering }
+      return { type: "prepared", answers, preface: await preparing }
     } catch (error) {
       const code = error instanceof PlaceError ? error.code : "place"
-      return { type: "shut out", code, problem: messageOf(error) }
+      return { type: "prepare failed", code, problem: messageOf(error) }
     }
   }
 
@@ -166,7 +166,7 @@ export class Effects {
     return attached.length > 0 ? { ...prompt, files: attached } : prompt
   }
 
-  async #say(task: Task, { word, interrupts }: Of<"say">): Promise<Input> {
+  async #send(task: Task, { word, interrupts }: Of<"send">): Promise<Input> {
     const { clock, stopped, store, host } = this.#parts
     const stopping = interrupts && stopSession(this.#parts, task.sessionID, interrupts)
     await stopping?.soon
@@ -178,7 +178,7 @@ export class Effects {
     const work = word.kind === "word" ? () => retry(clock, stopped, send) : send
     await sayTo(this.#parts, task, work)
     await stopping?.done
-    return { type: "said", word }
+    return { type: "sent", word }
   }
 
   async #refuse(ask: Ask, text: string): Promise<void> {
@@ -233,15 +233,15 @@ export class Effects {
     }
     const known = entry.run?.closing?.how.messages ?? []
     const messages = read ? await this.#attempt(task, () => this.#messages(task), []) : known
-    back({ type: "quiet", messages })
+    back({ type: "closed", messages })
   }
 
-  async #leave(entry: TaskHandle, { task, merge }: Of<"leave">): Promise<Input> {
+  async #finalize(entry: TaskHandle, { task, merge }: Of<"finalize">): Promise<Input> {
     const merging = merge ? this.#ports.verifiers.merging(entry) : undefined
     // A running preparation would write into the archived state and block the folder's removal.
     await entry.preparation
-    if (task.team) return { type: "left", ...(await this.#ports.teams.leave(task, merging)) }
-    return { type: "left", ...(await this.#ports.places.leave(task, merging)) }
+    if (task.team) return { type: "finalized", ...(await this.#ports.teams.leave(task, merging)) }
+    return { type: "finalized", ...(await this.#ports.places.leave(task, merging)) }
   }
 
   async #attempt<Result>(task: Task, work: () => Promise<Result>, otherwise: Result): Promise<Result> {
@@ -272,17 +272,17 @@ const notEntered = (error: unknown): string =>
 /** Input for a failed command. */
 function failureOf(command: Command, error: unknown): Input | undefined {
   switch (command.do) {
-    case "enter":
-      return { type: "shut out", code: "host", problem: notEntered(error) }
-    case "field":
-      return { type: "fielded", nth: command.nth, problem: messageOf(error) }
+    case "prepare":
+      return { type: "prepare failed", code: "host", problem: notEntered(error) }
+    case "create member":
+      return { type: "member created", nth: command.nth, problem: messageOf(error) }
     case "prompt":
       return { type: "prompted", problem: messageOf(error) }
-    case "say":
+    case "send":
     case "store":
-      return { type: "said", word: command.word, problem: messageOf(error) }
+      return { type: "sent", word: command.word, problem: messageOf(error) }
     case "refuse":
-      return { type: "unrefused", ask: command.ask }
+      return { type: "refuse failed", ask: command.ask }
     case "hint":
       return { type: "hinted", done: false }
     case "look":
@@ -290,12 +290,12 @@ function failureOf(command: Command, error: unknown): Input | undefined {
     case "confirm":
       return { type: "confirmed", reason: command.reason }
     case "park":
-    case "lay down":
+    case "store prompt":
       return { type: "stopped" }
     case "verify":
       return { type: "verified", by: command.by }
-    case "leave":
-      return { type: "left" }
+    case "finalize":
+      return { type: "finalized" }
   }
   return undefined
 }

@@ -47,7 +47,7 @@ export class Announcing {
     const household = store.parentState(parentID)
     if (household.pendingNotifications.length === 0) return
     const entries = store.ofParent(parentID).flatMap(({ id }) => store.handle(id) ?? [])
-    const awaited = entries.filter(({ run }) => run?.closing && !run.closing.posted && run.stage !== "merging")
+    const awaited = entries.filter(({ run }) => run?.closing && !run.closing.posted && run.stage !== "finalizing")
     const first = Math.min(...awaited.map(({ endIndex: endedAs }) => endedAs))
     const due = household.pendingNotifications.filter(({ endIndex: endedAs }) => endedAs < first)
     household.pendingNotifications = household.pendingNotifications.filter((news) => !due.includes(news))

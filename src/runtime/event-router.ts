@@ -62,8 +62,8 @@ export class EventRouter {
     // This session only represents the remote one.
     if (this.#ports.places.outlives(task)) return
     this.#ports.poller.noticeSleep()
-    this.#ports.dispatcher.deliver(task.id, { type: "heard", event })
-    if (event.type === "began" && task.part) this.#ports.dispatcher.deliver(task.part.of, { type: "parts" })
+    this.#ports.dispatcher.deliver(task.id, { type: "event", event })
+    if (event.type === "began" && task.part) this.#ports.dispatcher.deliver(task.part.of, { type: "members" })
     if (task.sessionID === sessionID) this.#ports.breakers.hear(task, event)
     store.noticed(task.id)
   }

@@ -101,7 +101,7 @@ export class Scheduler {
     for (const [task, block] of this.#walk(this.#slots())) this.#settle(task, block)
     // What is left is for the items of maps.
     for (const { id, team } of store.active())
-      if (team?.kind === "each") this.#ports.dispatcher.deliver(id, { type: "parts" })
+      if (team?.kind === "each") this.#ports.dispatcher.deliver(id, { type: "members" })
   }
 
   #settle(task: Task, waits: Block | undefined): void {
@@ -109,7 +109,7 @@ export class Scheduler {
     const { store } = this.#parts
     const { dispatcher, sources, allowance, watch } = this.#ports
     const { stage, prompt } = store.run(id) ?? {}
-    if (stage === "making" || prompt === undefined) return
+    if (stage === "creating" || prompt === undefined) return
     const block = waits ?? (holdsSlot(task) ? undefined : allowance.blocks(task))
     if (block && "ends" in block) dispatcher.end(id, run.generation, block.ends)
     if (block) return

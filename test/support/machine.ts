@@ -46,7 +46,8 @@ export function at(stage: Stage, scene: Scene = {}) {
   const task = taskOf({ ...scene.task, run: { startedAt: NOW - 1000, createdAt: NOW - 1000, ...scene.task?.run } })
   const world = worldOf(task, scene)
   const fresh = { ...newRun(task, stage, NOW - 1000), prompt: "FIND", ...scene.run }
-  const run = stage === "leaving" || stage === "merging" || stage === "telling" ? closing(fresh, stage, task) : fresh
+  const run =
+    stage === "closing" || stage === "finalizing" || stage === "notifying" ? closing(fresh, stage, task) : fresh
   const takes = (input: Input) => {
     const { run: next, commands } = step(run, input, world)
     return { run: next, stage: next?.stage, commands, does: commands.map((command) => command.do) }
@@ -62,7 +63,7 @@ function closing(run: ActiveRun, stage: Stage, task: Task): ActiveRun {
   return {
     ...run,
     stage,
-    closing: { ...end, write: "soon", posted: stage === "telling", ...run.closing },
+    closing: { ...end, write: "soon", posted: stage === "notifying", ...run.closing },
     outcome: run.outcome ?? NOTHING_DONE,
   }
 }

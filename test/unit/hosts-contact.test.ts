@@ -20,7 +20,7 @@ import { askOf, progressOf, taskOf } from "../support/tasks.ts"
 
 /** A run whose machine cannot be reached: a phase, and no end. */
 
-const AT_WORK = ["entering", "prompting", "working", "checking"] as const
+const AT_WORK = ["preparing", "prompting", "working", "verifying"] as const
 const place = { kind: "big", folder: "/here", merge: false }
 const world = { mostAway: () => 60_000 }
 const scene = { task: { place }, world, options: { stallTimeout: 1000, permissionTimeout: 1000, lastWord: 100 } }
@@ -44,10 +44,10 @@ describe.each(AT_WORK)("at %s", (stage) => {
 })
 
 test("what makes its place ready is its phase", () => {
-  const run = at("entering", scene).takes({ type: "preparing", what: "connecting to big" }).run
+  const run = at("preparing", scene).takes({ type: "preparing", what: "connecting to big" }).run
   expect(run && phaseOf(taskOf(), progressIn(run), false)).toBe("connecting to big")
   expect(
-    at("entering", { run: { preparing: "sending files to big" } }).takes({ type: "preparing", what: undefined }).run,
+    at("preparing", { run: { preparing: "sending files to big" } }).takes({ type: "preparing", what: undefined }).run,
   ).toMatchObject({
     preparing: undefined,
   })
@@ -76,7 +76,7 @@ describe("without contact", () => {
   test("it ends when it has lasted too long, with figures that are at least so much", () => {
     const long = { ...scene, run: { away: { ...away, since: NOW - 60_000 } } }
     const { stage, commands, run } = at("working", long).takes(unreachable)
-    expect(stage).toBe("leaving")
+    expect(stage).toBe("closing")
     expect(command(commands, "end")?.ending.reason).toEqual({
       code: "host",
       text: "Stopped because there was no contact with big for 1m; its contactTimeout allows 1m.",
@@ -205,9 +205,9 @@ test("while what it changed is fetched, a task that has ended there says so, and
     }) as unknown as TaskStore
   const state = (stage: string, kind: string) =>
     statusOf(viewOf(taskOf({ status: "completed", place: { ...place, kind } }), store(stage), NOW))
-  expect(state("leaving", "big")).toBe("completed, fetching its work")
-  expect(state("telling", "big")).toBe("completed")
-  expect(state("leaving", "worktree")).toBe("completed")
+  expect(state("closing", "big")).toBe("completed, fetching its work")
+  expect(state("notifying", "big")).toBe("completed")
+  expect(state("closing", "worktree")).toBe("completed")
 })
 
 test("files can be guarded and several tries be had on another machine, but are in a worktree here by themselves", () => {

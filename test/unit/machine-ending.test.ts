@@ -27,7 +27,7 @@ const cancelled = { type: "cancelled", reason: { code: "cancelled", text: "x" } 
 const completed = { type: "completed", proven: true } as const
 const end = (ending: Ending = cancelled, how: EndOptions = {}): Input => ({ type: "end", ending, how })
 const working = (run: Partial<ActiveRun> = {}, more: Scene = {}) => at("working", { ...more, run })
-const quiet = (messages = [asked(), answer()]): Input => ({ type: "quiet", messages })
+const quiet = (messages = [asked(), answer()]): Input => ({ type: "closed", messages })
 /** What was heard of a run by events. */
 const HEARD = {
   ...NOTHING_OBSERVED,
@@ -105,18 +105,18 @@ describe("an end", () => {
   })
 
   test("stops no session whose model was not asked", () => {
-    for (const stage of ["making", "queued", "held", "leading"] as const) {
+    for (const stage of ["creating", "queued", "held", "supervising"] as const) {
       const { commands, run } = at(stage).takes(end())
       expect([stage, command(commands, "close")]).toEqual([stage, { do: "close", read: false }])
       expect(run?.calls).toBe(0)
     }
-    for (const stage of ["entering", "prompting", "working", "parked", "checking"] as const)
+    for (const stage of ["preparing", "prompting", "working", "parked", "verifying"] as const)
       expect([stage, command(at(stage).takes(end()).commands, "close")?.asks]).toEqual([stage, []])
   })
 
   test("stops the check that runs, and what makes its place ready", () => {
-    const halts = (stage: Parameters<typeof at>[0]) => at(stage).takes(end()).does.includes("halt")
-    expect((["entering", "checking", "held", "prompting", "working"] as const).map(halts)).toEqual([
+    const halts = (stage: Parameters<typeof at>[0]) => at(stage).takes(end()).does.includes("abort")
+    expect((["preparing", "verifying", "held", "prompting", "working"] as const).map(halts)).toEqual([
       true,
       true,
       true,
@@ -143,7 +143,7 @@ describe("an end", () => {
 
   test("that a limit brings about is a failure, for that limit", () => {
     const spent = working({ observed: HEARD }, { options: { maxTokensPerTask: 100, lastWord: 0 } }).takes({
-      type: "spent",
+      type: "spending",
     })
     expect(spent.run?.closing).toMatchObject({ ending: { type: "failed", reason: { code: "tokens" } } })
     expect(spent.run?.closing?.task.status).toBe("error")
@@ -153,8 +153,8 @@ describe("an end", () => {
     const { run } = at("parked", { run: { calls: 1 } }).takes(end())
     expect(run).toMatchObject({ calls: 2 })
     for (const calls of [2, 1])
-      expect(at("leaving", { run: { ...run, calls } }).takes({ type: "stopped" })).toMatchObject({
-        stage: "leaving",
+      expect(at("closing", { run: { ...run, calls } }).takes({ type: "stopped" })).toMatchObject({
+        stage: "closing",
         does: [],
         run: { calls: calls - 1 },
       })
@@ -190,33 +190,33 @@ describe("an end", () => {
   })
 
   test("leaves a run alone that brings its work home, and one whose winner is being written down", () => {
-    const merging = at("merging")
-    expect(merging.takes(end())).toMatchObject({ run: merging.run, commands: [{ do: "halt" }] })
-    const won = at("leading", { task: { team: { ...tries, winner: "bg_part0001" } } })
+    const merging = at("finalizing")
+    expect(merging.takes(end())).toMatchObject({ run: merging.run, commands: [{ do: "abort" }] })
+    const won = at("supervising", { task: { team: { ...tries, winner: "bg_part0001" } } })
     expect(won.takes(end())).toMatchObject({ run: won.run, commands: [] })
     // Only who leads is won for.
-    expect(at("working", { task: { team: { ...tries, winner: "bg_part0001" } } }).takes(end()).stage).toBe("leaving")
-    expect(at("leading", { task: { team: tries } }).takes(end()).stage).toBe("leaving")
-    expect(at("leading", { task: { team: { kind: "each" } as never } }).takes(end()).stage).toBe("leaving")
+    expect(at("working", { task: { team: { ...tries, winner: "bg_part0001" } } }).takes(end()).stage).toBe("closing")
+    expect(at("supervising", { task: { team: tries } }).takes(end()).stage).toBe("closing")
+    expect(at("supervising", { task: { team: { kind: "each" } as never } }).takes(end()).stage).toBe("closing")
   })
 })
 
 describe("its session is quiet", () => {
   const leaving = (closing: Partial<Closing> = {}, scene: Scene = {}) =>
-    at("leaving", { ...scene, run: { ...scene.run, closing: closing as Closing } })
+    at("closing", { ...scene, run: { ...scene.run, closing: closing as Closing } })
   const call = { type: "tool", callID: "call_1", tool: "edit", state: "completed", refused: false } as const
 
   test("what its messages say is its outcome: it is recorded, its slot is free, its parent is told", () => {
     const messages = [asked(), answer({ usage: BILLED, parts: [call] })]
     const { run, commands, stage } = leaving({ how: {} }, { task: { run: { generation: 2 } } }).takes(quiet(messages))
     const outcome = { ...NOTHING_DONE, toolCalls: 1, recentTools: ["edit"], usage: BILLED }
-    expect(stage).toBe("telling")
+    expect(stage).toBe("notifying")
     expect(run?.outcome).toEqual(outcome)
     expect(commands).toEqual([
       { do: "record", event: { type: "closed", generation: 2, outcome }, write: false },
-      { do: "freed" },
+      { do: "free slot" },
       { do: "write", later: true },
-      { do: "post", task: { ...run?.closing?.task, outcome }, maybeDelivered: false },
+      { do: "notify", task: { ...run?.closing?.task, outcome }, maybeDelivered: false },
     ])
     expect(run?.closing).toMatchObject({ posted: true, delivered: false, writes: 0 })
   })
@@ -228,19 +228,21 @@ describe("its session is quiet", () => {
 
   test("what is told is its end as it was, with what was learned of it since", () => {
     const ended = at("working").takes(end(cancelled, { openTodos: 3, wake: false })).run
-    const { run, commands } = at("leaving", { run: ended }).takes(quiet())
+    const { run, commands } = at("closing", { run: ended }).takes(quiet())
     expect(run?.outcome).toMatchObject({ reason: cancelled.reason, openTodos: 3 })
     // Its record is on its way: it is told behind that.
-    expect(commands.map((each) => each.do)).toEqual(["record", "freed"])
-    const written = at("telling", { run }).takes({ type: "written" })
-    expect(command(written.commands, "post")).toMatchObject({ task: { status: "cancelled", outcome: run?.outcome } })
+    expect(commands.map((each) => each.do)).toEqual(["record", "free slot"])
+    const written = at("notifying", { run }).takes({ type: "written" })
+    expect(command(written.commands, "notify")).toMatchObject({ task: { status: "cancelled", outcome: run?.outcome } })
   })
 
   test("its place is put away, and its parts' work, before it is told: what is known of it goes along", () => {
     for (const task of [{ place }, { team: tries }]) {
       const { run, commands, stage } = leaving({}, { task }).takes(quiet([asked(), answer({ usage: BILLED })]))
-      expect(stage).toBe("leaving")
-      expect(commands).toEqual([{ do: "leave", task: { ...run?.closing?.task, outcome: run?.outcome }, merge: false }])
+      expect(stage).toBe("closing")
+      expect(commands).toEqual([
+        { do: "finalize", task: { ...run?.closing?.task, outcome: run?.outcome }, merge: false },
+      ])
       expect(run?.outcome?.usage).toEqual(BILLED)
     }
   })
@@ -248,17 +250,17 @@ describe("its session is quiet", () => {
   test("its work is merged where that was asked for and it has completed", () => {
     const task = { place: { ...place, merge: true } }
     const merging = (ending: Ending) => leaving({ ending }, { task }).takes(quiet())
-    expect(merging({ type: "completed" })).toMatchObject({ stage: "merging", commands: [{ merge: true }] })
-    expect(merging(cancelled)).toMatchObject({ stage: "leaving", commands: [{ merge: false }] })
-    expect(merging({ type: "failed" })).toMatchObject({ stage: "leaving", commands: [{ merge: false }] })
+    expect(merging({ type: "completed" })).toMatchObject({ stage: "finalizing", commands: [{ merge: true }] })
+    expect(merging(cancelled)).toMatchObject({ stage: "closing", commands: [{ merge: false }] })
+    expect(merging({ type: "failed" })).toMatchObject({ stage: "closing", commands: [{ merge: false }] })
     expect(leaving({}, { task: { team: tries } }).takes(quiet()).commands).toMatchObject([{ merge: false }])
   })
 
   test("nobody is told of a silent one, and it is written no more", () => {
     const silent = leaving({ write: "never", how: { silent: true } }).takes(quiet())
-    expect(silent).toMatchObject({ stage: undefined, does: ["record", "freed", "post"] })
+    expect(silent).toMatchObject({ stage: undefined, does: ["record", "free slot", "notify"] })
     const busy = leaving({ write: "never", how: { silent: true } }, { run: { calls: 1 } }).takes(quiet())
-    expect(busy).toMatchObject({ stage: "telling", run: { closing: { delivered: true, posted: true } } })
+    expect(busy).toMatchObject({ stage: "notifying", run: { closing: { delivered: true, posted: true } } })
   })
 })
 
@@ -269,7 +271,7 @@ describe("what came of its check and its value", () => {
   const check = { command: "true", passed: true, runs: 1, how: "exit code 0" }
   const value = { valid: true, asked: 1, at: 0, length: 2 } as const
   const leaving = (run: Partial<ActiveRun>, write: Closing["write"] = "now", writes = 1, task: object = TOLD) =>
-    at("leaving", { task, run: { ...run, closing: { write, writes } as Closing } })
+    at("closing", { task, run: { ...run, closing: { write, writes } as Closing } })
 
   test("is in its outcome, the check beside the commands that it ran", () => {
     const ran = { type: "command", command: "npm test", exitCode: 0 } as const
@@ -308,47 +310,51 @@ describe("what came of its check and its value", () => {
   test("is written before its parent is told of it, since its messages do not tell it", () => {
     for (const run of [{ check }, { value }]) {
       const ended = leaving(run).takes(quiet())
-      expect(ended).toMatchObject({ stage: "telling", does: ["record", "freed", "write"] })
+      expect(ended).toMatchObject({ stage: "notifying", does: ["record", "free slot", "write"] })
       expect(command(ended.commands, "write")).toEqual({ do: "write", later: false })
-      const once = at("telling", { run: ended.run }).takes({ type: "written" })
+      const once = at("notifying", { run: ended.run }).takes({ type: "written" })
       expect(once).toMatchObject({ does: [], run: { closing: { writes: 1, posted: false } } })
-      expect(at("telling", { run: once.run }).takes({ type: "written" }).does).toEqual(["post"])
+      expect(at("notifying", { run: once.run }).takes({ type: "written" }).does).toEqual(["notify"])
     }
   })
 
   test("is written with the rest where its end is written some time, and not where it is never", () => {
-    expect(leaving({ check }, "soon", 0).takes(quiet()).does).toEqual(["record", "freed", "write", "post"])
-    expect(leaving({ check }, "never", 0).takes(quiet()).does).toEqual(["record", "freed", "post"])
-    expect(leaving({}, "now", 0).takes(quiet()).does).toEqual(["record", "freed", "post"])
+    expect(leaving({ check }, "soon", 0).takes(quiet()).does).toEqual(["record", "free slot", "write", "notify"])
+    expect(leaving({ check }, "never", 0).takes(quiet()).does).toEqual(["record", "free slot", "notify"])
+    expect(leaving({}, "now", 0).takes(quiet()).does).toEqual(["record", "free slot", "notify"])
   })
 
   test("is written once more some time where nobody is told, since the news of it would have written it", () => {
     const { commands, does } = leaving({}, "now", 0, {}).takes(quiet())
-    expect(does).toEqual(["record", "freed", "write", "post"])
+    expect(does).toEqual(["record", "free slot", "write", "notify"])
     expect(command(commands, "write")).toEqual({ do: "write", later: true })
     expect(command(leaving({ check }, "now", 0, {}).takes(quiet()).commands, "write")).toMatchObject({ later: false })
-    expect(leaving({}, "never", 0, {}).takes(quiet()).does).toEqual(["record", "freed", "post"])
-    expect(leaving({}, "soon", 0, {}).takes(quiet()).does).toEqual(["record", "freed", "write", "post"])
+    expect(leaving({}, "never", 0, {}).takes(quiet()).does).toEqual(["record", "free slot", "notify"])
+    expect(leaving({}, "soon", 0, {}).takes(quiet()).does).toEqual(["record", "free slot", "write", "notify"])
   })
 })
 
 describe("its place was left", () => {
   test("what was found there is in its outcome, and a check on the way home takes the place of its own", () => {
     const check = { command: "true", passed: true, runs: 1, how: "exit code 0" }
-    const { run } = at("merging", { run: { check } }).takes({ type: "left", found: { note: "kept" } })
+    const { run } = at("finalizing", { run: { check } }).takes({ type: "finalized", found: { note: "kept" } })
     expect(run?.outcome).toMatchObject({ note: "kept", receipt: { check: { runs: 1 } } })
-    const again = at("merging", { run: { check } }).takes({ type: "left", check: { ...check, runs: 2 } })
+    const again = at("finalizing", { run: { check } }).takes({ type: "finalized", check: { ...check, runs: 2 } })
     expect(again.run?.outcome?.receipt?.check?.runs).toBe(2)
   })
 
   test("it is told when all of its writes are done, and once", () => {
     const closing = { write: "now", writes: 1 } as Closing
-    const left = at("leaving", { task: TOLD, run: { closing } }).takes({ type: "left", found: {} })
-    expect(left).toMatchObject({ stage: "telling", does: ["record", "freed"], run: { closing: { posted: false } } })
-    const written = at("telling", { run: left.run }).takes({ type: "written" })
-    expect(written.does).toEqual(["post"])
-    expect(at("telling", { run: written.run }).takes({ type: "written" })).toMatchObject({
-      stage: "telling",
+    const left = at("closing", { task: TOLD, run: { closing } }).takes({ type: "finalized", found: {} })
+    expect(left).toMatchObject({
+      stage: "notifying",
+      does: ["record", "free slot"],
+      run: { closing: { posted: false } },
+    })
+    const written = at("notifying", { run: left.run }).takes({ type: "written" })
+    expect(written.does).toEqual(["notify"])
+    expect(at("notifying", { run: written.run }).takes({ type: "written" })).toMatchObject({
+      stage: "notifying",
       does: [],
     })
   })
@@ -371,49 +377,49 @@ describe("an end that a dead process had written", () => {
     const task = ended()
     expect(reopened(task, NOW)).toMatchObject({
       run: {
-        stage: "leaving",
+        stage: "closing",
         lastSignAt: NOW,
         outcome: NOTHING_DONE,
         closing: { task, posted: false, delivered: false },
       },
-      commands: [{ do: "leave", task, merge: false }],
+      commands: [{ do: "finalize", task, merge: false }],
     })
     const merge = { place: { ...place, merge: true } }
-    expect(reopened(ended(merge), NOW)).toMatchObject({ run: { stage: "merging" }, commands: [{ merge: true }] })
+    expect(reopened(ended(merge), NOW)).toMatchObject({ run: { stage: "finalizing" }, commands: [{ merge: true }] })
     expect(reopened(ended({ ...merge, status: "error" }), NOW)).toMatchObject({
-      run: { stage: "leaving" },
+      run: { stage: "closing" },
       commands: [{ merge: false }],
     })
   })
 
   test("is written with what was found, then told to a parent that may hold it already, and over when that is known", () => {
     const { run } = reopened(ended(), NOW)
-    const left = at("leaving", { run }).takes({ type: "left", found: { note: "kept" } })
+    const left = at("closing", { run }).takes({ type: "finalized", found: { note: "kept" } })
     const outcome = { ...NOTHING_DONE, note: "kept" }
     expect(left.commands).toEqual([
       { do: "record", event: { type: "closed", generation: 0, outcome }, write: false },
-      { do: "freed" },
+      { do: "free slot" },
       { do: "write", later: false },
     ])
-    const written = at("telling", { run: left.run }).takes({ type: "written" })
-    expect(written.commands).toEqual([{ do: "post", task: { ...run?.closing?.task, outcome }, maybeDelivered: true }])
-    expect(written.stage).toBe("telling")
-    expect(at("telling", { run: written.run }).takes({ type: "told" }).stage).toBeUndefined()
+    const written = at("notifying", { run: left.run }).takes({ type: "written" })
+    expect(written.commands).toEqual([{ do: "notify", task: { ...run?.closing?.task, outcome }, maybeDelivered: true }])
+    expect(written.stage).toBe("notifying")
+    expect(at("notifying", { run: written.run }).takes({ type: "notified" }).stage).toBeUndefined()
   })
 
   test("of which nothing is known is told as it stands", () => {
     const { run } = reopened(ended({ outcome: undefined }), NOW)
-    const left = run && step(run, { type: "left", found: { note: "kept" } }, at("leaving").world)
-    expect(left).toMatchObject({ run: { stage: "telling" }, commands: [{ do: "freed" }, { do: "write" }] })
+    const left = run && step(run, { type: "finalized", found: { note: "kept" } }, at("closing").world)
+    expect(left).toMatchObject({ run: { stage: "notifying" }, commands: [{ do: "free slot" }, { do: "write" }] })
   })
 })
 
 describe("what is written of a team", () => {
   test("ends the run that leads it where its winner is written, and no other", () => {
-    const written = (team: object) => at("leading", { task: { team: team as never } }).takes({ type: "written" })
+    const written = (team: object) => at("supervising", { task: { team: team as never } }).takes({ type: "written" })
     const won = written({ ...tries, winner: "bg_part0001" })
     expect(won.run?.closing?.ending).toEqual({ type: "completed" })
-    expect(written(tries)).toMatchObject({ stage: "leading", does: [] })
-    expect(written({ kind: "each", winner: "bg_part0001" })).toMatchObject({ stage: "leading", does: [] })
+    expect(written(tries)).toMatchObject({ stage: "supervising", does: [] })
+    expect(written({ kind: "each", winner: "bg_part0001" })).toMatchObject({ stage: "supervising", does: [] })
   })
 })

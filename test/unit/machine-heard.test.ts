@@ -10,7 +10,7 @@ import { askOf, taskOf } from "../support/tasks.ts"
 
 const SESSION = "ses_child"
 const BELOW = "ses_below"
-const heard = (event: object): Input => ({ type: "heard", event: { sessionID: SESSION, ...event } as never })
+const heard = (event: object): Input => ({ type: "event", event: { sessionID: SESSION, ...event } as never })
 const timeout = { code: "timeout", text: "Stopped." } as const
 /** As a run is that waits for much. */
 const WAITS: Partial<ActiveRun> = {
@@ -133,7 +133,7 @@ describe("idleness", () => {
 
   test("frees its slot while its own tasks run, once", () => {
     const world = { ownTasks: true }
-    expect(working({}, { world }).takes(heard({ type: "idle" })).does).toEqual(["freed", "look"])
+    expect(working({}, { world }).takes(heard({ type: "idle" })).does).toEqual(["free slot", "look"])
     expect(working({ idle: true }, { world }).takes(heard({ type: "idle" })).does).toEqual(["look"])
     expect(
       working({}, { world })
@@ -166,7 +166,7 @@ describe("an event of a session below", () => {
     const called = working(WAITS).takes(heard(call))
     expect(called.run).toMatchObject({ lastSignAt: NOW, stuckSince: undefined, observed: { recentTools: ["read"] } })
     const ask = askOf({ id: "per_1", sessionID: BELOW })
-    const asked = working().takes({ type: "heard", event: { type: "asked", ask } as never })
+    const asked = working().takes({ type: "event", event: { type: "asked", ask } as never })
     expect(asked).toMatchObject({ does: ["announce"], run: { asks: [ask] } })
     const replied = working({ asks: [ask] }).takes(heard({ type: "replied", askID: "per_1", sessionID: BELOW }))
     expect(replied.run?.asks).toEqual([])
@@ -182,9 +182,9 @@ describe("an event of a session below", () => {
 
 describe("what comes after its end", () => {
   test("changes nothing, and a question is refused without a word", () => {
-    const ended = at("leaving")
+    const ended = at("closing")
     const ask = askOf()
-    const { run, commands } = ended.takes({ type: "heard", event: { type: "asked", ask } as never })
+    const { run, commands } = ended.takes({ type: "event", event: { type: "asked", ask } as never })
     expect(commands).toEqual([{ do: "refuse", ask, text: "" }])
     expect(run).toBe(ended.run)
     expect(ended.takes(heard({ type: "began" }))).toMatchObject({ commands: [], run: ended.run })
@@ -222,9 +222,9 @@ describe("when it has to be looked at", () => {
   const NEVER = Number.POSITIVE_INFINITY
 
   test("its limits count while it has its slot, and only here", () => {
-    for (const stage of ["held", "entering", "prompting", "working", "leading", "checking"] as const)
+    for (const stage of ["held", "preparing", "prompting", "working", "supervising", "verifying"] as const)
       expect([stage, due(stage, hour)]).toEqual([stage, NOW - 1000 + 3_600_000])
-    for (const stage of ["making", "queued", "parked", "leaving", "merging", "telling"] as const)
+    for (const stage of ["creating", "queued", "parked", "closing", "finalizing", "notifying"] as const)
       expect([stage, due(stage, hour)]).toEqual([stage, NEVER])
     expect(due("working", { ...hour, run: { heldBy: "foreign" } })).toBe(NEVER)
     // What is passed is being dealt with.
@@ -301,16 +301,16 @@ describe("another stage", () => {
 
 describe("before its prompt", () => {
   test("what was said while its session was made stands behind it", () => {
-    const { run } = at("making", { run: { prompt: "\n\nMORE" } }).takes({ type: "begin", prompt: "FIND" })
+    const { run } = at("creating", { run: { prompt: "\n\nMORE" } }).takes({ type: "begin", prompt: "FIND" })
     expect(run?.prompt).toBe("FIND\n\nMORE")
-    expect(at("making", { run: { prompt: undefined } }).takes({ type: "begin", prompt: "FIND" }).run?.prompt).toBe(
+    expect(at("creating", { run: { prompt: undefined } }).takes({ type: "begin", prompt: "FIND" }).run?.prompt).toBe(
       "FIND",
     )
   })
 
   test("one of several alike is held behind the first", () => {
     const begins = (until?: number) =>
-      at("making", { task: { run: { heldBehind: "bg_first" } } }).takes({ type: "begin", prompt: "FIND", until })
+      at("creating", { task: { run: { heldBehind: "bg_first" } } }).takes({ type: "begin", prompt: "FIND", until })
     const { run, does } = begins(NOW + 700)
     expect({ stage: run?.stage, until: run?.warmUpUntil, does }).toEqual({ stage: "held", until: NOW + 700, does: [] })
     expect(begins().run?.warmUpUntil).toBe(NOW)
@@ -331,21 +331,21 @@ describe("a map that leads its items", () => {
   const part = (nth: number) => ({ kind: "each", of: "bg_map", nth, run: 0, caller: "a", under: "b" }) as const
   const first = { task: taskOf({ id: "bg_0", part: part(0), run: { startedAt: NOW } }), closed: false, began: false }
   const leading = (members: object[], run: Partial<ActiveRun> = {}) =>
-    at("leading", { task: { team }, run, world: { room: () => 2, members: () => members as never } })
+    at("supervising", { task: { team }, run, world: { room: () => 2, members: () => members as never } })
 
   test("begins the first alone, with what they are asked, and the others when that has taken its time", () => {
-    const begun = leading([]).takes({ type: "parts" })
-    expect(begun.commands).toEqual([{ do: "field", nth: 0, text: "FIND" }])
+    const begun = leading([]).takes({ type: "members" })
+    expect(begun.commands).toEqual([{ do: "create member", nth: 0, text: "FIND" }])
     expect(begun.run?.creatingMembers).toEqual([0])
-    const alone = leading([first]).takes({ type: "parts" })
+    const alone = leading([first]).takes({ type: "members" })
     expect(alone).toMatchObject({ commands: [], run: { warmUpUntil: NOW + 10_000 } })
-    const began = leading([{ ...first, began: true }]).takes({ type: "parts" })
+    const began = leading([{ ...first, began: true }]).takes({ type: "members" })
     expect(began.commands).toMatchObject([{ nth: 1 }, { nth: 2 }])
-    expect(leading([], { prompt: undefined }).takes({ type: "parts" }).commands).toMatchObject([{ text: "" }])
+    expect(leading([], { prompt: undefined }).takes({ type: "members" }).commands).toMatchObject([{ text: "" }])
   })
 
   test("counts one that was made as coming no more, and the others still", () => {
-    const { run } = leading([first], { creatingMembers: [0, 1] }).takes({ type: "fielded", nth: 0 })
+    const { run } = leading([first], { creatingMembers: [0, 1] }).takes({ type: "member created", nth: 0 })
     expect(run?.creatingMembers).toEqual([1])
   })
 })

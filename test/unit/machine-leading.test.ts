@@ -34,15 +34,19 @@ const item = (nth: number, status: Task["status"], more: Partial<Member> = {}, r
   part(nth, status, more, run, "each")
 
 const leading = (team: Task["team"], members: readonly Member[], run: Partial<ActiveRun> = {}, more: Scene = {}) =>
-  at("leading", { task: { team, ...more.task }, run, world: { members: () => members, room: () => 2, ...more.world } })
-const parts = { type: "parts" } as const
+  at("supervising", {
+    task: { team, ...more.task },
+    run,
+    world: { members: () => members, room: () => 2, ...more.world },
+  })
+const parts = { type: "members" } as const
 
 describe("several tries", () => {
   test("what the first that passed was checked by is kept, without what it printed", () => {
     const check = { command: "npm test", passed: true, runs: 1, how: "exit code 0", output: "ok 1\nok 2" }
     const { output: _output, ...told } = check
     const { commands, stage } = leading(tries, [part(1, "completed", { check })]).takes(parts)
-    expect(stage).toBe("leading")
+    expect(stage).toBe("supervising")
     expect(commands).toEqual([
       { do: "record", event: { type: "won", generation: 0, winner: "bg_part1", passed: told }, write: false },
       { do: "write", later: false },
@@ -51,14 +55,14 @@ describe("several tries", () => {
 
   test("nothing more begins, and nothing ends it, while its winner is written down", () => {
     const won = { ...tries, winner: "bg_part1" }
-    expect(leading(won, []).takes(parts)).toMatchObject({ stage: "leading", does: [] })
+    expect(leading(won, []).takes(parts)).toMatchObject({ stage: "supervising", does: [] })
     const both = [part(0, "error"), part(1, "error")]
-    expect(leading(won, both).takes(parts)).toMatchObject({ stage: "leading", does: [] })
+    expect(leading(won, both).takes(parts)).toMatchObject({ stage: "supervising", does: [] })
   })
 
   test("those begin that are neither at work nor being made", () => {
     const { commands, run } = leading(tries, [], { creatingMembers: [0] }).takes(parts)
-    expect(commands).toEqual([{ do: "field", nth: 1, text: "FIND" }])
+    expect(commands).toEqual([{ do: "create member", nth: 1, text: "FIND" }])
     expect(run?.creatingMembers).toEqual([0, 1])
   })
 
@@ -70,22 +74,22 @@ describe("several tries", () => {
     const stopped = part(1, "cancelled")
     const scene = { task: { run: { generation: 1 } } }
     const { commands } = leading(tries, [failed(0), stopped], {}, scene).takes(parts)
-    expect(commands).toMatchObject([{ do: "field", nth: 1 }])
+    expect(commands).toMatchObject([{ do: "create member", nth: 1 }])
   })
 
   test("one that cannot be made ends them all, and says which", () => {
     const busy = [part(0, "running")]
     const { run } = leading(tries, busy, { creatingMembers: [1] }).takes({
-      type: "fielded",
+      type: "member created",
       nth: 1,
       problem: "no host.",
     })
-    expect(run).toMatchObject({ stage: "leaving", creatingMembers: [] })
+    expect(run).toMatchObject({ stage: "closing", creatingMembers: [] })
     expect(run?.outcome?.reason).toEqual({ code: "host", text: "Part 2 could not be begun: no host." })
   })
 
   test("what has no team does nothing", () => {
-    expect(leading(undefined, []).takes(parts)).toMatchObject({ stage: "leading", does: [] })
+    expect(leading(undefined, []).takes(parts)).toMatchObject({ stage: "supervising", does: [] })
   })
 })
 
@@ -93,7 +97,7 @@ describe("a map", () => {
   test("begins as many as there is room for, and none that is settled, at work or being made", () => {
     const begun = (members: readonly Member[], run: Partial<ActiveRun>, room = 2) =>
       leading(map, members, run, { world: { room: () => room } }).takes(parts).commands
-    expect(begun([item(0, "running")], {}, 1)).toMatchObject([{ do: "field", nth: 1, text: "FIND" }])
+    expect(begun([item(0, "running")], {}, 1)).toMatchObject([{ do: "create member", nth: 1, text: "FIND" }])
     expect(begun([item(0, "running")], {}, 0)).toEqual([])
     expect(begun([item(0, "running")], { creatingMembers: [1] })).toMatchObject([{ nth: 2 }])
     expect(begun([item(1, "running")], { done: [0] })).toMatchObject([{ nth: 2 }])
@@ -103,10 +107,10 @@ describe("a map", () => {
     const alone = leading(map, [item(0, "running", { began: false })]).takes(parts)
     expect(alone).toMatchObject({ does: [], run: { warmUpUntil: NOW + 10_000 } })
     const began = leading(map, [item(0, "running")], { warmUpUntil: NOW + 10_000 }).takes(parts)
-    expect(began.does).toEqual(["field", "field"])
+    expect(began.does).toEqual(["create member", "create member"])
     expect(began.run?.warmUpUntil).toBeUndefined()
     const late = leading(map, [item(0, "running", { began: false })], {}, { world: { now: NOW + 10_000 } })
-    expect(late.takes(parts).does).toEqual(["field", "field"])
+    expect(late.takes(parts).does).toEqual(["create member", "create member"])
   })
 
   test("ends when all of its items have: well where none failed", () => {
@@ -118,7 +122,7 @@ describe("a map", () => {
       text: "1 of 3 items failed.",
     })
     expect(leading(map, well.slice(1), { done: [0] }).takes(parts).run?.closing?.ending.type).toBe("completed")
-    expect(leading(map, well.slice(1), { creatingMembers: [0] }).takes(parts).stage).toBe("leading")
+    expect(leading(map, well.slice(1), { creatingMembers: [0] }).takes(parts).stage).toBe("supervising")
   })
 
   test("counts the items of its own run alone", () => {
@@ -134,7 +138,7 @@ test("whoever wants to know hears which edges of the table are taken", () => {
   edges.taken = (edge) => heard.push(edge)
   leading(tries, []).takes(parts)
   leading(tries, []).takes({ type: "look" })
-  at("telling").takes({ type: "told" })
+  at("notifying").takes({ type: "notified" })
   edges.taken = taken
-  expect(heard).toEqual(["leading --parts--> leading", "telling --told--> gone"])
+  expect(heard).toEqual(["supervising --members--> supervising", "notifying --notified--> gone"])
 })

@@ -30,7 +30,7 @@ const emptyOnes = (count: number) => ({
 describe("a limit that is passed", () => {
   test("ends it at once where it counts what is certain", () => {
     const { stage, run } = working({}, { task: lasting(1000), options: { lastWord: 0 } }).takes(tick())
-    expect(stage).toBe("leaving")
+    expect(stage).toBe("closing")
     expect(run?.outcome?.reason).toEqual(timeout)
     const purse = { max: 1, openedAt: NOW - 1000, until: NOW }
     expect(working({}, { world: { purse } }).takes(tick()).run?.outcome?.reason?.code).toBe("purse")
@@ -76,7 +76,7 @@ describe("a limit that is passed", () => {
   test("does not count the time for which this process slept", () => {
     const scene = { task: lasting(1000), options: { lastWord: 0 } }
     expect(working({ sleptMs: 1 }, scene).takes(tick()).stage).toBe("working")
-    expect(working({ sleptMs: 0 }, scene).takes(tick()).stage).toBe("leaving")
+    expect(working({ sleptMs: 0 }, scene).takes(tick()).stage).toBe("closing")
   })
 })
 
@@ -109,8 +109,8 @@ describe("near a limit", () => {
   test("a question of its own is dismissed, which ends its turn: it is asked for its last word at once", () => {
     const asks = [askOf({ id: "que_1", kind: "question" })]
     const { run, commands, does } = working({ asks }, near).takes(tick())
-    expect(does).toEqual(["record", "log", "say"])
-    expect(command(commands, "say")).toMatchObject({
+    expect(does).toEqual(["record", "log", "send"])
+    expect(command(commands, "send")).toMatchObject({
       word: { kind: "last-word", text: lastWordRequest(reason) },
       interrupts: asks,
     })
@@ -118,7 +118,11 @@ describe("near a limit", () => {
   })
 
   test("one that waits for its own tasks is asked if it rests", () => {
-    expect(working({}, { ...near, world: { ownTasks: true } }).takes(tick()).does).toEqual(["record", "log", "rest?"])
+    expect(working({}, { ...near, world: { ownTasks: true } }).takes(tick()).does).toEqual([
+      "record",
+      "log",
+      "check idle",
+    ])
   })
 })
 
@@ -130,18 +134,18 @@ describe("a run that was told of its limit", () => {
     const asks = [askOf()]
     const { run, commands, stage } = working({ lastWord: told, asks }, over).takes(tick())
     expect(stage).toBe("working")
-    expect(commands).toMatchObject([{ do: "say", word: { kind: "last-word" }, interrupts: asks }])
+    expect(commands).toMatchObject([{ do: "send", word: { kind: "last-word" }, interrupts: asks }])
     expect(run?.lastWord).toEqual({ ...told, againAt: NOW })
     const again = working({ lastWord: { ...told, againAt: NOW - 300 }, asks }, over)
-    expect(again.takes(tick()).stage).toBe("leaving")
+    expect(again.takes(tick()).stage).toBe("closing")
   })
 
   test("is asked if it rests, unless it speaks already or something is on its way to it", () => {
-    const resting = (run: Partial<ActiveRun>) => working(run).takes({ type: "resting" }).does
-    expect(resting({ lastWord: told })).toEqual(["say"])
+    const resting = (run: Partial<ActiveRun>) => working(run).takes({ type: "idle" }).does
+    expect(resting({ lastWord: told })).toEqual(["send"])
     expect(resting({ lastWord: { ...told, state: "speaking" } })).toEqual([])
     expect(resting({ lastWord: told, sentMessages: [wordOf({ expected: true })] })).toEqual([])
-    expect(resting({ lastWord: told, sentMessages: [wordOf({ expected: false })] })).toEqual(["say"])
+    expect(resting({ lastWord: told, sentMessages: [wordOf({ expected: false })] })).toEqual(["send"])
   })
 
   test("speaks from its next request on; that it was asked once more is kept", () => {
@@ -169,13 +173,13 @@ describe("what the host says of a limit that seemed to be passed", () => {
     const newer = verified({}, silence, { last: answer({ createdAt: NOW - 3999 }) })
     expect(newer).toMatchObject({ stage: "working", does: [], run: { lastSignAt: NOW, confirming: false } })
     expect(verified({}, silence, { last: answer({ createdAt: NOW - 4000 }) }).run?.outcome?.reason).toEqual(silence)
-    expect(verified({}, silence).stage).toBe("leaving")
+    expect(verified({}, silence).stage).toBe("closing")
   })
 
   test("of silence: what has changed since it was last asked is a sign of life, what has not is none", () => {
     const before = verified({}, silence, { last, asks: [askOf()] }).run
     expect(before?.stage).toBe("working")
-    expect(verified({ lastLook: before?.lastLook }, silence, { last }).stage).toBe("leaving")
+    expect(verified({ lastLook: before?.lastLook }, silence, { last }).stage).toBe("closing")
     const more = { ...last, parts: [{ type: "text", text: "found more", synthetic: false }] }
     expect(verified({ lastLook: before?.lastLook }, silence, { last: more }).stage).toBe("working")
     expect(verified({ lastLook: before?.lastLook }, silence).stage).toBe("working")
@@ -185,8 +189,8 @@ describe("what the host says of a limit that seemed to be passed", () => {
     const tool = (state: string) => ({ type: "tool", callID: "call_1", tool: "bash", state })
     const text = { type: "text", text: "I look", synthetic: false }
     expect(verified({}, silence, { last: { ...last, parts: [text, tool("running")] } }).stage).toBe("working")
-    expect(verified({}, silence, { last: { ...last, parts: [text, tool("completed")] } }).stage).toBe("leaving")
-    expect(verified({}, silence, { last: { ...last, parts: [{ ...text, state: "running" }] } }).stage).toBe("leaving")
+    expect(verified({}, silence, { last: { ...last, parts: [text, tool("completed")] } }).stage).toBe("closing")
+    expect(verified({}, silence, { last: { ...last, parts: [{ ...text, state: "running" }] } }).stage).toBe("closing")
   })
 
   test("of silence: an open question is a sign of life, and is known from then on, once", () => {
@@ -215,7 +219,7 @@ describe("what the host says of a limit that seemed to be passed", () => {
     const open = [asked(), answer({ finish: "called", completedAt: undefined })]
     expect(verified({ lastWord }, silence, { messages: open }).run?.outcome?.reason).toEqual(silence)
     const speaking = { ...lastWord, state: "speaking" } as const
-    expect(verified({ lastWord: speaking }, silence, { messages: [asked(), answer()] }).stage).toBe("leaving")
+    expect(verified({ lastWord: speaking }, silence, { messages: [asked(), answer()] }).stage).toBe("closing")
   })
 })
 
@@ -226,49 +230,51 @@ describe("time that does not count", () => {
 
   test("is that in which all it waits for is parked, from then on, or from its own last sign", () => {
     const still = working({ idle: true, lastSignAt: NOW - 900 }, { world: childrenPausedSince(since) }).takes({
-      type: "spent",
+      type: "spending",
     })
     expect(still.commands).toEqual([{ do: "record", event: { type: "still", generation: 0, at: since }, write: true }])
     const later = working({ idle: true, lastSignAt: NOW - 300 }, { world: childrenPausedSince(since) }).takes(tick())
     expect(recorded(later)?.event).toMatchObject({ type: "still", at: NOW - 300 })
-    const ahead = working({ idle: true }, { world: childrenPausedSince(NOW + 50) }).takes({ type: "spent" })
+    const ahead = working({ idle: true }, { world: childrenPausedSince(NOW + 50) }).takes({ type: "spending" })
     expect(recorded(ahead)?.event).toMatchObject({ at: NOW })
   })
 
   test("is only that of a run that rests, or leads", () => {
-    expect(working({ idle: false }, { world: childrenPausedSince(since) }).takes({ type: "spent" }).does).toEqual([])
-    const leading = at("leading", { world: childrenPausedSince(since) }).takes({ type: "spent" })
+    expect(working({ idle: false }, { world: childrenPausedSince(since) }).takes({ type: "spending" }).does).toEqual([])
+    const leading = at("supervising", { world: childrenPausedSince(since) }).takes({ type: "spending" })
     expect(recorded(leading)?.event).toMatchObject({ type: "still" })
   })
 
   test("ends when one of them goes on, or it does itself", () => {
     const scene = { task: { run: { stillSince: since } } }
-    const goesOn = working({ idle: true }, { ...scene, world: childrenPausedSince(undefined) }).takes({ type: "spent" })
+    const goesOn = working({ idle: true }, { ...scene, world: childrenPausedSince(undefined) }).takes({
+      type: "spending",
+    })
     expect(goesOn.commands).toEqual([
       { do: "record", event: { type: "counting", generation: 0, at: NOW }, write: true },
     ])
-    const itself = working({ idle: false }, { ...scene, world: childrenPausedSince(since) }).takes({ type: "spent" })
+    const itself = working({ idle: false }, { ...scene, world: childrenPausedSince(since) }).takes({ type: "spending" })
     expect(recorded(itself)?.event).toMatchObject({ type: "counting", at: NOW })
     expect(
-      working({ idle: true }, { ...scene, world: childrenPausedSince(since) }).takes({ type: "spent" }).does,
+      working({ idle: true }, { ...scene, world: childrenPausedSince(since) }).takes({ type: "spending" }).does,
     ).toEqual([])
   })
 
   test("is out of its limits at once", () => {
     const scene = { task: lasting(500), options: { lastWord: 0 }, world: childrenPausedSince(since) }
-    const still = working({ idle: true, lastSignAt: since }, scene).takes({ type: "spent" })
+    const still = working({ idle: true, lastSignAt: since }, scene).takes({ type: "spending" })
     expect(still).toMatchObject({ stage: "working", does: ["record"] })
-    expect(working({ idle: false }, scene).takes({ type: "spent" }).stage).toBe("leaving")
+    expect(working({ idle: false }, scene).takes({ type: "spending" }).stage).toBe("closing")
   })
 
   test("is out of what it has for its last word, asked once or once more", () => {
     const lastWord = { state: "told", reason: timeout, at: NOW - 900, againAt: NOW - 850 } as const
     const scene = { options: { lastWord: 100 }, task: { run: { stillSince: since } } }
-    const { stage, run } = working({ lastWord }, scene).takes({ type: "spent" })
+    const { stage, run } = working({ lastWord }, scene).takes({ type: "spending" })
     expect(stage).toBe("working")
     expect(run?.lastWord).toEqual({ ...lastWord, at: NOW - 100, againAt: NOW - 50 })
     const begins = working({ idle: true, lastWord }, { options: { lastWord: 100 }, world: childrenPausedSince(NOW) })
-    expect(begins.takes({ type: "spent" }).run?.lastWord).toEqual(lastWord)
+    expect(begins.takes({ type: "spending" }).run?.lastWord).toEqual(lastWord)
     const parked = { at: since, model: "mock/one", why: "its limit" }
     const on = at("parked", { task: { run: { parked } }, run: { lastWord } }).takes({
       type: "admitted",
@@ -290,7 +296,7 @@ describe("held behind another", () => {
     expect(commands[0]).toEqual({ do: "record", event: { type: "admitted", generation: 0, at: NOW }, write: false })
     expect(run).toMatchObject({ stage: "prompting", warmUpUntil: undefined, lastSignAt: NOW })
     const placed = at("held", { task: { depth: 2 } }).takes({ type: "admitted" })
-    expect(command(placed.commands, "enter")).toEqual({ do: "enter", save: false })
+    expect(command(placed.commands, "prepare")).toEqual({ do: "prepare", save: false })
   })
 })
 
@@ -327,7 +333,7 @@ describe("the clock, and what its session does by then", () => {
 
   test("at rest: its messages are looked at, and its slot is free while its own tasks run", () => {
     expect(working().takes(tick("nothing"))).toMatchObject({ does: ["look"], run: { idle: true } })
-    expect(working({}, { world: { ownTasks: true } }).takes(tick("nothing")).does).toEqual(["freed", "look"])
+    expect(working({}, { world: { ownTasks: true } }).takes(tick("nothing")).does).toEqual(["free slot", "look"])
   })
 
   test("not known: it is looked at where one of its waits is open", () => {
@@ -386,7 +392,7 @@ describe("its open questions", () => {
   })
 
   test("that could not be refused, or told of, stay open beside the others", () => {
-    expect(working({ asks: [old] }).takes({ type: "unrefused", ask: young }).run?.asks).toEqual([old, young])
+    expect(working({ asks: [old] }).takes({ type: "refuse failed", ask: young }).run?.asks).toEqual([old, young])
     expect(working({ hinting: true }).takes({ type: "hinted", done: true }).run?.hinting).toBe(false)
   })
 })

@@ -41,7 +41,7 @@ describe("a look", () => {
     const away = { host: "big", since: 1, most: 0 }
     expect(looked(undefined, { away, lookAgain: true })).toMatchObject({ does: [], run: { looking: false } })
     expect(looked(undefined, { away }).run?.lookAt).toBeUndefined()
-    expect(looked(found, { away }).stage).toBe("leaving")
+    expect(looked(found, { away }).stage).toBe("closing")
   })
 
   test("takes in what its messages tell of its work", () => {
@@ -114,8 +114,8 @@ describe("an idle session without an answer", () => {
     const scene = { task: { place } }
     const stuck = { stuckSince: NOW - 10_000 }
     expect(looked(unanswered, stuck, scene).stage).toBe("working")
-    expect(looked(unanswered, { stuckSince: NOW - 60_000 }, scene).stage).toBe("leaving")
-    expect(looked(unanswered, { ...stuck, ...seen }, scene).stage).toBe("leaving")
+    expect(looked(unanswered, { stuckSince: NOW - 60_000 }, scene).stage).toBe("closing")
+    expect(looked(unanswered, { ...stuck, ...seen }, scene).stage).toBe("closing")
   })
 
   test("has a moment more after an error that its host told of", () => {
@@ -140,7 +140,7 @@ describe("a word that its session has let lie", () => {
 
   test("is said again once that has answered something else behind it", () => {
     const passed = looked({ messages: [asked(), asked("msg_word"), calling] }, { sentMessages: words })
-    expect(command(passed.commands, "say")?.word).toMatchObject({ kind: "word", text: "MORE" })
+    expect(command(passed.commands, "send")?.word).toMatchObject({ kind: "word", text: "MORE" })
   })
 
   test("and is being said again is waited for, however long the host takes it: whoever told it was told so", () => {
@@ -149,10 +149,10 @@ describe("a word that its session has let lie", () => {
       looked({ messages: [asked(), answer()] }, { sentMessages: [{ ...again, ...word }], missingSince: NOW - 60_000 })
         .stage
     expect(late({})).toBe("working")
-    expect(late({ taken: true })).toBe("leaving")
+    expect(late({ taken: true })).toBe("closing")
     // Who is told for the first time hears that it has ended.
-    expect(late({ reply: () => undefined })).toBe("leaving")
-    expect(late({ expected: false })).toBe("leaving")
+    expect(late({ reply: () => undefined })).toBe("closing")
+    expect(late({ expected: false })).toBe("closing")
   })
 
   test("and that stands last is left for a second to be read, then said again", () => {
@@ -160,7 +160,7 @@ describe("a word that its session has let lie", () => {
     expect(first).toMatchObject({ does: [], run: { stuckSince: NOW, lookAt: NOW + 1000 } })
     const waits = looked({ messages: last }, { sentMessages: words, stuckSince: NOW - 999 })
     expect(waits).toMatchObject({ does: [], run: { stuckSince: NOW - 999, lookAt: NOW + 1 } })
-    expect(looked({ messages: last }, { sentMessages: words, stuckSince: NOW - 1000 }).does).toEqual(["say"])
+    expect(looked({ messages: last }, { sentMessages: words, stuckSince: NOW - 1000 }).does).toEqual(["send"])
     // Where nothing lies there, no look is due for it.
     expect(looked(unanswered).run?.lookAt).toBeUndefined()
   })
@@ -171,10 +171,10 @@ describe("a turn that ended at a refusal", () => {
 
   test("of what nobody had answered goes on", () => {
     const { run, commands } = looked({ messages }, { refused: { after: 0, asks: [] } })
-    expect(command(commands, "say")?.word).toMatchObject({ kind: "word" })
+    expect(command(commands, "send")?.word).toMatchObject({ kind: "word" })
     expect(run).toMatchObject({ stage: "working", refused: undefined, observed: { ended: 1 } })
     const four = { observed: { ...NOTHING_OBSERVED, ended: 4 } }
-    expect(looked({ messages }, { ...four, refused: { after: 3, asks: [] } }).does).toEqual(["say"])
+    expect(looked({ messages }, { ...four, refused: { after: 3, asks: [] } }).does).toEqual(["send"])
   })
 
   test("with an error, since the host had asked about the turn itself, goes on where nobody had answered that", () => {
@@ -182,25 +182,25 @@ describe("a turn that ended at a refusal", () => {
     const refusal = [asked(), answer({ finish: undefined, error })]
     const ours = { refused: { after: 0, asks: [] }, error: { ...error, at: NOW } }
     const { run, does } = looked({ messages: refusal }, ours)
-    expect({ run, does }).toMatchObject({ run: { stage: "working", error: undefined }, does: ["say"] })
+    expect({ run, does }).toMatchObject({ run: { stage: "working", error: undefined }, does: ["send"] })
     const note = "The agent stopped at a refused permission."
     expect(looked({ messages: refusal }).run?.closing?.ending).toMatchObject({ type: "completed", note })
     const one = { observed: { ...NOTHING_OBSERVED, ended: 1 } }
-    expect(looked({ messages: refusal }, { ...ours, ...one }).stage).toBe("leaving")
+    expect(looked({ messages: refusal }, { ...ours, ...one }).stage).toBe("closing")
     const failed = [asked(), answer({ finish: undefined, error: { message: "no luck" } })]
-    expect(looked({ messages: failed }, ours).stage).toBe("leaving")
+    expect(looked({ messages: failed }, ours).stage).toBe("closing")
   })
 
   test("of what nobody had answered goes on with its last word where it was asked for that", () => {
     const lastWord = { state: "told", reason: { code: "timeout", text: "x" }, at: NOW } as const
     const { commands } = looked({ messages }, { refused: { after: 0, asks: [] }, lastWord })
-    expect(command(commands, "say")?.word.kind).toBe("last-word")
+    expect(command(commands, "send")?.word.kind).toBe("last-word")
   })
 
   test("that a person gave is its end", () => {
     expect(looked({ messages }).run?.closing?.ending).toMatchObject({ type: "cancelled", reason: { code: "refused" } })
     const five = { observed: { ...NOTHING_OBSERVED, ended: 5 } }
-    expect(looked({ messages }, { ...five, refused: { after: 3, asks: [] } }).stage).toBe("leaving")
+    expect(looked({ messages }, { ...five, refused: { after: 3, asks: [] } }).stage).toBe("closing")
   })
 
   test("is not asked to go on while something else stands last, or nothing does", () => {
@@ -242,8 +242,8 @@ describe("an answer", () => {
     expect(first).toMatchObject({ stage: "working", does: [], run: { todosSince: NOW } })
     const waits = looked({ openTodos: 1 }, { todosSince: NOW - 2999 }, grace)
     expect(waits).toMatchObject({ stage: "working", run: { todosSince: NOW - 2999 } })
-    expect(looked({ openTodos: 1 }, { todosSince: NOW - 3000 }, grace).stage).toBe("leaving")
-    expect(looked({ openTodos: 0 }, { todosSince: NOW - 1 }, grace).stage).toBe("leaving")
+    expect(looked({ openTodos: 1 }, { todosSince: NOW - 3000 }, grace).stage).toBe("closing")
+    expect(looked({ openTodos: 0 }, { todosSince: NOW - 1 }, grace).stage).toBe("closing")
   })
 
   test("is no end before it has read what it is told, for as long as that may take to be seen", () => {
@@ -254,9 +254,9 @@ describe("an answer", () => {
       run: { missingSince: NOW },
     })
     expect(looked({}, { sentMessages: words, missingSince: NOW - 9999 }).stage).toBe("working")
-    expect(looked({}, { sentMessages: words, missingSince: NOW - 10_000 }).stage).toBe("leaving")
+    expect(looked({}, { sentMessages: words, missingSince: NOW - 10_000 }).stage).toBe("closing")
     const there = { messages: [asked(), asked("msg_word"), answer({ parentID: "msg_word" })] }
-    expect(looked(there, { sentMessages: words }).stage).toBe("leaving")
+    expect(looked(there, { sentMessages: words }).stage).toBe("closing")
   })
 })
 
@@ -284,7 +284,7 @@ describe("a run that was asked for its last word", () => {
 
   test("and waits for its own tasks is asked if it rests", () => {
     const lastWord = { state: "told", reason, at: NOW } as const
-    expect(looked({}, { lastWord }, scene, true).does).toEqual(["rest?"])
+    expect(looked({}, { lastWord }, scene, true).does).toEqual(["check idle"])
   })
 })
 
@@ -295,26 +295,26 @@ describe("an answer that is to be judged", () => {
   const value = { valid: true, at: 4, length: 2, asked: 1 } as const
   const check = { command: "npm test", passed: false, runs: 1, how: "exit code 1" }
   const task = { run: { schema, check: "npm test" } }
-  const checking = (run: Partial<ActiveRun> = {}) => at("checking", { task, run: { answered, ...run } })
+  const checking = (run: Partial<ActiveRun> = {}) => at("verifying", { task, run: { answered, ...run } })
   const by = (name: string, verdict?: Verdict) => ({ type: "verified", by: name, verdict }) as const
 
   test("is given to the first verifier, and kept as what it would end with", () => {
     const { stage, run, commands } = looked({ openTodos: 3 }, { todosSince: 0 }, { task })
-    expect(stage).toBe("checking")
+    expect(stage).toBe("verifying")
     expect(commands).toEqual([{ do: "verify", by: "schemas", text: "found", earlier: {} }])
     expect(run?.answered).toEqual({ ending: { ...ending, at: NOW }, messages: found.messages, openTodos: 3 })
   })
 
   test("and passes goes on to the next, with what was found of earlier ones", () => {
     const { run, commands, stage } = checking({ check }).takes(by("schemas", passing({ value })))
-    expect(stage).toBe("checking")
+    expect(stage).toBe("verifying")
     expect(commands).toEqual([{ do: "verify", by: "checks", text: "found", earlier: { check, value } }])
     expect(run).toMatchObject({ answered, value })
   })
 
   test("and passes the last ends the run", () => {
     const { stage, run } = checking({ value }).takes(by("checks", passing({ check: { ...check, passed: true } })))
-    expect(stage).toBe("leaving")
+    expect(stage).toBe("closing")
     expect(run).toMatchObject({ value, check: { passed: true }, answered: undefined })
     expect(run?.closing).toMatchObject({ ending: { type: "completed", proven: false }, how: { openTodos: 3 } })
   })
@@ -328,13 +328,13 @@ describe("an answer that is to be judged", () => {
     const again = checking().takes(by("schemas", failing({ value: { valid: false, asked: 1 } }, true, "schema")))
     expect(again).toMatchObject({
       stage: "working",
-      does: ["say"],
+      does: ["send"],
       run: { value: { valid: false, asked: 1 }, answered: undefined, lastSignAt: NOW },
     })
-    expect(command(again.commands, "say")?.word).toMatchObject({ kind: "schema", text: "AGAIN" })
+    expect(command(again.commands, "send")?.word).toMatchObject({ kind: "schema", text: "AGAIN" })
     const last = by("checks", failing({ check }, false))
     expect(checking().takes(last).run?.outcome?.reason).toEqual({ code: "check", text: "FAILED" })
-    expect(checking({ sentMessages: [wordOf()] }).takes(last)).toMatchObject({ stage: "working", does: ["say"] })
+    expect(checking({ sentMessages: [wordOf()] }).takes(last)).toMatchObject({ stage: "working", does: ["send"] })
   })
 
   test("and whose verifier was stopped, or that is not known any more, goes on without a new look", () => {

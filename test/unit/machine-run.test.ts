@@ -14,14 +14,14 @@ const STAGES = Object.keys(TABLE) as Stage[]
 const reply = () => {}
 
 describe("a run that is made", () => {
-  const made = () => newRun(taskOf({ run: { generation: 2 } }), "making", NOW)
+  const made = () => newRun(taskOf({ run: { generation: 2 } }), "creating", NOW)
 
   test("is its task's, and nothing was heard of it, said to it or asked by it", () => {
     expect(made()).toEqual({
       taskID: "bg_aaaaaaaa",
       sessionID: "ses_child",
       generation: 2,
-      stage: "making",
+      stage: "creating",
       stageCount: 0,
       heldBy: "ours",
       observed: NOTHING_OBSERVED,
@@ -110,7 +110,7 @@ describe("what is seen of a run", () => {
 
   test("is a call that is open while it is not its agent's turn: that is no silence of its model's", () => {
     for (const stage of STAGES) {
-      const held = ["held", "entering", "checking"].includes(stage)
+      const held = ["held", "preparing", "verifying"].includes(stage)
       expect([stage, isHeldUp(at(stage).run)]).toEqual([stage, held])
       expect([stage, seen({}, stage).openCalls]).toEqual([stage, held ? 1 : 0])
       if (held) expect(seen({}, stage).held).toBe(true)
@@ -121,17 +121,17 @@ describe("what is seen of a run", () => {
 
 describe("a run", () => {
   test("has ended from its end on", () => {
-    expect(STAGES.filter((stage) => hasEnded(at(stage).run))).toEqual(["leaving", "merging", "telling"])
+    expect(STAGES.filter((stage) => hasEnded(at(stage).run))).toEqual(["closing", "finalizing", "notifying"])
   })
 
   test("leaves its session to another when it is told of and nothing more is to come there", () => {
-    expect(STAGES.filter((stage) => isFinished(at(stage).run))).toEqual(["telling"])
-    const { run } = at("telling")
+    expect(STAGES.filter((stage) => isFinished(at(stage).run))).toEqual(["notifying"])
+    const { run } = at("notifying")
     expect(isFinished({ ...run, calls: 1 })).toBe(false)
     expect(isFinished({ ...run, closing: { ...run.closing, posted: false } as never })).toBe(false)
     expect(isFinished({ ...run, closing: undefined })).toBe(false)
     // That a place is being put away is no end of it, whatever was posted.
-    expect(isFinished({ ...run, stage: "leaving" })).toBe(false)
+    expect(isFinished({ ...run, stage: "closing" })).toBe(false)
   })
 
   test("expects a word until it is seen among its messages", () => {
@@ -214,33 +214,33 @@ const INPUTS: { readonly [Type in InputType]: Extract<Input, { type: Type }> } =
   tell: { type: "tell", text: "MORE", reply },
   request: { type: "request" },
   end: { type: "end", ending: { type: "completed" }, how: {} },
-  heard: { type: "heard", event: { type: "idle", sessionID: "ses_child" } },
+  event: { type: "event", event: { type: "idle", sessionID: "ses_child" } },
   questions: { type: "questions", open: [askOf()], at: NOW },
   look: { type: "look" },
   tick: { type: "tick", doing: "nothing" },
-  spent: { type: "spent" },
+  spending: { type: "spending" },
   slept: { type: "slept", ms: 5 },
   refused: { type: "refused", parked: { at: NOW, model: "mock/one", why: "its limit" } },
-  parts: { type: "parts" },
+  members: { type: "members" },
   contact: { type: "contact", lost: NOW },
   preparing: { type: "preparing", what: undefined },
-  entered: { type: "entered", answers: [], preface: "" },
-  fielded: { type: "fielded", nth: 0 },
-  "shut out": { type: "shut out", code: "host", problem: "x" },
+  prepared: { type: "prepared", answers: [], preface: "" },
+  "member created": { type: "member created", nth: 0 },
+  "prepare failed": { type: "prepare failed", code: "host", problem: "x" },
   prompted: { type: "prompted" },
-  said: { type: "said", word: wordOf() },
+  sent: { type: "sent", word: wordOf() },
   stopped: { type: "stopped" },
-  resting: { type: "resting" },
-  unrefused: { type: "unrefused", ask: askOf() },
+  idle: { type: "idle" },
+  "refuse failed": { type: "refuse failed", ask: askOf() },
   hinted: { type: "hinted", done: true },
   counted: { type: "counted", messages: [asked(), answer()] },
   looked: { type: "looked", waited: false },
   confirmed: { type: "confirmed", reason: { code: "silence", text: "x" } },
   verified: { type: "verified", by: "checks" },
-  quiet: { type: "quiet", messages: [asked(), answer()] },
-  left: { type: "left" },
+  closed: { type: "closed", messages: [asked(), answer()] },
+  finalized: { type: "finalized" },
   written: { type: "written" },
-  told: { type: "told" },
+  notified: { type: "notified" },
 }
 
 describe("a step", () => {
@@ -253,7 +253,7 @@ describe("a step", () => {
     // No such run comes to be: its edges count for nothing.
     edges.taken = undefined
     for (const stage of STAGES) {
-      const isQueued = ["making", "queued"].includes(stage)
+      const isQueued = ["creating", "queued"].includes(stage)
       const { task, world } = at(stage, isQueued ? { task: { run: QUEUED } } : {})
       for (const input of Object.values(INPUTS)) {
         const { run } = step(newRun(task, stage, NOW), input, world)
@@ -266,8 +266,8 @@ describe("a step", () => {
   test("does nothing more for a run that stands at its end without one: nobody is told what nobody knows", () => {
     edges.taken = undefined
     const { task, world } = at("working")
-    for (const stage of ["leaving", "merging", "telling"] as const)
-      for (const type of ["quiet", "left", "written", "told"] as const) {
+    for (const stage of ["closing", "finalizing", "notifying"] as const)
+      for (const type of ["closed", "finalized", "written", "notified"] as const) {
         const run = newRun(task, stage, NOW)
         if (TABLE[stage][type]) expect(step(run, INPUTS[type], world)).toMatchObject({ run: { stage }, commands: [] })
       }
@@ -287,14 +287,14 @@ describe("a step", () => {
       before?.(edge)
     }
     at("working").takes(INPUTS.end)
-    at("working").takes(INPUTS.told)
-    at("telling").takes(INPUTS.told)
-    expect(taken).toEqual(["working --end--> leaving", "telling --told--> gone"])
+    at("working").takes(INPUTS.notified)
+    at("notifying").takes(INPUTS.notified)
+    expect(taken).toEqual(["working --end--> closing", "notifying --notified--> gone"])
   })
 
   test("is the same for anybody where nobody wants to know", () => {
     edges.taken = undefined
-    expect(command(at("telling").takes(INPUTS.told).commands, "post")).toBeUndefined()
-    expect(at("working").takes(INPUTS.end).stage).toBe("leaving")
+    expect(command(at("notifying").takes(INPUTS.notified).commands, "notify")).toBeUndefined()
+    expect(at("working").takes(INPUTS.end).stage).toBe("closing")
   })
 })

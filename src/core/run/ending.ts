@@ -17,7 +17,7 @@ import type { Command, Step, World } from "./inputs.ts"
 import { type Handler, moved, stay } from "./steps.ts"
 
 /** In these stages the run's model has not been called. */
-const UNASKED: readonly Stage[] = ["making", "queued", "held", "leading"]
+const UNASKED: readonly Stage[] = ["creating", "queued", "held", "supervising"]
 /** Tail of a check's output that the record keeps, in characters. */
 const MOST_KEPT_CHARS = 4000
 
@@ -46,14 +46,14 @@ export function end(run: ActiveRun, ending: Ending, how: EndOptions, world: Worl
   }
   const commands: readonly Command[] = [
     { do: "end", event, ending, how },
-    ...(isHeldUp(run) ? ([{ do: "halt" }] as const) : []),
+    ...(isHeldUp(run) ? ([{ do: "abort" }] as const) : []),
     { do: "close", ...(stops && { asks }), read: began && how.messages === undefined },
     ...(write === "now" ? ([{ do: "write", later: false }] as const) : []),
     ...unsaid(run),
     { do: "ended", silent: how.silent ?? false },
   ]
   const calls = run.calls + (stops ? 1 : 0)
-  return { run: { ...moved(run, "leaving"), calls, closing, outcome }, commands }
+  return { run: { ...moved(run, "closing"), calls, closing, outcome }, commands }
 }
 
 /** Fails the messages that were waiting for a prompt which is never sent. */
@@ -64,7 +64,7 @@ const unsaid = ({ sentMessages: words }: ActiveRun): readonly Command[] =>
 
 export const ends: Handler<"end"> = (run, { ending, how }, world) => {
   // The run has ended well already: only its check or merge is stopped.
-  if (run.stage === "merging") return { run, commands: [{ do: "halt" }] }
+  if (run.stage === "finalizing") return { run, commands: [{ do: "abort" }] }
   if (isWon(run, world)) return { run, commands: [] }
   return end(run, ending, how, world)
 }
@@ -77,14 +77,14 @@ export function reopened(task: Task, now: number): Step {
   const how = { maybeDelivered: true }
   const closing: Closing = { task, ending, how, write: "again", writes: 0, posted: false, delivered: false }
   const merge = merges(task, ending)
-  const run = { ...newRun(task, merge ? "merging" : "leaving", now), closing, outcome }
-  return { run, commands: [{ do: "leave", task, merge }] }
+  const run = { ...newRun(task, merge ? "finalizing" : "closing", now), closing, outcome }
+  return { run, commands: [{ do: "finalize", task, merge }] }
 }
 
 const merges = ({ place }: Task, { type }: Ending): boolean => place?.merge === true && type === "completed"
 
 /** The session is idle and its messages are known. */
-export const quiet: Handler<"quiet"> = (run, { messages }) => {
+export const closed: Handler<"closed"> = (run, { messages }) => {
   const { closing } = run
   if (!closing) return stay(run)
   const { task, ending, how } = closing
@@ -92,12 +92,12 @@ export const quiet: Handler<"quiet"> = (run, { messages }) => {
   const next = { ...run, outcome }
   if (!task.place && !task.team) return finish(next)
   const merge = merges(task, ending)
-  const commands: readonly Command[] = [{ do: "leave", task: { ...task, outcome }, merge }]
-  return { run: merge ? moved(next, "merging") : next, commands }
+  const commands: readonly Command[] = [{ do: "finalize", task: { ...task, outcome }, merge }]
+  return { run: merge ? moved(next, "finalizing") : next, commands }
 }
 
 /** The place is put away, and its work merged if requested. */
-export const left: Handler<"left"> = (run, { found, check = run.check }) => {
+export const finalized: Handler<"finalized"> = (run, { found, check = run.check }) => {
   const { outcome } = run
   return finish({ ...run, check, outcome: outcome && { ...outcome, ...found } })
 }
@@ -113,11 +113,15 @@ function finish(run: ActiveRun): Step {
   const unnoticed = closing.write === "now" && !writes && closing.task.delivery.state === "none"
   const commands: readonly Command[] = [
     ...(outcome ? [{ do: "record", event: { type: "closed", generation, outcome }, write: false } as const] : []),
-    { do: "freed" },
+    { do: "free slot" },
     ...(writes ? [{ do: "write", later: false } as const] : []),
     ...(closing.write === "soon" || unnoticed ? [{ do: "write", later: true } as const] : []),
   ]
-  const next = { ...moved(run, "telling"), outcome, closing: { ...closing, writes: closing.writes + (writes ? 1 : 0) } }
+  const next = {
+    ...moved(run, "notifying"),
+    outcome,
+    closing: { ...closing, writes: closing.writes + (writes ? 1 : 0) },
+  }
   const { run: rest, commands: more } = post(next)
   return { run: rest, commands: [...commands, ...more] }
 }
@@ -132,29 +136,30 @@ function withCheck(known: Outcome, { check: result, value }: ActiveRun): Outcome
 
 /** A group member has passed, and the winner is being recorded. */
 export const isWon = ({ stage }: ActiveRun, { task }: World): boolean =>
-  stage === "leading" && winnerIn(task.team) !== undefined
+  stage === "supervising" && winnerIn(task.team) !== undefined
 
 /** Sends the notification once all pending steps are done. */
 function post(run: ActiveRun): Step {
   const { closing, outcome } = run
-  if (run.stage !== "telling" || !closing || closing.posted || closing.writes > 0) return settle(run)
+  if (run.stage !== "notifying" || !closing || closing.posted || closing.writes > 0) return settle(run)
   const task = { ...closing.task, outcome }
   const next = { ...run, closing: { ...closing, posted: true, delivered: closing.how.silent === true } }
   const rest = settle(next)
   return {
     run: rest.run,
-    commands: [{ do: "post", task, maybeDelivered: closing.how.maybeDelivered ?? false }, ...rest.commands],
+    commands: [{ do: "notify", task, maybeDelivered: closing.how.maybeDelivered ?? false }, ...rest.commands],
   }
 }
 
 export const written: Handler<"written"> = (run, _input, world) => {
   const { closing } = run
   // The winner is recorded: now the group may end.
-  if (run.stage === "leading") return winnerIn(world.task.team) ? end(run, { type: "completed" }, {}, world) : stay(run)
+  if (run.stage === "supervising")
+    return winnerIn(world.task.team) ? end(run, { type: "completed" }, {}, world) : stay(run)
   return closing ? post({ ...run, closing: { ...closing, writes: closing.writes - 1 } }) : stay(run)
 }
 
-export const told: Handler<"told"> = (run) =>
+export const notified: Handler<"notified"> = (run) =>
   settle(run.closing ? { ...run, closing: { ...run.closing, delivered: true } } : run)
 
 export const stopped: Handler<"stopped"> = (run) => landed(run)
@@ -162,7 +167,7 @@ export const stopped: Handler<"stopped"> = (run) => landed(run)
 /** A call to its session has come back. A parked run goes on after the last of them at the earliest. */
 export function landed(given: ActiveRun): Step {
   const run = { ...given, calls: given.calls - 1 }
-  return run.stage === "parked" && run.calls === 0 ? { run, commands: [{ do: "freed" }] } : settle(run)
+  return run.stage === "parked" && run.calls === 0 ? { run, commands: [{ do: "free slot" }] } : settle(run)
 }
 
 /** Drops a run that is told and has no pending calls to its session. */

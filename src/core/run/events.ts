@@ -30,10 +30,10 @@ function withTold(run: ActiveRun, told: Observed): ActiveRun {
 export const readIn = (run: ActiveRun, messages: readonly Message[]): ActiveRun =>
   withTold(run, withMessages(run.observed, messages))
 
-type Heard = Extract<Input, { type: "heard" }>["event"]
+type Heard = Extract<Input, { type: "event" }>["event"]
 
 /** Handles an event of the run's session, or of a session below it. */
-export const heard: Handler<"heard"> = (given, { event }, world) => {
+export const event: Handler<"event"> = (given, { event }, world) => {
   // Writing a record updates the session: no sign of life.
   if (event.type === "updated") return stay(given)
   // Nobody is to answer questions asked between the end and the stop.
@@ -72,7 +72,7 @@ function ofItsOwn(run: ActiveRun, event: Heard, world: World): Step {
         event.summary ? askedNext(run) : run,
         withAnswer(run.observed, { ...event, id: event.messageID }),
       )
-      return withCommands(checkLimits(next, world), [{ do: "share" }])
+      return withCommands(checkLimits(next, world), [{ do: "check shared limits" }])
     }
     case "tool":
       return called(run, event, world)
@@ -143,4 +143,4 @@ export const questions: Handler<"questions"> = (run, { open, at }) => {
 
 /** Usage from messages, where no event tells it. */
 export const counted: Handler<"counted"> = (run, { messages }, world) =>
-  withCommands(checkLimits(readIn(run, messages), world), [{ do: "share" }])
+  withCommands(checkLimits(readIn(run, messages), world), [{ do: "check shared limits" }])

@@ -86,45 +86,45 @@ export type Input =
   | { readonly type: "tell"; readonly text: string; readonly reply: MessageCallback }
   | { readonly type: "request" }
   | { readonly type: "end"; readonly ending: Ending; readonly how: EndOptions }
-  | { readonly type: "heard"; readonly event: HostEvent }
+  | { readonly type: "event"; readonly event: HostEvent }
   /** Open questions, as read at `at`. */
   | { readonly type: "questions"; readonly open: readonly Ask[]; readonly at: number }
   | { readonly type: "look" }
   /** `doing`: the session's activity; undefined where not known. */
   | { readonly type: "tick"; readonly doing: Activity | "nothing" | undefined }
-  | { readonly type: "spent" }
+  | { readonly type: "spending" }
   | { readonly type: "slept"; readonly ms: number }
   | ({ readonly type: "refused" } & PauseEvent)
   /** A member's state has changed, or a slot is free for another. */
-  | { readonly type: "parts" }
+  | { readonly type: "members" }
   /** Time since when the run's machine is unreachable; undefined: contact is back. */
   | { readonly type: "contact"; readonly lost: number | undefined }
   /** Current preparation of the place; undefined once it is done. */
   | { readonly type: "preparing"; readonly what: Preparing | undefined }
   | {
-      readonly type: "entered"
+      readonly type: "prepared"
       readonly answers: readonly DependencyAnswer[]
       readonly preface: string
       readonly done?: readonly number[]
     }
   /** A member was created, or could not be. */
-  | { readonly type: "fielded"; readonly nth: number; readonly problem?: string }
-  | { readonly type: "shut out"; readonly code: "place" | "host"; readonly problem: string }
+  | { readonly type: "member created"; readonly nth: number; readonly problem?: string }
+  | { readonly type: "prepare failed"; readonly code: "place" | "host"; readonly problem: string }
   | { readonly type: "prompted"; readonly problem?: string }
-  | { readonly type: "said"; readonly word: SentMessage; readonly problem?: string }
+  | { readonly type: "sent"; readonly word: SentMessage; readonly problem?: string }
   | { readonly type: "stopped" }
-  | { readonly type: "resting" }
-  | { readonly type: "unrefused"; readonly ask: Ask }
+  | { readonly type: "idle" }
+  | { readonly type: "refuse failed"; readonly ask: Ask }
   | { readonly type: "hinted"; readonly done: boolean }
   | { readonly type: "counted"; readonly messages: readonly Message[] }
   | { readonly type: "looked"; readonly waited: boolean; readonly found?: SessionRead }
   | { readonly type: "confirmed"; readonly reason: Reason; readonly found?: Confirmed }
   /** Without a verdict it was stopped, or failed. */
   | { readonly type: "verified"; readonly by: string; readonly verdict?: Verdict }
-  | { readonly type: "quiet"; readonly messages: readonly Message[] }
-  | { readonly type: "left"; readonly found?: Partial<Outcome>; readonly check?: CheckResult }
+  | { readonly type: "closed"; readonly messages: readonly Message[] }
+  | { readonly type: "finalized"; readonly found?: Partial<Outcome>; readonly check?: CheckResult }
   | { readonly type: "written" }
-  | { readonly type: "told" }
+  | { readonly type: "notified" }
 
 export type InputType = Input["type"]
 
@@ -134,26 +134,26 @@ export type Command =
   | { readonly do: "record"; readonly event: TaskEvent; readonly write: boolean }
   | { readonly do: "log"; readonly what: string; readonly fields: Readonly<Record<string, string | number>> }
   /** Makes dependencies and place ready; `again`: with the content left there before a restart. */
-  | { readonly do: "enter"; readonly save: boolean; readonly again?: true }
+  | { readonly do: "prepare"; readonly save: boolean; readonly again?: true }
   /** Creates and starts a member. `text`: its prompt. */
-  | { readonly do: "field"; readonly nth: number; readonly text: string }
+  | { readonly do: "create member"; readonly nth: number; readonly text: string }
   | { readonly do: "prompt"; readonly text: string; readonly preface: string }
   /** Stores the prompt without starting the model, and records the task: from then on it survives this process. */
-  | { readonly do: "lay down"; readonly text: string }
+  | { readonly do: "store prompt"; readonly text: string }
   /** `interrupts`: stop the session first and refuse these questions. */
-  | { readonly do: "say"; readonly word: SentMessage; readonly interrupts?: readonly Ask[] }
+  | { readonly do: "send"; readonly word: SentMessage; readonly interrupts?: readonly Ask[] }
   /** Stores the message without starting the model. */
   | { readonly do: "store"; readonly word: SentMessage }
   | { readonly do: "answer"; readonly reply: MessageCallback; readonly with: MessageResult }
   /** Stops the check or the preparation of the place. */
-  | { readonly do: "halt" }
+  | { readonly do: "abort" }
   | { readonly do: "refuse"; readonly ask: Ask; readonly text: string }
   | { readonly do: "announce"; readonly ask: Ask }
   | { readonly do: "hint"; readonly ask: Ask }
-  | { readonly do: "rest?" }
+  | { readonly do: "check idle" }
   | { readonly do: "count" }
   /** Checks limits of other runs that share this run's spending. */
-  | { readonly do: "share" }
+  | { readonly do: "check shared limits" }
   | { readonly do: "look"; readonly waited: boolean }
   /** `since`: first message to read, in place of the prompt. */
   | { readonly do: "confirm"; readonly reason: Reason; readonly by: "messages" | "life"; readonly since?: string }
@@ -164,12 +164,12 @@ export type Command =
   | { readonly do: "end"; readonly event: TaskEvent; readonly ending: Ending; readonly how: EndOptions }
   /** `asks`: stop the session and refuse these. `read`: read the messages. */
   | { readonly do: "close"; readonly asks?: readonly Ask[]; readonly read: boolean }
-  | { readonly do: "leave"; readonly task: Task; readonly merge: boolean }
+  | { readonly do: "finalize"; readonly task: Task; readonly merge: boolean }
   | { readonly do: "write"; readonly later: boolean }
   /** Updates everything that depends on the end. */
   | { readonly do: "ended"; readonly silent: boolean }
-  | { readonly do: "freed" }
-  | { readonly do: "post"; readonly task: Task; readonly maybeDelivered: boolean }
+  | { readonly do: "free slot" }
+  | { readonly do: "notify"; readonly task: Task; readonly maybeDelivered: boolean }
 
 /** The new state; `run` is undefined where the run is dropped. */
 export type Step = { readonly run: ActiveRun | undefined; readonly commands: readonly Command[] }

@@ -54,12 +54,12 @@ export function checkLimits(run: ActiveRun, world: World): Step {
 }
 
 /** Shared spending has changed, or children were paused or resumed. */
-export const spent: Handler<"spent"> = (given, _input, world) =>
+export const spending: Handler<"spending"> = (given, _input, world) =>
   timed(given, world, (run, counted) => checkLimits(run, counted))
 
 /** Time since when the run's clock is stopped: all active children are paused, or it waits for a person. */
 function stillFor({ idle, stage, asks }: ActiveRun, { childrenPausedSince, options }: World): number | undefined {
-  const own = idle || stage === "leading" ? childrenPausedSince() : undefined
+  const own = idle || stage === "supervising" ? childrenPausedSince() : undefined
   // A question with its own timeout uses the run's time.
   if (own !== undefined || asks.length === 0 || options.permissionTimeout !== null) return own
   return Math.min(...asks.map(({ askedAt }) => askedAt))
@@ -95,7 +95,7 @@ function warn(run: ActiveRun, reason: Reason, world: World): Step {
     return { run: step.run, commands: [...commands, ...step.commands] }
   }
   const refusals = asks.map((ask) => ({ do: "refuse", ask, text: lastWordRefusal(reason) }) as const)
-  const rest: readonly Command[] = ownTasks ? [{ do: "rest?" }] : []
+  const rest: readonly Command[] = ownTasks ? [{ do: "check idle" }] : []
   return { run: { ...next, asks: [] }, commands: [...commands, ...refusals, ...rest] }
 }
 
@@ -106,7 +106,7 @@ function interrupt(run: ActiveRun, world: World): Step {
 }
 
 /** Asks an idle run that waits for children for its last word, unless a message is on its way. */
-export const resting: Handler<"resting"> = (run, _input, world) =>
+export const idle: Handler<"idle"> = (run, _input, world) =>
   run.lastWord?.state === "told" && !expectsMessage(run) ? askLastWord(run, world) : stay(run)
 
 /** The model is being called: if a last word was requested, this request asks for it. */
@@ -154,7 +154,7 @@ export const tick: Handler<"tick"> = (given, input, world) =>
 const ticked: Handler<"tick"> = (given, { doing }, world) => {
   if (given.stage === "held") return checkLimits(given, world)
   // A group's own session is idle and is not read.
-  if (given.stage === "leading") return also(checkLimits(sign(given, world.now), world), (run) => lead(run, world))
+  if (given.stage === "supervising") return also(checkLimits(sign(given, world.now), world), (run) => lead(run, world))
   const seen = watched(given, doing, world)
   const checked = also(seen, (run) => checkLimits(run, world))
   return also(checked, (run) =>
@@ -197,7 +197,7 @@ export const hinted: Handler<"hinted"> = (run, { done }, { now }) =>
   stay({ ...run, hinting: false, hintAt: done ? Number.POSITIVE_INFINITY : now + HINT_AGAIN_MS })
 
 /** A question that could not be refused stays open. */
-export const unrefused: Handler<"unrefused"> = (run, { ask }) => stay({ ...run, asks: [...run.asks, ask] })
+export const refuseFailed: Handler<"refuse failed"> = (run, { ask }) => stay({ ...run, asks: [...run.asks, ask] })
 
 /** Shifts all deadlines by a sleep of this process; negative where its clock was set back. */
 export const slept: Handler<"slept"> = (run, { ms }, { task }) =>

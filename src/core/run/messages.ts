@@ -138,10 +138,10 @@ function concluded(given: ActiveRun, judgement: Ending, found: SessionRead, wait
   // Notifications of children sent during this read are not in these messages yet.
   if (waited || waitsForOwn(world) || waitsForTodos)
     // The turn ended before it could read that it is near a limit.
-    return { run: todos, commands: run.lastWord ? [{ do: "rest?" }] : [] }
+    return { run: todos, commands: run.lastWord ? [{ do: "check idle" }] : [] }
   const [first] = world.verifiers
   if (first === undefined) return ended(todos, ending, messages, openTodos, world)
-  return verifies({ ...moved(todos, "checking"), answered: { ending, messages, openTodos } }, messages, first)
+  return verifies({ ...moved(todos, "verifying"), answered: { ending, messages, openTodos } }, messages, first)
 }
 
 const inTheEnd = (run: ActiveRun, world: World): LastWord | undefined =>
@@ -163,7 +163,7 @@ export const verified: Handler<"verified"> = (given, { by, verdict }, world) => 
     const next = world.verifiers[world.verifiers.indexOf(by) + 1]
     return next === undefined
       ? passed(back, answered, world)
-      : verifies(moved(found, "checking"), answered.messages, next)
+      : verifies(moved(found, "verifying"), answered.messages, next)
   }
   return verdict.again || expectsMessage(back) ? say(back, verdict.ask, world) : fail(back, verdict.failure, world)
 }

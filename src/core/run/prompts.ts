@@ -35,7 +35,7 @@ const sending = (run: ActiveRun, commands: readonly Command[]): Step => ({
 /** Sends a message to the run's session. */
 export function say(run: ActiveRun, saying: Saying, world: World, interrupts?: readonly Ask[]): Step {
   const [next, word] = spoken(run, saying, world)
-  return sending(next, [{ do: "say", word, ...(interrupts && { interrupts }) }])
+  return sending(next, [{ do: "send", word, ...(interrupts && { interrupts }) }])
 }
 
 const without = (run: ActiveRun, word: SentMessage): ActiveRun => ({
@@ -43,7 +43,7 @@ const without = (run: ActiveRun, word: SentMessage): ActiveRun => ({
   sentMessages: run.sentMessages.filter(({ id }) => id !== word.id),
 })
 
-const UNSENT: readonly Stage[] = ["making", "queued", "held", "entering"]
+const UNSENT: readonly Stage[] = ["creating", "queued", "held", "preparing"]
 
 /** Sends a message to a running agent, after its prompt if that is not sent yet. */
 export const tell: Handler<"tell"> = (run, { text, reply }, world) => {
@@ -70,11 +70,11 @@ export function release(run: ActiveRun): Step {
   const words = run.sentMessages.map((word) => ({ ...word, held: false }))
   return sending(
     { ...run, sentMessages: words },
-    held.map((word) => ({ do: "say", word: { ...word, held: false } })),
+    held.map((word) => ({ do: "send", word: { ...word, held: false } })),
   )
 }
 
-export const said: Handler<"said"> = (given, { word, problem }, world) => {
+export const sent: Handler<"sent"> = (given, { word, problem }, world) => {
   const { now } = world
   const { run, commands } = landed(given)
   const { reply, kind } = word

@@ -42,7 +42,7 @@ function starts(run: ActiveRun, world: World, save: boolean): Step {
 /** Preparation is done or not needed. `save`: write the record first. */
 function start(run: ActiveRun, { task }: World, save: boolean): Step {
   if (save || task.place || task.depth > 1 || task.run.after || task.team)
-    return { run: moved(run, "entering"), commands: [{ do: "enter", save }] }
+    return { run: moved(run, "preparing"), commands: [{ do: "prepare", save }] }
   return prompt(moved(run, "prompting"))
 }
 
@@ -51,7 +51,7 @@ function prompt(run: ActiveRun): Step {
   return { run: { ...run, calls: run.calls + 1 }, commands: [{ do: "prompt", text, preface }] }
 }
 
-export const entered: Handler<"entered"> = (
+export const prepared: Handler<"prepared"> = (
   { preparesAgain: reenters, ...run },
   { answers, preface, done = [] },
   world,
@@ -60,11 +60,11 @@ export const entered: Handler<"entered"> = (
   // Continue with the same prompt.
   if (reenters) return prompt(sign(moved(run, "prompting"), now))
   const text = withAnswers(run.prompt ?? "", answers)
-  if (task.team) return lead({ ...sign(moved(run, "leading"), now), prompt: text, done }, world)
+  if (task.team) return lead({ ...sign(moved(run, "supervising"), now), prompt: text, done }, world)
   return prompt({ ...sign(moved(run, "prompting"), now), prompt: text, preface })
 }
 
-export const shutOut: Handler<"shut out"> = (run, { code, problem }, world) =>
+export const prepareFailed: Handler<"prepare failed"> = (run, { code, problem }, world) =>
   end(run, { type: "failed", reason: { code, text: problem } }, {}, world)
 
 /** A refused prompt ends the run, whose caller is gone. A prompt with an unknown result may have been accepted. */
@@ -102,7 +102,7 @@ export const refused: Handler<"refused"> = (run, { type: _type, ...stands }, { n
     calls: run.calls + 1,
   }
   const park = { do: "park", asks: run.asks } as const
-  const commands: readonly Command[] = [{ do: "record", event, write: true }, park, { do: "freed" }]
+  const commands: readonly Command[] = [{ do: "record", event, write: true }, park, { do: "free slot" }]
   return { run: next, commands }
 }
 
@@ -113,7 +113,7 @@ function laidDown(run: ActiveRun, stands: PauseEvent, now: number): Step {
   const commands: readonly Command[] = [
     { do: "record", event: { type: "admitted", generation, at: now }, write: false },
     { do: "record", event: stilled(stands, generation), write: false },
-    { do: "lay down", text },
+    { do: "store prompt", text },
   ]
   return { run: next, commands }
 }
@@ -126,7 +126,7 @@ const goOn: Handler<"admitted"> = (run, _input, world) => {
   const on = { ...sign(run, now), lastWord: wordLater(run.lastWord, now - at) }
   const record = { do: "record", event, write: true } as const
   if (run.preparesAgain)
-    return { run: moved(on, "entering"), commands: [record, { do: "enter", save: false, again: true }] }
+    return { run: moved(on, "preparing"), commands: [record, { do: "prepare", save: false, again: true }] }
   const { notStarted: unbegun, ...begun } = on
   const { run: next, commands } = unbegun ? start(begun, world, false) : prompt(moved(on, "prompting"))
   return { run: next, commands: [record, ...commands] }

@@ -1,14 +1,14 @@
 import type { ActiveRun } from "./active-run.ts"
 import { contact, preparing } from "./contact.ts"
-import { ends, left, quiet, stopped, told, written } from "./ending.ts"
-import { counted, heard, questions } from "./events.ts"
+import { closed, ends, finalized, notified, stopped, written } from "./ending.ts"
+import { counted, event, questions } from "./events.ts"
 import type { Input, InputType, Step, World } from "./inputs.ts"
-import { confirmed, hinted, request, resting, slept, spent, tick, unrefused } from "./limits.ts"
+import { confirmed, hinted, idle, refuseFailed, request, slept, spending, tick } from "./limits.ts"
 import { looked, verified } from "./messages.ts"
-import { said, tell } from "./prompts.ts"
-import { admitted, begin, entered, look, prompted, refused, shutOut } from "./starting.ts"
+import { sent, tell } from "./prompts.ts"
+import { admitted, begin, look, prepared, prepareFailed, prompted, refused } from "./starting.ts"
 import type { Handler } from "./steps.ts"
-import { fielded, parts } from "./supervising.ts"
+import { memberCreated, members } from "./supervising.ts"
 import { type Edge, edgeOf, GONE, TABLE } from "./table.ts"
 
 const HANDLERS: { readonly [Type in InputType]: Handler<Type> } = {
@@ -17,33 +17,33 @@ const HANDLERS: { readonly [Type in InputType]: Handler<Type> } = {
   tell,
   request,
   end: ends,
-  heard,
+  event,
   questions,
   look,
   tick,
-  spent,
+  spending,
   slept,
   refused,
-  parts,
-  fielded,
+  members,
+  "member created": memberCreated,
   contact,
   preparing,
-  entered,
-  "shut out": shutOut,
+  prepared,
+  "prepare failed": prepareFailed,
   prompted,
-  said,
+  sent,
   stopped,
-  resting,
-  unrefused,
+  idle,
+  "refuse failed": refuseFailed,
   hinted,
   counted,
   looked,
   confirmed,
   verified,
-  quiet,
-  left,
+  closed,
+  finalized,
   written,
-  told,
+  notified,
 }
 
 /** Test hook: called for each edge taken. */

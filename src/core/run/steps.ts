@@ -51,7 +51,7 @@ export const wordLater = (lastWord: LastWord | undefined, ms: number): LastWord 
 /** The session is idle: if it waits for children it releases its model. */
 export const rested = (run: ActiveRun, { ownTasks }: World): Step => ({
   run: { ...run, idle: true },
-  commands: ownTasks && !run.idle ? [{ do: "freed" }] : [],
+  commands: ownTasks && !run.idle ? [{ do: "free slot" }] : [],
 })
 
 /** Applies a second step unless the first ended the run. */

@@ -38,14 +38,14 @@ function leadItems(run: ActiveRun, team: ItemsPlan, world: World): Step {
 }
 
 function fielding(run: ActiveRun, begin: readonly number[]): Step {
-  const commands = begin.map((nth): Command => ({ do: "field", nth, text: run.prompt ?? "" }))
+  const commands = begin.map((nth): Command => ({ do: "create member", nth, text: run.prompt ?? "" }))
   return { run: { ...run, creatingMembers: [...run.creatingMembers, ...begin] }, commands }
 }
 
-export const parts: Handler<"parts"> = (run, _input, world) => lead(run, world)
+export const members: Handler<"members"> = (run, _input, world) => lead(run, world)
 
 /** A member that could not be created ends the group: the next would fail alike. */
-export const fielded: Handler<"fielded"> = (given, { nth, problem }, world) => {
+export const memberCreated: Handler<"member created"> = (given, { nth, problem }, world) => {
   const run = { ...given, creatingMembers: given.creatingMembers.filter((each) => each !== nth) }
   if (problem === undefined) return lead(run, world)
   return fail(run, { code: "host", text: `Part ${nth + 1} could not be begun: ${problem}` }, world)

@@ -96,7 +96,7 @@ export class Groups {
     const { of = "", nth = 0 } = part.part ?? {}
     const entry = store.handle(of)
     const { team } = entry?.task ?? {}
-    if (team?.kind !== "each" || entry?.run?.stage !== "leading") return
+    if (team?.kind !== "each" || entry?.run?.stage !== "supervising") return
     const noting = (async () => {
       const ledgers = await this.#ports.ledgers()
       const row = await this.#rowOf(part, nth, entry.items?.[nth])

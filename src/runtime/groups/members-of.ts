@@ -13,7 +13,7 @@ export const membersOf = (store: TaskStore, team: Task): readonly Member[] =>
       const check = run?.check
       return {
         task,
-        closed: !run || run.stage === "telling",
+        closed: !run || run.stage === "notifying",
         began: !run || hasBegun(run.observed),
         ...(check && { check }),
       }

@@ -8,7 +8,7 @@ import { isActive, owesNotification, type Task } from "../../core/task.ts"
 export function foreignRun(task: Task, known: ActiveRun | undefined): ActiveRun | undefined {
   if (!isActive(task) && !owesNotification(task)) return undefined
   if (known && known.heldBy !== "ours" && known.generation === task.run.generation) return known
-  return newRun(task, isActive(task) ? "working" : "telling", task.run.createdAt, "foreign")
+  return newRun(task, isActive(task) ? "working" : "notifying", task.run.createdAt, "foreign")
 }
 
 /** Run of a task that another process has just taken over. */

@@ -144,8 +144,8 @@ export class Settling {
     if (!this.#own(task)) return
     const entry = store.handle(task.id)
     if (entry && done) {
-      entry.run = { ...newRun(task, "leading", clock.now()), prompt, done }
-      return this.#ports.dispatcher.deliver(task.id, { type: "parts" })
+      entry.run = { ...newRun(task, "supervising", clock.now()), prompt, done }
+      return this.#ports.dispatcher.deliver(task.id, { type: "members" })
     }
     const endOptions = { messages: [], wake: this.#wakes(task, seenAt), maybeDelivered: true }
     this.#ports.dispatcher.end(task.id, task.run.generation, { at: seenAt, ...groupEndOf(task) }, endOptions)

@@ -145,7 +145,7 @@ export class TaskStore {
 
   /** Completed, and its work is being checked again and merged. */
   isMerging(id: string): boolean {
-    return this.run(id)?.stage === "merging"
+    return this.run(id)?.stage === "finalizing"
   }
 
   isForeign(id: string): boolean {
@@ -162,7 +162,7 @@ export class TaskStore {
 
   /** Adds a task whose session is being created. */
   make(task: Task, now: number): void {
-    this.#making.set(task.id, new TaskHandle(task, newRun(task, "making", now)))
+    this.#making.set(task.id, new TaskHandle(task, newRun(task, "creating", now)))
   }
 
   /** The session could not be created. */
@@ -299,7 +299,7 @@ export class TaskStore {
       return
     }
     this.#active.add(task.id)
-    if (handle.run?.stage !== "making") handle.run = newRun(task, isQueued(task) ? "queued" : "working", now)
+    if (handle.run?.stage !== "creating") handle.run = newRun(task, isQueued(task) ? "queued" : "working", now)
   }
 
   #pick(ids: Iterable<string>): Task[] {

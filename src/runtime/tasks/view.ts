@@ -92,7 +92,7 @@ export function viewOf(
         stand && pauseText(stand, now),
       ),
     ...(store.isMerging(task.id) && { merging: true }),
-    ...(machineOf(task) !== undefined && store.run(task.id)?.stage === "leaving" && { fetching: true }),
+    ...(machineOf(task) !== undefined && store.run(task.id)?.stage === "closing" && { fetching: true }),
     elapsed: elapsed(task, now),
     waited: waited(task, now),
     place: isQueued(task)
