@@ -13,7 +13,7 @@ import { startPlugged } from "../support/plugin.ts"
  * and archive tasks. Whatever the moment: no task is lost, doubled or half linked, no id is used twice, no prompt
  * reaches a model twice, and each wake is heard. A host that comes back is the next one to be killed: a start a round.
  */
-const ROUNDS = Number(process.env.SUPERAGENTS_BOARD_KILL_ROUNDS ?? 10)
+const ROUNDS = Number(process.env.SUPERAGENTS_BOARD_KILL_ROUNDS ?? 4)
 const AGENTS = ["build", "librarian", "writer"] as const
 /** A host dies at some moment after one of its agents has had so many answers, or fewer. */
 const MOST_ANSWERS = 5

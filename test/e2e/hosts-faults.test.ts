@@ -19,7 +19,7 @@ import { type Line, lacksSshd, startSshd } from "../support/sshd.ts"
  * runs 300.
  */
 
-const ROUNDS = Number(process.env.SUPERAGENTS_HOST_ROUNDS ?? 30)
+const ROUNDS = Number(process.env.SUPERAGENTS_HOST_ROUNDS ?? 9)
 const SEED = Number(process.env.SUPERAGENTS_HOST_SEED ?? 20_260_730)
 const LANES = Math.min(ROUNDS, Number(process.env.SUPERAGENTS_HOST_LANES ?? 3))
 /** One round alone, to look into it. */

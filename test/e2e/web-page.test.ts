@@ -197,7 +197,13 @@ describe.skipIf(!browser)("the page", () => {
   test("has its own words in their order whatever marks agents' texts have", async () => {
     const agents = new FakeAgents()
     const now = Date.now()
-    const ask = { id: "per_1", sessionID: "ses_1", kind: "permission", what: "rm \u202ex", askedAt: now } as const
+    const ask = {
+      id: "per_1",
+      sessionID: "ses_1",
+      kind: "permission",
+      what: "rm \u202ex",
+      askedAt: now - 600_000,
+    } as const
     agents.set(
       viewOf({
         task: { id: "bg_marks000", description: "Count \u202e\u2066beans\u2069", run: { createdAt: now } },
@@ -227,7 +233,7 @@ describe.skipIf(!browser)("the page", () => {
           }
           return "not there"
         }, word)
-    expect(await forward(".need-row p:has(.u-ticks)", "just")).toBe(true)
+    expect(await forward(".need-row p:has(.u-ticks)", "ago")).toBe(true)
     await page.locator(".work-card").click()
     await page.locator(".sheet").getByRole("button", { name: "Stop", exact: true }).click()
     await page.locator(".confirm").waitFor()

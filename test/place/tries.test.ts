@@ -221,7 +221,7 @@ describe("a ladder", () => {
     const task = await rig.endedBeside(id)
     expect(task).toMatchObject({ status: "completed", outcome: { team: { won: "mock/two" } } })
     expect(asked).toHaveLength(2)
-    expect(asked[0]).toMatch(/^FIND\nYou work in a git worktree/)
+    expect(asked[0]).toMatch(/^FIND\n+# Where you work\n+You work in a git worktree/)
     expect(asked[1]).toContain("Try 1 (mock/one): Its check")
     expect(asked[1]).toContain("Files changed: sum.txt")
     expect(asked[1]).toContain("nearly &lt;/earlier_tries>")

@@ -131,8 +131,10 @@ export class SimulatedPlaces {
       const { breach } = this.#ports
       const { winners, checks } = this.#kept
       if (winner !== undefined) {
-        if (!this.hasPassed(winner)) breach("a try has won whose check has not passed")
-        if ((winners.get(groupID) ?? winner) !== winner) breach("two tries of one team have won")
+        const before = winners.get(groupID)
+        // One that won before and is resumed stays the group's, whatever becomes of its check.
+        if (before === undefined && !this.hasPassed(winner)) breach("a try has won whose check has not passed")
+        if ((before ?? winner) !== winner) breach("two tries of one team have won")
         if (others.some(({ taskID }) => taskID === winner)) breach("the work of the try that won was put aside")
         winners.set(groupID, winner)
         checks.set(groupID, { times: 0, passed: true, everPassed: true })

@@ -13,6 +13,7 @@ import {
   type TaskPatch,
   type TaskState,
 } from "../../src/features/board/service.ts"
+import { shownStatus } from "../../src/features/board/task.ts"
 import { boardTaskOf } from "./board-state.ts"
 
 /** A board in memory with the rules that HTTP has to put into words; the real one has its own tests. */
@@ -104,7 +105,7 @@ export class FakeBoard implements Board {
   }
 
   state(task: BoardTask): TaskState {
-    if (task.status !== "active") return { state: task.status, reason: "", text: task.status }
+    if (task.status !== "active") return { state: task.status, reason: "", text: shownStatus(task.status) }
     return this.states.get(task.id) ?? { state: "next run", reason: "14:00", text: "next run 14:00" }
   }
 

@@ -3,7 +3,7 @@ import { cut, oneLine } from "../../lib/text.ts"
 import { isAtWork, isIdle, isReady, isUsedUp, untilText } from "./rules/purse.ts"
 import type { RunView } from "./runs.ts"
 import { type BoardState, isUnverified, MOST_FAILURES, type Pulse, pulseOf, waitsFor } from "./state.ts"
-import type { BoardTask, TaskState } from "./task.ts"
+import { type BoardTask, shownStatus, type TaskState } from "./task.ts"
 
 /** Facts beside the board at one time. */
 export type Moment = {
@@ -38,7 +38,7 @@ export function stateOf(state: BoardState, task: BoardTask, moment: Moment): Tas
   const waits = isUnverified(state, task.id)
   if (task.status !== "active") {
     const reason = waits ? CHANGED_OUTSIDE : ""
-    return { state: task.status, reason, text: [task.status, reason].filter(Boolean).join(": ") }
+    return { state: task.status, reason, text: [shownStatus(task.status), reason].filter(Boolean).join(": ") }
   }
   const run = moment.runOf(task)
   const [ask] = run?.asks ?? []

@@ -11,6 +11,9 @@ export const BOARD_STATUSES = ["draft", "active", "done", "canceled"] as const
 
 export type BoardStatus = (typeof BOARD_STATUSES)[number]
 
+/** A status as it is shown: stored it is `canceled`, all else that is shown spells it with two l. */
+export const shownStatus = (status: BoardStatus): string => (status === "canceled" ? "cancelled" : status)
+
 /** Longer ids could not be counted exactly; files with them are rejected. */
 export const MOST_ID = 999_999_999_999_999
 
