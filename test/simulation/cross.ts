@@ -39,6 +39,9 @@ const METHODS: Readonly<Record<Awaited, string>> = {
 /** What a file of tests takes of the crossings: those at every second call, or at each; of so many kinds one. */
 type Share = { readonly calls: "even" | "odd" | "each"; readonly oneOf: number }
 
+/** Every second kind in the long part of the tests; `npm run test:crossings` takes all. */
+export const ONE_OF = Number(process.env.SUPERAGENTS_CROSSINGS_ONE_OF ?? 2)
+
 export function crossingTests({ calls, oneOf }: Share): void {
   let surveyed: Survey
   beforeAll(async () => {

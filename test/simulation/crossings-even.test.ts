@@ -1,3 +1,3 @@
-import { crossingTests } from "./cross.ts"
+import { crossingTests, ONE_OF } from "./cross.ts"
 
-crossingTests({ calls: "even", oneOf: 1 })
+crossingTests({ calls: "even", oneOf: ONE_OF })

@@ -1,3 +1,3 @@
-import { crossingTests } from "./cross.ts"
+import { crossingTests, ONE_OF } from "./cross.ts"
 
-crossingTests({ calls: "odd", oneOf: 1 })
+crossingTests({ calls: "odd", oneOf: ONE_OF })
