@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { unwrap } from "../support/drive.ts"
+import { eventually, say, toolParts, unwrap } from "../support/drive.ts"
 import {
   agent,
   base64,
@@ -11,12 +11,14 @@ import {
   nothingLeft,
   output,
   placeScene,
+  session,
   setLine,
   text,
   told,
   tool,
   user,
 } from "../support/place-scene.ts"
+import { gate } from "../support/plugin.ts"
 
 /** Tasks in git worktrees of their own, on the real host and in a real repository; the `place-…` files beside have the rest. */
 
@@ -60,6 +62,34 @@ test("a task works in what its parent sees, leaves nothing behind, and its work 
   const cleared = await tool("superagents_clear", {})
   expect(cleared.output).not.toContain("refs/superagents")
   expect(user.ours().filter((name) => name.endsWith(id))).toEqual([])
+})
+
+test("a notification that waits for the end of its parent's turn tells the merge and the ends in that turn", async () => {
+  user.write("shared.txt", text()).commit()
+  const gates = { WORK: gate(), LATER: gate() }
+  const ids: string[] = []
+  let calls = 0
+  model.use(async ({ sessionID, firstUser, sinceUser, userTexts }) => {
+    const name = firstUser.startsWith("WORK") ? "WORK" : "LATER"
+    if (sessionID !== session) {
+      if (sinceUser.length > 0) return { text: "done" }
+      await gates[name].opened
+      return { tools: [{ name: "bash", args: { command: `echo n > ${name}.txt`, description: "works" } }] }
+    }
+    if (!userTexts.includes("fetch and merge") || calls === 3) return undefined
+    calls++
+    if (calls === 2) return { tools: [{ name: "superagents_task", args: { merge: ids[0] } }] }
+    if (calls === 3) gates.LATER.open()
+    return { tools: [{ name: "superagents_output", args: { task_id: ids[calls === 1 ? 0 : 1], block: true } }] }
+  })
+  for (const name of ["WORK", "LATER"]) ids.push((await launch(name)).id)
+  await say(host, session, "fetch and merge")
+  await eventually(async () => (await toolParts(host, session, "superagents_output"))[0]?.state.status === "running")
+  gates.WORK.open()
+  const [first, second] = await told(2)
+  expect(first?.hidden).toContain("Merged into your files, uncommitted.")
+  expect(first?.hidden).not.toContain("Still running")
+  expect(second?.hidden).toContain("Not merged yet")
 })
 
 test("two that change the same line: the second's merge changes nothing, and the resumed agent solves it", async () => {
