@@ -85,9 +85,9 @@ describe("the tools", () => {
     )
     expect(await use("update_task", { task_id, title: "Most of it" })).toContain(`#${task_id} Most of it`)
     expect(await use("list_tasks", {})).toContain(`#${task_id} Most of it 1/2 draft`)
-    expect(await use("cancel_task", { task_id })).toBe(`Task #${task_id} is canceled and stands in history now.`)
-    expect(await use("list_history", { limit: 1 })).toMatch(new RegExp(`^#${task_id} Most of it 1/2 canceled 20`))
-    expect(await use("get_task", { task_id: `#${task_id}` })).toContain("Status: canceled.")
+    expect(await use("cancel_task", { task_id })).toBe(`Task #${task_id} is cancelled and stands in history now.`)
+    expect(await use("list_history", { limit: 1 })).toMatch(new RegExp(`^#${task_id} Most of it 1/2 cancelled 20`))
+    expect(await use("get_task", { task_id: `#${task_id}` })).toContain("Status: cancelled.")
   })
 
   test("say of a wrong call what happened and what was expected, each of them, and change nothing", async () => {

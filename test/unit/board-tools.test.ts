@@ -92,7 +92,7 @@ describe("an answer", () => {
       "Its subtasks go on, and nobody is told of their end: #2 s.",
     )
     expect(await rig.call("update_task", { task_id: "3", status: "canceled" })).toContain("Cancelled with it: #4 t.")
-    expect(await rig.call("cancel_task", { task_id: "2" })).toBe("Task #2 is canceled and stands in history now.")
+    expect(await rig.call("cancel_task", { task_id: "2" })).toBe("Task #2 is cancelled and stands in history now.")
   })
 
   test("in a task's own thread says what was done, and not again what stands in the same request", async () => {
@@ -154,7 +154,7 @@ describe("an answer", () => {
     await rig.call("complete_task", { task_id: "1" })
     await rig.call("cancel_task", { task_id: "2" })
     expect(await rig.call("list_history", { limit: 1 })).toMatch(
-      /^#2 theirs no plan canceled 2026-.* \(owner tester\)$/,
+      /^#2 theirs no plan cancelled 2026-.* \(owner tester\)$/,
     )
     expect((await rig.call("list_history", {})).split("\n")).toHaveLength(2)
   })

@@ -2,7 +2,7 @@ import { count, cut, oneLine } from "../../../lib/text.ts"
 import type { ToolResult } from "../../../tools/tool.ts"
 import { beginning, linkText } from "../block.ts"
 import type { Archived, Board } from "../service.ts"
-import { type BoardTask, headOf, toModel } from "../task.ts"
+import { type BoardTask, headOf, shownStatus, toModel } from "../task.ts"
 import type { AgentActor } from "./define.ts"
 
 /** Texts for models. Indexes are shown wherever a further call needs them. */
@@ -24,14 +24,14 @@ export async function renderWhole(
   most = Number.POSITIVE_INFINITY,
 ): Promise<ToolResult> {
   const { description, owner, createdBy, steps, resources, status, archivedAt, threadId } = task
-  const state = toModel(board.state(task))
+  const [shown, state] = [shownStatus(status), toModel(board.state(task))]
   const subtask = await board.subtasksIn(task)
   const detailsOf = (details: string) =>
     details.length > most ? oneLine(details, most) : details.replaceAll("\n", "\n   ")
   const lines = [
     head,
     headOf(task),
-    `Status: ${status}${state === status ? "" : `, ${state}`}. Owner: ${oneLine(owner)}. Created by: ${oneLine(createdBy)}.`,
+    `Status: ${shown}${state === shown ? "" : `, ${state}`}. Owner: ${oneLine(owner)}. Created by: ${oneLine(createdBy)}.`,
     ...(archivedAt === undefined ? [] : [`Archived: ${archivedAt}`]),
     ...(threadId === undefined ? [] : [`Thread: ${threadId}`]),
     ...(description === "" ? [] : [`Description:\n${beginning(description, most)}`]),
@@ -54,13 +54,13 @@ const titleOf = ({ id, title }: BoardTask): string => `#${id} ${oneLine(title, 8
 export function renderArchived({ task, canceled, open }: Archived): ToolResult {
   const named = (tasks: readonly BoardTask[]) => tasks.map(({ id, title }) => `#${id} ${oneLine(title, 60)}`).join(", ")
   const lines = [
-    `Task #${task.id} is ${task.status} and stands in history now.`,
+    `Task #${task.id} is ${shownStatus(task.status)} and stands in history now.`,
     ...(canceled.length > 0 ? [`Cancelled with it: ${named(canceled)}.`] : []),
     ...(open.length > 0
       ? [`Its subtasks go on, and nobody is told of their end: ${named(open)}. Cancel what is not needed.`]
       : []),
   ]
-  return { title: `#${task.id} ${task.status}`, output: lines.join("\n") }
+  return { title: `#${task.id} ${shownStatus(task.status)}`, output: lines.join("\n") }
 }
 
 /** `agent`: owner of the tasks; undefined for the whole board. */
@@ -76,7 +76,9 @@ export function renderList(board: Board, tasks: readonly BoardTask[], agent?: st
 }
 
 export function renderHistory(tasks: readonly BoardTask[]): ToolResult {
-  const lines = tasks.map((task) => `${row(task)} ${task.status} ${task.archivedAt} (owner ${oneLine(task.owner, 60)})`)
+  const lines = tasks.map(
+    (task) => `${row(task)} ${shownStatus(task.status)} ${task.archivedAt} (owner ${oneLine(task.owner, 60)})`,
+  )
   return {
     title: count(tasks.length, "task"),
     output: tasks.length === 0 ? "No task has ended yet." : lines.join("\n"),
