@@ -10,8 +10,8 @@ import { mainCheckout, stateFolder } from "./lib/project.ts"
 import type { Options } from "./options/options.ts"
 import type { Connection } from "./runtime/connection.ts"
 import type { Ledgers } from "./runtime/ledgers.ts"
-import { placeKinds } from "./runtime/places/kinds.ts"
-import type { PlaceKind } from "./runtime/places/place.ts"
+import { hereKind } from "./runtime/places/here.ts"
+import type { PlaceKind, PlacePorts } from "./runtime/places/place.ts"
 import { COMMANDS } from "./runtime/places/root.ts"
 import { ownerNow, ownershipOf, processLives, processMark } from "./runtime/record/owner.ts"
 import { TaskManager } from "./runtime/task-manager.ts"
@@ -38,6 +38,8 @@ export type App = {
 
 /** A feature with its parts beside runs. Each is loaded only where its option is on. */
 export type AppFeature = Feature & {
+  /** A kind of place beside the parent's own folder. */
+  place?(options: Options, ports: PlacePorts): PlaceKind
   /** Puts itself between the plugin and OpenCode, before there are tasks. */
   connect?(setup: Pick<Setup, "connection" | "options" | "clock" | "kinds">): Promise<Between | undefined>
   /** Opens its part beside the tasks. The result closes it. */
@@ -68,7 +70,8 @@ export type Between = {
 export async function openApp(given: Connection, options: Options, features: readonly AppFeature[]): Promise<App> {
   const clock = systemClock
   const commands = { folder: COMMANDS, ...keeping(given) }
-  const kinds = [...placeKinds(options, { processes: PROCESSES, commands, hostFolder: given.ownFolder })]
+  const ports = { processes: PROCESSES, commands, hostFolder: given.ownFolder }
+  const kinds = [hereKind, ...features.flatMap(({ place }) => place?.(options, ports) ?? [])]
   let connection = given
   const between: Between[] = []
   for (const feature of features) {

@@ -11,7 +11,7 @@ import { validator } from "../../src/features/schemas/verify.ts"
 import type { Options } from "../../src/options/options.ts"
 import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
 import { Ledgers } from "../../src/runtime/ledgers.ts"
-import { placeKinds } from "../../src/runtime/places/kinds.ts"
+import { hereKind } from "../../src/runtime/places/here.ts"
 import type { Place, PlaceKind, PlacePorts } from "../../src/runtime/places/place.ts"
 import { TaskManager } from "../../src/runtime/task-manager.ts"
 import type { TaskView } from "../../src/runtime/tasks/view.ts"
@@ -251,9 +251,9 @@ export class Rig {
   /** Those that there are, but for what really makes worktrees. */
   #kinds() {
     const open = this.#worktrees ?? (() => Promise.reject(new CallError("There are no worktrees here.")))
-    const [here, ...others] = placeKinds(this.options, {} as PlacePorts)
+    const others = FEATURES.flatMap(({ place }) => place?.(this.options, {} as PlacePorts) ?? [])
     return [
-      ...(here ? [here] : []),
+      hereKind,
       ...others.map((kind) => ({ ...kind, mayHaveLeft: () => true, open, hears: this.#hears, ...this.#kind })),
       ...(this.#elsewhere ? [this.#elsewhere.kind(this)] : []),
     ]

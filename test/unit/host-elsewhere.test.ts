@@ -1,6 +1,6 @@
 import { expect, test } from "vitest"
-import { Elsewhere } from "../../src/features/worktrees/opencode/other-folders.ts"
-import { leave, leaveAll, listenIn, type Peer, peerOf } from "../../src/features/worktrees/opencode/peers.ts"
+import { Elsewhere } from "../../src/opencode/other-folders.ts"
+import { leave, leaveAll, listenIn, type Peer, peerOf } from "../../src/opencode/peers.ts"
 import { commandsIn } from "../../src/opencode/tool.ts"
 
 test("where sessions work is known, and which folder is left by the last of them", () => {

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest"
+import { FEATURES } from "../../src/features/index.ts"
 import { hereKind } from "../../src/runtime/places/here.ts"
-import { kindOf, placeKinds } from "../../src/runtime/places/kinds.ts"
-import type { PlacePorts } from "../../src/runtime/places/place.ts"
+import { kindOf, type PlacePorts } from "../../src/runtime/places/place.ts"
 import { DEFAULTS } from "../support/options.ts"
 import { Rig } from "../support/rig.ts"
 
-const kinds = placeKinds(DEFAULTS, {} as PlacePorts)
+const kinds = [hereKind, ...FEATURES.flatMap(({ place }) => place?.(DEFAULTS, {} as PlacePorts) ?? [])]
 
 describe("the kinds of places", () => {
   test("are found by the names of their places, and no two have one name", () => {

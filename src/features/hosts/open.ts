@@ -1,5 +1,5 @@
 import type { Between, Setup } from "../../app.ts"
-import { kindOf } from "../../runtime/places/kinds.ts"
+import { kindOf } from "../../runtime/places/place.ts"
 import { DEBTS } from "../../runtime/places/root.ts"
 import { ownerNow } from "../../runtime/record/owner.ts"
 import { cleanupQueueIn } from "./cleanup.ts"

@@ -1,7 +1,8 @@
 import { z } from "zod"
-import type { Feature } from "../../core/feature.ts"
+import type { AppFeature } from "../../app.ts"
 import { type MergeRule, projects } from "../../options/rules.ts"
 import { count, group, option, type ValuesOf } from "../../options/spec.ts"
+import { worktreeKind } from "./place-kind.ts"
 
 /** A command of the project's own runs as the user. */
 const command: MergeRule = {
@@ -43,4 +44,8 @@ declare module "../../options/options.ts" {
   interface Options extends ValuesOf<typeof options> {}
 }
 
-export const worktrees: Feature = { name: "worktrees", options }
+export const worktrees: AppFeature = {
+  name: "worktrees",
+  options,
+  place: ({ worktree }, ports) => worktreeKind(worktree, ports),
+}

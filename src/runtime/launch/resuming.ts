@@ -10,8 +10,7 @@ import type { Dispatcher } from "../dispatcher.ts"
 import { askedAgain, refuseUnlessRemaining } from "../groups/plans.ts"
 import type { Parts } from "../parts.ts"
 import { HERE } from "../places/here.ts"
-import { kindOf } from "../places/kinds.ts"
-import type { PlaceKind } from "../places/place.ts"
+import { kindOf, type PlaceKind } from "../places/place.ts"
 import {
   alreadyResumed,
   authorize,

@@ -209,6 +209,14 @@ export type PlaceKind = {
   readonly open: (name: string) => Promise<Place>
 }
 
+/** Throws a `CallError` where no kind has that name. */
+export function kindOf(kinds: readonly PlaceKind[], name: string): PlaceKind {
+  const kind = kinds.find(({ names }) => names.includes(name))
+  if (kind) return kind
+  const known = kinds.flatMap(({ names }) => names).map((each) => `"${each}"`)
+  throw new CallError(`There is no place "${name}" here. There are: ${known.join(", ")}.`)
+}
+
 export type HostFolder = {
   readonly name: string
   readonly installs: readonly string[]

@@ -6,8 +6,7 @@ import { goHome, goThere, homeAsAsked, homeOf, refuseUnpassed } from "../merge-t
 import type { Parts } from "../parts.ts"
 import { mergeOf, refused, refusedBy, workOf } from "../tasks/changes.ts"
 import { HERE } from "./here.ts"
-import { kindOf } from "./kinds.ts"
-import { type Place, PlaceError, type PlaceKind, type RunLimits } from "./place.ts"
+import { kindOf, type Place, PlaceError, type PlaceKind, type RunLimits } from "./place.ts"
 import type { CommandResult } from "./run-command.ts"
 
 /** Automatic merge of a completed task: checks again first, and can be stopped. */

@@ -1,6 +1,6 @@
-import type { RawEvent } from "../../../opencode/events.ts"
-import type { RequestHandler } from "../../../runtime/connection.ts"
-import type { Tool } from "../../../tools/tool.ts"
+import type { RequestHandler } from "../runtime/connection.ts"
+import type { Tool } from "../tools/tool.ts"
+import type { RawEvent } from "./events.ts"
 
 /**
  * OpenCode runs another instance of the plugin in a task's folder, if it is configured there. It forwards events and
