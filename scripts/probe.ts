@@ -13,7 +13,7 @@ import { FEATURES } from "../src/features/index.ts"
  */
 
 /** Features that pass. */
-const PASS: readonly string[] = ["checks", "shared-cache", "web", "terminal", "hosts", "worktrees"]
+const PASS: readonly string[] = ["checks", "shared-cache", "web", "terminal", "hosts", "worktrees", "schemas"]
 
 const ROOT = resolve(import.meta.dirname, "..")
 /** Files that list features, and that a feature has a line in. */

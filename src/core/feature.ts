@@ -31,8 +31,20 @@ export type Argument = {
   readonly resumes?: true
   /** Data of the caller's in which a `null` means something. */
   readonly asGiven?: true
+  /** Reads a given value before anything is created. Throws a `CallError` where it is of no use. */
+  readonly read?: (given: unknown, call: CallOfArgument) => Promise<unknown>
   /** Arguments that it cannot stand beside, each with the reason. */
   readonly excludes?: Readonly<Record<string, string>>
+}
+
+/** The call that an argument was given in. */
+export type CallOfArgument = {
+  /** The caller's. */
+  readonly folder: string
+  readonly prompt: string
+  readonly options: Options
+  /** Rejects where the caller may not read this file of its folder. */
+  readonly mayRead: (file: string) => Promise<void>
 }
 
 /** Points at which a feature takes part in runs. Its state belongs to the plugin instance. */

@@ -6,8 +6,6 @@ import type { Feature } from "../../src/core/feature.ts"
 import type { Host } from "../../src/core/ports.ts"
 import { isActive, type Task } from "../../src/core/task.ts"
 import { FEATURES } from "../../src/features/index.ts"
-import { checkValue } from "../../src/features/schemas/check-value.ts"
-import { validator } from "../../src/features/schemas/verify.ts"
 import type { Options } from "../../src/options/options.ts"
 import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
 import { Ledgers } from "../../src/runtime/ledgers.ts"
@@ -57,11 +55,16 @@ function parsedOnce(given: NonNullable<RigOptions["options"]>): Options {
   return options
 }
 
-/** The features, with answers validated without a thread. */
-const IN_PROCESS = FEATURES.map((feature): Feature => {
-  const body: Feature["body"] = (runtime) => validator(runtime, async (schema, text) => checkValue(schema, text))
-  return feature.name === "schemas" ? { ...feature, body } : feature
-})
+/** The features, with answers validated without a thread. The validator is loaded by its name: the rig works without it. */
+const IN_PROCESS = await Promise.all(
+  FEATURES.map(async (feature): Promise<Feature> => {
+    if (feature.name !== "schemas") return feature
+    const [validating, checking] = ["verify", "check-value"].map((file) => `../../src/features/schemas/${file}.ts`)
+    const { validator }: typeof import("../../src/features/schemas/verify.ts") = await import(`${validating}`)
+    const { checkValue }: typeof import("../../src/features/schemas/check-value.ts") = await import(`${checking}`)
+    return { ...feature, body: (runtime) => validator(runtime, async (schema, text) => checkValue(schema, text)) }
+  }),
+)
 
 export const CALL = "msg_call"
 

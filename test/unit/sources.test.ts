@@ -154,7 +154,6 @@ const KNOWN_IMPORTS: Readonly<Record<string, string>> = {
   "src/runtime/launch/choices.ts": "forks",
   "src/runtime/launch/copied.ts": "forks",
   "src/runtime/launch/launcher.ts": "forks rate-limits",
-  "src/runtime/launch/request.ts": "schemas",
   "src/runtime/launch/resuming.ts": "rate-limits",
   "src/runtime/mailbox/create-outbox.ts": "rate-limits",
   "src/runtime/poller.ts": "rate-limits",

@@ -1,5 +1,6 @@
 import { z } from "zod"
 import type { Feature } from "../../core/feature.ts"
+import type { Schema } from "../../core/task.ts"
 import { systemClock } from "../../lib/clock.ts"
 import { startThread } from "../../lib/thread.ts"
 import { fewer } from "../../options/rules.ts"
@@ -39,6 +40,8 @@ export const schemas: Feature = {
           .union([z.looseObject({}), text(1000)])
           .optional()
           .describe("JSON Schema of the answer, or its .json file."),
+      read: async (given, { folder, mayRead }) =>
+        (await import("./given.ts")).schemaGiven(given as Schema | string, folder, mayRead),
       resumes: true,
       asGiven: true,
     },

@@ -1,5 +1,6 @@
 import { batchFor } from "../../core/batch.ts"
 import { CallError, messageOf } from "../../core/errors.ts"
+import type { Feature } from "../../core/feature.ts"
 import { taskID } from "../../core/ids.ts"
 import type { Rule } from "../../core/ports.ts"
 import { isActive, NO_FIGURES, type Task, type TaskDraft } from "../../core/task.ts"
@@ -33,7 +34,7 @@ import { resolveAfter } from "./dependencies.ts"
 import { sweepUp } from "./discard-session.ts"
 import { filesOf } from "./mentions.ts"
 import type { Queue } from "./queue.ts"
-import { checkOf, isPlain, type LaunchRequest, schemaOf, withDefaults } from "./request.ts"
+import { checkOf, isPlain, type LaunchRequest, readArguments, withDefaults } from "./request.ts"
 import { Siblings } from "./siblings.ts"
 
 type Rules = readonly Rule[]
@@ -42,6 +43,7 @@ type Rules = readonly Rule[]
 type SessionRules = { readonly rules: Rules; readonly whole?: WholeRequest }
 
 export type LauncherPorts = {
+  readonly features: readonly Feature[]
   readonly places: Places
   readonly kinds: readonly PlaceKind[]
   readonly forks: ForkHost
@@ -84,7 +86,8 @@ export class Launcher {
       host.caller(caller.sessionID, caller.messageID),
     ])
     const given = withDefaults(called, options, persona)
-    const schema = await schemaOf(given.schema, host.folderOf(caller.sessionID), caller.permit)
+    const call = { folder: host.folderOf(caller.sessionID), options, permit: caller.permit }
+    const { schema } = await readArguments(this.#ports.features, given, call)
     // Members are told of and placed one by one.
     const isGroup = given.tries !== undefined || given.each !== undefined
     const place = placeIn(this.#ports.kinds, given)

@@ -1,3 +1,4 @@
+import type { CallOfArgument, Feature } from "../../core/feature.ts"
 import type { Persona } from "../../core/ports.ts"
 import type { Run, Schema } from "../../core/task.ts"
 import type { Options } from "../../options/options.ts"
@@ -63,15 +64,21 @@ export function withDefaults(request: LaunchRequest, options: Options, caller: P
 export const checkOf = ({ check }: { readonly check?: string }): Pick<Run, "check"> =>
   check === undefined ? {} : { check }
 
-/** Reads and checks a schema before anything is created. Throws a `CallError` where it is none. */
-export async function schemaOf(
-  given: Schema | string | undefined,
-  folder: string,
-  permit: Caller["permit"],
-): Promise<Schema | undefined> {
-  if (given === undefined) return undefined
-  const { schemaGiven } = await import("../../features/schemas/given.ts")
-  return schemaGiven(given, folder, mayRead(permit))
+/** Values that features have read. */
+type ReadArguments = { readonly schema?: Schema }
+
+/** Lets features read their arguments before anything is created. Throws a `CallError` where one is of no use. */
+export async function readArguments(
+  features: readonly Feature[],
+  given: LaunchRequest | ResumeRequest,
+  { permit, ...call }: Pick<CallOfArgument, "folder" | "options"> & Pick<Caller, "permit">,
+): Promise<ReadArguments> {
+  const values: Readonly<Record<string, unknown>> = given
+  const found: Record<string, unknown> = {}
+  for (const [name, { read }] of features.flatMap((feature) => Object.entries(feature.arguments ?? {})))
+    if (read && values[name] !== undefined)
+      found[name] = await read(values[name], { ...call, prompt: given.prompt, mayRead: mayRead(permit) })
+  return found
 }
 
 /** Only such launches can be identical to each other. */

@@ -1,5 +1,6 @@
 import { recentRuns } from "../../core/bill.ts"
 import { CallError } from "../../core/errors.ts"
+import type { Feature } from "../../core/feature.ts"
 import { winnerIn } from "../../core/group.ts"
 import { isActive, type Run, type Task } from "../../core/task.ts"
 import { withSchema } from "../../core/value.ts"
@@ -24,9 +25,10 @@ import {
 } from "./checks.ts"
 import { filesOf } from "./mentions.ts"
 import type { Queue } from "./queue.ts"
-import { checkOf, type ResumeRequest, schemaOf } from "./request.ts"
+import { checkOf, type ResumeRequest, readArguments } from "./request.ts"
 
 export type ResumingPorts = {
+  readonly features: readonly Feature[]
   readonly dispatcher: Dispatcher
   readonly kinds: readonly PlaceKind[]
   readonly breakers: Breakers
@@ -58,8 +60,8 @@ export class Resuming {
     await this.#ports.dispatcher.over(task)
     await this.#readAgain(task)
     const check = request.check ?? keptCheck(store.get(task.id) ?? task)
-    const schema =
-      (await schemaOf(request.schema, host.folderOf(task.parentID), caller?.permit)) ?? (task.team && task.run.schema)
+    const call = { folder: host.folderOf(task.parentID), options, permit: caller?.permit }
+    const { schema = task.team && task.run.schema } = await readArguments(this.#ports.features, request, call)
     if (caller) await authorize(caller, task.agent, task.description)
     if (caller) await permit(caller, { check })
     const named = { prompt: task.team ? "" : request.prompt, place: task.place?.kind }
