@@ -4,9 +4,10 @@ import type { CallFault } from "../support/fake-host.ts"
 import type { Reply } from "../support/model.ts"
 import { Rig } from "../support/rig.ts"
 import { FAR } from "./far.ts"
-import { SCHEMA } from "./kinds.ts"
+import { FULL, SCHEMA } from "./kinds.ts"
 import { KeptLedgers } from "./ledgers.ts"
 import { live, stillTime } from "./lives.ts"
+import { replay } from "./replay.ts"
 import { HANG, MINUTE, witness } from "./witness.ts"
 import { World } from "./world.ts"
 
@@ -962,4 +963,20 @@ test("an agent had answered and waited for its own task, which is parked, and it
   // The news of its own task stand there, unanswered.
   expect(texts.at(-1)).toBe("user")
   expect(world.watch.breaches).toEqual([])
+})
+
+test("an answer that is fetched while its session is compacted is told by that call, not by the notification", async () => {
+  const { watch, tasks } = await replay({
+    endOptions: { options: {}, lastWord: "obeys" },
+    steps: [
+      { launch: { prompt: "DO filling" } },
+      { input: "its parent waits for its answer", task: "bg_aaaaaaa1" },
+      { input: "the parent's user writes", task: "bg_aaaaaaa1" },
+    ],
+    calls: {},
+    events: {},
+  })
+  expect(tasks[0]?.retrievedAt).toBeDefined()
+  expect(watch.fetched.get("bg_aaaaaaa1")).toBe(FULL)
+  expect(watch.breaches).toEqual([])
 })

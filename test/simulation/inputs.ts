@@ -57,14 +57,19 @@ export const calls = (
   },
 })
 
+const fetch = async (world: World, { id, parentID }: Task, ms?: number): Promise<void> => {
+  const { answer } = await world.manager.output(id, world.rig.callerIn(parentID), ms)
+  if (answer !== undefined) world.watch.fetched.set(id, answer)
+}
+
 /** The parent waits for an answer with its call: where the task stands still for longer than that, it is told so at once. */
 export const waits = (name: string, ms: number): Input =>
   calls(
     name,
     1,
-    (world, { id, parentID }) => {
-      world.watch.waitedFor.add(id)
-      return world.manager.output(id, world.rig.callerIn(parentID), ms)
+    (world, task) => {
+      world.watch.waitedFor.add(task.id)
+      return fetch(world, task, ms)
     },
     runs,
     (world, { id }) => {
@@ -133,9 +138,7 @@ const CALLS: readonly Input[] = [
       begins(world, parentID, world.manager.resume(id, { prompt: "DO slow" }, world.rig.callerIn(parentID))),
     ended,
   ),
-  calls("its parent fetches its answer", 1, (world, { id, parentID }) =>
-    world.manager.output(id, world.rig.callerIn(parentID)),
-  ),
+  calls("its parent fetches its answer", 1, (world, task) => fetch(world, task)),
   waits("its parent waits for its answer", 3000),
   calls(
     "its parent merges it",

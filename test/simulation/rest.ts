@@ -114,7 +114,8 @@ function checkAnswer({ watch, history, host }: World, task: Task, told: string):
     if (message.role === "user" && !isByHost) isFull = false
     isFull ||= message.role === "assistant" && message.finish === "stop" && says(message, FULL)
   }
-  if (isFull && task.status === "completed" && !told.includes(FULL))
+  const answer = told.includes("You have fetched its answer already.") ? watch.fetched.get(task.id) : told
+  if (isFull && task.status === "completed" && answer !== undefined && !answer.includes(FULL))
     watch.breach(`${name} had answered before its session was compacted, and was told otherwise`)
 }
 

@@ -21,6 +21,8 @@ export class Watch {
   readonly forgotten = new Set<string>()
   /** Tasks whose end somebody waited for with a call. */
   readonly waitedFor = new Set<string>()
+  /** Answers that their parent has fetched with a call, by task; the notification of such an end leaves them out. */
+  readonly fetched = new Map<string, string>()
   /** Tasks that their parent has merged itself. */
   readonly mergedByHand = new Set<string>()
   /** Words that a task was told, by the task and its run, and by the text. */
