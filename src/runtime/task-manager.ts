@@ -7,6 +7,7 @@ import {
   type Ask,
   isActive,
   isBriefed,
+  isQueued,
   isUnattended,
   isUnmerged,
   type Model,
@@ -142,7 +143,8 @@ export class TaskManager {
   holdsRequest(sessionID: string, model?: Model, compacts = false): boolean {
     const { store, clock } = this.#parts
     const task = store.bySession(sessionID)
-    if (!task || !isActive(task) || store.isForeign(task.id)) return false
+    // Requests in the session of a run that has not begun are its user's.
+    if (!task || !isActive(task) || isQueued(task) || store.isForeign(task.id)) return false
     if (compacts) return this.#all.pausers.blocksRequest(task, model)
     if (!model || modelOf(task)) return this.#all.pausers.blocksRequest(task)
     // A board's task uses the model that OpenCode chooses.

@@ -472,6 +472,39 @@ describe("a provider's limit", () => {
     expect(rig.task(next.id).status).toBe("completed")
   })
 
+  test("does not begin a task that waits for another, where its user writes to it", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 8000 }, settings)
+    const { rig } = provider
+    rig.onPrompt("ELSEWHERE", { hang: true })
+    const elsewhere = await rig.launch({ prompt: "ELSEWHERE", model: "scripted/beta" })
+    const [first] = await provider.launchAll(1)
+    await rig.clock.until(() => rig.view(first?.id ?? "").phase?.startsWith("parked") === true)
+    const { id, sessionID } = await rig.launch({ prompt: "AFTER", after: [elsewhere.id] })
+    rig.host.say(sessionID, "HELLO", { agent: "general" })
+    await rig.clock.advance(2 * MINUTE_MS)
+    expect(rig.task(id).run.startedAt).toBeUndefined()
+    expect(rig.host.isWorking(sessionID)).toBe(false)
+    provider.left = 100
+    rig.host.conclude(elsewhere.sessionID, { text: "done" })
+    expect((await rig.ended(id)).status).toBe("completed")
+  })
+
+  test("does not keep back what a user writes to a task that waits for a slot", async () => {
+    const provider = new Provider({ bucket: 0, shutMs: 4000 }, { ...settings, maxConcurrentTasks: 1 })
+    const { rig } = provider
+    rig.onPrompt("ELSEWHERE", { hang: true })
+    const [first] = await provider.launchAll(1)
+    await rig.clock.until(() => rig.view(first?.id ?? "").phase?.startsWith("parked") === true)
+    await rig.launch({ prompt: "ELSEWHERE", model: "scripted/beta" })
+    const { id, sessionID } = await rig.launch({ prompt: "LATER" })
+    rig.host.say(sessionID, "HELLO", { agent: "general" })
+    await rig.clock.advance(9000)
+    provider.left = 100
+    await rig.clock.advance(MINUTE_MS)
+    expect(rig.task(id).run.startedAt).toBeUndefined()
+    expect(rig.host.isWorking(sessionID)).toBe(false)
+  })
+
   test("is OpenCode's own affair where the option is off", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS }, { ...settings, gate: false })
     const [task] = await provider.launchAll(1)

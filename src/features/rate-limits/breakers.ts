@@ -176,7 +176,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
       return false
     }
     this.#park(task, key, breaker)
-    // Requests that cannot be parked (a user's turn, a run that has not begun) are retried by OpenCode.
+    // Requests that cannot be parked (a user's turn) are retried by OpenCode.
     const after = this.#parts.store.get(task.id)
     return !after || !isActive(after) || isParked(after)
   }
