@@ -9,7 +9,7 @@ export const isEnd = (finish: Finish | undefined): boolean =>
   finish !== undefined && finish !== "called" && finish !== "untold"
 
 /** A user message that OpenCode wrote itself: to ask for a summary, or to go on after one. */
-const isByHost = ({ role, parts }: Message): boolean =>
+export const isByHost = ({ role, parts }: Message): boolean =>
   role === "user" && parts.some((part) => part.type === "compaction" || (part.type === "text" && part.goesOn === true))
 
 const compacts = ({ parts }: Message): boolean => parts.some(({ type }) => type === "compaction")

@@ -219,7 +219,8 @@ export interface Host {
   refusal(sessionID: string): ProviderAnswer | undefined
   /** Messages from `messageID` on, oldest first; empty where it is not stored (yet), or the session is gone. */
   messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]>
-  lastMessage(sessionID: string): Promise<Message | undefined>
+  /** `isWanted`: the last such message, where one is found. */
+  lastMessage(sessionID: string, isWanted?: (message: Message) => boolean): Promise<Message | undefined>
   /** Whether the message is stored with all its parts: a crash may leave a message without texts. */
   hasMessage(sessionID: string, messageID: string, parts: number): Promise<boolean>
   /** Agent and model of the last user message. Rejects as not found where the session is gone. */

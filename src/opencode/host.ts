@@ -275,7 +275,11 @@ export class OpencodeHost implements Host {
     return start < 0 ? [] : stored.slice(start).map(toMessage)
   }
 
-  async lastMessage(sessionID: string): Promise<Message | undefined> {
+  async lastMessage(sessionID: string, isWanted?: (message: Message) => boolean): Promise<Message | undefined> {
+    if (isWanted) {
+      const read = storedMessages(this.#client, sessionID, async (page) => page.map(toMessage).some(isWanted))
+      return (await read).map(toMessage).findLast(isWanted)
+    }
     const page = await find("read messages", this.#client.session.messages({ sessionID, limit: 1 }))
     return page?.[0] && toMessage(page[0])
   }

@@ -1,4 +1,5 @@
 import { constraintsOf } from "../core/constraints.ts"
+import { isByHost } from "../core/outcome.ts"
 import { pausesOf } from "../core/pause.ts"
 import type { Host, Prompt } from "../core/ports.ts"
 import type { SentMessage } from "../core/run/active-run.ts"
@@ -21,13 +22,21 @@ export const messageOf = (task: Task, { id, text }: SentMessage): Prompt => ({
   parts: [{ text }],
 })
 
-/** The message by which the session's user has replaced the run's prompt; undefined while that may only be on its way. */
+/**
+ * The message by which the session's user has replaced the run's prompt; undefined while that may only be on its way. Other
+ * messages may have come after it.
+ */
 export async function replacingPrompt(
   host: Host,
   { sessionID, run: { startedAt = Number.POSITIVE_INFINITY } }: Task,
 ): Promise<string | undefined> {
   const last = await host.lastMessage(sessionID)
   const id = last?.role === "user" ? last.id : last?.parentID
-  if (!last || last.createdAt < startedAt || id === undefined || host.taskOf(id) !== undefined) return undefined
-  return id
+  if (!last || last.createdAt < startedAt || id === undefined) return undefined
+  if (host.taskOf(id) === undefined) return id
+  const asked = await host.lastMessage(sessionID, (message) => {
+    const { role, createdAt } = message
+    return createdAt < startedAt || (role === "user" && !isByHost(message) && host.taskOf(message.id) === undefined)
+  })
+  return asked && asked.createdAt >= startedAt ? asked.id : undefined
 }

@@ -194,6 +194,8 @@ export function promptContract(driver: Driver): void {
       await driver.answered(better)
       expect(await driver.host.messagesSince(sessionID, worse.messageID)).toEqual([])
       expect((await driver.host.lastMessage(sessionID))?.parentID).toBe(better.messageID)
+      const asked = await driver.host.lastMessage(sessionID, ({ role }) => role === "user")
+      expect(asked?.id).toBe(better.messageID)
     })
 
     test("for an unknown agent gives an error, no idle and no message", async () => {

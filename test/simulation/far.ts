@@ -165,7 +165,7 @@ export class FarMachine {
         remote.read = { since: messageID, messages }
         return messages
       },
-      lastMessage: (sessionID) => read("lastMessage", sessionID, () => near.lastMessage(sessionID)),
+      lastMessage: (sessionID, isWanted) => read("lastMessage", sessionID, () => near.lastMessage(sessionID, isWanted)),
       openTodos: (sessionID) => read("openTodos", sessionID, () => near.openTodos(sessionID)),
       deleteMessage: (sessionID, id) => read("deleteMessage", sessionID, () => near.deleteMessage(sessionID, id)),
       refuse: (ask, text) =>

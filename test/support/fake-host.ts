@@ -159,11 +159,10 @@ export class FakeHost extends FakeProcess implements Host {
     })
   }
 
-  lastMessage(sessionID: string): Promise<Message | undefined> {
-    return this.carryOut("lastMessage", sessionID, () => {
-      const last = this.database.sessions.get(sessionID)?.messages.at(-1)
-      return last && toMessage(last)
-    })
+  lastMessage(sessionID: string, isWanted = (_message: Message) => true): Promise<Message | undefined> {
+    return this.carryOut("lastMessage", sessionID, () =>
+      this.database.sessions.get(sessionID)?.messages.map(toMessage).findLast(isWanted),
+    )
   }
 
   hasMessage(sessionID: string, messageID: string, parts: number): Promise<boolean> {

@@ -184,6 +184,21 @@ describe("a prompt that a child's user has undone", () => {
     expect((await rig.manager.output(id, rig.caller)).answer).toBe(own ? "ok" : "the better answer")
   })
 
+  test("is followed by a better one, though another message is sent in that moment", async () => {
+    const { rig, id, sessionID } = await rewritten({ stops: true })
+    rig.onPrompt("say more", { text: "the better answer, and more" })
+    const better = rig.host.say(sessionID, BETTER)
+    await rig.manager.tell(id, "say more", rig.caller)
+    expect(await rig.ended(id)).toMatchObject({ status: "completed", run: { promptID: better } })
+    expect((await rig.manager.output(id, rig.caller)).answer).toBe("the better answer, and more")
+  })
+
+  test("is not replaced by a word alone", async () => {
+    const { rig, id } = await rewritten({ stops: true })
+    await rig.manager.tell(id, "say more", rig.caller)
+    expect((await rig.ended(id)).status).toBe("error")
+  })
+
   test("is followed by a better one over a restart, too", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { hang: true, text: "so far" })

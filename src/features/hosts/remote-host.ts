@@ -60,11 +60,14 @@ export class RemoteHost {
       abort: (sessionID) => far.#abort(sessionID),
       activity: () => far.#activity(),
       messagesSince: (sessionID, id) => far.#messagesSince(sessionID, id),
-      lastMessage: (sessionID) =>
+      lastMessage: (sessionID, isWanted) =>
         far.#either(
           sessionID,
-          () => near.lastMessage(sessionID),
-          ({ machine, far: { session } }) => machine.server.lastMessage(session.id),
+          () => near.lastMessage(sessionID, isWanted),
+          async ({ machine, far: { session } }) => {
+            const last = await machine.server.lastMessage(session.id)
+            return last && (isWanted?.(last) ?? true) ? last : undefined
+          },
         ),
       openTodos: (sessionID) =>
         far.#either(
