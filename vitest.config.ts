@@ -1,4 +1,3 @@
-import { totalmem } from "node:os"
 import { defineConfig } from "vitest/config"
 import unit, { ALONE } from "./config/vitest.unit.ts"
 import { LONG, SHORT_E2E } from "./test/lengths.ts"
@@ -11,14 +10,12 @@ const realHost = {
   hookTimeout: 240_000,
   // A shared machine may stand still for seconds. What passes at the second try is told as retried.
   retry: process.env.CI ? 1 : 0,
-  // Each file starts a real OpenCode, which keeps a core busy at first and then mostly waits.
+  // Each file starts a real OpenCode or several, which keep a core busy at first and then mostly wait. With four files at
+  // once two cores are slower than with three: each start costs twice the CPU, and tests meet their limits.
   maxWorkers: 3,
   globalSetup: ["test/support/build.ts"],
   setupFiles: ["test/support/prefix-setup.ts"],
 }
-
-/** These wait more: three leave two cores idle for half of the time. Each has up to three OpenCodes of half a GB. */
-const LONG_WORKERS = totalmem() > 7 * 1024 ** 3 ? 4 : 3
 
 export default defineConfig({
   test: {
@@ -68,7 +65,6 @@ export default defineConfig({
         test: {
           ...realHost,
           name: "long",
-          maxWorkers: LONG_WORKERS,
           include: ["test/e2e/**/*.test.ts", ...LONG],
           exclude: [...SHORT_E2E],
           sequence: { groupOrder: 2 },
