@@ -136,6 +136,6 @@ const hasFailed = (asked.length > 0 ? asked : FEATURES.map(({ name }) => name)).
   for (const line of problems) console.log(`  ${line}`)
   return problems.length > 0 && (asked.length > 0 || PASS.includes(name))
 })
-const together = asked.length > 0 ? [] : problemsWithout(PASS.flatMap(goneWith), sources, LINT)
+const together = asked.length > 0 ? [] : problemsWithout([...new Set(PASS.flatMap(goneWith))], sources, LINT)
 for (const line of together) console.log(line)
 if (hasFailed.includes(true) || together.length > 0) process.exitCode = 1
