@@ -12,25 +12,27 @@ const HEAD = `# Options
 
 <!-- Written by \`npm run schema\` from src/options/options.ts and the features. -->
 
-The second element of the plugin's entry in \`opencode.json\`. Times are in milliseconds, money is in US dollars, and 0
-turns a limit off. A wrong value or an unknown key is reported in a toast and in the log, and its default is used; the
-others hold. The package has a [JSON schema](options.schema.json) of them.
+Options are the second element of the plugin's entry in \`opencode.json\`. Times are in milliseconds, money is in US
+dollars, and 0 turns a limit off. The plugin reports a wrong value or an unknown key in a toast and in the log, and uses
+the default in its place; the other options hold. The package has a [JSON schema](options.schema.json) of them.
 
-## Yours and a project's
+## Your options and a project's
 
-OpenCode gives a plugin one entry: the project's, where it has one. superagents reads yours too, from the global
+OpenCode passes one entry to a plugin: the project's, where it has one. superagents also reads yours, from the global
 configuration (\`~/.config/opencode\`, \`~/.opencode\`, \`OPENCODE_CONFIG\`, \`OPENCODE_CONFIG_DIR\`,
-\`OPENCODE_CONFIG_CONTENT\`), and the two meet:
+\`OPENCODE_CONFIG_CONTENT\`), and merges the two:
 
-- An option that only one of the two sets is as that one has it. Where both set it, the project's holds.
-- Of limits and budgets the stricter holds, whoever set it: \`max…\`, \`taskTimeout\`, \`stallTimeout\`,
+- An option that only one of the two sets has that value. Where both set it, the project's value holds.
+- The stricter of two limits or budgets holds, whoever set it: \`max…\`, \`taskTimeout\`, \`stallTimeout\`,
   \`permissionTimeout\`, \`checkTimeout\`, \`checkRetries\`, \`schemaRetries\`, \`fork.maxTokens\`, \`each.ask\`,
-  \`each.most\`, \`board.maxConcurrentRuns\`, and of \`board.agents\` those that both name. The log says which of yours held.
-- \`hosts\` counts from yours alone, and so does a \`board.dir\` outside of the project (absolute, or \`../…\`): what only
-  the project names is left out. The toast and the log say so, and what to do if you want it.
-- What only the project turns on (\`board\`, \`board.purse\`, \`web\`, \`worktree.setup\`, \`gate: "exact"\`; \`enabled\` and
-  \`allowModelOverride\` where yours are \`false\`) works, and so does a limit that it widens or turns off where you set none
-  (\`maxDepth: 0\`, \`each.ask: 0\`, a budget). Both are told: in a toast once for each project and change, in the log at each start.
+  \`each.most\`, \`board.maxConcurrentRuns\`. Of \`board.agents\` those hold that both name. The log says which of your
+  values held.
+- Only you can set \`hosts\`, or a \`board.dir\` outside the project (absolute, or \`../…\`). The plugin ignores a
+  project's; the toast and the log say so, and what to do if you want it.
+- A project can turn on \`board\`, \`board.purse\`, \`web\`, \`worktree.setup\` and \`gate: "exact"\`, and \`enabled\` and
+  \`allowModelOverride\` where yours are \`false\`. It can also widen or turn off a limit where you set none
+  (\`maxDepth: 0\`, \`each.ask: 0\`, a budget). The plugin tells you of both: in a toast once for each project and change,
+  and in the log at each start.
 
 ## Plain options
 `
