@@ -29,6 +29,8 @@ const PATIENCE_MS = 120_000
 const MOST_CALLS_OF_LAUNCH = 3
 const MOST_CALLS_OF_TASK = 8
 const RECORD = "PATCH /session/:id"
+const LOOK = "GET /session/status"
+const QUESTIONS = ["GET /permission", "GET /question"]
 const LOG = "POST /log"
 /** How long a line for the log waits at most, for something that it can go along with. */
 const LOG_WAIT_MS = 10_000
@@ -167,18 +169,22 @@ test("a look is one call, for one task and for five, and seldom; nothing is aske
     door.open()
     await allTold(bench, turn.sessionID, jobs, 60_000)
     await eventuallyQuiet(bench)
-    return { routes: Object.keys(countRoutes(calls)), looks: calls.length }
+    const routes = countRoutes(calls)
+    return { routes, looks: routes[LOOK] ?? 0 }
   }
   const WINDOW_MS = 6000
   for (const tasks of [1, 5]) {
     const { routes, looks } = await watch(plugin, log, tasks, WINDOW_MS)
-    expect(routes).toEqual(["GET /session/status"])
+    expect(Object.keys(routes)).toEqual([LOOK])
     expect(looks).toBeLessThanOrEqual(WINDOW_MS / POLL_MS + 1)
   }
   const idleSince = Date.now()
   // Of what has been heard nothing is asked by default for twelve seconds.
-  const { looks } = await watch(limited, limitedLog, 5, 13_000)
+  const { routes, looks } = await watch(limited, limitedLog, 5, 13_000)
   expect(looks).toBeLessThanOrEqual(2)
+  // With it goes one for open questions, of all tasks at once.
+  const asked = Object.entries(routes).filter(([route]) => route !== LOOK)
+  for (const [route, many] of asked) expect(QUESTIONS.includes(route) && many <= looks, route).toBe(true)
   const calls = (await log.read()).filter((call) => call.at >= idleSince && !isAside(call))
   // Records that were to be written before long may be written now.
   expect(calls.filter(({ route }) => route !== RECORD)).toEqual([])
