@@ -32,7 +32,7 @@ test("on a host that lacks a route no tool is offered, and a toast and the log s
   expect(request?.tools.filter((name) => name.startsWith("superagents"))).toEqual([])
   const toasts = host.events.all.flatMap(({ type, properties }) => (type === "tui.toast.show" ? [properties] : []))
   expect(toasts).toMatchObject([
-    { variant: "error", message: expect.stringMatching(/OpenCode \(1\.18\.\d+\).*GET \/question/) },
+    { variant: "error", message: expect.stringMatching(/OpenCode \(local\).*GET \/question/) },
   ])
   expect(host.logs().split("it lacks GET /question")).toHaveLength(2)
 })
