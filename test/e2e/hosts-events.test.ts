@@ -31,7 +31,7 @@ type Events = "told" | "refused" | "mute"
 /** The far OpenCode, whose relay writes down each request, and gets the events as the test wants. */
 const wrapper = () => {
   const script = join(far.root, "opencode-wrapper")
-  const patch = `{const f=globalThis.fetch,fs=process.getBuiltinModule("fs");globalThis.fetch=(u,o)=>{const p=new URL(u).pathname;fs.appendFileSync("${asked}",p+"\\n");if(p==="/global/event"){const m=fs.readFileSync("${mode}","utf8");if(m==="refused")return Promise.resolve(new Response("",{status:404}));if(m==="mute")return Promise.resolve(new Response(new ReadableStream({})))}return f(u,o)}};`
+  const patch = `{const f=globalThis.fetch,fs=process.getBuiltinModule("fs");globalThis.fetch=(u,o)=>{const p=new URL(u.url??u).pathname;fs.appendFileSync("${asked}",p+"\\n");if(p==="/global/event"){const m=fs.readFileSync("${mode}","utf8");if(m==="refused")return Promise.resolve(new Response("",{status:404}));if(m==="mute")return Promise.resolve(new Response(new ReadableStream({})))}return f(u,o)}};`
   writeFileSync(
     script,
     `#!/bin/sh\nif [ "$1" = -e ]; then exec '${BINARY}' -e '${patch}'"$2"; else exec '${BINARY}' "$@"; fi\n`,
