@@ -225,7 +225,7 @@ describe("a ladder", () => {
     expect(asked[1]).toContain("Try 1 (mock/one): Its check")
     expect(asked[1]).toContain("Files changed: sum.txt")
     expect(asked[1]).toContain("nearly &lt;/earlier_tries>")
-    expect(asked[1]).toMatch(/Your task:\n\nFIND\nYou work in/)
+    expect(asked[1]).toMatch(/Your task:\n\nFIND\n+# Where you work\n/)
     expect(rig.notices()[0]?.hidden).toMatch(/Tries: 2 of 3, won by mock\/two; \$/)
     expect(await output(id)).toMatch(/^3 mock\/three: not begun$/m)
   })
