@@ -39,10 +39,8 @@ export type Argument = {
 
 /** The call that an argument was given in. */
 export type CallOfArgument = {
-  /** The caller's. */
+  /** Folder of the caller's session. */
   readonly folder: string
-  readonly prompt: string
-  readonly options: Options
   /** Rejects where the caller may not read this file of its folder. */
   readonly mayRead: (file: string) => Promise<void>
 }

@@ -86,7 +86,7 @@ export class Launcher {
       host.caller(caller.sessionID, caller.messageID),
     ])
     const given = withDefaults(called, options, persona)
-    const call = { folder: host.folderOf(caller.sessionID), options, permit: caller.permit }
+    const call = { folder: host.folderOf(caller.sessionID), permit: caller.permit }
     const { schema } = await readArguments(this.#ports.features, given, call)
     // Members are told of and placed one by one.
     const isGroup = given.tries !== undefined || given.each !== undefined

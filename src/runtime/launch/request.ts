@@ -71,13 +71,12 @@ type ReadArguments = { readonly schema?: Schema }
 export async function readArguments(
   features: readonly Feature[],
   given: LaunchRequest | ResumeRequest,
-  { permit, ...call }: Pick<CallOfArgument, "folder" | "options"> & Pick<Caller, "permit">,
+  { folder, permit }: Pick<CallOfArgument, "folder"> & Pick<Caller, "permit">,
 ): Promise<ReadArguments> {
   const values: Readonly<Record<string, unknown>> = given
   const found: Record<string, unknown> = {}
   for (const [name, { read }] of features.flatMap((feature) => Object.entries(feature.arguments ?? {})))
-    if (read && values[name] !== undefined)
-      found[name] = await read(values[name], { ...call, prompt: given.prompt, mayRead: mayRead(permit) })
+    if (read && values[name] !== undefined) found[name] = await read(values[name], { folder, mayRead: mayRead(permit) })
   return found
 }
 
