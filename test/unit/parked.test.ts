@@ -58,6 +58,17 @@ const isParkedNow = (rig: Rig, id: string, parent?: string) => rig.view(id, pare
 
 const settings = { maxConcurrentTasks: 10, maxLaunchesPerMinute: 0 }
 
+/** A provider at its limit for 8 s, whose first task is parked, while a task of another model is at work. */
+const atItsLimit = async () => {
+  const provider = new Provider({ bucket: 0, shutMs: 8000 }, settings)
+  const { rig } = provider
+  rig.onPrompt("ELSEWHERE", { hang: true })
+  const elsewhere = await rig.launch({ prompt: "ELSEWHERE", model: "scripted/beta" })
+  const [first] = await provider.launchAll(1)
+  await rig.clock.until(() => rig.view(first?.id ?? "").phase?.startsWith("parked") === true)
+  return { provider, rig, elsewhere, first }
+}
+
 describe("a provider's limit", () => {
   test("ends no task: forty on a bucket are done and told once each, and hardly a request meets the closed gate", async () => {
     const provider = new Provider({ bucket: 26, shutMs: 8000 }, settings)
@@ -435,13 +446,8 @@ describe("a provider's limit", () => {
   })
 
   test("is nobody's affair when its time has come and no task waits: nothing is asked for it", async () => {
-    const provider = new Provider({ bucket: 0, shutMs: 8000 }, settings)
-    const { rig } = provider
-    rig.onPrompt("ELSEWHERE", { hang: true })
-    await rig.launch({ prompt: "ELSEWHERE", model: "scripted/beta" })
-    const [task] = await provider.launchAll(1)
-    await rig.clock.until(() => rig.view(task?.id ?? "").phase?.startsWith("parked") === true)
-    await rig.manager.cancel({ type: "task", reference: task?.id ?? "" }, rig.caller)
+    const { provider, rig, first } = await atItsLimit()
+    await rig.manager.cancel({ type: "task", reference: first?.id ?? "" }, rig.caller)
     await rig.clock.advance(5000)
     let calls = 0
     rig.host.onCall = () => {
@@ -458,12 +464,7 @@ describe("a provider's limit", () => {
   })
 
   test("is not left to a task to try that waits for another", async () => {
-    const provider = new Provider({ bucket: 0, shutMs: 8000 }, settings)
-    const { rig } = provider
-    rig.onPrompt("ELSEWHERE", { hang: true })
-    const elsewhere = await rig.launch({ prompt: "ELSEWHERE", model: "scripted/beta" })
-    const [first] = await provider.launchAll(1)
-    await rig.clock.until(() => rig.view(first?.id ?? "").phase?.startsWith("parked") === true)
+    const { provider, rig, elsewhere, first } = await atItsLimit()
     await rig.launch({ prompt: "AFTER", after: [elsewhere.id] })
     const next = await rig.launch({ prompt: "NEXT" })
     await rig.manager.cancel({ type: "task", reference: first?.id ?? "" }, rig.caller)
@@ -473,12 +474,7 @@ describe("a provider's limit", () => {
   })
 
   test("does not begin a task that waits for another, where its user writes to it", async () => {
-    const provider = new Provider({ bucket: 0, shutMs: 8000 }, settings)
-    const { rig } = provider
-    rig.onPrompt("ELSEWHERE", { hang: true })
-    const elsewhere = await rig.launch({ prompt: "ELSEWHERE", model: "scripted/beta" })
-    const [first] = await provider.launchAll(1)
-    await rig.clock.until(() => rig.view(first?.id ?? "").phase?.startsWith("parked") === true)
+    const { provider, rig, elsewhere } = await atItsLimit()
     const { id, sessionID } = await rig.launch({ prompt: "AFTER", after: [elsewhere.id] })
     rig.host.say(sessionID, "HELLO", { agent: "general" })
     await rig.clock.advance(2 * MINUTE_MS)
