@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
-import { type CallLog, countedOn } from "../../bench/support/call-log.ts"
+import { countedOn } from "../../bench/support/call-log.ts"
 import {
   archived,
   boardFile,
@@ -23,7 +23,7 @@ import { startTui, type Tui } from "../support/tui.ts"
 
 /** Where a person comes in: permissions that nobody answers, and the board in the terminal. */
 
-const PERMISSION_TIMEOUT_MS = 3000
+const OPTIONS = { board: { schedule: "0 0 1 1 *" }, permissionTimeout: 3000 }
 const DIALOG_MS = 300
 /** Two looks at OpenCode that follow one another so soon, in ms, come back to back. */
 const HASTY_MS = 700
@@ -33,18 +33,10 @@ const FOCUS_LOST = "\u001B[O"
 let model: ScriptedModel
 let host: Host
 let tui: Tui | undefined
-/** The plugin's calls to the host. */
-let calls: CallLog
 
 beforeAll(async () => {
   model = await startModel()
-  const options = { board: { schedule: "0 0 1 1 *" }, permissionTimeout: PERMISSION_TIMEOUT_MS }
-  const counted = countedOn(`file://${PACKAGE}/dist/server.js`, options)
-  calls = counted.log
-  host = await startPlugged(model, counted.wrapped, {
-    plugin: counted.plugin,
-    permission: { "*": "allow", bash: { "*": "ask" } },
-  })
+  host = await startPlugged(model, OPTIONS, { permission: { "*": "allow", bash: { "*": "ask" } } })
   await ask(host, await openSession(host), "warm up")
 })
 afterAll(async () => {
@@ -79,7 +71,16 @@ test("a permission that nobody gives is refused in time, and the task says what 
   await callBoard(host, model, session, "cancel_task", { task_id: id })
 })
 
+/** The same OpenCode with the plugin's calls to it written down. The terminal would not find the plugin's options there. */
+async function countedHost() {
+  const { log, wrapped, plugin } = countedOn(`file://${PACKAGE}/dist/server.js`, OPTIONS)
+  const host = await startPlugged(model, wrapped, { plugin })
+  return { host, calls: log, [Symbol.asyncDispose]: () => host.stop() }
+}
+
 test("a person's own turn in a thread that its model refuses has OpenCode looked at now and then, not back to back", async () => {
+  await using counted = await countedHost()
+  const { host, calls } = counted
   let isShut = false
   const refused: number[] = []
   model.use((request) => {
