@@ -4,7 +4,7 @@ import { MOST_COMMAND_CHARS, quoted } from "./receipt.ts"
 import type { Task } from "./task.ts"
 
 /** Prompt text about how the run is judged and what it may cost; empty for nothing. */
-export function constraintsOf({ place, run, part }: Pick<Task, "place" | "run" | "part">): string {
+export function constraintsOf({ place, run, member }: Pick<Task, "place" | "run" | "member">): string {
   const { check, budget: allowed } = run
   const merged = place?.merge ? "what you changed is merged into the files of the agent that you work for" : undefined
   const named = quoted(oneLine(check ?? "", MOST_COMMAND_CHARS))
@@ -12,7 +12,7 @@ export function constraintsOf({ place, run, part }: Pick<Task, "place" | "run" |
     ...(check === undefined
       ? []
       : [
-          part?.kind === "tries"
+          member?.kind === "tries"
             ? `When you have ended your turn, ${named} is run here, once: your work passes only when that succeeds, and you are not asked again.`
             : `When you have ended your turn, ${named} is run here: your work counts as done only when that succeeds, and you are asked again when it does not.`,
         ]),

@@ -83,8 +83,8 @@ export function withAnswers(prompt: string, answers: readonly DependencyAnswer[]
     const { value } = task.outcome ?? {}
     if (value?.valid && value.file && isLong(text))
       return `${named(task)}: ${grouped(text.length)} characters of JSON, in ${value.file}`
-    const { team } = task.outcome ?? {}
-    if (team?.kind === "each") return `${named(task)}:\n${itemsOf(team, text, share, task.id)}`
+    const { group } = task.outcome ?? {}
+    if (group?.kind === "each") return `${named(task)}:\n${itemsOf(group, text, share, task.id)}`
     const shown = head(text, share)
     const before =
       endedUnanswered(task) && text !== "" ? " (it ended without an answer; this is earlier text of it)" : ""

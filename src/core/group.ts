@@ -42,20 +42,20 @@ export type ItemsPlan = {
 /** Display name of a member, `bg_k3x9f2q1/1`: counted from 1. */
 export const memberName = (id: string, nth: number): string => `${id}/${nth + 1}`
 
-export function memberNames(id: string, team: Group): string {
-  const last = (team.kind === "each" ? team.total : team.count) - 1
+export function memberNames(id: string, group: Group): string {
+  const last = (group.kind === "each" ? group.total : group.count) - 1
   return last === 0 ? memberName(id, 0) : `${memberName(id, 0)} to ${memberName(id, last)}`
 }
 
-export const sizeOf = (team: Group): number =>
-  team.kind === "each" ? team.total : team.again === undefined ? team.count : 1
+export const sizeOf = (group: Group): number =>
+  group.kind === "each" ? group.total : group.again === undefined ? group.count : 1
 
-export const winnerIn = (team: Group | undefined): string | undefined =>
-  team?.kind === "tries" ? team.winner : undefined
+export const winnerIn = (group: Group | undefined): string | undefined =>
+  group?.kind === "tries" ? group.winner : undefined
 
 /** The try whose work and answer count as the group's own: the winner of this run or an earlier one. */
-export const chosenIn = (team: Group | undefined): string | undefined =>
-  team?.kind === "tries" ? (team.winner ?? team.again) : undefined
+export const chosenIn = (group: Group | undefined): string | undefined =>
+  group?.kind === "tries" ? (group.winner ?? group.again) : undefined
 
 export type GroupMember = {
   readonly kind: Group["kind"]

@@ -29,13 +29,13 @@ export type Course = {
 /** Next members to create. `until`: when to look again if the first item shows no sign. */
 export function nextItems(plan: ItemsPlan, members: readonly Member[], course: Course): Move & { until?: number } {
   const { coming, generation, done, now } = course
-  const own = members.filter(({ task }) => task.part?.run === generation)
+  const own = members.filter(({ task }) => task.member?.run === generation)
   const counts = countItems(plan.total, own, done)
   const ended = own.filter(({ task }) => !isActive(task)).toSorted((a, b) => endedAt(a.task) - endedAt(b.task))
   const latest = ended.slice(-MOST_IN_A_ROW).map(({ task }) => task)
   if (latest.length === MOST_IN_A_ROW && latest.every(({ status }) => status !== "completed"))
     return { begin: [], ending: failed(`${MOST_IN_A_ROW} items in a row failed: ${whyOf(latest.at(-1))}`) }
-  const begun = new Set([...done, ...coming, ...own.map(({ task }) => task.part?.nth)])
+  const begun = new Set([...done, ...coming, ...own.map(({ task }) => task.member?.nth)])
   const waiting = Array.from({ length: plan.total }, (_none, nth) => nth).filter((nth) => !begun.has(nth))
   if (waiting.length === 0) {
     if (coming.length > 0 || own.some(({ closed }) => !closed)) return { begin: [] }
@@ -110,17 +110,17 @@ export function countsText(
   return `${shown.join(", ")} of ${grouped(total)}`
 }
 
-export function groupText({ id, team, outcome, run }: Task, members: readonly Member[]): string | undefined {
-  if (!team) return undefined
-  const { team: result } = outcome ?? {}
+export function groupText({ id, group, outcome, run }: Task, members: readonly Member[]): string | undefined {
+  if (!group) return undefined
+  const { group: result } = outcome ?? {}
   if (result?.kind === "each") return countsText({ ...result, running: 0 })
   if (result) return triesText(result)
-  const parts = members.filter(({ task: { part } }) => part?.of === id)
-  const own = parts.filter(({ task: { part } }) => part?.run === run.generation)
+  const parts = members.filter(({ task: { member } }) => member?.of === id)
+  const own = parts.filter(({ task: { member } }) => member?.run === run.generation)
   // Items that an earlier run settled are not begun again.
-  const settled = parts.filter(({ task: { status } }) => team.kind === "each" && status === "completed")
-  const done = new Set(settled.filter((part) => !own.includes(part)).map(({ task: { part } }) => part?.nth))
-  return countsText(countItems(sizeOf(team), own, { length: done.size }), team.kind)
+  const settled = parts.filter(({ task: { status } }) => group.kind === "each" && status === "completed")
+  const done = new Set(settled.filter((part) => !own.includes(part)).map(({ task: { member } }) => member?.nth))
+  return countsText(countItems(sizeOf(group), own, { length: done.size }), group.kind)
 }
 
 /** A row of the ledger: `value` of a valid item, `reason` of a failed one. */

@@ -44,7 +44,7 @@ export function slotsHeld(
   const byAgent = new Map<string, number>()
   const take = (task: Task) => {
     // The members of a group take slots, and no model is asked for the group itself.
-    if (task.team) return
+    if (task.group) return
     add(bySession, slotsOf(task))
     if (task.place) add(byPlace, task.place.kind)
     if (waitsForOwn(task)) return
@@ -53,7 +53,7 @@ export function slotsHeld(
     if (key !== undefined) add(byModel, key)
   }
   const isFull = (task: Task) => {
-    if (task.team) return false
+    if (task.group) return false
     // Whoever starts what nobody launched counts those; what was paused comes back to its slot all the same.
     const most = isUnattended(task) ? (limits.board?.maxConcurrentRuns ?? 0) : limits.maxConcurrentTasks
     if (!below(bySession.get(slotsOf(task)), most)) return true
@@ -82,7 +82,7 @@ export function placeInQueue(
 ): number {
   let place = 1
   for (const other of active) {
-    const stands = isQueued(other) && slotsOf(other) === slotsOf(task) && !other.team && !waitsForOthers(other)
+    const stands = isQueued(other) && slotsOf(other) === slotsOf(task) && !other.group && !waitsForOthers(other)
     if (stands && byTurn(other, task) < 0) place++
   }
   return place

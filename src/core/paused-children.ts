@@ -3,10 +3,10 @@ import { isActive, isQueued, type Task } from "./task.ts"
 
 /** Pause of an active task, with the newest knowledge of all `others` that share its cause. */
 export function pauseAmong(task: Task, others: Iterable<Task>): Pause | undefined {
-  const stand = isActive(task) ? pauseOf(task.run) : undefined
-  if (!stand) return undefined
+  const pause = isActive(task) ? pauseOf(task.run) : undefined
+  if (!pause) return undefined
   return newestOf(
-    stand,
+    pause,
     [...others].flatMap((other) => (isActive(other) ? (pauseOf(other.run) ?? []) : [])),
   )
 }

@@ -21,19 +21,19 @@ const MOST_REASON_CHARS = 500
 const MOST_PLACE_REASON_CHARS = 1500
 
 /** Advice on how to continue a failed run. `resumable`: statuses that may be resumed. */
-function adviceOn({ id, status, team, part }: Task, { reason }: Outcome, resumable: readonly string[]): string[] {
-  if (!reason || neverBegan(reason) || part?.kind === "tries") return []
+function adviceOn({ id, status, group, member }: Task, { reason }: Outcome, resumable: readonly string[]): string[] {
+  if (!reason || neverBegan(reason) || member?.kind === "tries") return []
   if (status !== "error") return []
-  if (team) return team.kind === "each" || reason.code === "interrupted" ? [teamAdvice({ id, team })] : []
-  if (part) return [itemsAdvice(part.of)]
+  if (group) return group.kind === "each" || reason.code === "interrupted" ? [teamAdvice({ id, group })] : []
+  if (member) return [itemsAdvice(member.of)]
   return resumable.includes(status)
     ? [`To go on: superagents_task(resume="${id}", prompt) asks it again; it remembers its work.`]
     : ["To go on: launch the task again, and tell the agent what is done already."]
 }
 
-function teamAdvice({ id, team }: Pick<Task, "id"> & { readonly team: Group }): string {
-  if (team.kind === "each") return itemsAdvice(id)
-  if (chosenIn(team) !== undefined)
+function teamAdvice({ id, group }: Pick<Task, "id"> & { readonly group: Group }): string {
+  if (group.kind === "each") return itemsAdvice(id)
+  if (chosenIn(group) !== undefined)
     return `To go on: superagents_task(resume="${id}", prompt) asks the try that had won again.`
   return `To go on: superagents_task(resume="${id}") begins the tries that have not failed, from the same files.`
 }
@@ -70,7 +70,7 @@ export function summaryOf(task: Task, resumable: readonly string[] = []): string
     ...receiptIn(task, outcome),
     ...touchedLine(task),
     ...(outcome.value ? valueLines(outcome.value) : []),
-    ...groupLines(task.id, outcome.team),
+    ...groupLines(task.id, outcome.group),
     ...workOf(task),
     ...adviceOn(task, outcome, resumable),
     ...thoughtLines(task),
@@ -90,23 +90,23 @@ function thoughtLines(task: Task): string[] {
     : [ended]
 }
 
-function groupLines(id: string, team: GroupResult | undefined): readonly string[] {
-  if (!team) return []
-  if (team.kind === "tries") return [triesLine(team)]
-  const { unmerged = 0 } = team
+function groupLines(id: string, group: GroupResult | undefined): readonly string[] {
+  if (!group) return []
+  if (group.kind === "tries") return [triesLine(group)]
+  const { unmerged = 0 } = group
   const merge = `Changes of ${count(unmerged, "item")} were not merged: superagents_task(merge="${id}") brings them into your files.`
-  return [...itemLines(team), ...(unmerged > 0 ? [merge] : [])]
+  return [...itemLines(group), ...(unmerged > 0 ? [merge] : [])]
 }
 
-function receiptIn({ run }: Task, { receipt, team }: Outcome): string[] {
-  const parts = [receipt ? receiptLine(receipt) : "", run.guard ? guardText(receipt, team) : ""].filter(Boolean)
+function receiptIn({ run }: Task, { receipt, group }: Outcome): string[] {
+  const parts = [receipt ? receiptLine(receipt) : "", run.guard ? guardText(receipt, group) : ""].filter(Boolean)
   return parts.length > 0 ? [`Receipt: ${parts.join("; ")}`] : []
 }
 
 /** Examples: `guard: held`, for several tries `guard: held in 2 of 2`; "" where nothing was checked. */
-function guardText(receipt: Receipt | undefined, team: GroupResult | undefined): string {
-  if (team?.kind === "tries") {
-    const seen = team.rows.filter(({ guard }) => guard !== undefined)
+function guardText(receipt: Receipt | undefined, group: GroupResult | undefined): string {
+  if (group?.kind === "tries") {
+    const seen = group.rows.filter(({ guard }) => guard !== undefined)
     const held = seen.filter(({ guard }) => guard === "held").length
     return seen.length > 0 ? `guard: held in ${held} of ${seen.length}` : ""
   }
@@ -115,10 +115,10 @@ function guardText(receipt: Receipt | undefined, team: GroupResult | undefined):
 }
 
 /** Warning of a passed check whose own files were changed. */
-function touchedLine({ team, outcome }: Task): string[] {
+function touchedLine({ group, outcome }: Task): string[] {
   const { passed = false, touched = [] } = outcome?.receipt?.check ?? {}
   if (!passed || touched.length === 0) return []
-  return [`${team ? "The try" : "It"} changed the check's own files: ${named(touched)}`]
+  return [`${group ? "The try" : "It"} changed the check's own files: ${named(touched)}`]
 }
 
 /** Example: `Model: mock/one, then mock/two from step 4 (limit until 07:12).` Empty where the model did not change. */
@@ -173,8 +173,8 @@ const meanwhileLine = ({ meanwhile, work }: Outcome): string[] =>
     : []
 
 /** Tries without a winner are not merged. */
-const isWorkShown = ({ team, outcome }: Task): boolean =>
-  outcome?.work !== undefined && (team?.kind !== "tries" || chosenIn(team) !== undefined)
+const isWorkShown = ({ group, outcome }: Task): boolean =>
+  outcome?.work !== undefined && (group?.kind !== "tries" || chosenIn(group) !== undefined)
 
 /** Lines about the changes in the run's worktree and their merge. */
 export const workOf = (task: Task): string[] =>
@@ -201,9 +201,9 @@ const named = (names: readonly string[]): string =>
     MOST_FILES,
   )
 
-function mergeLine({ id, status, part }: Task, merge: Work["merge"]): string {
-  if (part?.kind === "tries")
-    return `Of several tries the one that passed is merged: superagents_task(merge="${part.of}").`
+function mergeLine({ id, status, member }: Task, merge: Work["merge"]): string {
+  if (member?.kind === "tries")
+    return `Of several tries the one that passed is merged: superagents_task(merge="${member.of}").`
   const advice = `Not merged yet: superagents_task(merge="${id}") brings it into your files.`
   if (!merge) return advice
   const { kind, files, leftOut, text = "" } = merge

@@ -223,7 +223,7 @@ export type Outcome = Figures & {
   /** Changes in its own place. */
   readonly work?: Work
   /** Result of a group. */
-  readonly team?: GroupResult
+  readonly group?: GroupResult
   /**
    * Tokens of its first request, and how many of them came from the provider's cache; absent where none is reported.
    */
@@ -295,9 +295,9 @@ export type Task = {
   /** Absent where it works in its parent's folder. */
   readonly place?: Place
   /** Set for a group, whose own session is never prompted. */
-  readonly team?: Group
+  readonly group?: Group
   /** Set for a member of a group. */
-  readonly part?: GroupMember
+  readonly member?: GroupMember
   /** Launch time; times of the run are in `run`. */
   readonly createdAt: number
   /** Total of all runs before the present one, and of what others had the agent do between its runs. */
@@ -381,16 +381,17 @@ export const isActive = (task: Task): boolean => task.status === "running" || ta
 export const isUnattended = (task: Task): boolean => task.parentID === NOBODY
 
 /** Member of a group: its launcher is told of the group only. */
-export const isMember = ({ part }: Pick<Task, "part">): boolean => part !== undefined
+export const isMember = ({ member }: Pick<Task, "member">): boolean => member !== undefined
 
 /** OpenCode's parent session of the task's session. */
-export const parentSessionOf = ({ part, parentID }: Pick<Task, "part" | "parentID">): string => part?.under ?? parentID
+export const parentSessionOf = ({ member, parentID }: Pick<Task, "member" | "parentID">): string =>
+  member?.under ?? parentID
 
-export const slotsOf = ({ part, parentID }: Task): string => part?.caller ?? parentID
+export const slotsOf = ({ member, parentID }: Task): string => member?.caller ?? parentID
 
 /** True while changes in its place are not in its parent's files. A try's work is merged as its group's. */
-export const isUnmerged = ({ outcome, part }: Task): boolean => {
-  const { work } = part?.kind === "tries" ? {} : (outcome ?? {})
+export const isUnmerged = ({ outcome, member }: Task): boolean => {
+  const { work } = member?.kind === "tries" ? {} : (outcome ?? {})
   if (!work || work.merge?.leftOut) return work !== undefined
   return work.files.length > 0 && work.merge?.kind !== "merged" && work.merge?.kind !== "nothing"
 }

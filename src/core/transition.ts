@@ -40,7 +40,7 @@ export type TaskEvent =
   | {
       readonly type: "resumed"
       readonly run: Run
-      readonly by?: Partial<Pick<Task, "agent" | "model" | "description" | "part">>
+      readonly by?: Partial<Pick<Task, "agent" | "model" | "description" | "member">>
     }
   | { readonly type: "retrieved"; readonly at: number }
   | { readonly type: "warned"; readonly generation: number; readonly at: number; readonly reason: Reason }
@@ -183,15 +183,15 @@ function ofParent(task: Task, isStopped: boolean): Task {
 }
 
 function win(task: Task, { generation, winner, passed }: Extract<TaskEvent, { type: "won" }>): Task {
-  const { team, run } = task
-  if (!isActive(task) || run.generation !== generation || team?.kind !== "tries" || team.winner) return task
-  return { ...task, team: { ...team, winner, ...(passed && { passed }) } }
+  const { group, run } = task
+  if (!isActive(task) || run.generation !== generation || group?.kind !== "tries" || group.winner) return task
+  return { ...task, group: { ...group, winner, ...(passed && { passed }) } }
 }
 
 /** A resumed group with a winner continues with the winner alone. */
-function goneOnWith(team: Group): Group {
-  if (team.kind !== "tries" || !team.winner) return team
-  const { winner, passed: _passed, ...rest } = team
+function goneOnWith(group: Group): Group {
+  if (group.kind !== "tries" || !group.winner) return group
+  const { winner, passed: _passed, ...rest } = group
   return { ...rest, again: winner }
 }
 
@@ -227,8 +227,8 @@ function resume(task: Task, { run, by }: Extract<TaskEvent, { type: "resumed" }>
   if (isActive(task) || run.generation !== task.run.generation + 1) return task
   const { outcome = NO_FIGURES, retrievedAt: _retrievedAt, ...rest } = task
   const earlier = addFigures(task.earlier, outcome)
-  const team = rest.team && { team: goneOnWith(rest.team) }
-  return { ...rest, ...team, ...by, status: "resumed", run, earlier, delivery: { state: "none" } }
+  const gone = rest.group && { group: goneOnWith(rest.group) }
+  return { ...rest, ...gone, ...by, status: "resumed", run, earlier, delivery: { state: "none" } }
 }
 
 function goneOn(task: Task, { generation, at, usage }: Extract<TaskEvent, { type: "went on" }>): Task {

@@ -28,7 +28,7 @@ export type Move = {
 
 const NOTHING: Move = { begin: [] }
 
-const numberOf = ({ part }: Task): number => part?.nth ?? 0
+const numberOf = ({ member }: Task): number => member?.nth ?? 0
 
 /** Newest member for each number. */
 function newest(members: readonly Member[]): ReadonlyMap<number, Member> {
@@ -37,15 +37,15 @@ function newest(members: readonly Member[]): ReadonlyMap<number, Member> {
 }
 
 /** A try that was cancelled or interrupted in an earlier run, or before it began, has not failed: it is started again. */
-const hasFailed = ({ status, part, outcome }: Task, generation: number): boolean => {
+const hasFailed = ({ status, member, outcome }: Task, generation: number): boolean => {
   const { reason } = outcome ?? {}
-  if (part?.run === generation) return !reason || !neverBegan(reason)
+  if (member?.run === generation) return !reason || !neverBegan(reason)
   return status === "error" && reason?.code !== "interrupted"
 }
 
 /** True for a member that was begun in this run of its group, and is not begun again. */
 export const isBegunIn = (task: Task, generation: number): boolean =>
-  task.part?.run === generation && (isActive(task) || hasFailed(task, generation))
+  task.member?.run === generation && (isActive(task) || hasFailed(task, generation))
 
 /** `coming`: indexes of members that are being created. `generation`: the group's run. */
 export function nextTries(
@@ -80,7 +80,7 @@ const wonBy = ({ task, check }: Member): Move => {
 /** A resumed group with a winner starts the winner alone. */
 function nextOfWinner(id: string, members: readonly Member[], coming: readonly number[], generation: number): Move {
   const winner = members.find(({ task }) => task.id === id)
-  const isBegun = winner?.task.part?.run === generation
+  const isBegun = winner?.task.member?.run === generation
   if (winner && !isBegun) return coming.length > 0 ? NOTHING : { begin: [numberOf(winner.task)] }
   if (winner?.task.status === "completed") return wonBy(winner)
   if (winner && (isActive(winner.task) || !winner.closed)) return NOTHING

@@ -88,7 +88,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     userActions: new OpencodeUserActions(client, directory),
     sign: (sessionID, uiMetadata) => host.sign(sessionID, uiMetadata),
     hasOtherOwner: () => peerOf(directory) !== undefined,
-    requestHandler: (own) => peerOf(directory)?.keeper ?? own,
+    requestHandler: (own) => peerOf(directory)?.handler ?? own,
     changesOf: ({ sessionID, run }) => diffSince(client, sessionID, run.promptID),
     pages: () => sessionPages(serverUrl, directory),
     listen(own) {

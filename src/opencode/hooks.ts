@@ -26,7 +26,7 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
   const hear = eventRouter(connection, app, native)
   const peer: Peer = {
     tools: app.tools,
-    keeper: manager,
+    handler: manager,
     hear: (event, folder) => void guard(() => hear(event, folder)),
   }
   connection.listen(peer)

@@ -10,7 +10,7 @@ export type Peer = {
   /** `folder`: source of the event. */
   hear(event: RawEvent, folder: string): void
   readonly tools: Readonly<Record<string, Tool>>
-  readonly keeper: RequestHandler
+  readonly handler: RequestHandler
 }
 
 const KEY = Symbol.for("superagents.guests")

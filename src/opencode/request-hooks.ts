@@ -87,9 +87,9 @@ export function requestHooks(
       guard(async () => {
         // Right after this, OpenCode passes the conversation on for a summary.
         compacting.add(sessionID)
-        const keeper = keeperHere()
-        await keeper.ready(sessionID)
-        const text = renderForCompaction(keeper.list(sessionID))
+        const handler = keeperHere()
+        await handler.ready(sessionID)
+        const text = renderForCompaction(handler.list(sessionID))
         if (text !== "") output.context.push(text)
       }),
   } satisfies Hooks
@@ -99,9 +99,9 @@ export function requestHooks(
 const briefingsBy =
   (keeperHere: () => RequestHandler, options: Options, beginnings: Beginnings | undefined) =>
   (sessionID: string): string | undefined => {
-    const keeper = keeperHere()
-    const isTold = keeper.isFresh(sessionID) || beginnings?.isBriefed(sessionID) === true
-    return isTold ? briefingOf(options, keeper.answersInJSON(sessionID)) : undefined
+    const handler = keeperHere()
+    const isTold = handler.isFresh(sessionID) || beginnings?.isBriefed(sessionID) === true
+    return isTold ? briefingOf(options, handler.answersInJSON(sessionID)) : undefined
   }
 
 const isText = (text: string | undefined): text is string => text !== undefined && text !== ""

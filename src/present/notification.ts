@@ -104,7 +104,7 @@ function answerOf(
   if (answer === undefined || most === 0) return { lines: [], whole: false }
   const { text, gone } = answer
   if (text === "") return { lines: [noText(task, gone)], whole: true }
-  const name = task.outcome?.team?.kind === "each" ? "rows" : textName(task)
+  const name = task.outcome?.group?.kind === "each" ? "rows" : textName(task)
   if (text.length <= most && (name !== "rows" || fits(task, text)))
     return {
       lines: [`Its whole ${name}:`, inTags("task_output", text)],

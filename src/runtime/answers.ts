@@ -47,7 +47,7 @@ export class Answers {
 
   async #read(task: Task, next?: string): Promise<{ answer: Answer; closed: boolean }> {
     const { host, clock } = this.#parts
-    if (task.team) return this.#ofTeam(task.team)
+    if (task.group) return this.#ofTeam(task.group)
     const kept = this.#parts.store.handle(task.id)?.answer
     if (kept?.generation === task.run.generation && kept.until > clock.now()) return { answer: kept, closed: true }
     const since = await host.messagesSince(task.sessionID, task.run.promptID)
@@ -65,12 +65,12 @@ export class Answers {
   }
 
   /** For tries, the winner's answer; for a map, the rows of its ledger. */
-  async #ofTeam(team: Group): Promise<{ answer: Answer; closed: boolean }> {
-    if (team.kind === "each") {
+  async #ofTeam(group: Group): Promise<{ answer: Answer; closed: boolean }> {
+    if (group.kind === "each") {
       const ledgers = await this.#ledgers()
-      return { answer: { text: shownRows(await ledgers.read(team.file)), gone: false }, closed: true }
+      return { answer: { text: shownRows(await ledgers.read(group.file)), gone: false }, closed: true }
     }
-    const chosen = this.#parts.store.get(chosenIn(team) ?? "")
+    const chosen = this.#parts.store.get(chosenIn(group) ?? "")
     return chosen ? this.#read(chosen) : { answer: { text: "", gone: false }, closed: true }
   }
 
@@ -87,11 +87,11 @@ export class Answers {
     kept.answer = { text, gone, generation: run.generation, keptAt: now, until: now + options.resultCacheTTL }
     const entries = [...store.entries()].filter(({ answer }) => answer !== undefined)
     let chars = entries.reduce((sum, { answer }) => sum + (answer?.text.length ?? 0), 0)
-    for (const entry of entries.toSorted((a, b) => (a.answer?.keptAt ?? 0) - (b.answer?.keptAt ?? 0))) {
-      const stays = (entry.answer?.until ?? 0) > now || this.#isShort(entry.answer?.text ?? "")
+    for (const handle of entries.toSorted((a, b) => (a.answer?.keptAt ?? 0) - (b.answer?.keptAt ?? 0))) {
+      const stays = (handle.answer?.until ?? 0) > now || this.#isShort(handle.answer?.text ?? "")
       if (stays && chars <= MOST_KEPT_CHARS) continue
-      chars -= entry.answer?.text.length ?? 0
-      entry.answer = undefined
+      chars -= handle.answer?.text.length ?? 0
+      handle.answer = undefined
     }
   }
 }

@@ -32,14 +32,14 @@ const isCut = (error: unknown): error is PlaceError => error instanceof PlaceErr
 export class Archive {
   readonly #parts: Parts
   readonly #places: Places
-  readonly #home: GroupArchive
+  readonly #groupArchive: GroupArchive
   /** Resolves when the task's last end is closed. */
   readonly #closed: (taskID: string) => Promise<void>
 
-  constructor(parts: Parts, places: Places, home: GroupArchive, closed: (taskID: string) => Promise<void>) {
+  constructor(parts: Parts, places: Places, groupArchive: GroupArchive, closed: (taskID: string) => Promise<void>) {
     this.#parts = parts
     this.#places = places
-    this.#home = home
+    this.#groupArchive = groupArchive
     this.#closed = closed
   }
 
@@ -49,7 +49,9 @@ export class Archive {
     const owed = [...store.entries()]
       .map(({ task }) => task)
       .filter((task) => task.place?.kind === name && holdsPlace(task))
-    const teams = new Set(owed.flatMap(({ part }) => (part && store.get(part.of)?.outcome?.work ? [part.of] : [])))
+    const teams = new Set(
+      owed.flatMap(({ member }) => (member && store.get(member.of)?.outcome?.work ? [member.of] : [])),
+    )
     for (const { id } of owed) {
       await this.#closed(id)
       const task = store.get(id)
@@ -66,11 +68,11 @@ export class Archive {
     const { store, host } = this.#parts
     await this.#closed(groupID)
     const task = store.get(groupID)
-    const { team, work } = task?.outcome ?? {}
-    if (!task?.outcome || !work || team?.kind !== "tries" || isActive(task) || store.isForeign(groupID)) return
+    const { group, work } = task?.outcome ?? {}
+    if (!task?.outcome || !work || group?.kind !== "tries" || isActive(task) || store.isForeign(groupID)) return
     try {
-      const { refs } = await this.#home.keep(task)
-      await this.#record(task, { ...task.outcome, team: withRefs(team, refs) })
+      const { refs } = await this.#groupArchive.keep(task)
+      await this.#record(task, { ...task.outcome, group: withRefs(group, refs) })
     } catch (error) {
       host.log("warn", "the work of tries could not be put aside", { task: groupID, error: messageOf(error) })
     }
@@ -95,13 +97,13 @@ export class Archive {
   }
 
   async #putAway(task: Task): Promise<Partial<Outcome>> {
-    if (task.team?.kind !== "tries") {
+    if (task.group?.kind !== "tries") {
       const place = await this.#places.placeOf(task)
       return { work: workOf(await place.putAway(task.id, homeOf(this.#parts, task))) }
     }
-    const { work, refs } = await this.#home.keep(task)
-    const { team } = task.outcome ?? {}
-    return { work, ...(team?.kind === "tries" && { team: withRefs(team, refs) }) }
+    const { work, refs } = await this.#groupArchive.keep(task)
+    const { group } = task.outcome ?? {}
+    return { work, ...(group?.kind === "tries" && { group: withRefs(group, refs) }) }
   }
 
   /**
@@ -164,9 +166,9 @@ export class Archive {
   async #show(task: Task, mostLines: number): Promise<Shown | undefined> {
     if (!task.outcome?.work?.files.length) return undefined
     const place = await this.#places.placeOf(task)
-    const group = task.part?.kind === "tries" ? this.#parts.store.get(task.part.of) : undefined
+    const group = task.member?.kind === "tries" ? this.#parts.store.get(task.member.of) : undefined
     // At its group's end the chosen try's work became the group's.
-    const of = group && chosenIn(group.team) === task.id && !isActive(group) ? group : task
+    const of = group && chosenIn(group.group) === task.id && !isActive(group) ? group : task
     return place.show(of.id, homeOf(this.#parts, task), mostLines)
   }
 
@@ -245,10 +247,10 @@ export class Archive {
   }
 }
 
-const withRefs = (team: TriesResult, refs: KeptTries["refs"]): TriesResult => {
-  const rows = team.rows.map((row) => {
+const withRefs = (group: TriesResult, refs: KeptTries["refs"]): TriesResult => {
+  const rows = group.rows.map((row) => {
     const ref = refs.get(row.task ?? "")
     return ref ? { ...row, ref } : row
   })
-  return { ...team, rows }
+  return { ...group, rows }
 }

@@ -84,21 +84,21 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const { ledger, allowance, elsewhere } = budgetsOf(parts)
   const closed = (taskID: string): Promise<void> => dispatcher.closed(taskID)
   const places = new Places(parts, ports.kinds, closed)
-  const home = new GroupArchive(parts, places)
-  const kept = new Archive(parts, places, home, closed)
+  const groupArchive = new GroupArchive(parts, places)
+  const archive = new Archive(parts, places, groupArchive, closed)
   const keep = keeperOf(parts, ledgers)
   const outbox: Outbox = outboxOf(parts, ports.development, answers, () => ({ dispatcher, breakers }))
-  const field: GroupMembers = new GroupMembers(parts, {
-    home,
+  const members: GroupMembers = new GroupMembers(parts, {
+    groupArchive,
     randomID: ports.randomID,
-    began: (part) => teams.note(part),
+    began: (member) => groups.note(member),
     over: (task) => dispatcher.over(task),
     launching: () => launching,
   })
-  const teams: Groups = new Groups(parts, { home, field, answers, ledgers, keep, closed })
+  const groups: Groups = new Groups(parts, { groupArchive, members, answers, ledgers, keep, closed })
   const reschedule = () => launching.scheduler.reschedule()
   const bodies = bodiesOf(ports.features, { ...parts, reschedule, keep })
-  const verifiers = new Verifiers(parts, { features: ports.features, bodies, places, home })
+  const verifiers = new Verifiers(parts, { features: ports.features, bodies, places, groupArchive })
   const freed = () => {
     reschedule()
     poller.rest()
@@ -110,11 +110,11 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
     owes: (sessionID) => outbox.owes(sessionID) || breakers.owes(sessionID),
     answers,
     ledger,
-    effects: new Effects(parts, { teams, field, places, answers, verifiers }),
+    effects: new Effects(parts, { groups, members, places, answers, verifiers }),
     verifiers,
     roomFor: (task) => launching.scheduler.roomFor(task),
     places,
-    settled: (part) => teams.note(part),
+    settled: (member) => groups.note(member),
     freed,
     at,
   })
@@ -129,9 +129,9 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const dependencies = new Dependencies(parts, dispatcher)
   const begins = { dependencies, dispatcher, breakers, places, allowance, elsewhere, ledgers, watch }
   const launching: Launching = launchingOf(parts, { ...ports, ...begins, bodies: [...bodies.values()] })
-  const recovery = new Recovery(parts, { ...begins, teams, pausers, outbox, ledger, verifiers, changed: freed })
+  const recovery = new Recovery(parts, { ...begins, groups, pausers, outbox, ledger, verifiers, changed: freed })
   const poller: Poller = new Poller(parts, { ...begins, recovery, ledger, reschedule })
-  return { ...begins, ...launching, bodies, parts, answers, ledger, kept, outbox, pausers, recovery, poller }
+  return { ...begins, ...launching, bodies, parts, answers, ledger, archive, outbox, pausers, recovery, poller }
 }
 
 const bodiesOf = (features: readonly Feature[], runtime: Runtime): ReadonlyMap<string, FeatureBody> =>
@@ -144,7 +144,7 @@ function budgetsOf(parts: Parts) {
 
 /** Creates the parts that only use others: the API of tools, hooks, terminal, page and board. */
 function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async () => false }: ManagerPorts) {
-  const { parts, answers, ledger, kept, places, outbox, dispatcher, breakers, pausers, recovery, poller } = inside
+  const { parts, answers, ledger, archive, places, outbox, dispatcher, breakers, pausers, recovery, poller } = inside
   const { scheduler, resuming, bodies, dependencies, queue, allowance, elsewhere, ledgers } = inside
   const { store } = parts
   const tell = (task: Task, text: string) => tellTask(parts, dispatcher, task, text)
@@ -152,8 +152,8 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
   const forget = (task: Task) => forgetting.forget(task)
   const holdsBack = (task: Task) => breakers.holdsBack(task)
   const retention = new Retention(parts, { dependencies, forget, places })
-  const overview = new Overview(parts, { dispatcher, answers, recovery, kept, holdsBack })
-  const cancelling = new Cancelling(parts, { dispatcher, kept, retention, forget, places })
+  const overview = new Overview(parts, { dispatcher, answers, recovery, archive, holdsBack })
+  const cancelling = new Cancelling(parts, { dispatcher, archive, retention, forget, places })
   const requests = new Requests(parts, {
     dispatcher,
     forget: (task) => cancelling.forget([task]),
@@ -164,7 +164,7 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
     answer,
   })
   const opening = new Opening(parts, ledgers)
-  const reporting = new Reporting(parts, { dispatcher, answers, kept, holdsBack, opening })
+  const reporting = new Reporting(parts, { dispatcher, answers, archive, holdsBack, opening })
   const heard = { dispatcher, outbox, bodies: [...bodies.values()], requests, poller, breakers, places }
   const eventRouter = new EventRouter(parts, { ...heard, forget: (task) => cancelling.forgetLost(task) })
   const begins = { dispatcher, randomID, queue, allowance, elsewhere }

@@ -14,7 +14,7 @@ const CANCELLED: Ending = {
 
 type CancellingPorts = {
   readonly dispatcher: Dispatcher
-  readonly kept: Archive
+  readonly archive: Archive
   readonly retention: Retention
   readonly forget: (task: Task) => Promise<void>
   readonly places: Pick<Places, "isAway">
@@ -73,15 +73,15 @@ export class Cancelling {
   async forget(tasks: readonly Task[]): Promise<readonly string[]> {
     const { store } = this.#parts
     const all = tasks.flatMap((task) => [store.get(task.id) ?? task, ...store.below(task)])
-    const unmerged = await this.#ports.kept.clear(all)
+    const unmerged = await this.#ports.archive.clear(all)
     await Promise.all(tasks.map((task) => this.#ports.forget(task)))
     return unmerged
   }
 
   /** Clears a task whose parent session was deleted: archived work here stays, remote files are removed. */
   async forgetLost(task: Task): Promise<void> {
-    const { kept, places, forget } = this.#ports
-    await kept.clear([task, ...this.#parts.store.below(task)].filter((each) => places.isAway(each)))
+    const { archive, places, forget } = this.#ports
+    await archive.clear([task, ...this.#parts.store.below(task)].filter((each) => places.isAway(each)))
     await forget(task)
   }
 }

@@ -35,15 +35,15 @@ export class Forgetting {
     // The task may have been resumed while its end was closed.
     dispatcher.end(task.id, store.get(task.id)?.run.generation ?? 0, CLEARED, { silent: true })
     const remains = ledger.keep(store.get(task.id) ?? task)
-    const entry = store.clear(task.id)
+    const handle = store.clear(task.id)
     // Senders of pending messages are told now: later results find no run.
-    for (const { reply, taken } of entry?.run?.sentMessages ?? []) if (!taken) reply?.("ended")
-    if (entry) entry.run = undefined
-    entry?.releaseWaiters()
-    entry?.notifyWatchers()
+    for (const { reply, taken } of handle?.run?.sentMessages ?? []) if (!taken) reply?.("ended")
+    if (handle) handle.run = undefined
+    handle?.releaseWaiters()
+    handle?.notifyWatchers()
     dispatcher.announcing.inOrder(task.parentID)
     dispatcher.announcing.wakeAgainBeside(task)
     this.#ports.reschedule()
-    if (entry) await journal.erase(entry, remains)
+    if (handle) await journal.erase(handle, remains)
   }
 }

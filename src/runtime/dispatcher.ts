@@ -32,7 +32,7 @@ export type DispatcherPorts = {
   readonly places: Pick<Places, "mostAway">
   readonly verifiers: Pick<Verifiers, "of">
   /** Called when a map's item is closed. */
-  readonly settled: (part: Task) => void
+  readonly settled: (member: Task) => void
   /** Called when a slot may be free, or tasks may wait for an ended one. */
   readonly freed: () => void
   /** Requests a tick at this time. */
@@ -74,31 +74,31 @@ export class Dispatcher {
 
   /** Gives an input to a task's run; no effect where there is none. */
   deliver(taskID: string, input: Input, token?: Token): void {
-    const entry = this.#parts.store.handle(taskID)
-    if (entry && !this.#parts.stopped.aborted) this.#take(entry, () => this.#advance(entry, input, token))
+    const handle = this.#parts.store.handle(taskID)
+    if (handle && !this.#parts.stopped.aborted) this.#take(handle, () => this.#advance(handle, input, token))
   }
 
   /**
    * Ends a task's run, or the pending merge of a completed one. False where there was nothing to end, or another
    * process owns it.
    */
-  end(taskID: string, generation: number, ending: Ending, how: EndOptions = {}): boolean {
+  end(taskID: string, generation: number, ending: Ending, options: EndOptions = {}): boolean {
     const { store } = this.#parts
     const before = store.handle(taskID)
     if (!before || before.task.run.generation !== generation) return false
     const wasMerging = store.isMerging(taskID)
     if (!isActive(before.task) && !wasMerging) return false
-    this.deliver(taskID, { type: "end", ending, how })
+    this.deliver(taskID, { type: "end", ending, options })
     const after = store.handle(taskID)
     return wasMerging || (after !== undefined && !isActive(after.task))
   }
 
   /** Closes an end that a dead process recorded and perhaps did not close. `task`: as it is told. */
   closeAgain(task: Task): void {
-    const entry = this.#parts.store.handle(task.id)
-    if (!entry) return
-    entry.endIndex = ++this.#ends
-    this.#take(entry, () => this.#commit(entry, reopened(task, this.#parts.clock.now())))
+    const handle = this.#parts.store.handle(task.id)
+    if (!handle) return
+    handle.endIndex = ++this.#ends
+    this.#take(handle, () => this.#commit(handle, reopened(task, this.#parts.clock.now())))
   }
 
   /** Resolves when the task's last end is closed: its session is stopped and its outcome final. */
@@ -123,10 +123,10 @@ export class Dispatcher {
   /** Somebody goes on with a session whose run has ended, another plugin say: that is paid for as well. */
   wentOn({ id, run }: Task, { messageID, usage }: Extract<HostEvent, { type: "answered" }>): void {
     const { store, clock, journal } = this.#parts
-    const entry = store.handle(id)
-    if (!entry || this.isClosing(id)) return
-    if (entry.counted.has(messageID) || entry.run?.observed.answers.has(messageID)) return
-    entry.counted.add(messageID)
+    const handle = store.handle(id)
+    if (!handle || this.isClosing(id)) return
+    if (handle.counted.has(messageID) || handle.run?.observed.answers.has(messageID)) return
+    handle.counted.add(messageID)
     const at = clock.now()
     const change = store.apply(id, { type: "went on", generation: run.generation, at, usage }, at)
     if (!change) return
@@ -136,7 +136,7 @@ export class Dispatcher {
 
   /** Releases all waiting calls when the plugin stops. */
   releaseAll(): void {
-    for (const entry of this.#parts.store.entries()) entry.releaseWaiters()
+    for (const handle of this.#parts.store.entries()) handle.releaseWaiters()
   }
 
   /** Schedules the next tick of each run. */
@@ -166,13 +166,13 @@ export class Dispatcher {
   }
 
   /** Handles inputs one at a time; later ones are queued. */
-  #take(entry: TaskHandle, take: () => void): void {
-    entry.inputs.push(take)
-    if (entry.isBusy) return
-    entry.isBusy = true
-    for (let next = entry.inputs.shift(); next; next = entry.inputs.shift()) this.#safely(next)
-    entry.isBusy = false
-    entry.notifyWatchers()
+  #take(handle: TaskHandle, take: () => void): void {
+    handle.inputs.push(take)
+    if (handle.isBusy) return
+    handle.isBusy = true
+    for (let next = handle.inputs.shift(); next; next = handle.inputs.shift()) this.#safely(next)
+    handle.isBusy = false
+    handle.notifyWatchers()
   }
 
   #safely(work: () => void): void {
@@ -183,29 +183,29 @@ export class Dispatcher {
     }
   }
 
-  #advance(entry: TaskHandle, input: Input, token: Token | undefined): void {
-    const { run } = entry
+  #advance(handle: TaskHandle, input: Input, token: Token | undefined): void {
+    const { run } = handle
     const isLate = token && (run?.generation !== token.generation || (token.turn ?? run.stageCount) !== run.stageCount)
     if (!run || isLate) return
-    this.#commit(entry, step(run, input, this.#worldOf(entry)))
-    if (!isFleeting(input)) this.#rearm(entry.task.id)
+    this.#commit(handle, step(run, input, this.#worldOf(handle)))
+    if (!isFleeting(input)) this.#rearm(handle.task.id)
   }
 
-  #commit(entry: TaskHandle, { run, commands }: Step): void {
-    if (!run) for (const id of entry.run?.observed.answers.keys() ?? []) entry.counted.add(id)
-    entry.run = run
-    for (const command of commands) this.#perform(entry, command)
-    if (run?.closing) this.announcing.inOrder(entry.task.parentID)
+  #commit(handle: TaskHandle, { run, commands }: Step): void {
+    if (!run) for (const id of handle.run?.observed.answers.keys() ?? []) handle.counted.add(id)
+    handle.run = run
+    for (const command of commands) this.#perform(handle, command)
+    if (run?.closing) this.announcing.inOrder(handle.task.parentID)
   }
 
   #rearm(taskID: string): void {
-    const entry = this.#parts.store.handle(taskID)
-    if (entry?.run) this.#ports.at(nextDue(entry.run, this.#worldOf(entry)))
+    const handle = this.#parts.store.handle(taskID)
+    if (handle?.run) this.#ports.at(nextDue(handle.run, this.#worldOf(handle)))
   }
 
-  #perform(entry: TaskHandle, command: Command): void {
+  #perform(handle: TaskHandle, command: Command): void {
     const { store, clock, journal, host, toaster, background, attendance } = this.#parts
-    const { task } = entry
+    const { task } = handle
     switch (command.do) {
       case "record": {
         const change = store.apply(task.id, command.event, clock.now())
@@ -219,7 +219,7 @@ export class Dispatcher {
       case "answer":
         return command.reply(command.with)
       case "abort":
-        return entry.stop?.abort()
+        return handle.stop?.abort()
       case "announce":
         toaster.asked(task, command.ask)
         background.run("see who is there", () => attendance.look())
@@ -231,39 +231,39 @@ export class Dispatcher {
       case "check shared limits":
         return this.#share(task)
       case "end":
-        return this.#end(entry, command)
+        return this.#end(handle, command)
       case "ended":
-        return this.#ended(entry, command.silent)
+        return this.#ended(handle, command.silent)
       case "free slot":
         return this.#ports.freed()
       case "notify":
-        this.announcing.note(entry, command)
+        this.announcing.note(handle, command)
         this.#ports.settled(task)
         this.#tellTeam(task)
-        return entry.releaseWaiters()
+        return handle.releaseWaiters()
       case "write":
         if (command.later) return journal.saveSoon(task)
     }
-    this.#begin(entry, command)
+    this.#begin(handle, command)
   }
 
   /** Starts a slow command. Its result is an input, which is ignored if the run has moved on. */
-  #begin(entry: TaskHandle, command: Command): void {
-    const { run, task } = entry
+  #begin(handle: TaskHandle, command: Command): void {
+    const { run, task } = handle
     if (!run) return
     const { effects } = this.#ports
     const token = effects.isOfTurn(command)
       ? { generation: run.generation, turn: run.stageCount }
       : { generation: run.generation }
     const back = (input: Input) => this.deliver(task.id, input, token)
-    effects.perform(entry, command, back)
+    effects.perform(handle, command, back)
   }
 
-  #end(entry: TaskHandle, { event, ending, how }: Extract<Command, { do: "end" }>): void {
-    entry.endIndex = ++this.#ends
-    const change = this.#parts.store.apply(entry.task.id, event, this.#parts.clock.now())
-    if (change && how.messages && ending.proven && !how.silent)
-      this.#ports.answers.keep(change.after, { text: answerText(how.messages), gone: false })
+  #end(handle: TaskHandle, { event, ending, options }: Extract<Command, { do: "end" }>): void {
+    handle.endIndex = ++this.#ends
+    const change = this.#parts.store.apply(handle.task.id, event, this.#parts.clock.now())
+    if (change && options.messages && ending.proven && !options.silent)
+      this.#ports.answers.keep(change.after, { text: answerText(options.messages), gone: false })
   }
 
   #ended({ task, run }: TaskHandle, silent: boolean): void {
@@ -280,17 +280,17 @@ export class Dispatcher {
       tokens: task.outcome && billedTokens(task.outcome.usage),
     })
     // Any end but completion stops the task's children; a group's other members are never needed.
-    if (task.status !== "completed" || task.team)
+    if (task.status !== "completed" || task.group)
       for (const { id } of store.ofParent(task.sessionID))
-        this.deliver(id, { type: "end", ending: task.team ? notNeeded(task) : PARENT_ENDED, how: { wake: false } })
+        this.deliver(id, { type: "end", ending: task.group ? notNeeded(task) : PARENT_ENDED, options: { wake: false } })
     this.#tellTeam(task)
-    if (!silent) this.announcing.wakeAgainBeside(task, run?.closing?.how.maybeDelivered)
+    if (!silent) this.announcing.wakeAgainBeside(task, run?.closing?.options.maybeDelivered)
     this.#ports.freed()
   }
 
   /** A member's change decides the group's next move. */
-  #tellTeam({ part }: Task): void {
-    if (part) this.deliver(part.of, { type: "members" })
+  #tellTeam({ member }: Task): void {
+    if (member) this.deliver(member.of, { type: "members" })
   }
 
   /** Updates shared limits and the budgets of ancestors. */

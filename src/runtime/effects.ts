@@ -23,8 +23,8 @@ export type EffectPorts = {
   readonly places: Places
   readonly verifiers: Verifiers
   readonly answers: Answers
-  readonly teams: GroupEffects
-  readonly field: MemberEffects
+  readonly groups: GroupEffects
+  readonly members: MemberEffects
 }
 
 type GroupEffects = {
@@ -53,9 +53,9 @@ export class Effects {
     return OF_TURN.includes(command.do)
   }
 
-  perform(entry: TaskHandle, command: Command, back: Back): void {
-    const { task } = entry
-    const work = () => this.#work(entry, task, command, back)
+  perform(handle: TaskHandle, command: Command, back: Back): void {
+    const { task } = handle
+    const work = () => this.#work(handle, task, command, back)
     // Started at once: the session is stopped before anything else happens.
     const effect = work().catch((error) => {
       // An error that the user can correct is no fault of the plugin.
@@ -67,12 +67,12 @@ export class Effects {
     this.#parts.background.run(command.do, () => effect)
   }
 
-  async #work(entry: TaskHandle, task: Task, command: Command, back: Back): Promise<void> {
+  async #work(handle: TaskHandle, task: Task, command: Command, back: Back): Promise<void> {
     switch (command.do) {
       case "prepare":
-        return back(await this.#prepare(entry, task, command))
+        return back(await this.#prepare(handle, task, command))
       case "create member":
-        await this.#ports.field.make(task, command.nth, command.text)
+        await this.#ports.members.make(task, command.nth, command.text)
         return back({ type: "member created", nth: command.nth })
       case "prompt":
         return back(await this.#prompt(task, command))
@@ -82,8 +82,8 @@ export class Effects {
       case "send":
         return back(await this.#send(task, command))
       case "store":
-        await this.#parts.host.prompt({ ...messageFor(task, command.word), noReply: true })
-        return back({ type: "sent", word: command.word })
+        await this.#parts.host.prompt({ ...messageFor(task, command.message), noReply: true })
+        return back({ type: "sent", message: command.message })
       case "park":
         await stopSession(this.#parts, task.sessionID, command.asks).done
         await takeBack(this.#parts, task)
@@ -102,13 +102,13 @@ export class Effects {
       case "confirm":
         return back({ type: "confirmed", reason: command.reason, found: await this.#confirm(task, command) })
       case "verify": {
-        const verdict = await this.#ports.verifiers.atEnd(entry, task, command)
+        const verdict = await this.#ports.verifiers.atEnd(handle, task, command)
         return back({ type: "verified", by: command.by, verdict })
       }
       case "close":
-        return this.#close(entry, task, command, back)
+        return this.#close(handle, task, command, back)
       case "finalize":
-        return back(await this.#finalize(entry, command))
+        return back(await this.#finalize(handle, command))
       case "write":
         await this.#parts.journal.save(task)
         return back({ type: "written" })
@@ -116,20 +116,20 @@ export class Effects {
   }
 
   /** Writes the record, reads the answers it waited for, and prepares the place. */
-  async #prepare(entry: TaskHandle, task: Task, { save, again }: Of<"prepare">): Promise<Input> {
+  async #prepare(handle: TaskHandle, task: Task, { save, again }: Of<"prepare">): Promise<Input> {
     if (save) await this.#parts.journal.save(task)
     // Read before the place is prepared: the tasks may be cleared meanwhile.
     const answers = await this.#answersFor(task)
     // Members prepare places of their own. A group that waited must capture what those tasks changed.
-    if (task.team && task.place && task.run.after) await this.#ports.places.capture(task, homeOf(this.#parts, task))
-    if (task.team) return { type: "prepared", answers, preface: "", done: await this.#ports.teams.open(task) }
+    if (task.group && task.place && task.run.after) await this.#ports.places.capture(task, homeOf(this.#parts, task))
+    if (task.group) return { type: "prepared", answers, preface: "", done: await this.#ports.groups.open(task) }
     if (!this.#parts.store.runs(task) || !(task.place || task.depth > 1))
       return { type: "prepared", answers, preface: "" }
     const stop = new AbortController()
-    entry.stop = stop
+    handle.stop = stop
     // Stopping the plugin also stops a setup command.
     const preparing = this.#ports.places.enter(task, AbortSignal.any([stop.signal, this.#parts.stopped]), again)
-    entry.preparation = preparing.catch(() => {})
+    handle.preparation = preparing.catch(() => {})
     try {
       return { type: "prepared", answers, preface: await preparing }
     } catch (error) {
@@ -166,7 +166,7 @@ export class Effects {
     return attached.length > 0 ? { ...prompt, files: attached } : prompt
   }
 
-  async #send(task: Task, { word, interrupts }: Of<"send">): Promise<Input> {
+  async #send(task: Task, { message: word, interrupts }: Of<"send">): Promise<Input> {
     const { clock, stopped, store, host } = this.#parts
     const stopping = interrupts && stopSession(this.#parts, task.sessionID, interrupts)
     await stopping?.soon
@@ -178,7 +178,7 @@ export class Effects {
     const work = word.kind === "word" ? () => retry(clock, stopped, send) : send
     await sayTo(this.#parts, task, work)
     await stopping?.done
-    return { type: "sent", word }
+    return { type: "sent", message: word }
   }
 
   async #refuse(ask: Ask, text: string): Promise<void> {
@@ -188,8 +188,8 @@ export class Effects {
 
   #hint(task: Task, ask: Ask): Promise<boolean> {
     const { host, store, attendance, clock } = this.#parts
-    const team = task.part && store.get(task.part.of)
-    return notifyIdle(host, hintOf(task, ask, team, attendance.refusedAt(ask), clock.now()))
+    const group = task.member && store.get(task.member.of)
+    return notifyIdle(host, hintOf(task, ask, group, attendance.refusedAt(ask), clock.now()))
   }
 
   #messages({ sessionID, run }: Task) {
@@ -225,22 +225,22 @@ export class Effects {
   }
 
   /** Never rejects: an end is told even where its session cannot be read. */
-  async #close(entry: TaskHandle, task: Task, { asks, read }: Of<"close">, back: Back): Promise<void> {
+  async #close(handle: TaskHandle, task: Task, { asks, read }: Of<"close">, back: Back): Promise<void> {
     if (asks) {
       const { soon, done } = stopSession(this.#parts, task.sessionID, asks)
       void done.then(() => back({ type: "stopped" }))
       await soon
     }
-    const known = entry.run?.closing?.how.messages ?? []
+    const known = handle.run?.closing?.options.messages ?? []
     const messages = read ? await this.#attempt(task, () => this.#messages(task), []) : known
     back({ type: "closed", messages })
   }
 
-  async #finalize(entry: TaskHandle, { task, merge }: Of<"finalize">): Promise<Input> {
-    const merging = merge ? this.#ports.verifiers.merging(entry) : undefined
+  async #finalize(handle: TaskHandle, { task, merge }: Of<"finalize">): Promise<Input> {
+    const merging = merge ? this.#ports.verifiers.merging(handle) : undefined
     // A running preparation would write into the archived state and block the folder's removal.
-    await entry.preparation
-    if (task.team) return { type: "finalized", ...(await this.#ports.teams.leave(task, merging)) }
+    await handle.preparation
+    if (task.group) return { type: "finalized", ...(await this.#ports.groups.leave(task, merging)) }
     return { type: "finalized", ...(await this.#ports.places.leave(task, merging)) }
   }
 
@@ -280,7 +280,7 @@ function failureOf(command: Command, error: unknown): Input | undefined {
       return { type: "prompted", problem: messageOf(error) }
     case "send":
     case "store":
-      return { type: "sent", word: command.word, problem: messageOf(error) }
+      return { type: "sent", message: command.message, problem: messageOf(error) }
     case "refuse":
       return { type: "refuse failed", ask: command.ask }
     case "hint":

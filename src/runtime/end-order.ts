@@ -37,20 +37,23 @@ export class Announcing {
 
   /** Adds an end, to be told in its turn. */
   note({ endIndex: endedAs }: TaskHandle, { task, maybeDelivered }: Omit<PendingNotification, "endIndex">): void {
-    const household = this.#parts.store.parentState(task.parentID)
-    household.pendingNotifications = [...household.pendingNotifications, { task, maybeDelivered, endIndex: endedAs }]
+    const parentState = this.#parts.store.parentState(task.parentID)
+    parentState.pendingNotifications = [
+      ...parentState.pendingNotifications,
+      { task, maybeDelivered, endIndex: endedAs },
+    ]
   }
 
   /** Queues ends that no earlier end of this parent's tasks holds back any more. */
   inOrder(parentID: string): void {
     const { store, options } = this.#parts
-    const household = store.parentState(parentID)
-    if (household.pendingNotifications.length === 0) return
+    const parentState = store.parentState(parentID)
+    if (parentState.pendingNotifications.length === 0) return
     const entries = store.ofParent(parentID).flatMap(({ id }) => store.handle(id) ?? [])
     const awaited = entries.filter(({ run }) => run?.closing && !run.closing.posted && run.stage !== "finalizing")
     const first = Math.min(...awaited.map(({ endIndex: endedAs }) => endedAs))
-    const due = household.pendingNotifications.filter(({ endIndex: endedAs }) => endedAs < first)
-    household.pendingNotifications = household.pendingNotifications.filter((news) => !due.includes(news))
+    const due = parentState.pendingNotifications.filter(({ endIndex: endedAs }) => endedAs < first)
+    parentState.pendingNotifications = parentState.pendingNotifications.filter((news) => !due.includes(news))
     for (const { task, maybeDelivered } of due.toSorted((a, b) => a.endIndex - b.endIndex)) {
       if (isToldLast(task, store, options.wake, (other) => this.#outbox.holds(other)))
         this.#wakeAgain(task, maybeDelivered)

@@ -63,7 +63,7 @@ export class EventRouter {
     if (this.#ports.places.outlives(task)) return
     this.#ports.poller.noticeSleep()
     this.#ports.dispatcher.deliver(task.id, { type: "event", event })
-    if (event.type === "began" && task.part) this.#ports.dispatcher.deliver(task.part.of, { type: "members" })
+    if (event.type === "began" && task.member) this.#ports.dispatcher.deliver(task.member.of, { type: "members" })
     if (task.sessionID === sessionID) this.#ports.breakers.hear(task, event)
     store.noticed(task.id)
   }

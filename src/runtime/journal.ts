@@ -30,27 +30,27 @@ export class Journal {
   constructor(ports: JournalPorts) {
     this.#ports = ports
     ports.stopped.addEventListener("abort", () => {
-      for (const entry of ports.store.entries()) drop(entry)
+      for (const handle of ports.store.entries()) drop(handle)
     })
   }
 
   /** Resolves once this state or a newer one is stored, or the write was given up. */
   save(task: Task): Promise<void> {
-    const entry = this.#ports.store.handle(task.id)
-    if (!entry) return Promise.resolve()
+    const handle = this.#ports.store.handle(task.id)
+    if (!handle) return Promise.resolve()
     // The next write may be due though the one before it has just ended: two at once could be stored in any order.
-    if (entry.writeAgain) return entry.writeAgain
-    if (!entry.writing) return this.#start(entry)
-    entry.writeAgain = entry.writing.then(() => this.#start(entry))
-    return entry.writeAgain
+    if (handle.writeAgain) return handle.writeAgain
+    if (!handle.writing) return this.#start(handle)
+    handle.writeAgain = handle.writing.then(() => this.#start(handle))
+    return handle.writeAgain
   }
 
   /** Stores the current or a newer state with the next write or `flush`, at most `LATER_MS` later. */
   saveLater(task: Task): void {
     const { stopped, clock, store } = this.#ports
-    const entry = store.handle(task.id)
-    if (!entry || stopped.aborted || entry.writeNow) return
-    entry.writeNow = clock.after(LATER_MS, () => void this.save(task))
+    const handle = store.handle(task.id)
+    if (!handle || stopped.aborted || handle.writeNow) return
+    handle.writeNow = clock.after(LATER_MS, () => void this.save(task))
   }
 
   /** Stores it after a quiet moment of this parent's tasks, so that one write holds both end and delivery. */
@@ -72,37 +72,37 @@ export class Journal {
   }
 
   /** Removes a cleared task's record after pending writes; `remains` replaces it where its cost still counts. */
-  async erase(entry: TaskHandle, remains?: Task): Promise<void> {
-    drop(entry)
-    await entry.writing
-    const { sessionID } = entry.task
-    await this.#write(entry.task, () => this.#ports.host.saveRecord(sessionID, remains))
+  async erase(handle: TaskHandle, remains?: Task): Promise<void> {
+    drop(handle)
+    await handle.writing
+    const { sessionID } = handle.task
+    await this.#write(handle.task, () => this.#ports.host.saveRecord(sessionID, remains))
   }
 
   #recordSoon(parentID: string): void {
     const { clock, store, isTelling } = this.#ports
-    const household = store.parentState(parentID)
-    household.cancelRecordWrite?.()
-    household.cancelRecordWrite = clock.after(PROVEN_RECORD_MS, () => {
-      household.cancelRecordWrite = undefined
+    const parentState = store.parentState(parentID)
+    parentState.cancelRecordWrite?.()
+    parentState.cancelRecordWrite = clock.after(PROVEN_RECORD_MS, () => {
+      parentState.cancelRecordWrite = undefined
       // While OpenCode takes long to store messages, records would soon be written again.
       if (isTelling(parentID)) this.#recordSoon(parentID)
       else this.flush(parentID)
     })
   }
 
-  #start(entry: TaskHandle): Promise<void> {
+  #start(handle: TaskHandle): Promise<void> {
     const { host, store } = this.#ports
-    drop(entry)
-    entry.writeAgain = undefined
-    const writing = this.#write(entry.task, async () => {
-      const { task, borrowed } = entry
+    drop(handle)
+    handle.writeAgain = undefined
+    const writing = this.#write(handle.task, async () => {
+      const { task, borrowed } = handle
       // Skipped if the task was cleared, or belongs to another process, by now.
       if (!borrowed && store.get(task.id)) await host.saveRecord(task.sessionID, task)
     }).finally(() => {
-      if (entry.writing === writing) entry.writing = undefined
+      if (handle.writing === writing) handle.writing = undefined
     })
-    entry.writing = writing
+    handle.writing = writing
     return writing
   }
 
@@ -118,7 +118,7 @@ export class Journal {
   }
 }
 
-function drop(entry: TaskHandle): void {
-  entry.writeNow?.()
-  entry.writeNow = undefined
+function drop(handle: TaskHandle): void {
+  handle.writeNow?.()
+  handle.writeNow = undefined
 }

@@ -35,7 +35,7 @@ export function refuseUntellable(parts: Pick<Parts, "store" | "options">, id: st
   const { store } = parts
   const task = store.get(id)
   // No model reads the session of a group.
-  if (task?.team) throw new CallError(ofTeam(id))
+  if (task?.group) throw new CallError(ofTeam(id))
   if (!task || !isActive(task) || !store.run(id)) throw endedError(parts, id)
   if (store.isForeign(id)) throw new CallError(`Task ${id} is run by another OpenCode process. Tell it there.`)
 }

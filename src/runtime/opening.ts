@@ -36,13 +36,13 @@ export class Opening {
     const read = await Promise.all(noted.map((each) => this.#read(each)))
     return [...stored, ...read.flatMap((task) => task ?? [])]
       .filter(({ status }) => status === "completed")
-      .toSorted((one, other) => (one.part?.nth ?? 0) - (other.part?.nth ?? 0))
+      .toSorted((one, other) => (one.member?.nth ?? 0) - (other.member?.nth ?? 0))
   }
 
   async #member(group: Task, nth: number): Promise<Task> {
-    const { id, team } = group
+    const { id, group: team } = group
     if (!team) throw new CallError(`Task ${id} is not a group of several: leave out what follows its id.`)
-    const stored = this.#stored(group).findLast(({ part }) => part?.nth === nth)
+    const stored = this.#stored(group).findLast(({ member }) => member?.nth === nth)
     const noted = stored ? undefined : (await this.#noted(group)).find((each) => each.nth === nth)
     const found = stored ?? (noted && (await this.#read(noted)))
     if (found) return found
@@ -53,7 +53,7 @@ export class Opening {
   async #byID(wanted: string, own: readonly Task[]): Promise<Task | undefined> {
     const is = ({ id, sessionID }: { readonly id: string; readonly sessionID: string }) =>
       id === wanted || sessionID === wanted
-    const groups = own.filter(({ team }) => team)
+    const groups = own.filter(({ group }) => group)
     for (const group of groups) {
       const stored = this.#stored(group).find(is)
       if (stored) return stored
@@ -70,12 +70,12 @@ export class Opening {
   }
 
   /** Members of an ended group; their records are not read at the start. */
-  async #noted({ team, outcome }: Task): Promise<readonly Noted[]> {
+  async #noted({ group, outcome }: Task): Promise<readonly Noted[]> {
     const rows =
-      team?.kind === "each"
-        ? (await (await this.#ledgers()).read(team.file)).map((row) => ({ ...row, nth: row.index }))
-        : outcome?.team?.kind === "tries"
-          ? outcome.team.rows.map((row, nth) => ({ ...row, nth }))
+      group?.kind === "each"
+        ? (await (await this.#ledgers()).read(group.file)).map((row) => ({ ...row, nth: row.index }))
+        : outcome?.group?.kind === "tries"
+          ? outcome.group.rows.map((row, nth) => ({ ...row, nth }))
           : []
     return rows.flatMap(({ nth, task, session }) => (task && session ? [{ nth, id: task, sessionID: session }] : []))
   }

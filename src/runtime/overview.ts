@@ -14,7 +14,7 @@ type OverviewPorts = {
   readonly dispatcher: Dispatcher
   readonly answers: Answers
   readonly recovery: Recovery
-  readonly kept: Archive
+  readonly archive: Archive
   readonly holdsBack: (task: Task) => string | undefined
 }
 
@@ -69,7 +69,7 @@ export class Overview {
   /** Diff of an ended task in its own place; undefined without one, or where it cannot be read. */
   async patch(id: string): Promise<string | undefined> {
     const task = this.#parts.store.get(id)
-    return task && (await this.#ports.kept.shown(task))?.diff
+    return task && (await this.#ports.archive.shown(task))?.diff
   }
 
   /** Stops a running task for the user; its parent is told. False where there was nothing to stop. */
@@ -88,7 +88,7 @@ export class Overview {
   subscribe(listener: (id: string) => void): () => void {
     const { store } = this.#parts
     // A member's change is shown with its group.
-    return store.subscribe((id) => listener(store.get(id)?.part?.of ?? id))
+    return store.subscribe((id) => listener(store.get(id)?.member?.of ?? id))
   }
 
   #view(task: Task): TaskView {

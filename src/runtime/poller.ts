@@ -153,7 +153,7 @@ export class Poller {
     try {
       const activity = await host.activity()
       // Questions send no event where no plugin is loaded, and an event may be lost.
-      const unheard = running.filter(({ id, team }) => !team && isUnheard(store.run(id), this.#lookedAt))
+      const unheard = running.filter(({ id, group }) => !group && isUnheard(store.run(id), this.#lookedAt))
       if (unheard.length > 0) await this.#lookForAsks(unheard)
       return activity
     } catch (error) {
@@ -217,7 +217,7 @@ export class Poller {
     const now = clock.now()
     const running = store.active().filter((task) => !isQueued(task) && !isPaused(task))
     const isHeard = running.every(
-      (task) => task.team || store.run(task.id)?.observed.heard || this.#ports.places.hears(task),
+      (task) => task.group || store.run(task.id)?.observed.heard || this.#ports.places.hears(task),
     )
     const interval = options.pollInterval ?? (isHeard ? HEARD_POLL_MS : UNHEARD_POLL_MS)
     if (running.length > 0 && interval > 0) yield now + interval

@@ -31,7 +31,7 @@ export type Report = {
 type ReportingPorts = {
   readonly dispatcher: Dispatcher
   readonly answers: Answers
-  readonly kept: Archive
+  readonly archive: Archive
   readonly opening: Opening
   readonly holdsBack: (task: Task) => string | undefined
 }
@@ -53,13 +53,13 @@ export class Reporting {
   async report(reference: string, sessionID: string, block: number, signal?: AbortSignal): Promise<Report> {
     const { store, clock, journal } = this.#parts
     const found = await this.#ports.opening.find(reference, store.ofParent(sessionID))
-    const { stand, at } = this.#view(found)
+    const { pause, at } = this.#view(found)
     // A task paused for longer than the wait will not end during it.
-    const goesOnIn = (stand && whenOf(stand, at)?.in) ?? 0
+    const goesOnIn = (pause && whenOf(pause, at)?.in) ?? 0
     const waits = block > 0 && goesOnIn <= block
     if (waits) await this.#wait(found, block, signal)
     // Members of earlier processes have only a record.
-    const seen = store.get(found.id) ?? (found.part ? found : undefined)
+    const seen = store.get(found.id) ?? (found.member ? found : undefined)
     if (!seen) throw new CallError(`Task ${found.id} was cleared meanwhile.`)
     // OpenCode stores the rest of an aborted answer when the abort is done.
     await this.#ports.dispatcher.quiet(found.id)
@@ -76,7 +76,7 @@ export class Reporting {
     const now = clock.now()
     const change = store.apply(task.id, { type: "retrieved", at: now }, now)
     if (change) journal.saveLater(change.after)
-    const shown = await this.#ports.kept.shown(task)
+    const shown = await this.#ports.archive.shown(task)
     const { resumable } = this.#parts.options
     return {
       view: this.#view(change?.after ?? task),
@@ -101,18 +101,18 @@ export class Reporting {
    * the waiting call returns the answer.
    */
   #wait(task: Task, ms: number, signal?: AbortSignal): Promise<void> {
-    const entry = this.#parts.store.handle(task.id)
-    if (!entry || !isActive(task) || signal?.aborted) return Promise.resolve()
+    const handle = this.#parts.store.handle(task.id)
+    if (!handle || !isActive(task) || signal?.aborted) return Promise.resolve()
     return new Promise<void>((resolve) => {
       const finish = () => {
-        entry.waiters.delete(finish)
+        handle.waiters.delete(finish)
         cancelTimer()
         signal?.removeEventListener("abort", finish)
         resolve()
       }
       const cancelTimer = this.#parts.clock.after(ms, finish)
       signal?.addEventListener("abort", finish)
-      entry.waiters.add(finish)
+      handle.waiters.add(finish)
     })
   }
 

@@ -82,13 +82,13 @@ export class Scheduler {
   roomFor(group: Task): number {
     const slots = this.#slots()
     for (const [task, block] of this.#walk(slots)) {
-      const goesFirst = isQueued(task) && !task.team && !task.part && slotsOf(task) === group.parentID
+      const goesFirst = isQueued(task) && !task.group && !task.member && slotsOf(task) === group.parentID
       if (goesFirst && (block === undefined || block === NO_SLOT)) return 0
     }
     const member = memberOf(group)
     let room = 0
     for (; room < MOST_AT_ONCE && takesSlot(this.#blockOf(member, slots)); room++) slots.take(member)
-    const hasMembers = this.#known().some(({ part }) => part?.of === group.id)
+    const hasMembers = this.#known().some(({ member: part }) => part?.of === group.id)
     if (room > 0 || hasMembers || slots.isFull(member)) return room
     // Where its model is at its limit, one waits like any launch: nobody else would see whether that is over.
     return 1
@@ -100,8 +100,8 @@ export class Scheduler {
     for (const source of this.#ports.sources) source.review?.()
     for (const [task, block] of this.#walk(this.#slots())) this.#settle(task, block)
     // What is left is for the items of maps.
-    for (const { id, team } of store.active())
-      if (team?.kind === "each") this.#ports.dispatcher.deliver(id, { type: "members" })
+    for (const { id, group } of store.active())
+      if (group?.kind === "each") this.#ports.dispatcher.deliver(id, { type: "members" })
   }
 
   #settle(task: Task, waits: Block | undefined): void {
@@ -168,13 +168,13 @@ const heldBy = (block: Block | undefined) =>
   block && !("ends" in block) && block.behind !== undefined ? { heldBehind: block.behind } : {}
 
 /** The next member of a group, before it is made. */
-function memberOf({ team: _plan, ...group }: Task): Task {
+function memberOf({ group: _plan, ...group }: Task): Task {
   const { id, parentID: caller, sessionID: under, run } = group
   const { startedAt: _slot, ...waiting } = run
   return {
     ...group,
     id: `${id}/0`,
     run: waiting,
-    part: { kind: "each", of: id, nth: 0, run: run.generation, caller, under },
+    member: { kind: "each", of: id, nth: 0, run: run.generation, caller, under },
   }
 }

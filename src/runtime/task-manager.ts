@@ -62,7 +62,7 @@ export class TaskManager {
 
   /** Cleans up places of earlier processes around a folder. Never rejects. */
   sweep(folder: string): Promise<void> {
-    return this.#all.kept.sweep(folder)
+    return this.#all.archive.sweep(folder)
   }
 
   /** Handles an event of a place. */
@@ -73,7 +73,7 @@ export class TaskManager {
 
   /** Contact with a place is back: fetches the work that ended tasks left there. Never rejects. */
   placeAnswers(name: string): Promise<void> {
-    return this.#all.kept.settleOwed(name)
+    return this.#all.archive.settleOwed(name)
   }
 
   /** Recovers tasks of an earlier process. Never rejects. */
@@ -109,8 +109,8 @@ export class TaskManager {
   }
 
   /** Path of the value or rows of a task's run; undefined for none. */
-  async resultsOf({ id, run, team }: Task): Promise<string | undefined> {
-    if (team?.kind === "each") return team.file
+  async resultsOf({ id, run, group }: Task): Promise<string | undefined> {
+    if (group?.kind === "each") return group.file
     return run.schema && (await this.#all.ledgers()).valueOf(id)
   }
 
@@ -206,7 +206,7 @@ export class TaskManager {
     const batch = findNamedBatch(reference, own)
     const tasks = batch.length > 0 ? batch : [await this.#all.opening.find(reference, own)]
     const all = tasks.map(async (task) =>
-      task.team?.kind === "each" && task.team.place ? this.#all.opening.completed(task) : [task],
+      task.group?.kind === "each" && task.group.place ? this.#all.opening.completed(task) : [task],
     )
     return (await Promise.all(all)).flat().map(({ id }) => id)
   }
@@ -228,14 +228,14 @@ export class TaskManager {
   async merge(reference: string, caller: Caller): Promise<TaskView> {
     const { store } = this.#parts
     const found = await this.#all.opening.find(reference, store.ofParent(caller.sessionID))
-    if (found.part?.kind === "tries")
+    if (found.member?.kind === "tries")
       throw new CallError(
-        `Task ${found.id} is one of several tries: superagents_task(merge="${found.part.of}") merges the one that passed.`,
+        `Task ${found.id} is one of several tries: superagents_task(merge="${found.member.of}") merges the one that passed.`,
       )
     await this.#all.dispatcher.closed(found.id)
-    const task = await this.#all.kept.settle(store.get(found.id) ?? found, { signal: caller.abort })
-    if (isUnmerged(task)) await permitEdit(caller, task.id, await this.#all.kept.filesOf(task))
-    return this.#view(await this.#all.kept.merge(task))
+    const task = await this.#all.archive.settle(store.get(found.id) ?? found, { signal: caller.abort })
+    if (isUnmerged(task)) await permitEdit(caller, task.id, await this.#all.archive.filesOf(task))
+    return this.#view(await this.#all.archive.merge(task))
   }
 
   /** Session of a task whose system prompt includes the briefing for fresh agents. */

@@ -11,7 +11,7 @@ export type VerifierPorts = {
   /** By feature. */
   readonly bodies: ReadonlyMap<string, FeatureBody>
   readonly places: Places
-  readonly home: { inspected(task: Task, result: CheckResult): Promise<CheckResult> }
+  readonly groupArchive: { inspected(task: Task, result: CheckResult): Promise<CheckResult> }
 }
 
 const NOTHING: Findings = {}
@@ -33,24 +33,24 @@ export class Verifiers {
 
   /** Verdict of a feature on the answer of a run that is about to complete. */
   async atEnd(
-    entry: TaskHandle,
+    handle: TaskHandle,
     task: Task,
     { by, text, earlier }: { readonly by: string; readonly text: string; readonly earlier: Findings },
   ): Promise<Verdict | undefined> {
     const stop = new AbortController()
-    entry.stop = stop
+    handle.stop = stop
     const judging = this.#ports.bodies.get(by)?.verify?.(task, this.#submission(task, text, earlier, stop.signal))
-    entry.preparation = judging?.catch(() => {})
+    handle.preparation = judging?.catch(() => {})
     return judging
   }
 
   /** Checks for the merge of a completed task; halting the run stops them all. */
-  merging(entry: TaskHandle): Merging {
+  merging(handle: TaskHandle): Merging {
     const stop = new AbortController()
     const { signal } = stop
-    entry.stop = stop
-    this.#parts.store.noticed(entry.task.id)
-    const earlier = { check: entry.run?.check }
+    handle.stop = stop
+    this.#parts.store.noticed(handle.task.id)
+    const earlier = { check: handle.run?.check }
     return {
       signal,
       check: async (task, folder) => {
@@ -84,7 +84,7 @@ export class Verifiers {
   /** `folder`: a local folder to check in, in place of the task's own. */
   #submission(task: Task, text: string, earlier: Findings, signal: AbortSignal, folder?: string): Submission {
     const { host, commands: marks, stopped } = this.#parts
-    const { places, home } = this.#ports
+    const { places, groupArchive } = this.#ports
     return {
       text,
       earlier,
@@ -97,7 +97,7 @@ export class Verifiers {
         const { runCommand } = await import("./places/run-command.ts")
         return runCommand(command, { cwd: folder ?? host.folderOf(task.sessionID), ...limits, marks })
       },
-      inspected: (result) => home.inspected(task, result),
+      inspected: (result) => groupArchive.inspected(task, result),
       lacks: () => places.lackedBy(task),
     }
   }

@@ -80,7 +80,7 @@ export function renderResume({ view, allowance, place, closed, results }: Begun)
   const { task } = view
   const lines = [
     `Resume #${task.run.generation} of task ${nameOf(task)} ${closed ? `is ${closed.pauseKind}` : view.phase === "queued" ? `waits for a free slot (place ${view.place})` : "started"}.`,
-    `Agent: ${agentOf(task)}${task.team ? "" : ", with its whole history"}.`,
+    `Agent: ${agentOf(task)}${task.group ? "" : ", with its whole history"}.`,
     ...closedLines(view, closed),
     ...termLines(task, { allowance, place, results }),
     "",
@@ -94,13 +94,13 @@ function termLines(
   task: Task,
   { allowance, place: where, lacks, results }: Pick<Begun, "allowance" | "place" | "lacks" | "results">,
 ): string[] {
-  const { id, place, run, team } = task
+  const { id, place, run, group } = task
   const { check, guard = [] } = run
-  const guarded = guard.length > 0 && !team ? `; guarded: ${namesOf(guard)}` : ""
-  const what = team?.kind === "each" ? "Rows: one an item" : "Schema: its valid value"
+  const guarded = guard.length > 0 && !group ? `; guarded: ${namesOf(guard)}` : ""
+  const what = group?.kind === "each" ? "Rows: one an item" : "Schema: its valid value"
   const merge = place?.merge && (check === undefined ? "when completed, unchecked" : "once its check has passed")
   return [
-    ...(team ? [run.generation > 0 ? againLine(team) : groupLine(task, team)] : []),
+    ...(group ? [run.generation > 0 ? againLine(group) : groupLine(task, group)] : []),
     ...(where
       ? [
           `Place: ${where}; ${merge ? `merged by itself ${merge}` : `not merged by itself: superagents_task(merge="${id}") brings it into your files when it has ended`}.${lacks ? ` ${lacks}` : ""}`,
@@ -109,7 +109,7 @@ function termLines(
     ...(check === undefined
       ? []
       : [
-          `Check: ${quoted(oneLine(check, MOST_COMMAND_CHARS))} has to pass before ${team?.kind === "each" ? "an item" : "it"} counts as completed${guarded}.`,
+          `Check: ${quoted(oneLine(check, MOST_COMMAND_CHARS))} has to pass before ${group?.kind === "each" ? "an item" : "it"} counts as completed${guarded}.`,
         ]),
     ...(results ? [`${what}, in ${oneLine(results, MOST_PATH_CHARS)}`] : []),
     ...(allowance.length > 0 ? [`Limits: ${allowance.join(", ")}.`] : []),
@@ -117,7 +117,7 @@ function termLines(
 }
 
 /** `2 tries with mock/large, each in its own worktree; guarded: test/**. …`, `6 items with mock/large, batch grades.` */
-function groupLine(task: Task, team: Group): string {
+function groupLine(task: Task, group: Group): string {
   const {
     model,
     run: { guard = [] },
@@ -127,10 +127,10 @@ function groupLine(task: Task, team: Group): string {
   const guarded = guard.length > 0 ? `; guarded: ${namesOf(guard)}` : ""
   const withModel = model ? ` with ${oneLine(modelKey(model))}` : ""
   const own = ", each in its own worktree"
-  if (team.kind === "each")
-    return `${count(team.total, "item")}${withModel}${team.place ? own : ""}${inBatch}${guarded}.${team.place ? mergeOf(task.id, team.place) : ""}`
-  const how = team.ladder ? ` in turn with ${namesOf(team.ladder)}` : withModel
-  return `${count(team.count, "try", "tries")}${how}${own}${inBatch}${guarded}. The first to pass becomes the task's result.`
+  if (group.kind === "each")
+    return `${count(group.total, "item")}${withModel}${group.place ? own : ""}${inBatch}${guarded}.${group.place ? mergeOf(task.id, group.place) : ""}`
+  const how = group.ladder ? ` in turn with ${namesOf(group.ladder)}` : withModel
+  return `${count(group.count, "try", "tries")}${how}${own}${inBatch}${guarded}. The first to pass becomes the task's result.`
 }
 
 /** How the changes of items in worktrees are merged. */
@@ -140,11 +140,11 @@ const mergeOf = (id: string, { merge }: { readonly merge: boolean }): string =>
     : ` Not merged by themselves: superagents_task(merge="${id}") brings their changes into your files.`
 
 /** Members that a resume runs. */
-const againLine = (team: Group): string =>
-  team.kind === "each"
-    ? `Those of the ${count(team.total, "item")} that are not valid run again.`
-    : chosenIn(team) === undefined
-      ? `Those of the ${count(team.count, "try", "tries")} that have not failed run, from the same files. The first to pass becomes the task's result.`
+const againLine = (group: Group): string =>
+  group.kind === "each"
+    ? `Those of the ${count(group.total, "item")} that are not valid run again.`
+    : chosenIn(group) === undefined
+      ? `Those of the ${count(group.count, "try", "tries")} that have not failed run, from the same files. The first to pass becomes the task's result.`
       : "The try that had won is asked again, with its whole history."
 
 const namesOf = (all: readonly string[]): string => listed(all.map((each) => oneLine(each)))

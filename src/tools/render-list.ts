@@ -35,8 +35,8 @@ export function renderList(views: readonly TaskView[], droppedUnread: number, bi
 function pauseTexts(views: readonly TaskView[]): readonly string[] {
   const groups = new Map<string, { readonly first: TaskView; readonly behind: string; many: number }>()
   for (const view of views) {
-    if (!view.stand) continue
-    const { pauseKind: way, waitsFor: behind } = view.stand
+    if (!view.pause) continue
+    const { pauseKind: way, waitsFor: behind } = view.pause
     const group = groups.get(`${way} ${behind}`)
     if (group) group.many++
     else groups.set(`${way} ${behind}`, { first: view, behind, many: 1 })

@@ -92,7 +92,7 @@ export const statusOf = (view: TaskView): string =>
 
 /** How the members of a group stand; of one that has ended, what they have come to. */
 const groupCounts = (task: Task, counts: ItemCounts): string =>
-  (isActive(task) || !task.outcome?.team ? undefined : groupText(task, [])) ?? countsText(counts, task.team?.kind)
+  (isActive(task) || !task.outcome?.group ? undefined : groupText(task, [])) ?? countsText(counts, task.group?.kind)
 
 function stateOf(view: TaskView): string {
   const { task, phase, failing } = view
@@ -108,11 +108,11 @@ function stateOf(view: TaskView): string {
 }
 
 /** Pauses of an active task; an ended task's are in its summary. */
-function pauseLines({ task, stand, at }: TaskView): string[] {
-  if (!stand) return []
-  const when = whenOf(stand, at)
-  const text = `${capital(pauseText(stand, at))}${when ? ` (in ${duration(when.in)})` : ""}`
-  return [`${text}: ${pauseTextForModel(stand, task.id)}`]
+function pauseLines({ task, pause, at }: TaskView): string[] {
+  if (!pause) return []
+  const when = whenOf(pause, at)
+  const text = `${capital(pauseText(pause, at))}${when ? ` (in ${duration(when.in)})` : ""}`
+  return [`${text}: ${pauseTextForModel(pause, task.id)}`]
 }
 
 function figureLines({ task, whole, thisRun, recentTools }: TaskView): string[] {
@@ -149,9 +149,9 @@ function cacheLines({ fork, outcome }: Task): string[] {
 }
 
 /** Fate of an active task when OpenCode is closed. */
-function closedText({ task, stand }: TaskView, resumable: readonly string[]): string {
-  if (stand || machineOf(task) !== undefined) return "If OpenCode is closed meanwhile, it goes on by itself."
-  const next = task.team
+function closedText({ task, pause }: TaskView, resumable: readonly string[]): string {
+  if (pause || machineOf(task) !== undefined) return "If OpenCode is closed meanwhile, it goes on by itself."
+  const next = task.group
     ? `superagents_task(resume="${task.id}") goes on`
     : resumable.includes("error") && !isQueued(task)
       ? `superagents_task(resume="${task.id}", prompt) goes on`
@@ -187,15 +187,15 @@ const MOST_CHECK_CHARS = 1500
 
 /** Members of an active group: failed ones first, with their reasons. */
 function atWorkLines({ view: { task, at }, members = [] }: Report): string[] {
-  if (!task.team) return []
-  const newest = [...new Map(members.map((member) => [member.task.part?.nth ?? 0, member.task])).values()]
+  if (!task.group) return []
+  const newest = [...new Map(members.map((member) => [member.task.member?.nth ?? 0, member.task])).values()]
   const rank = ({ status }: Task) => (isActive(task) && status === "running" ? 1 : status === "completed" ? 2 : 0)
   const lines = newest
     .toSorted((one, other) => rank(one) - rank(other))
     .slice(0, MOST_MEMBERS)
     .map((member) => {
       const how = isActive(member) ? member.status : member.status === "completed" ? "valid" : howOf(member)
-      return `${memberName(task.id, member.part?.nth ?? 0)}: ${how}, ${duration(elapsed(member, at))}`
+      return `${memberName(task.id, member.member?.nth ?? 0)}: ${how}, ${duration(elapsed(member, at))}`
     })
   const more = newest.length - lines.length
   return [...lines, ...(more > 0 ? [`and ${grouped(more)} more`] : [])]
@@ -203,12 +203,12 @@ function atWorkLines({ view: { task, at }, members = [] }: Report): string[] {
 
 /** Lines for members: failed ones first, with the tail of their check's output. */
 function membersLines({ id, outcome }: Task, members: readonly Member[]): string[] {
-  const { team } = outcome ?? {}
-  if (!team) return []
+  const { group } = outcome ?? {}
+  if (!group) return []
   const opens = `superagents_output(task_id="${memberName(id, 0)}") opens the first`
-  if (team.kind === "each") return [`${opens}, which has index 0.`]
-  const lines = tryLines(team).map((line, nth) => {
-    const row = team.rows[nth]
+  if (group.kind === "each") return [`${opens}, which has index 0.`]
+  const lines = tryLines(group).map((line, nth) => {
+    const row = group.rows[nth]
     const output = members.find(({ task }) => task.id === row?.task)?.task.outcome?.receipt?.check?.output ?? ""
     const shown =
       row?.how === "won" || output === ""
@@ -242,7 +242,7 @@ function endedLines(
       ? [`Characters ${grouped(offset)} to ${grouped(end)} of ${grouped(answer.length)}.`]
       : []
   const more = end < answer.length ? [`The answer goes on: read on with offset=${end}.`] : []
-  const isMap = task.team?.kind === "each"
+  const isMap = task.group?.kind === "each"
   const partial = isMap
     ? "Rows:"
     : task.outcome?.saidLastWord

@@ -71,7 +71,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
     const limits = manager.allowance(task)
     const isKnown = toldLimits.get(task.parentID) === limits.join()
     addBounded(toldLimits, task.parentID, limits.join(), MOST_SESSIONS)
-    if (task.team) return [...groupLimits(task.team, options), ...limits]
+    if (task.group) return [...groupLimits(task.group, options), ...limits]
     return isKnown ? [] : limits
   }
   /** Adds the agent's default place to a call with `merge` and without `place`. */

@@ -547,7 +547,7 @@ test("what stands for several tries has a folder there to be checked in, and no 
 })
 
 test("a record of what stands for several tells so, and nobody asks its session there", () => {
-  const task = { id: ID, sessionID: "ses_1", place: { kind: "big", folder: "/p" }, team: { kind: "tries" } }
+  const task = { id: ID, sessionID: "ses_1", place: { kind: "big", folder: "/p" }, group: { kind: "tries" } }
   expect(remoteSessionOf(task as unknown as Task, true)).toMatchObject({
     bare: true,
     live: true,

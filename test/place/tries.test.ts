@@ -68,7 +68,7 @@ describe("side by side", () => {
     const task = await rig.endedBeside(id)
     expect(task).toMatchObject({
       status: "completed",
-      team: { kind: "tries", count: 3 },
+      group: { kind: "tries", count: 3 },
       outcome: { work: { merge: { kind: "merged" } } },
     })
     expect(sum()).toBe("right\n")
@@ -139,7 +139,7 @@ describe("side by side", () => {
     const task = await rig.endedBeside((await launch()).id)
     expect(task).toMatchObject({
       status: "error",
-      outcome: { team: { rows: [{ how: "check did not pass (exit code 1)" }, {}] } },
+      outcome: { group: { rows: [{ how: "check did not pass (exit code 1)" }, {}] } },
     })
   })
 
@@ -149,7 +149,7 @@ describe("side by side", () => {
       return `answer ${nth}`
     })
     const task = await rig.endedBeside((await launch({ tries: 5, merge: true })).id)
-    const rows = task.outcome?.team?.kind === "tries" ? task.outcome.team.rows : []
+    const rows = task.outcome?.group?.kind === "tries" ? task.outcome.group.rows : []
     const won = rows.findIndex(({ how }) => how === "won")
     expect(rows.filter(({ how }) => how === "won")).toHaveLength(1)
     expect(sum()).toBe(`right ${won + 1}\n`)
@@ -219,7 +219,7 @@ describe("a ladder", () => {
     })
     const { id } = await launch({ tries, check: `cat sum.txt; ${CHECK}` })
     const task = await rig.endedBeside(id)
-    expect(task).toMatchObject({ status: "completed", outcome: { team: { won: "mock/two" } } })
+    expect(task).toMatchObject({ status: "completed", outcome: { group: { won: "mock/two" } } })
     expect(asked).toHaveLength(2)
     expect(asked[0]).toMatch(/^FIND\n+# Where you work\n+You work in a git worktree/)
     expect(asked[1]).toContain("Try 1 (mock/one): Its check")
@@ -237,7 +237,7 @@ describe("a ladder", () => {
     })
     const task = await rig.endedBeside((await launch({ tries, timeout: 60_000 })).id)
     expect(task.run.timeout).toBe(0)
-    expect(task.outcome?.team).toMatchObject({
+    expect(task.outcome?.group).toMatchObject({
       rows: [{ model: "mock/one" }, { model: "mock/two" }, { model: "mock/three" }],
     })
   })
@@ -261,7 +261,7 @@ describe("what the check stands on", () => {
       return `answer ${nth}`
     })
     const task = await rig.endedBeside((await launch({ tries: ["mock/one", "mock/two"], guard: ["test/**"] })).id)
-    expect(task.outcome?.team).toMatchObject({
+    expect(task.outcome?.group).toMatchObject({
       won: "mock/two",
       rows: [{ how: expect.stringContaining("it changed what it may not: test/sum.test.sh") }, {}],
     })
@@ -285,7 +285,7 @@ test("a cancel stops all of them, and keeps what they had", async () => {
   await rig.endedBeside(id)
   expect(rig.task(id)).toMatchObject({
     status: "cancelled",
-    outcome: { team: { rows: [{ how: "stopped" }, { how: "stopped" }] } },
+    outcome: { group: { rows: [{ how: "stopped" }, { how: "stopped" }] } },
   })
   expect(bench.leftovers()).toEqual([])
 })
@@ -346,8 +346,8 @@ describe("after a crash", () => {
     })
     const { id } = await launch({ merge: true })
     const hasWon = (about: unknown) => {
-      const team = (about as Task | undefined)?.team
-      return team?.kind === "tries" && team.winner !== undefined
+      const group = (about as Task | undefined)?.group
+      return group?.kind === "tries" && group.winner !== undefined
     }
     let writes = 0
     await killedAt((method, about) => method === "saveRecord" && hasWon(about) && ++writes === 2)
@@ -393,8 +393,8 @@ describe("a resume of what was won", () => {
     const task = await resume(id)
     expect(task).toMatchObject({
       status: "completed",
-      team: { winner: expect.any(String) },
-      outcome: { team: { won: "mock/two", cost: 0.003 }, receipt: { check: { passed: true } } },
+      group: { winner: expect.any(String) },
+      outcome: { group: { won: "mock/two", cost: 0.003 }, receipt: { check: { passed: true } } },
     })
     expect(rig.host.database.sessions.size).toBe(sessions)
     expect(asked).toHaveLength(3)
@@ -440,7 +440,7 @@ describe("a resume of what was won", () => {
     expect(bench.user.git("show", `refs/superagents/${id}:sum.txt`)).toBe("worse\n")
     expect(await output(id)).toContain("run 1")
     const again = await resume(id, "No, back.")
-    expect(again).toMatchObject({ status: "completed", outcome: { team: { won: "mock/two" } } })
+    expect(again).toMatchObject({ status: "completed", outcome: { group: { won: "mock/two" } } })
     expect(bench.user.git("show", `refs/superagents/${id}:sum.txt`)).toBe("right again\n")
     expect(bench.leftovers()).toEqual([])
   })
@@ -488,7 +488,7 @@ describe("whose work could not be put away at their end", () => {
     })
     const { id } = await launch({ merge: true })
     const task = await rig.endedBeside(id)
-    expect(task).toMatchObject({ status: "completed", outcome: { team: { rows: [{}, { how: "won" }] } } })
+    expect(task).toMatchObject({ status: "completed", outcome: { group: { rows: [{}, { how: "won" }] } } })
     const text = await output(id)
     expect(text).toContain("answer 2")
     expect(text).toMatch(
@@ -513,7 +513,7 @@ describe("whose work could not be put away at their end", () => {
       return "done"
     })
     const { id } = await launch()
-    expect((await rig.endedBeside(id)).outcome?.team).toMatchObject({ kind: "tries", rows: [{}, {}] })
+    expect((await rig.endedBeside(id)).outcome?.group).toMatchObject({ kind: "tries", rows: [{}, {}] })
     state.isOut = false
     await expect(rig.manager.merge(id, rig.caller)).resolves.toMatchObject({
       task: { outcome: { work: { files: [] } } },
@@ -565,7 +565,7 @@ test(`${KILLS} kills at any moment, and one resume each: one winner, one merge, 
       await rig.manager.resume(id, { prompt: "" }, rig.caller)
       task = await rig.endedBeside(id)
     }
-    const rows = task.outcome?.team?.kind === "tries" ? task.outcome.team.rows : []
+    const rows = task.outcome?.group?.kind === "tries" ? task.outcome.group.rows : []
     const won = rows.flatMap(({ how }, at) => (how === "won" ? [at + 1] : []))
     expect(won).toHaveLength(1)
     // One that died between the merge and its record finds the files there already.

@@ -197,7 +197,7 @@ const outcome = fc.record<Whole<Outcome>>({
   ),
   receipt: some(receipt),
   work: some(work),
-  team: some(teamResult),
+  group: some(teamResult),
   first: some(fc.record({ read: whole, of: whole })),
 })
 const fork = fc.record<Whole<ForkInfo>>({
@@ -234,8 +234,8 @@ const task = fc.record<Whole<Task>>({
   depth: whole,
   fork: some(fork),
   place: some(fc.record({ kind: fc.constant("worktree" as const), folder: text, merge: fc.boolean() })),
-  team: some(team),
-  part: some(part),
+  group: some(team),
+  member: some(part),
   createdAt: fc.double({ noNaN: true, noDefaultInfinity: true }),
   earlier: fc.record({ toolCalls: whole, usage }),
   fingerprint: text,

@@ -42,7 +42,7 @@ const cut = () => new HostError(`there is no contact with ${FAR}`)
 export class FarMachine {
   isReached = true
   there!: FakeHost
-  readonly kept: Archive = { states: new Map(), checks: new Map(), winners: new Map() }
+  readonly archive: Archive = { states: new Map(), checks: new Map(), winners: new Map() }
   readonly #ports: FarPorts
   readonly #stubs = new Map<string, RemoteSession | undefined>()
   readonly #waiting = new Set<() => void>()
@@ -53,7 +53,7 @@ export class FarMachine {
 
   /** The folders of tasks that are there. */
   get folders(): readonly string[] {
-    return [...this.kept.states].flatMap(([id, state]) => (state === "open" ? [id] : []))
+    return [...this.archive.states].flatMap(([id, state]) => (state === "open" ? [id] : []))
   }
 
   lose(): void {
@@ -196,7 +196,7 @@ export class FarMachine {
     remote.owesAbort = false
     if (!remote.cleared) return
     remote.live = false
-    this.kept.states.delete(remote.taskID)
+    this.archive.states.delete(remote.taskID)
   }
 
   #tell(lost: number | undefined): void {
@@ -225,7 +225,7 @@ class FarPlaces extends SimulatedPlaces {
   readonly #wait: PlacePorts["wait"]
 
   constructor(far: FarMachine, ports: PlacePorts) {
-    super(ports, far.kept)
+    super(ports, far.archive)
     this.#far = far
     this.#wait = ports.wait
   }

@@ -754,7 +754,7 @@ test("the work of several tries could not be put away at their end: what they ca
       note: expect.stringMatching(/^What it changed was not kept at its end, and is still in .*: git did not do it$/),
       value: { valid: true },
       receipt: { check: { passed: true } },
-      team: { kind: "tries", won: expect.stringMatching(/^try [12]$/) },
+      group: { kind: "tries", won: expect.stringMatching(/^try [12]$/) },
     },
   })
   expect(rig.notices()[0]?.hidden).toMatch(/Tries: 2 of 2, won by try [12]; /)

@@ -73,8 +73,8 @@ export const waits = (name: string, ms: number): Input =>
     },
     runs,
     (world, { id }) => {
-      const { stand, at } = world.manager.overview.get(id) ?? {}
-      return stand && at !== undefined && (whenOf(stand, at)?.in ?? 0) > ms ? 0 : ms
+      const { pause, at } = world.manager.overview.get(id) ?? {}
+      return pause && at !== undefined && (whenOf(pause, at)?.in ?? 0) > ms ? 0 : ms
     },
   )
 

@@ -47,21 +47,21 @@ export type Archive = {
  */
 export class SimulatedPlaces {
   readonly #ports: PlacePorts
-  readonly #kept: Archive
+  readonly #archive: Archive
 
-  constructor(ports: PlacePorts, kept: Archive) {
+  constructor(ports: PlacePorts, archive: Archive) {
     this.#ports = ports
-    this.#kept = kept
+    this.#archive = archive
   }
 
   /** The tasks whose place is open. */
   get open(): readonly string[] {
-    return [...this.#kept.states].flatMap(([id, state]) => (state === "open" ? [id] : []))
+    return [...this.#archive.states].flatMap(([id, state]) => (state === "open" ? [id] : []))
   }
 
   capture(taskID: string): Promise<undefined> {
     return this.#do("place.capture", taskID, () => {
-      if (!this.#kept.states.has(taskID)) this.#kept.states.set(taskID, "kept")
+      if (!this.#archive.states.has(taskID)) this.#archive.states.set(taskID, "kept")
       return undefined
     })
   }
@@ -69,11 +69,11 @@ export class SimulatedPlaces {
   enter({ taskID, signal }: EnterRequest): Promise<Ready> {
     return this.#do("place.ready", taskID, () => {
       if (signal?.aborted) throw new CallError("It was stopped.")
-      if (!this.#kept.states.has(taskID)) this.#ports.breach("a place was made ready of which nothing was kept")
-      this.#kept.states.set(taskID, "open")
-      const { times = 0 } = this.#kept.checks.get(taskID) ?? {}
+      if (!this.#archive.states.has(taskID)) this.#ports.breach("a place was made ready of which nothing was kept")
+      this.#archive.states.set(taskID, "open")
+      const { times = 0 } = this.#archive.checks.get(taskID) ?? {}
       // What passed before says nothing of the work of this run.
-      if (times > 0) this.#kept.checks.set(taskID, { times, passed: false, everPassed: false })
+      if (times > 0) this.#archive.checks.set(taskID, { times, passed: false, everPassed: false })
       return { directory: `/places/${taskID}`, told: "You work there." }
     })
   }
@@ -81,31 +81,31 @@ export class SimulatedPlaces {
   putAway(taskID: string): Promise<PutAway> {
     return this.#do("place.putAway", taskID, () => {
       const { folderOf, breach } = this.#ports
-      const isOpen = this.#kept.states.get(taskID) === "open"
+      const isOpen = this.#archive.states.get(taskID) === "open"
       if (isOpen && folderOf(taskID).startsWith("/places")) breach("a place was put away before its session came home")
-      this.#kept.states.set(taskID, "kept")
+      this.#archive.states.set(taskID, "kept")
       return WORK
     })
   }
 
   bringIn(taskID: string): Promise<MergeResult> {
     const found: MergeResult = { kind: "merged", files: ["b"], submodules: [] }
-    return this.#do("place.bringIn", taskID, () => (this.#kept.checks.has(taskID) ? found : { kind: "nothing" }))
+    return this.#do("place.bringIn", taskID, () => (this.#archive.checks.has(taskID) ? found : { kind: "nothing" }))
   }
 
   /** The check of a task: its command is one of `CHECKS`. */
   run(taskID: string, command: string, { timeLimit, signal }: RunLimits): Promise<CommandResult> {
     return this.#do("place.run", taskID, async () => {
-      const { times = 0, everPassed = false } = this.#kept.checks.get(taskID) ?? {}
-      this.#kept.checks.set(taskID, { times: times + 1, passed: false, everPassed })
+      const { times = 0, everPassed = false } = this.#archive.checks.get(taskID) ?? {}
+      this.#archive.checks.set(taskID, { times: times + 1, passed: false, everPassed })
       const limit = timeLimit || Number.POSITIVE_INFINITY
       await this.#ports.wait(command === "hang" ? limit : Math.min(limit, CHECK_MS), signal)
       if (signal.aborted) return { why: "stopped", output: "" }
       if (command === "hang") return { why: "time", output: "" }
-      const all = [...this.#kept.checks.values()].reduce((sum, each) => sum + each.times, 0)
+      const all = [...this.#archive.checks.values()].reduce((sum, each) => sum + each.times, 0)
       const passed =
         command === "pass" || (command === "fail once" && times > 0) || (command === "every other" && all % 2 === 0)
-      this.#kept.checks.set(taskID, { times: times + 1, passed, everPassed: everPassed || passed })
+      this.#archive.checks.set(taskID, { times: times + 1, passed, everPassed: everPassed || passed })
       return { exitCode: passed ? 0 : 1, output: "what it says" }
     })
   }
@@ -120,8 +120,8 @@ export class SimulatedPlaces {
 
   #goOn(method: string, taskID: string, from: string): Promise<void> {
     return this.#do(method, taskID, () => {
-      if (!this.#kept.states.has(from)) this.#ports.breach("a try was to begin with what nobody had kept")
-      this.#kept.states.set(taskID, "kept")
+      if (!this.#archive.states.has(from)) this.#ports.breach("a try was to begin with what nobody had kept")
+      this.#archive.states.set(taskID, "kept")
     })
   }
 
@@ -129,7 +129,7 @@ export class SimulatedPlaces {
   #settle(groupID: string, winner: string | undefined, others: readonly Aside[]): Promise<ReadonlyMap<string, string>> {
     return this.#do("place.settle", groupID, () => {
       const { breach } = this.#ports
-      const { winners, checks } = this.#kept
+      const { winners, checks } = this.#archive
       if (winner !== undefined) {
         const before = winners.get(groupID)
         // One that won before and is resumed stays the group's, whatever becomes of its check.
@@ -145,14 +145,14 @@ export class SimulatedPlaces {
 
   /** Whether a check of this task's last run has passed. */
   hasPassed(taskID: string): boolean {
-    return this.#kept.checks.get(taskID)?.everPassed === true
+    return this.#archive.checks.get(taskID)?.everPassed === true
   }
 
   /** One merge after the other is the kind's own duty: it has a lock for that. */
   merge(taskID: string): Promise<MergeResult> {
     return this.#do("place.merge", taskID, () => {
       const { breach, isAskedFor } = this.#ports
-      if (this.#kept.checks.get(taskID)?.passed === false && !isAskedFor(taskID))
+      if (this.#archive.checks.get(taskID)?.passed === false && !isAskedFor(taskID))
         breach("work was merged by itself whose check had not passed")
       return { kind: "merged", files: ["a"], submodules: [] }
     })
@@ -169,7 +169,7 @@ export class SimulatedPlaces {
   sweep(_folder: string, isBusy: (taskID: string) => boolean) {
     return this.#do("place.sweep", "", () => {
       const left = this.open.filter((id) => !isBusy(id))
-      for (const id of left) this.#kept.states.set(id, "kept")
+      for (const id of left) this.#archive.states.set(id, "kept")
       return left.map((taskID) => ({ taskID, what: "its state was kept" }))
     })
   }

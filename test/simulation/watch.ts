@@ -253,7 +253,7 @@ export class Watch {
       this.#checkAfter(task)
       // What an earlier process left holds no slot in this one; until it is settled it is shown as it was.
       const holds =
-        isActive(task) && !task.team && !isQueued(task) && !isParked(task) && task.run.createdAt > this.restartedAt
+        isActive(task) && !task.group && !isQueued(task) && !isParked(task) && task.run.createdAt > this.restartedAt
       if (holds && !isUnattended(task)) holding.set(task.parentID, (holding.get(task.parentID) ?? 0) + 1)
     }
     bursar?.look()
@@ -302,10 +302,10 @@ export class Watch {
   }
 
   /** What has completed is as good as was asked for. */
-  #checkWorth({ id, run, outcome, delivery, team }: Task): void {
+  #checkWorth({ id, run, outcome, delivery, group }: Task): void {
     const { history, places } = this.#world
     // Of several tries it is that of the one that won.
-    const checked = team?.kind === "tries" ? (team.winner ?? id) : id
+    const checked = group?.kind === "tries" ? (group.winner ?? id) : id
     if (run.check !== undefined && !places.hasPassed(checked))
       this.breach(`${history.nameOf(id)} has completed, and its check has not passed`)
     // What its answer is worth is known of it when it is closed.

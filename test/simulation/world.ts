@@ -72,8 +72,8 @@ export class World {
   constructor(endOptions: EndOptions, isTold = false) {
     const { options, lastWord, strangers = false, far } = endOptions
     this.endOptions = endOptions
-    const kept: Archive = { states: new Map(), checks: new Map(), winners: new Map() }
-    this.places = this.#placesOf(() => this.rig, kept)
+    const archive: Archive = { states: new Map(), checks: new Map(), winners: new Map() }
+    this.places = this.#placesOf(() => this.rig, archive)
     const ledgers = new KeptLedgers()
     if (far !== undefined) this.far = this.#farMachine(far)
     const elsewhere = this.far && {
@@ -86,7 +86,7 @@ export class World {
     this.history = new Story(() => clock.now() - begin, isTold)
     this.watch = new Watch(this)
     this.provider = new Provider(() => clock.now())
-    const others = this.#placesOf(() => this.other, kept)
+    const others = this.#placesOf(() => this.other, archive)
     const worktrees = async () => others satisfies Place
     this.other = new Rig({ options, ledgers, elsewhere, worktrees, share: { clock, database: host.database } })
     host.database.strangers = strangers
@@ -259,8 +259,8 @@ export class World {
     )
   }
 
-  #placesOf(rig: () => Rig, kept: Archive): SimulatedPlaces {
-    return new SimulatedPlaces(this.#portsOf(rig), kept)
+  #placesOf(rig: () => Rig, archive: Archive): SimulatedPlaces {
+    return new SimulatedPlaces(this.#portsOf(rig), archive)
   }
 
   #portsOf(rig: () => Rig): PlacePorts {

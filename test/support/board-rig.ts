@@ -99,13 +99,13 @@ export class FakeRuns implements Runs {
   park(sessionID: string, until?: number): void {
     this.set(sessionID, {
       ...(this.of(sessionID) as RunView),
-      stand: { pauseKind: "parked", until, waitsFor: "mock/one" },
+      pause: { pauseKind: "parked", until, waitsFor: "mock/one" },
     })
   }
 
   /** It waits for its model, or for a slot, and has not begun. */
-  queue(sessionID: string, stand?: RunView["stand"]): void {
-    this.set(sessionID, { ...(this.of(sessionID) as RunView), state: "queued", stand })
+  queue(sessionID: string, pause?: RunView["pause"]): void {
+    this.set(sessionID, { ...(this.of(sessionID) as RunView), state: "queued", pause })
   }
 
   wrote(messageID: string): boolean {

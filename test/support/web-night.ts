@@ -30,7 +30,7 @@ function presentTeams(agents: FakeAgents, now: number): void {
         id: "bg_m4p6q8dd",
         sessionID: "ses_map",
         description: "Grade the recipes",
-        team: { kind: "each", prompt: "Read {{item}}.", total: 1000, timeout: 0, file: FILE },
+        group: { kind: "each", prompt: "Read {{item}}.", total: 1000, timeout: 0, file: FILE },
         run: { createdAt: now - 31 * MINUTE_MS, startedAt: now - 31 * MINUTE_MS },
       },
       phase: "working",
@@ -50,7 +50,7 @@ function presentTeams(agents: FakeAgents, now: number): void {
         run: { createdAt: now - 25 * MINUTE_MS, startedAt: now - 25 * MINUTE_MS },
       },
       phase: "parked until 17:12",
-      stand: { way: "parked", model: "anthropic/claude-haiku-4-5", until: now + 184 * MINUTE_MS } as never,
+      pause: { way: "parked", model: "anthropic/claude-haiku-4-5", until: now + 184 * MINUTE_MS } as never,
       toolCalls: 9,
       usage: { input: 21_000, output: 2300, cost: 0.0411 },
     }),
@@ -58,7 +58,7 @@ function presentTeams(agents: FakeAgents, now: number): void {
 }
 
 function pastTeams(agents: FakeAgents, now: number): void {
-  const ended = (id: string, description: string, team: GroupResult, minutes: number, reason?: string) =>
+  const ended = (id: string, description: string, group: GroupResult, minutes: number, reason?: string) =>
     viewOf({
       task: {
         id,
@@ -67,28 +67,28 @@ function pastTeams(agents: FakeAgents, now: number): void {
         agent: "general",
         batch: `auto:${id}`,
         status: reason === undefined ? "completed" : "error",
-        team:
-          team.kind === "tries"
+        group:
+          group.kind === "tries"
             ? { kind: "tries", prompt: "Mend it.", count: 2, ladder: [], timeout: 0, winner: "bg_a2" }
-            : { kind: "each", prompt: "Read {{item}}.", total: team.total, timeout: 0, file: team.file },
+            : { kind: "each", prompt: "Read {{item}}.", total: group.total, timeout: 0, file: group.file },
         run: {
           createdAt: now - minutes * MINUTE_MS,
           startedAt: now - minutes * MINUTE_MS,
           endedAt: now - (minutes - 14) * MINUTE_MS,
-          ...(team.kind === "tries" && { check: "npm test" }),
+          ...(group.kind === "tries" && { check: "npm test" }),
         },
         outcome: outcomeOf({
-          team,
+          group,
           ...(reason !== undefined && { reason: { code: "items", text: reason } }),
-          filesChanged: team.kind === "tries" ? ["src/parser.ts"] : [],
+          filesChanged: group.kind === "tries" ? ["src/parser.ts"] : [],
         }),
       },
       counts:
-        team.kind === "each"
-          ? { ...team, running: 0 }
-          : { valid: 1, failed: team.rows.length - 1, running: 0, notBegun: 0, total: team.rows.length },
+        group.kind === "each"
+          ? { ...group, running: 0 }
+          : { valid: 1, failed: group.rows.length - 1, running: 0, notBegun: 0, total: group.rows.length },
       toolCalls: 58,
-      usage: { input: 96_000, output: 8800, cost: team.cost },
+      usage: { input: 96_000, output: 8800, cost: group.cost },
     })
   agents.set(
     ended("bg_t7r2y9ff", "Mend the parser", TRIES, 52),

@@ -33,8 +33,8 @@ type WebSetup = {
 /** A door for tests of routes: the token is `TOKEN`, and sessions are kept in a folder that goes with the process. */
 export function doorOf(address: Address, now: () => number = Date.now, folder = temporary()): Auth {
   const port = portOf(address.url) ?? 0
-  const passes = new WebSessions({ file: join(folder, "sessions.json"), port, clock: { now }, log: () => {} })
-  return new Auth({ address, passes, clock: { now }, opened: () => {} })
+  const sessions = new WebSessions({ file: join(folder, "sessions.json"), port, clock: { now }, log: () => {} })
+  return new Auth({ address, sessions, clock: { now }, opened: () => {} })
 }
 
 export const addressOf = (url: string, boot = "boot-one"): Address => ({ url, token: TOKEN, key: KEY, boot })
@@ -54,10 +54,10 @@ export async function startWeb(setup: WebSetup = {}) {
     const listener = await listen((request) => answer(request), wanted, "127.0.0.1")
     if (!listener) throw new Error(`port ${wanted} is taken`)
     address = addressOf(`http://127.0.0.1:${listener.port}`, `life-${++life}`)
-    const door = doorOf(address, Date.now, folder)
+    const auth = doorOf(address, Date.now, folder)
     answer = createApp({
       address,
-      door,
+      auth,
       host: "127.0.0.1",
       source,
       feed: setup.teller ?? feed,

@@ -23,9 +23,9 @@ test("a failed map or item says how what is not valid runs again, and a try name
     return summaryOf(taskOf({ status: "error", outcome: outcomeOf({ reason }), ...task })).at(-1)
   }
   const advice = (id: string) => `To go on: superagents_task(resume="${id}") runs the items that are not valid.`
-  expect(said({ team })).toBe(advice("bg_aaaaaaaa"))
-  expect(said({ part: { kind: "each", ...of } })).toBe(advice("bg_map"))
-  expect(said({ team, status: "cancelled" })).toBe("Reason: 1 of 2 items failed.")
+  expect(said({ group: team })).toBe(advice("bg_aaaaaaaa"))
+  expect(said({ member: { kind: "each", ...of } })).toBe(advice("bg_map"))
+  expect(said({ group: team, status: "cancelled" })).toBe("Reason: 1 of 2 items failed.")
   const part = { kind: "tries", ...of } as const
   expect(said({ part })).toBe("Reason: 1 of 2 items failed.")
   const aTry = { ...ended({}), part }
@@ -165,7 +165,7 @@ describe("what is said of models and teams", () => {
       { model: "p/two", how: "won", ms: 9, cost: 0.02 },
     ]
     const team = { kind: "tries", cost: 0.03, won: "p/two", rows } as const
-    expect(summaryOf(taskOf({ status: "completed", outcome: outcomeOf({ team }) }))).toEqual([
+    expect(summaryOf(taskOf({ status: "completed", outcome: outcomeOf({ group: team }) }))).toEqual([
       expect.stringContaining("won by p/two"),
     ])
   })

@@ -49,7 +49,7 @@ test.each(["plain words of a reason, ", "無法讀取檔案，因為權限不足
     const counts = { total: 10_000, valid: 1000, failed: 8000, notBegun: 1000 }
     const team = { kind: "each", ...counts, cost: 1, file: "/p/bg_aaaaaaaa.jsonl", groups } as const
     const row = `{"index":1,"item":"${words}","state":"failed","reason":"${words}"}\n`
-    const task = ended("error", { outcome: outcomeOf({ team }) })
+    const task = ended("error", { outcome: outcomeOf({ group: team }) })
     for (const length of [900, 1300, 2000, 3999, 100_000]) {
       const { hidden } = composed(newsOf(task, { answer: row.repeat(length).slice(0, length) }))
       expect(hidden).toContain("Items: 1,000 valid, 8,000 failed, 0 running, 1,000 not begun, of 10,000.")

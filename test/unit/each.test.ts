@@ -57,13 +57,13 @@ const rowsIn = (file: string): ItemRow[] => {
   return lines.filter(Boolean).map((line) => JSON.parse(line) as ItemRow)
 }
 
-const rowsOf = ({ team }: Task): ItemRow[] => rowsIn(team?.kind === "each" ? team.file : "")
+const rowsOf = ({ group }: Task): ItemRow[] => rowsIn(group?.kind === "each" ? group.file : "")
 
 const sumsUp = ({ outcome }: Task) => {
-  const team = outcome?.team
-  if (team?.kind !== "each") throw new Error("no map")
-  expect(team.valid + team.failed + team.notBegun).toBe(team.total)
-  return team
+  const group = outcome?.group
+  if (group?.kind !== "each") throw new Error("no map")
+  expect(group.valid + group.failed + group.notBegun).toBe(group.total)
+  return group
 }
 
 const numbers = (length: number) => Array.from({ length }, (_none, nth) => nth)
@@ -414,8 +414,8 @@ describe("after a crash", () => {
       return Number(item) === 4 ? "no" : `{"n": ${item}}`
     })
     const { id } = await rig.launch(request({ each: numbers(6), schema: SCHEMA }))
-    const { team } = rig.task(id)
-    file = team?.kind === "each" ? team.file : ""
+    const { group } = rig.task(id)
+    file = group?.kind === "each" ? group.file : ""
     const task = await rig.endedBeside(id)
     expect(sumsUp(task)).toMatchObject({ valid: 5, failed: 1, notBegun: 0 })
     const rows = rowsOf(task)
@@ -439,8 +439,8 @@ describe("after a crash", () => {
       return `{"n": ${item}}`
     })
     const { id } = await rig.launch(request({ each: numbers(4), schema: SCHEMA }))
-    const { team } = rig.task(id)
-    file = team?.kind === "each" ? team.file : ""
+    const { group } = rig.task(id)
+    file = group?.kind === "each" ? group.file : ""
     const task = await rig.endedBeside(id)
     expect(sumsUp(task)).toMatchObject({ valid: 4 })
     expect(rowsOf(task).map(({ value }) => value)).toEqual(numbers(4).map((n) => ({ n })))
@@ -464,8 +464,8 @@ describe("after a crash", () => {
       return item === "1" ? "no" : `{"n": ${item}}`
     })
     id = (await rig.launch(request({ each: numbers(4), schema: SCHEMA }))).id
-    const { team } = rig.task(id)
-    file = team?.kind === "each" ? team.file : ""
+    const { group } = rig.task(id)
+    file = group?.kind === "each" ? group.file : ""
     const task = await rig.endedBeside(id)
     const rows = rowsOf(task)
     expect(rows.slice(0, 2)).toMatchObject([
@@ -491,8 +491,8 @@ describe("after a crash", () => {
       return item === "1" && !isAgain ? "no" : `{"n": ${item}}`
     })
     const { id } = await rig.launch(request({ each: numbers(3), schema: SCHEMA }))
-    const { team } = rig.task(id)
-    file = team?.kind === "each" ? team.file : ""
+    const { group } = rig.task(id)
+    file = group?.kind === "each" ? group.file : ""
     await rig.endedBeside(id)
     isAgain = true
     await rig.manager.resume(id, { prompt: "" }, rig.caller)
@@ -505,7 +505,7 @@ describe("after a crash", () => {
     agents((item) => item)
     const { id } = await rig.launch(request({ each: ["a", "b"] }))
     const task = await rig.endedBeside(id)
-    const file = task.team?.kind === "each" ? task.team.file : ""
+    const file = task.group?.kind === "each" ? task.group.file : ""
     writeFileSync(file, `${readFileSync(file, "utf8")}{"index":1,"ite`)
     const { answer } = await rig.manager.output(id, rig.caller)
     expect(answer?.split("\n")).toHaveLength(2)

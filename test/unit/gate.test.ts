@@ -14,48 +14,49 @@ import {
 } from "../../src/core/breaker.ts"
 
 /** All of an answer to a request that was sent then, or its first part. */
-const whole = (gate: Breaker, taskID: string, sentAt: number) => answered(gate, { taskID, sentAt, isWhole: true })
-const begun = (gate: Breaker, taskID: string, sentAt: number) => answered(gate, { taskID, sentAt, isWhole: false })
+const whole = (breaker: Breaker, taskID: string, sentAt: number) => answered(breaker, { taskID, sentAt, isWhole: true })
+const begun = (breaker: Breaker, taskID: string, sentAt: number) =>
+  answered(breaker, { taskID, sentAt, isWhole: false })
 
 const LIMIT: Trip = { kind: "limit", why: "The usage limit has been reached" }
 const told = (until: number): Trip => ({ ...LIMIT, until })
 
 describe("a gate that is closed", () => {
   test("with a time opens then, for one probe", () => {
-    const gate = close(undefined, told(9000), 1000)
-    expect(gate).toMatchObject({ closedAt: 1000, opensAt: 9000, told: true })
-    expect(freeRequests(gate, 8999)).toBe(0)
-    expect(freeRequests(gate, 9000)).toBe(1)
-    expect(nextProbe(gate)).toBe(9000)
-    expect(isClosedFor(gate, "bg_a")).toBe(true)
+    const breaker = close(undefined, told(9000), 1000)
+    expect(breaker).toMatchObject({ closedAt: 1000, opensAt: 9000, told: true })
+    expect(freeRequests(breaker, 8999)).toBe(0)
+    expect(freeRequests(breaker, 9000)).toBe(1)
+    expect(nextProbe(breaker)).toBe(9000)
+    expect(isClosedFor(breaker, "bg_a")).toBe(true)
     expect(isClosedFor(undefined, "bg_a")).toBe(false)
   })
 
   test("without a time is tried after 5 s, then twice as late with each refused probe, five minutes at most", () => {
-    let gate = close(undefined, LIMIT, 0)
-    const waits = [gate.opensAt]
+    let breaker = close(undefined, LIMIT, 0)
+    const waits = [breaker.opensAt]
     for (let tries = 0; tries < 8; tries++) {
-      const at = gate.opensAt
-      gate = close(sentThrough(gate, "bg_a", at), LIMIT, at + 100)
-      waits.push(gate.opensAt - at - 100)
+      const at = breaker.opensAt
+      breaker = close(sentThrough(breaker, "bg_a", at), LIMIT, at + 100)
+      waits.push(breaker.opensAt - at - 100)
     }
     expect(waits).toEqual([5000, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000, 300_000])
   })
 
   test("is tried after 5 s again where a probe was answered since: what is refused then is no probe", () => {
-    let gate = close(undefined, LIMIT, 0)
-    for (const at of [5000, 20_000]) gate = close(sentThrough(gate, "bg_a", at), LIMIT, at + 100)
-    gate = whole(sentThrough(gate, "bg_a", 50_000), "bg_a", 50_000)
-    expect(close(sentThrough(gate, "bg_b", 50_500), LIMIT, 51_000, 50_500)).toMatchObject({
+    let breaker = close(undefined, LIMIT, 0)
+    for (const at of [5000, 20_000]) breaker = close(sentThrough(breaker, "bg_a", at), LIMIT, at + 100)
+    breaker = whole(sentThrough(breaker, "bg_a", 50_000), "bg_a", 50_000)
+    expect(close(sentThrough(breaker, "bg_b", 50_500), LIMIT, 51_000, 50_500)).toMatchObject({
       opensAt: 56_000,
       told: false,
     })
   })
 
   test("is not closed anew by what was under way, but believes a time that it tells", () => {
-    const gate = close(undefined, LIMIT, 1000)
-    expect(close(gate, LIMIT, 1300, 900)).toBe(gate)
-    const later = close(gate, told(60_000), 1300, 900)
+    const breaker = close(undefined, LIMIT, 1000)
+    expect(close(breaker, LIMIT, 1300, 900)).toBe(breaker)
+    const later = close(breaker, told(60_000), 1300, 900)
     expect(later).toMatchObject({ closedAt: 1000, opensAt: 60_000, told: true })
     expect(close(later, told(50_000), 1400, 900)).toBe(later)
     expect(close(later, told(70_000), 1400, 900)).toMatchObject({ opensAt: 70_000 })
@@ -80,15 +81,15 @@ describe("a gate that is closed", () => {
   })
 
   test("is tried at once where that is told, but later and later where the probe is refused so again", () => {
-    let gate = close(undefined, told(1000), 0)
-    expect(gate).toMatchObject({ opensAt: 1000, told: true })
+    let breaker = close(undefined, told(1000), 0)
+    expect(breaker).toMatchObject({ opensAt: 1000, told: true })
     const waits: number[] = []
     for (const at of [1000, 10_000, 30_000]) {
-      gate = close(sentThrough(gate, "bg_a", at), told(at + 1000), at)
-      waits.push(gate.opensAt - at)
+      breaker = close(sentThrough(breaker, "bg_a", at), told(at + 1000), at)
+      waits.push(breaker.opensAt - at)
     }
     expect(waits).toEqual([5000, 10_000, 20_000])
-    expect(close(whole(gate, "bg_a", 60_000), told(71_000), 70_000, 65_000)).toMatchObject({ opensAt: 71_000 })
+    expect(close(whole(breaker, "bg_a", 60_000), told(71_000), 70_000, 65_000)).toMatchObject({ opensAt: 71_000 })
   })
 
   test("is closed anew by a refusal while it opens, and begins to count again where a time is told", () => {
@@ -99,20 +100,20 @@ describe("a gate that is closed", () => {
 })
 
 describe("a probe", () => {
-  const gate = sentThrough(close(undefined, told(9000), 1000), "bg_a", 9000)
+  const breaker = sentThrough(close(undefined, told(9000), 1000), "bg_a", 9000)
 
   test("goes alone", () => {
-    expect(freeRequests(gate, 9001)).toBe(0)
-    expect(nextProbe(gate)).toBe(39_000)
-    expect(isClosedFor(gate, "bg_a")).toBe(false)
-    expect(isClosedFor(gate, "bg_b")).toBe(true)
-    expect(isClosedFor(gate, undefined)).toBe(true)
+    expect(freeRequests(breaker, 9001)).toBe(0)
+    expect(nextProbe(breaker)).toBe(39_000)
+    expect(isClosedFor(breaker, "bg_a")).toBe(false)
+    expect(isClosedFor(breaker, "bg_b")).toBe(true)
+    expect(isClosedFor(breaker, undefined)).toBe(true)
   })
 
   test("of which nothing is heard for half a minute leaves its place to another, as do those of a wave", () => {
-    expect(withoutUnheard(gate, 38_999)).toBe(gate)
-    expect(freeRequests(withoutUnheard(gate, 39_000), 39_000)).toBe(1)
-    const wave = sentThrough(sentThrough(begun(gate, "bg_a", 9000), "bg_b", 9500), "bg_c", 9600)
+    expect(withoutUnheard(breaker, 38_999)).toBe(breaker)
+    expect(freeRequests(withoutUnheard(breaker, 39_000), 39_000)).toBe(1)
+    const wave = sentThrough(sentThrough(begun(breaker, "bg_a", 9000), "bg_b", 9500), "bg_c", 9600)
     expect(nextProbe(wave)).toBe(39_600)
     expect([
       freeRequests(withoutUnheard(wave, 39_599), 39_599),
@@ -123,16 +124,16 @@ describe("a probe", () => {
   })
 
   test("whose answer begins lets two go: it need not be complete", () => {
-    expect(freeRequests(begun(gate, "bg_a", 9000), 9001)).toBe(2)
+    expect(freeRequests(begun(breaker, "bg_a", 9000), 9001)).toBe(2)
   })
 
   test("that comes to nothing leaves its place to another", () => {
-    expect(withdraw(gate, "bg_b")).toBe(gate)
-    expect(freeRequests(withdraw(gate, "bg_a"), 9001)).toBe(1)
+    expect(withdraw(breaker, "bg_b")).toBe(breaker)
+    expect(freeRequests(withdraw(breaker, "bg_a"), 9001)).toBe(1)
   })
 
   test("that is answered lets two go, and no more before one of them is answered", () => {
-    const opening = whole(gate, "bg_a", 9000)
+    const opening = whole(breaker, "bg_a", 9000)
     expect(freeRequests(opening, 9001)).toBe(2)
     const one = sentThrough(opening, "bg_b", 9001)
     const both = sentThrough(one, "bg_c", 9001)
@@ -143,7 +144,7 @@ describe("a probe", () => {
 
   test("is followed by waves twice as large, each after an answer to one of the wave before", () => {
     const sizes: number[] = []
-    let opening = whole(gate, "bg_a", 9000)
+    let opening = whole(breaker, "bg_a", 9000)
     for (let wave = 0; wave < 12; wave++) {
       sizes.push(freeRequests(opening, 9001))
       const last = sentThrough(sentThrough(opening, `bg_${wave}a`, 9001), `bg_${wave}b`, 9001)
@@ -155,24 +156,24 @@ describe("a probe", () => {
   })
 
   test("is followed by others in the place of one that comes to nothing", () => {
-    const both = sentThrough(sentThrough(whole(gate, "bg_a", 9000), "bg_b", 9001), "bg_c", 9001)
+    const both = sentThrough(sentThrough(whole(breaker, "bg_a", 9000), "bg_b", 9001), "bg_c", 9001)
     expect(freeRequests(withdraw(both, "bg_b"), 9002)).toBe(1)
     expect(withdraw(both, "bg_d")).toBe(both)
   })
 
   test("is followed by who has gone in a wave; what has not begun does not begin beside them", () => {
-    const opening = sentThrough(whole(gate, "bg_a", 9000), "bg_b", 9001)
+    const opening = sentThrough(whole(breaker, "bg_a", 9000), "bg_b", 9001)
     expect(isClosedFor(opening, "bg_c")).toBe(false)
     expect([mustWaitForBreaker(opening, "bg_b"), mustWaitForBreaker(opening, "bg_c")]).toEqual([false, true])
     expect([
-      mustWaitForBreaker(gate, "bg_a"),
-      mustWaitForBreaker(gate, "bg_b"),
+      mustWaitForBreaker(breaker, "bg_a"),
+      mustWaitForBreaker(breaker, "bg_b"),
       mustWaitForBreaker(undefined, "bg_b"),
     ]).toEqual([false, true, false])
   })
 
   test("is not proven by the answer to a request that was under way at the closing", () => {
-    expect(whole(gate, "bg_a", 1000)).toBe(gate)
-    expect(whole(gate, "bg_a", 1001).recovery).toMatchObject({ wave: 2, gone: [] })
+    expect(whole(breaker, "bg_a", 1000)).toBe(breaker)
+    expect(whole(breaker, "bg_a", 1001).recovery).toMatchObject({ wave: 2, gone: [] })
   })
 })

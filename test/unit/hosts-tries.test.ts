@@ -26,7 +26,7 @@ const launch = (request: Partial<LaunchRequest> = {}) =>
 const parts = (): readonly Task[] => {
   const { database } = rig.host
   const all = [...database.sessions.values()].flatMap((session) => database.recordIn(session)?.task ?? [])
-  return all.filter(({ part }) => part !== undefined)
+  return all.filter(({ member }) => member !== undefined)
 }
 const output = async (id: string) => renderOutput(await rig.manager.output(id, rig.caller), 0).output
 
@@ -43,8 +43,8 @@ describe("its line is cut before the winner's work came home", () => {
 
   test("it stays the winner, no other try is begun, and its work comes home when the host answers", async () => {
     const { id, task } = await lost({ merge: true })
-    expect(task).toMatchObject({ status: "completed", team: { winner: parts()[0]?.id }, outcome: { note: OWED } })
-    expect(task.outcome).toMatchObject({ team: { won: "mock/one" } })
+    expect(task).toMatchObject({ status: "completed", group: { winner: parts()[0]?.id }, outcome: { note: OWED } })
+    expect(task.outcome).toMatchObject({ group: { won: "mock/one" } })
     expect(task.outcome).not.toHaveProperty("work")
     expect(big.entered).toHaveLength(1)
     expect(big.settled).toEqual([])
@@ -53,7 +53,7 @@ describe("its line is cut before the winner's work came home", () => {
     expect(rig.task(id).outcome).not.toHaveProperty("work")
     big.cut = () => false
     await rig.manager.placeAnswers("big")
-    expect(rig.task(id).outcome).toMatchObject({ note: undefined, work: { files: ["a"] }, team: { won: "mock/one" } })
+    expect(rig.task(id).outcome).toMatchObject({ note: undefined, work: { files: ["a"] }, group: { won: "mock/one" } })
     expect(big.settled.at(-1)).toBe(parts()[0]?.id)
     expect(parts().map(({ outcome }) => outcome?.work?.files)).toEqual([["a"]])
     await rig.clock.advance(60_000)
@@ -93,7 +93,7 @@ test("what a loser changed that could not be fetched keeps nothing back, and is 
   big.passes = (nth) => nth === 2
   big.cut = (taskID) => taskID === big.entered[0]
   const { id } = await launch({ merge: true })
-  const rows = () => rig.task(id).outcome?.team
+  const rows = () => rig.task(id).outcome?.group
   const task = await rig.ended(id)
   expect(task.outcome).toMatchObject({ note: undefined, work: { merge: { kind: "merged" } } })
   expect(rows()).toMatchObject({ won: "mock/two", rows: [{ how: "check did not pass (exit code 1)" }, { how: "won" }] })
@@ -114,7 +114,7 @@ describe("contact is lost while tries run", () => {
     await rig.clock.advance(1000)
     return id
   }
-  const lose = (ids = parts().map((part) => part.id)) => {
+  const lose = (ids = parts().map((member) => member.id)) => {
     for (const id of ids) rig.manager.placeTold(id, { type: "contact", lost: rig.clock.now() })
     // What asks the host finds it out of reach.
     rig.host.activity = async () => new Map(parts().map(({ sessionID }) => [sessionID, { type: "unreachable" }]))
@@ -145,8 +145,8 @@ test("a try that changed what is guarded does not pass, and none passes of which
   big.touches = (nth) => (nth === 1 ? ["test/a"] : [])
   const { id } = await launch({ guard: ["test/**"] })
   const task = await rig.ended(id)
-  expect(task).toMatchObject({ status: "completed", team: { winner: parts()[1]?.id } })
-  expect(task.outcome?.team).toMatchObject({
+  expect(task).toMatchObject({ status: "completed", group: { winner: parts()[1]?.id } })
+  expect(task.outcome?.group).toMatchObject({
     rows: [{ how: expect.stringContaining("it changed what it may not: test/a") }, { how: "won" }],
   })
 })
@@ -161,7 +161,7 @@ test("a try whose host cannot be asked for what it changed of what is guarded ha
   await rig.clock.advance(10_000)
   expect([rig.task(id).status, parts().map(({ status }) => status)]).toEqual(["running", ["running"]])
   isCut = false
-  expect(await rig.ended(id)).toMatchObject({ status: "completed", team: { winner: parts()[0]?.id } })
+  expect(await rig.ended(id)).toMatchObject({ status: "completed", group: { winner: parts()[0]?.id } })
   expect(parts()).toHaveLength(1)
 })
 
@@ -173,7 +173,7 @@ describe("tries are stopped without contact", () => {
     big.cut = () => true
     const doing = new Map(parts().map(({ sessionID }) => [sessionID, { type: "unreachable" } as const]))
     rig.host.activity = async () => doing
-    for (const part of parts()) rig.manager.placeTold(part.id, { type: "contact", lost: rig.clock.now() })
+    for (const member of parts()) rig.manager.placeTold(member.id, { type: "contact", lost: rig.clock.now() })
     return id
   }
 
@@ -191,14 +191,14 @@ describe("tries are stopped without contact", () => {
       [["a"], undefined],
     ])
     expect(rig.task(id).outcome?.note).toBeUndefined()
-    expect(rig.task(id).outcome?.team).toMatchObject({
+    expect(rig.task(id).outcome?.group).toMatchObject({
       rows: [{ ref: `refs/superagents-cleared/${id}/1` }, { ref: `refs/superagents-cleared/${id}/2` }],
     })
   })
 
   test("by a clear: each is owed, and nothing is known of them here", async () => {
     const id = await cutOff()
-    const all = [id, ...parts().map((part) => part.id)]
+    const all = [id, ...parts().map((member) => member.id)]
     await rig.manager.clear(rig.parent)
     expect(big.cleared.toSorted()).toEqual(all.toSorted())
     expect(parts()).toEqual([])
@@ -237,7 +237,7 @@ describe("OpenCode here is restarted in the middle of tries", () => {
     const task = await rig.ended(id)
     expect(task).toMatchObject({
       status: "completed",
-      team: { winner: parts()[1]?.id },
+      group: { winner: parts()[1]?.id },
       outcome: { work: { files: ["a"] } },
     })
     expect(parts()).toHaveLength(2)
@@ -253,7 +253,7 @@ describe("OpenCode here is restarted in the middle of tries", () => {
     rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { text: "from the second" }))
     answers(0)
     const task = await rig.ended(id)
-    expect(task).toMatchObject({ status: "completed", outcome: { team: { won: "mock/two" } } })
+    expect(task).toMatchObject({ status: "completed", outcome: { group: { won: "mock/two" } } })
     const [asked] = rig.host.stored(parts()[1]?.sessionID ?? "").messages
     const text = asked?.parts.map((part) => (part.type === "text" ? part.text : "")).join("\n")
     expect(text).toMatch(/Try 1 \(mock\/one\): Its check `true` did not pass[\s\S]*Your task:\n\nFIND/)
@@ -270,16 +270,16 @@ describe("OpenCode here is restarted in the middle of tries", () => {
     let writes = 0
     rig.host.onCall = (method, _session, about) => {
       if (method !== "saveRecord") return undefined
-      const { team, part } = about as Task
-      if (part?.nth === 1) return { slow: 1e9 }
-      return team?.kind === "tries" && team.winner !== undefined && ++writes === 2 ? "crash" : undefined
+      const { group, member } = about as Task
+      if (member?.nth === 1) return { slow: 1e9 }
+      return group?.kind === "tries" && group.winner !== undefined && ++writes === 2 ? "crash" : undefined
     }
     await rig.clock.until(() => writes === 2)
     rig.crash()
     expect([rig.host.database.sessions.size, parts()[1]?.status]).toEqual([4, "running"])
     await restarted()
     const task = await rig.ended(id)
-    expect(task).toMatchObject({ status: "completed", team: { winner: parts()[1]?.id } })
+    expect(task).toMatchObject({ status: "completed", group: { winner: parts()[1]?.id } })
     expect(parts().map(({ status }) => status)).toEqual(["cancelled", "completed"])
     expect(rig.notices()[0]?.hidden).toContain("answer 2")
   })
@@ -297,16 +297,16 @@ describe("OpenCode here is restarted in the middle of tries", () => {
     await restarted()
     rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { text: "from the second" }))
     answers(0)
-    expect(await rig.ended(id)).toMatchObject({ status: "completed", outcome: { team: { won: "try 2" } } })
+    expect(await rig.ended(id)).toMatchObject({ status: "completed", outcome: { group: { won: "try 2" } } })
   })
 
   test("a team of which nothing had begun is told as interrupted, and so is one that only its last prompt could go on with", () => {
     const team = { kind: "tries", prompt: "DO", count: 2, timeout: 0 } as const
     const of = (run: Partial<Task["run"]>, more: object = {}) =>
-      taskOf({ team: { ...team, ...more }, run: { startedAt: 1, generation: 0, ...run } })
+      taskOf({ group: { ...team, ...more }, run: { startedAt: 1, generation: 0, ...run } })
     const begun = (...runs: number[]) =>
       runs.map((run, nth) => ({
-        task: taskOf({ part: { kind: "tries", of: "t", nth, run, caller: "c", under: "u" } }),
+        task: taskOf({ member: { kind: "tries", of: "t", nth, run, caller: "c", under: "u" } }),
         closed: false,
         began: true,
       }))

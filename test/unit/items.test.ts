@@ -30,7 +30,12 @@ function item(
   { status = "running", at, closed, began = true, run = 0, started = 1000 }: Given = {},
 ): Member {
   const part = { kind: "each", of: "bg_map", nth, run, caller: "ses_parent", under: "ses_parent" } as const
-  const task = taskOf({ id: `bg_item000${nth}`, status, part, run: { endedAt: at, startedAt: started || undefined } })
+  const task = taskOf({
+    id: `bg_item000${nth}`,
+    status,
+    member: part,
+    run: { endedAt: at, startedAt: started || undefined },
+  })
   return { task, closed: closed ?? status !== "running", began }
 }
 
@@ -89,7 +94,7 @@ describe("counts", () => {
   })
 
   test("of a team are those of its present run, or what it has come to", () => {
-    const map = taskOf({ id: "bg_map", team: PLAN })
+    const map = taskOf({ id: "bg_map", group: PLAN })
     expect(groupText(taskOf(), [])).toBeUndefined()
     expect(groupText(map, [item(0), item(1, { run: 1 }), { ...item(2), task: taskOf() }])).toBe(
       "1 running, 3 not begun of 4",
@@ -98,15 +103,15 @@ describe("counts", () => {
     const before = [item(0, { status: "completed" }), item(1, { status: "error" })]
     expect(groupText(resumed, [...before, item(1, { run: 1 })])).toBe("1 valid, 1 running, 2 not begun of 4")
     const team = itemsResult(PLAN, [], 0)
-    expect(groupText({ ...map, outcome: outcomeOf({ team }) }, [])).toBe("4 not begun of 4")
+    expect(groupText({ ...map, outcome: outcomeOf({ group: team }) }, [])).toBe("4 not begun of 4")
     const plan = { kind: "tries", prompt: "DO", count: 2, timeout: 0 } as const
-    const tries = taskOf({ id: "bg_map", team: plan })
+    const tries = taskOf({ id: "bg_map", group: plan })
     expect(groupText(tries, [item(0)])).toBe("1 running, 1 not begun of 2")
     const closed = [item(0, { status: "completed" }), item(1, { status: "error" })]
     expect(groupText(tries, closed)).toBe("1 passed, 1 did not pass of 2")
     const none = { kind: "tries", cost: 0, rows: [] } as const
-    expect(groupText({ ...tries, outcome: outcomeOf({ team: none }) }, [])).toBe("none passed")
-    expect(groupText({ ...tries, outcome: outcomeOf({ team: { ...none, won: "a/b" } }) }, [])).toBe("won by a/b")
+    expect(groupText({ ...tries, outcome: outcomeOf({ group: none }) }, [])).toBe("none passed")
+    expect(groupText({ ...tries, outcome: outcomeOf({ group: { ...none, won: "a/b" } }) }, [])).toBe("won by a/b")
   })
 })
 
@@ -133,8 +138,8 @@ describe("what is told of a map", () => {
     expect(lines[2]).toBe("- 1 failed (item 11): once 0")
     expect(lines.at(-2)).toBe("- 4 failed for other reasons")
     expect(lines.at(-1)).toBe("Rows, one an item, of which the first has index 0: /p/bg_map.jsonl")
-    expect(summaryOf(taskOf({ status: "error", outcome: outcomeOf({ team: result }) }))).toEqual(lines)
-    expect(summaryOf(taskOf({ id: "bg_map", outcome: outcomeOf({ team: itemsResult(PLAN, rows, 0, 2) }) }))).toContain(
+    expect(summaryOf(taskOf({ status: "error", outcome: outcomeOf({ group: result }) }))).toEqual(lines)
+    expect(summaryOf(taskOf({ id: "bg_map", outcome: outcomeOf({ group: itemsResult(PLAN, rows, 0, 2) }) }))).toContain(
       'Changes of 2 items were not merged: superagents_task(merge="bg_map") brings them into your files.',
     )
     expect(shownRows(rows).split("\n").at(-1)).toBe('{"index":31,"item":31,"state":"valid"}')
@@ -156,7 +161,7 @@ describe("what is told of a map", () => {
 
   test("those that wait for it read its rows whole, and the path only where these are not all", () => {
     const team = itemsResult(PLAN, [row(0, "valid")], 0) as ItemsResult
-    const map = taskOf({ id: "bg_map", outcome: outcomeOf({ team }) })
+    const map = taskOf({ id: "bg_map", outcome: outcomeOf({ group: team }) })
     const few = withAnswers("NEXT", [{ task: map, text: '{"index":0}' }])
     expect(few).not.toContain("Items: ")
     expect(few).not.toContain("These are not all rows")
@@ -173,7 +178,7 @@ describe("of a team", () => {
   test("an interruption says how to go on, and what passed names the tests that it changed", () => {
     const reason = { code: "interrupted", text: "OpenCode stopped." } as const
     const outcome = outcomeOf({ reason })
-    const said = (team: Task["team"]) => summaryOf(taskOf({ id: "bg_t", team, status: "error", outcome })).at(-1)
+    const said = (group: Task["group"]) => summaryOf(taskOf({ id: "bg_t", group, status: "error", outcome })).at(-1)
     expect(said(plan)).toBe(
       'To go on: superagents_task(resume="bg_t") begins the tries that have not failed, from the same files.',
     )
@@ -185,20 +190,21 @@ describe("of a team", () => {
     const receipt = { commands: 0, failed: 0, cut: 0, latest: [], check }
     const touched = (more: object) =>
       summaryOf(taskOf({ ...more, status: "completed", outcome: outcomeOf({ receipt }) }))
-    expect(touched({ team: plan })).toContain("The try changed the check's own files: test/a")
+    expect(touched({ group: plan })).toContain("The try changed the check's own files: test/a")
     expect(touched({})).toContain("It changed the check's own files: test/a")
     const work = { files: ["a"], moreFiles: 0, added: 1, removed: 0, submodules: [] }
-    expect(summaryOf(taskOf({ team: plan, outcome: outcomeOf({ work }) }))).toEqual([])
+    expect(summaryOf(taskOf({ group: plan, outcome: outcomeOf({ work }) }))).toEqual([])
   })
 
   test("what is not known of a part is nothing", () => {
     const lone = { task: taskOf({ status: "completed", run: { endedAt: undefined } }), closed: true, began: true }
     expect(
-      nextTries(plan, [lone, { ...lone, task: { ...lone.task, id: "bg_b", part: { ...part, nth: 1 } } }], [], 0).winner,
+      nextTries(plan, [lone, { ...lone, task: { ...lone.task, id: "bg_b", member: { ...part, nth: 1 } } }], [], 0)
+        .winner,
     ).toBe("bg_aaaaaaaa")
     expect(withDigest("DO", "bg_t", [taskOf()])).toContain("Try 1: it did not pass")
     const outcome = outcomeOf({ work: { files: ["a"], moreFiles: 0, added: 1, removed: 0, submodules: [] } })
-    expect(withDigest("DO", "bg_t", [taskOf({ part, outcome })])).toContain("Files changed: a\n")
+    expect(withDigest("DO", "bg_t", [taskOf({ member: part, outcome })])).toContain("Files changed: a\n")
     expect(triesResult(plan, [lone], () => undefined).rows[0]?.cost).toBe(0)
   })
 })

@@ -9,23 +9,23 @@ const PLAN = { kind: "each", prompt: "p", total: 2, timeout: 0, file: "/f" } as 
 const mapOf = (valid: number, more: Parameters<typeof taskOf>[0] = {}): Task =>
   taskOf({
     status: valid === 2 ? "completed" : "error",
-    team: PLAN,
+    group: PLAN,
     outcome: outcomeOf({
-      team: { kind: "each", total: 2, valid, failed: 2 - valid, notBegun: 0, cost: 0, file: "/f", groups: [] },
+      group: { kind: "each", total: 2, valid, failed: 2 - valid, notBegun: 0, cost: 0, file: "/f", groups: [] },
     }),
     ...more,
   })
 const triesOf = (code: "check" | "cancelled", more: object = {}): Task =>
   taskOf({
     status: "error",
-    team: { kind: "tries", prompt: "p", count: 2, timeout: 0, ...more },
-    outcome: outcomeOf({ reason: { code, text: "t" }, team: { kind: "tries", cost: 0, rows: [] } }),
+    group: { kind: "tries", prompt: "p", count: 2, timeout: 0, ...more },
+    outcome: outcomeOf({ reason: { code, text: "t" }, group: { kind: "tries", cost: 0, rows: [] } }),
   })
 
 test.each<[string, Task, boolean]>([
   ["a map of which an item failed", mapOf(1), true],
   ["a map that was stopped before anything of it was written down", mapOf(1, { outcome: outcomeOf({}) }), true],
-  ["a map of which nothing is known", taskOf({ status: "error", team: PLAN }), true],
+  ["a map of which nothing is known", taskOf({ status: "error", group: PLAN }), true],
   ["a map whose items are all valid", mapOf(2), false],
   ["a map at work", mapOf(1, { status: "resumed" }), false],
   ["tries that were stopped", triesOf("cancelled"), true],
@@ -42,9 +42,9 @@ test("a row says of ended tries which has won, and of ended items their counts",
     agentRow({ ...viewOf({ counts: { valid: 1, failed: 1, running: 0, notBegun: 0, total: 2 } }), task }, false, 0)
       .counts
   const rows = [{ how: "won", ms: 0, cost: 0 }]
-  const won = outcomeOf({ team: { kind: "tries", won: "mock/two", cost: 0, rows } })
+  const won = outcomeOf({ group: { kind: "tries", won: "mock/two", cost: 0, rows } })
   expect(countsOf({ ...triesOf("check"), outcome: won })).toBe("won by mock/two")
   expect(countsOf(triesOf("check"))).toBe("none passed")
   expect(countsOf(mapOf(1))).toBe("1 valid, 1 failed of 2")
-  expect(countsOf(taskOf({ team: PLAN }))).toBe("1 valid, 1 failed of 2")
+  expect(countsOf(taskOf({ group: PLAN }))).toBe("1 valid, 1 failed of 2")
 })

@@ -89,14 +89,14 @@ describe("admission", () => {
     const part = { kind: "tries", of: "g", nth: 0, run: 0, caller: "c", under: "c" } as const
     const parked = (at: number) => ({ parked: { at, model: "p/m", why: "its limit" } })
     const paused = (id: string, at: number) => taskOf({ id, run: { createdAt: 9, ...parked(at) } })
-    const waiting = [queued("m", 1, { part }), queued("a", 2), paused("late", 8), paused("early", 7)]
+    const waiting = [queued("m", 1, { member: part }), queued("a", 2), paused("late", 8), paused("early", 7)]
     expect(ids(waiting.toSorted(byTurn))).toEqual(["early", "late", "a", "m"])
   })
 
   test("asks no slot for a group: its members take them", () => {
     const limits = { ...NO_LIMITS, maxConcurrentTasks: 1 }
     const team = { kind: "tries", prompt: "FIND", count: 2, timeout: 0 } as const
-    const active = [running("r", { team }), queued("a", 1), queued("b", 2, { team }), queued("c", 3)]
+    const active = [running("r", { group: team }), queued("a", 1), queued("b", 2, { group: team }), queued("c", 3)]
     expect(ids(admissible(active, limits))).toEqual(["a", "b"])
   })
 

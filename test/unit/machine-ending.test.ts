@@ -25,7 +25,7 @@ const place = { kind: "worktree", folder: "/", merge: false } as const
 const tries = { kind: "tries", prompt: "FIND", count: 2, timeout: 0 } as const
 const cancelled = { type: "cancelled", reason: { code: "cancelled", text: "x" } } as const
 const completed = { type: "completed", proven: true } as const
-const end = (ending: Ending = cancelled, how: EndOptions = {}): Input => ({ type: "end", ending, how })
+const end = (ending: Ending = cancelled, options: EndOptions = {}): Input => ({ type: "end", ending, options })
 const working = (run: Partial<ActiveRun> = {}, more: Scene = {}) => at("working", { ...more, run })
 const quiet = (messages = [asked(), answer()]): Input => ({ type: "closed", messages })
 /** What was heard of a run by events. */
@@ -50,7 +50,7 @@ describe("an end", () => {
   })
 
   test("goes through the door as that of its own run, with what its parent is owed for it", () => {
-    const delivery = (how: EndOptions) => deliveryOf({ wake: how.wake ?? true })
+    const delivery = (options: EndOptions) => deliveryOf({ wake: options.wake ?? true })
     const scene = { task: { run: { generation: 3 } }, world: { delivery } }
     const how = { wake: false, openTodos: 2 }
     const { commands, run } = working({}, scene).takes(end(cancelled, how))
@@ -192,12 +192,12 @@ describe("an end", () => {
   test("leaves a run alone that brings its work home, and one whose winner is being written down", () => {
     const merging = at("finalizing")
     expect(merging.takes(end())).toMatchObject({ run: merging.run, commands: [{ do: "abort" }] })
-    const won = at("supervising", { task: { team: { ...tries, winner: "bg_part0001" } } })
+    const won = at("supervising", { task: { group: { ...tries, winner: "bg_part0001" } } })
     expect(won.takes(end())).toMatchObject({ run: won.run, commands: [] })
     // Only who leads is won for.
-    expect(at("working", { task: { team: { ...tries, winner: "bg_part0001" } } }).takes(end()).stage).toBe("closing")
-    expect(at("supervising", { task: { team: tries } }).takes(end()).stage).toBe("closing")
-    expect(at("supervising", { task: { team: { kind: "each" } as never } }).takes(end()).stage).toBe("closing")
+    expect(at("working", { task: { group: { ...tries, winner: "bg_part0001" } } }).takes(end()).stage).toBe("closing")
+    expect(at("supervising", { task: { group: tries } }).takes(end()).stage).toBe("closing")
+    expect(at("supervising", { task: { group: { kind: "each" } as never } }).takes(end()).stage).toBe("closing")
   })
 })
 
@@ -208,7 +208,9 @@ describe("its session is quiet", () => {
 
   test("what its messages say is its outcome: it is recorded, its slot is free, its parent is told", () => {
     const messages = [asked(), answer({ usage: BILLED, parts: [call] })]
-    const { run, commands, stage } = leaving({ how: {} }, { task: { run: { generation: 2 } } }).takes(quiet(messages))
+    const { run, commands, stage } = leaving({ options: {} }, { task: { run: { generation: 2 } } }).takes(
+      quiet(messages),
+    )
     const outcome = { ...NOTHING_DONE, toolCalls: 1, recentTools: ["edit"], usage: BILLED }
     expect(stage).toBe("notifying")
     expect(run?.outcome).toEqual(outcome)
@@ -237,7 +239,7 @@ describe("its session is quiet", () => {
   })
 
   test("its place is put away, and its parts' work, before it is told: what is known of it goes along", () => {
-    for (const task of [{ place }, { team: tries }]) {
+    for (const task of [{ place }, { group: tries }]) {
       const { run, commands, stage } = leaving({}, { task }).takes(quiet([asked(), answer({ usage: BILLED })]))
       expect(stage).toBe("closing")
       expect(commands).toEqual([
@@ -253,13 +255,13 @@ describe("its session is quiet", () => {
     expect(merging({ type: "completed" })).toMatchObject({ stage: "finalizing", commands: [{ merge: true }] })
     expect(merging(cancelled)).toMatchObject({ stage: "closing", commands: [{ merge: false }] })
     expect(merging({ type: "failed" })).toMatchObject({ stage: "closing", commands: [{ merge: false }] })
-    expect(leaving({}, { task: { team: tries } }).takes(quiet()).commands).toMatchObject([{ merge: false }])
+    expect(leaving({}, { task: { group: tries } }).takes(quiet()).commands).toMatchObject([{ merge: false }])
   })
 
   test("nobody is told of a silent one, and it is written no more", () => {
-    const silent = leaving({ write: "never", how: { silent: true } }).takes(quiet())
+    const silent = leaving({ write: "never", options: { silent: true } }).takes(quiet())
     expect(silent).toMatchObject({ stage: undefined, does: ["record", "free slot", "notify"] })
-    const busy = leaving({ write: "never", how: { silent: true } }, { run: { calls: 1 } }).takes(quiet())
+    const busy = leaving({ write: "never", options: { silent: true } }, { run: { calls: 1 } }).takes(quiet())
     expect(busy).toMatchObject({ stage: "notifying", run: { closing: { delivered: true, posted: true } } })
   })
 })
@@ -416,7 +418,7 @@ describe("an end that a dead process had written", () => {
 
 describe("what is written of a team", () => {
   test("ends the run that leads it where its winner is written, and no other", () => {
-    const written = (team: object) => at("supervising", { task: { team: team as never } }).takes({ type: "written" })
+    const written = (team: object) => at("supervising", { task: { group: team as never } }).takes({ type: "written" })
     const won = written({ ...tries, winner: "bg_part0001" })
     expect(won.run?.closing?.ending).toEqual({ type: "completed" })
     expect(written(tries)).toMatchObject({ stage: "supervising", does: [] })

@@ -92,9 +92,9 @@ describe("an event of its own session", () => {
 
   test("that ends an answer ends its last word where it was speaking that, and no other", () => {
     const answered = heard({ type: "answered", messageID: "msg_a", usage: BILLED, finish: "called" })
-    const state = (lastWord: object | undefined, told = NOTHING_OBSERVED) =>
+    const state = (lastWord: object | undefined, observed = NOTHING_OBSERVED) =>
       working({
-        observed: told,
+        observed: observed,
         ...(lastWord && { lastWord: { reason: timeout, at: NOW, ...lastWord } as never }),
       }).takes(answered).run?.lastWord?.state
     expect(state({ state: "speaking" })).toBe("spoke")
@@ -281,7 +281,7 @@ describe("when it has to be looked at", () => {
 describe("another stage", () => {
   test("is another turn: what was asked in the one before is not waited for", () => {
     const before = { looking: true, lookAgain: true, confirming: true, preparing: "x", stageCount: 4 }
-    const { run } = working(before as never).takes({ type: "end", ending: { type: "completed" }, how: {} })
+    const { run } = working(before as never).takes({ type: "end", ending: { type: "completed" }, options: {} })
     expect(run).toMatchObject({
       stageCount: 5,
       looking: false,
@@ -329,9 +329,9 @@ describe("before its prompt", () => {
 describe("a map that leads its items", () => {
   const team = { kind: "each", total: 3, timeout: 0, file: "/rows" } as never
   const part = (nth: number) => ({ kind: "each", of: "bg_map", nth, run: 0, caller: "a", under: "b" }) as const
-  const first = { task: taskOf({ id: "bg_0", part: part(0), run: { startedAt: NOW } }), closed: false, began: false }
+  const first = { task: taskOf({ id: "bg_0", member: part(0), run: { startedAt: NOW } }), closed: false, began: false }
   const leading = (members: object[], run: Partial<ActiveRun> = {}) =>
-    at("supervising", { task: { team }, run, world: { room: () => 2, members: () => members as never } })
+    at("supervising", { task: { group: team }, run, world: { room: () => 2, members: () => members as never } })
 
   test("begins the first alone, with what they are asked, and the others when that has taken its time", () => {
     const begun = leading([]).takes({ type: "members" })

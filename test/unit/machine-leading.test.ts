@@ -23,7 +23,7 @@ const part = (
   task: taskOf({
     id: `bg_part${nth}`,
     status,
-    part: { kind, of: "bg_aaaaaaaa", nth, run, caller: "ses_parent", under: "ses_parent" },
+    member: { kind, of: "bg_aaaaaaaa", nth, run, caller: "ses_parent", under: "ses_parent" },
     run: { startedAt: NOW },
   }),
   closed: status !== "running",
@@ -33,9 +33,9 @@ const part = (
 const item = (nth: number, status: Task["status"], more: Partial<Member> = {}, run = 0) =>
   part(nth, status, more, run, "each")
 
-const leading = (team: Task["team"], members: readonly Member[], run: Partial<ActiveRun> = {}, more: Scene = {}) =>
+const leading = (group: Task["group"], members: readonly Member[], run: Partial<ActiveRun> = {}, more: Scene = {}) =>
   at("supervising", {
-    task: { team, ...more.task },
+    task: { group, ...more.task },
     run,
     world: { members: () => members, room: () => 2, ...more.world },
   })

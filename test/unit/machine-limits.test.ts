@@ -134,7 +134,7 @@ describe("a run that was told of its limit", () => {
     const asks = [askOf()]
     const { run, commands, stage } = working({ lastWord: told, asks }, over).takes(tick())
     expect(stage).toBe("working")
-    expect(commands).toMatchObject([{ do: "send", word: { kind: "last-word" }, interrupts: asks }])
+    expect(commands).toMatchObject([{ do: "send", message: { kind: "last-word" }, interrupts: asks }])
     expect(run?.lastWord).toEqual({ ...told, againAt: NOW })
     const again = working({ lastWord: { ...told, againAt: NOW - 300 }, asks }, over)
     expect(again.takes(tick()).stage).toBe("closing")

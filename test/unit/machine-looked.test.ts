@@ -87,7 +87,7 @@ describe("a session that is gone", () => {
   test("was deleted, unless its run had ended before", () => {
     const gone = looked({ ...unanswered, gone: true })
     expect(gone.run?.closing).toMatchObject({ ending: DELETED, task: { status: "cancelled" } })
-    expect(gone.run?.closing?.how).toEqual({})
+    expect(gone.run?.closing?.options).toEqual({})
     expect(looked({ gone: true }).run?.closing?.ending.type).toBe("completed")
   })
 })
@@ -140,7 +140,7 @@ describe("a word that its session has let lie", () => {
 
   test("is said again once that has answered something else behind it", () => {
     const passed = looked({ messages: [asked(), asked("msg_word"), calling] }, { sentMessages: words })
-    expect(command(passed.commands, "send")?.word).toMatchObject({ kind: "word", text: "MORE" })
+    expect(command(passed.commands, "send")?.message).toMatchObject({ kind: "word", text: "MORE" })
   })
 
   test("and is being said again is waited for, however long the host takes it: whoever told it was told so", () => {
@@ -171,7 +171,7 @@ describe("a turn that ended at a refusal", () => {
 
   test("of what nobody had answered goes on", () => {
     const { run, commands } = looked({ messages }, { refused: { after: 0, asks: [] } })
-    expect(command(commands, "send")?.word).toMatchObject({ kind: "word" })
+    expect(command(commands, "send")?.message).toMatchObject({ kind: "word" })
     expect(run).toMatchObject({ stage: "working", refused: undefined, observed: { ended: 1 } })
     const four = { observed: { ...NOTHING_OBSERVED, ended: 4 } }
     expect(looked({ messages }, { ...four, refused: { after: 3, asks: [] } }).does).toEqual(["send"])
@@ -194,7 +194,7 @@ describe("a turn that ended at a refusal", () => {
   test("of what nobody had answered goes on with its last word where it was asked for that", () => {
     const lastWord = { state: "told", reason: { code: "timeout", text: "x" }, at: NOW } as const
     const { commands } = looked({ messages }, { refused: { after: 0, asks: [] }, lastWord })
-    expect(command(commands, "send")?.word.kind).toBe("last-word")
+    expect(command(commands, "send")?.message.kind).toBe("last-word")
   })
 
   test("that a person gave is its end", () => {
@@ -223,7 +223,7 @@ describe("an answer", () => {
 
   test("is told with its messages and its open todos", () => {
     const { run } = looked({ openTodos: 2 }, { todosSince: NOW - 5000 })
-    expect(run?.closing?.how).toEqual({ messages: found.messages, openTodos: 2 })
+    expect(run?.closing?.options).toEqual({ messages: found.messages, openTodos: 2 })
     expect(run?.outcome?.openTodos).toBe(2)
   })
 
@@ -316,7 +316,7 @@ describe("an answer that is to be judged", () => {
     const { stage, run } = checking({ value }).takes(by("checks", passing({ check: { ...check, passed: true } })))
     expect(stage).toBe("closing")
     expect(run).toMatchObject({ value, check: { passed: true }, answered: undefined })
-    expect(run?.closing).toMatchObject({ ending: { type: "completed", proven: false }, how: { openTodos: 3 } })
+    expect(run?.closing).toMatchObject({ ending: { type: "completed", proven: false }, options: { openTodos: 3 } })
   })
 
   test("and passes is no end before it has read what it was told meanwhile", () => {
@@ -331,7 +331,7 @@ describe("an answer that is to be judged", () => {
       does: ["send"],
       run: { value: { valid: false, asked: 1 }, answered: undefined, lastSignAt: NOW },
     })
-    expect(command(again.commands, "send")?.word).toMatchObject({ kind: "schema", text: "AGAIN" })
+    expect(command(again.commands, "send")?.message).toMatchObject({ kind: "schema", text: "AGAIN" })
     const last = by("checks", failing({ check }, false))
     expect(checking().takes(last).run?.outcome?.reason).toEqual({ code: "check", text: "FAILED" })
     expect(checking({ sentMessages: [wordOf()] }).takes(last)).toMatchObject({ stage: "working", does: ["send"] })

@@ -15,7 +15,7 @@ const timeout: Reason = { code: "timeout", text: "Stopped at its time limit." }
 const lastWord = { state: "told", reason: timeout, at: NOW } as const
 const found: SessionRead = { messages: [], gone: false, busy: false, openTodos: 0 }
 const working = (run: Partial<ActiveRun> = {}, more: Scene = {}) => at("working", { ...more, run })
-const saidTo = (commands: readonly Command[]) => command(commands, "send")?.word
+const saidTo = (commands: readonly Command[]) => command(commands, "send")?.message
 /** A word as it is first said. */
 const FRESH = { expected: true, held: false, taken: false }
 const idOf = (kind: SentMessage["kind"], time = NOW) => messageID(kind, "bg_aaaaaaaa", 0, time)
@@ -34,7 +34,7 @@ describe("a word to a run", () => {
     for (const stage of ["working", "verifying"] as const) {
       const { run, commands } = at(stage, { run: { calls: 1 } }).takes(tell())
       const word = { id: idOf("word"), kind: "word", text: "MORE", at: NOW, ...FRESH, reply }
-      expect([stage, commands]).toEqual([stage, [{ do: "send", word }]])
+      expect([stage, commands]).toEqual([stage, [{ do: "send", message: word }]])
       expect(run).toMatchObject({ stage, sentMessages: [word], lastMessageAt: NOW, calls: 2 })
     }
   })
@@ -58,7 +58,7 @@ describe("a word to a run", () => {
     const before = wordOf({ id: "msg_before" })
     const words = [before, ...(held.run?.sentMessages ?? [])]
     const { run, commands } = at("prompting", { run: { ...held.run, sentMessages: words } }).takes({ type: "prompted" })
-    expect(commands).toEqual([{ do: "send", word }])
+    expect(commands).toEqual([{ do: "send", message: word }])
     expect(run).toMatchObject({ stage: "working", calls: 1, sentMessages: [before, word] })
   })
 
@@ -81,7 +81,7 @@ describe("a word to a run", () => {
 
 describe("what came of a word", () => {
   const [one, two] = [wordOf({ id: "msg_1", reply }), wordOf({ id: "msg_2" })]
-  const said = (word: SentMessage, problem?: string): Input => ({ type: "sent", word, problem })
+  const said = (message: SentMessage, problem?: string): Input => ({ type: "sent", message, problem })
 
   test("the host has it: whoever said it hears so, and it alone is taken", () => {
     const { run, commands } = working({ sentMessages: [one, two], calls: 1 }).takes(said(one))
@@ -131,18 +131,18 @@ describe("what came of a word", () => {
   })
 
   test("the question for its last word was not taken: its limit ends it", () => {
-    const word = wordOf({ kind: "last-word" })
-    const ended = working({ lastWord, calls: 1, sentMessages: [word] }).takes(said(word, "no"))
+    const message = wordOf({ kind: "last-word" })
+    const ended = working({ lastWord, calls: 1, sentMessages: [message] }).takes(said(message, "no"))
     expect(ended.run?.closing?.ending).toEqual({ type: "failed", reason: timeout })
     // Only that question: another word leaves it its time.
     expect(working({ lastWord, calls: 1, sentMessages: [one] }).takes(said(one, "no")).stage).toBe("working")
-    expect(working({ calls: 1, sentMessages: [word] }).takes(said(word, "no")).stage).toBe("working")
+    expect(working({ calls: 1, sentMessages: [message] }).takes(said(message, "no")).stage).toBe("working")
   })
 
   test("what its check or its value came to was not taken: nobody else would ask it again", () => {
     const reason = (kind: SentMessage["kind"]) => {
-      const word = wordOf({ kind })
-      return working({ calls: 1, sentMessages: [word] }).takes(said(word, "no")).run?.closing?.ending
+      const message = wordOf({ kind })
+      return working({ calls: 1, sentMessages: [message] }).takes(said(message, "no")).run?.closing?.ending
     }
     expect(reason("check")).toEqual({
       type: "failed",
@@ -158,7 +158,7 @@ describe("what came of a word", () => {
 })
 
 describe("a word that its session has let lie", () => {
-  const word = wordOf({ id: "msg_word", taken: true, reply })
+  const message = wordOf({ id: "msg_word", taken: true, reply })
   const other = wordOf({ id: "msg_other", text: "OTHER", taken: true, expected: false })
   /** It began to answer something else when the word came, which then stood before that answer. */
   const passed = [asked(), asked("msg_word"), answer()]
@@ -170,29 +170,29 @@ describe("a word that its session has let lie", () => {
     })
 
   test("is said again, as a message of now that nobody waits for an answer of", () => {
-    const { run, commands } = looked(passed, [word, other], { calls: 1 })
+    const { run, commands } = looked(passed, [message, other], { calls: 1 })
     const again = { id: idOf("word"), kind: "word", text: "MORE", at: NOW, ...FRESH, reply: undefined }
-    expect(commands).toEqual([{ do: "send", word: again }])
+    expect(commands).toEqual([{ do: "send", message: again }])
     expect(run).toMatchObject({ sentMessages: [other, again], calls: 2 })
   })
 
   test("is one that the host has taken, and that nothing answers, nor what stands behind it", () => {
-    expect(saidTo(looked(passed, [{ ...word, taken: false }]).commands)).toBeUndefined()
+    expect(saidTo(looked(passed, [{ ...message, taken: false }]).commands)).toBeUndefined()
     expect(saidTo(looked(passed, [other]).commands)).toBeUndefined()
-    expect(saidTo(looked([...passed, asked("msg_user")], [word]).commands)).toBeUndefined()
+    expect(saidTo(looked([...passed, asked("msg_user")], [message]).commands)).toBeUndefined()
     const read = [asked(), asked("msg_word"), answer({ parentID: "msg_word", finish: "called" })]
-    expect(saidTo(looked(read, [word]).commands)).toBeUndefined()
+    expect(saidTo(looked(read, [message]).commands)).toBeUndefined()
     const behind = [asked(), asked("msg_word"), asked("msg_news"), answer({ parentID: "msg_news", finish: "called" })]
-    expect(saidTo(looked(behind, [word]).commands)).toBeUndefined()
+    expect(saidTo(looked(behind, [message]).commands)).toBeUndefined()
     const unread = [asked(), asked("msg_word"), asked("msg_news"), answer()]
-    expect(saidTo(looked(unread, [word]).commands)).toMatchObject({ kind: "word", text: "MORE" })
-    expect(saidTo(looked([], [word]).commands)).toBeUndefined()
-    expect(saidTo(looked([answer({ finish: "called" })], [word]).commands)).toBeUndefined()
+    expect(saidTo(looked(unread, [message]).commands)).toMatchObject({ kind: "word", text: "MORE" })
+    expect(saidTo(looked([], [message]).commands)).toBeUndefined()
+    expect(saidTo(looked([answer({ finish: "called" })], [message]).commands)).toBeUndefined()
   })
 
   test("is a word: what was asked for its last word, its check or its value is not said again", () => {
     for (const kind of ["last-word", "check", "schema"] as const)
-      expect([kind, saidTo(looked(passed, [{ ...word, kind }]).commands)]).toEqual([kind, undefined])
+      expect([kind, saidTo(looked(passed, [{ ...message, kind }]).commands)]).toEqual([kind, undefined])
   })
 })
 
@@ -214,8 +214,8 @@ describe("an agent is asked again", () => {
   test("where its answer does not pass: as its verifier says", () => {
     const answered = { ending: { type: "completed" }, messages: [asked(), answer()], openTodos: 0 } as const
     const { takes } = at("verifying", { task: { run: { check: "npm test" } }, run: { answered } })
-    const word = saidTo(takes({ type: "verified", by: "checks", verdict: failing({}, true) }).commands)
-    expect(word).toMatchObject({ kind: "check", text: "AGAIN", ...FRESH, id: idOf("check") })
+    const message = saidTo(takes({ type: "verified", by: "checks", verdict: failing({}, true) }).commands)
+    expect(message).toMatchObject({ kind: "check", text: "AGAIN", ...FRESH, id: idOf("check") })
   })
 
   test("where our refusal of what nobody answered ended its turn: to go on without it", () => {
@@ -224,8 +224,8 @@ describe("an agent is asked again", () => {
     const look = { type: "looked", waited: false, found: { ...found, messages } } as const
     const reading = askOf({ what: "external_directory: /x/*", doing: "using /x/*" })
     const asks = [reading, askOf({ kind: "question", what: "Which?" })]
-    const word = saidTo(working({ looking: true, refused: { after: 0, asks } }).takes(look).commands)
-    expect(word).toMatchObject({
+    const message = saidTo(working({ looking: true, refused: { after: 0, asks } }).takes(look).commands)
+    expect(message).toMatchObject({
       kind: "word",
       text: 'Automatic message, not written by the user. Nobody allowed using /x/* in time. Nobody answered "Which?" in time. The refusal ended your turn, but not your task. Go on without it, and say in your answer what you could not do.',
     })
@@ -235,7 +235,7 @@ describe("an agent is asked again", () => {
 
   test("for its last word where it rests: what limit it is near, and nothing is stopped for that", () => {
     const { commands, run } = working({ lastWord }).takes({ type: "idle" })
-    expect(commands).toEqual([{ do: "send", word: run?.sentMessages[0] }])
+    expect(commands).toEqual([{ do: "send", message: run?.sentMessages[0] }])
     expect(saidTo(commands)).toMatchObject({ kind: "last-word", id: idOf("last-word"), ...FRESH })
     expect(saidTo(commands)?.text).toMatch(/^You are near your time limit\. Stop working now/)
   })
@@ -246,6 +246,6 @@ describe("an agent is asked again", () => {
       { asks },
       { task: { run: { timeout: 1500 } }, options: { lastWord: 1000, permissionTimeout: 0 } },
     ).takes({ type: "tick", doing: undefined })
-    expect(command(commands, "send")).toMatchObject({ word: { kind: "last-word" }, interrupts: asks })
+    expect(command(commands, "send")).toMatchObject({ message: { kind: "last-word" }, interrupts: asks })
   })
 })

@@ -26,8 +26,8 @@ const call = (more: Partial<Parameters<typeof withTool>[1]> = {}) => ({
   messageID: "msg_a",
   ...more,
 })
-const ended = (told: Observed, id: string, more: object = {}) =>
-  withAnswer(told, { id, usage: USED, finish: "done", ...more })
+const ended = (observed: Observed, id: string, more: object = {}) =>
+  withAnswer(observed, { id, usage: USED, finish: "done", ...more })
 
 describe("a call of a tool", () => {
   test("is open until it has ended, and is counted once however often it is told", () => {
@@ -54,8 +54,8 @@ describe("a call of a tool", () => {
   })
 
   test("that is told when it has ended was never open", () => {
-    const told = withTool(NOTHING_OBSERVED, call({ state: "ended" }))
-    expect([[...told.calls.values()], told.recentTools]).toEqual([["ended"], ["read"]])
+    const observed = withTool(NOTHING_OBSERVED, call({ state: "ended" }))
+    expect([[...observed.calls.values()], observed.recentTools]).toEqual([["ended"], ["read"]])
   })
 
   test("is another one in another message, and another one beside it", () => {
@@ -66,11 +66,11 @@ describe("a call of a tool", () => {
   })
 
   test("the last five are remembered", () => {
-    const told = ["a", "b", "c", "d", "e", "f"].reduce(
+    const observed = ["a", "b", "c", "d", "e", "f"].reduce(
       (all, tool) => withTool(all, call({ id: tool, tool })),
       NOTHING_OBSERVED,
     )
-    expect(told.recentTools).toEqual(["b", "c", "d", "e", "f"])
+    expect(observed.recentTools).toEqual(["b", "c", "d", "e", "f"])
   })
 
   test("is a sign that its message has spoken, and has called", () => {
@@ -84,10 +84,10 @@ describe("a call of a tool", () => {
 
 describe("a text", () => {
   test("stands for the last one, cut at its beginning; an empty one is none", () => {
-    const told = withText(NOTHING_OBSERVED, "prt_1", "hello", "msg_a")
-    expect(told).toMatchObject({ textPart: "prt_1", text: "hello" })
-    expect(withText(told, "prt_2", " \n", "msg_a")).toBe(told)
-    expect(withText(told, "prt_2", `x${"y".repeat(4000)}`, "msg_a").text).toBe("y".repeat(4000))
+    const observed = withText(NOTHING_OBSERVED, "prt_1", "hello", "msg_a")
+    expect(observed).toMatchObject({ textPart: "prt_1", text: "hello" })
+    expect(withText(observed, "prt_2", " \n", "msg_a")).toBe(observed)
+    expect(withText(observed, "prt_2", `x${"y".repeat(4000)}`, "msg_a").text).toBe("y".repeat(4000))
   })
 
   test("grows by what comes of the same part, and begins anew with another", () => {
@@ -120,8 +120,8 @@ describe("an answer that has ended", () => {
   })
 
   test("keeps what was said and called in it", () => {
-    const told = ended(withTool(NOTHING_OBSERVED, call()), "msg_a")
-    expect(told.answers.get("msg_a")).toEqual({ spoke: true, called: true, usage: USED, finish: "done" })
+    const observed = ended(withTool(NOTHING_OBSERVED, call()), "msg_a")
+    expect(observed.answers.get("msg_a")).toEqual({ spoke: true, called: true, usage: USED, finish: "done" })
   })
 
   test("led nowhere where it called nothing and said nothing to its end", () => {
@@ -158,18 +158,18 @@ describe("its messages", () => {
       ["completed", "ended"],
       ["error", "ended"],
     ] as const) {
-      const told = of({ parts: [tool(stored)] })
-      expect(told).toMatchObject({ recentTools: ["read"], text: "" })
-      expect([...told.calls]).toEqual([["msg_answer call_1", state]])
+      const observed = of({ parts: [tool(stored)] })
+      expect(observed).toMatchObject({ recentTools: ["read"], text: "" })
+      expect([...observed.calls]).toEqual([["msg_answer call_1", state]])
     }
   })
 
   test("tell of a call that an earlier one left open as ended: its turn was cut off", () => {
-    const told = withMessages(NOTHING_OBSERVED, [
+    const observed = withMessages(NOTHING_OBSERVED, [
       answer({ id: "msg_1", parts: [tool("running")] }),
       answer({ id: "msg_2", parts: [tool("running")] }),
     ])
-    expect([...told.calls.values()]).toEqual(["ended", "running"])
+    expect([...observed.calls.values()]).toEqual(["ended", "running"])
   })
 
   test("tell of no end where there is none, and of no text where it is empty", () => {
@@ -179,9 +179,9 @@ describe("its messages", () => {
 
   test("do not take back a text that an event has told; that it spoke is known all the same", () => {
     const heard: Observed = { ...NOTHING_OBSERVED, heard: true, textPart: "prt_9", text: "newer" }
-    const told = withMessages(heard, [answer({ finish: undefined })])
-    expect(told).toMatchObject({ textPart: "prt_9", text: "newer" })
-    expect(told.answers.get("msg_answer")).toEqual({ spoke: true, called: false })
+    const observed = withMessages(heard, [answer({ finish: undefined })])
+    expect(observed).toMatchObject({ textPart: "prt_9", text: "newer" })
+    expect(observed.answers.get("msg_answer")).toEqual({ spoke: true, called: false })
     expect(withMessages(heard, [answer({ finish: undefined, parts: [text(" ")] })]).answers.size).toBe(0)
     expect(
       withMessages(heard, [answer({ finish: undefined, parts: [{ type: "files", own: true, paths: [] }] as never })]),

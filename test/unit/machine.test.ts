@@ -28,7 +28,7 @@ import { askOf, taskOf } from "../support/tasks.ts"
 const AT_WORK = ["preparing", "prompting", "working", "verifying"] as const
 const SESSION = "ses_child"
 const cancelled = { type: "cancelled", reason: { code: "cancelled", text: "x" } } as const
-const end = { type: "end", ending: cancelled, how: {} } as const
+const end = { type: "end", ending: cancelled, options: {} } as const
 const timeout = { code: "timeout", text: "Stopped." } as const
 /** Its time is up. */
 const LATE = { task: { run: { timeout: 500 } }, options: { lastWord: 0 } } as const
@@ -129,14 +129,14 @@ describe.each(AT_WORK)("at %s", (stage) => {
   test("a last word that was not taken ends it, any other word that was not taken is answered so", () => {
     const lastWord = { state: "told", reason: timeout, at: NOW } as const
     const problem = "no"
-    const word = wordOf({ kind: "last-word" })
-    expect(here({ run: { lastWord, calls: 1 } }).takes({ type: "sent", word, problem }).stage).toBe("closing")
+    const message = wordOf({ kind: "last-word" })
+    expect(here({ run: { lastWord, calls: 1 } }).takes({ type: "sent", message, problem }).stage).toBe("closing")
     const reply = () => {}
     const mine = wordOf({ reply })
-    const failed = here({ run: { calls: 1, sentMessages: [mine] } }).takes({ type: "sent", word: mine, problem })
+    const failed = here({ run: { calls: 1, sentMessages: [mine] } }).takes({ type: "sent", message: mine, problem })
     expect(failed.run).toMatchObject({ stage, calls: 0, sentMessages: [] })
     expect(command(failed.commands, "answer")).toEqual({ do: "answer", reply, with: { problem } })
-    const taken = here({ run: { calls: 1, sentMessages: [mine] } }).takes({ type: "sent", word: mine })
+    const taken = here({ run: { calls: 1, sentMessages: [mine] } }).takes({ type: "sent", message: mine })
     expect(taken.run?.sentMessages).toEqual([{ ...mine, taken: true }])
     expect(command(taken.commands, "answer")?.with).toBe("told")
   })
@@ -204,8 +204,8 @@ describe("its prompt", () => {
     const { run, commands } = at("prompting", { run: { calls: 1, sentMessages: words } }).takes({ type: "prompted" })
     expect(run).toMatchObject({ stage: "working", calls: 2, stageCount: 0 })
     expect(commands).toMatchObject([
-      { do: "send", word: { id: "msg_1" } },
-      { do: "send", word: { id: "msg_2" } },
+      { do: "send", message: { id: "msg_1" } },
+      { do: "send", message: { id: "msg_2" } },
     ])
     const reply = () => {}
     const told = at("prompting", { run: { calls: 1 } }).takes({ type: "tell", text: "MORE", reply })
@@ -263,8 +263,8 @@ describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
 
   test("says a word again that was passed over, and asks on where our refusal ended its turn", () => {
     const passed = [asked(), asked("msg_word"), answer({ finish: "done" })]
-    const word = wordOf({ taken: true, expected: false })
-    const said = looking({ sentMessages: [word] }).takes({
+    const message = wordOf({ taken: true, expected: false })
+    const said = looking({ sentMessages: [message] }).takes({
       type: "looked",
       waited: false,
       found: { ...found, messages: passed },
@@ -277,7 +277,7 @@ describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
       waited: false,
       found: { ...found, messages: refused },
     })
-    expect(command(ours.commands, "send")?.word.text).toContain("The refusal ended your turn, but not your task.")
+    expect(command(ours.commands, "send")?.message.text).toContain("The refusal ended your turn, but not your task.")
     const theirs = looking().takes({ type: "looked", waited: false, found: { ...found, messages: refused } })
     expect(theirs.run?.closing?.ending).toMatchObject({ type: "cancelled", reason: { code: "refused" } })
   })
@@ -298,7 +298,7 @@ describe("its verifiers", () => {
   test("pass: it ends as it had answered", () => {
     const { stage, run } = checking().takes(verdict(passing({ check: { ...check, passed: true } })))
     expect(stage).toBe("closing")
-    expect(run?.closing).toMatchObject({ ending: { type: "completed", proven: false }, how: { openTodos: 2 } })
+    expect(run?.closing).toMatchObject({ ending: { type: "completed", proven: false }, options: { openTodos: 2 } })
   })
 
   test("fail: it is asked again where it may be, and once more where it was told something", () => {
@@ -354,7 +354,7 @@ describe("parked", () => {
     expect(takes({ type: "slept", ms: 1000 }).run).toBe(run)
     const told = takes({ type: "tell", text: "MORE", reply: () => {} })
     expect(told).toMatchObject({ stage: "parked", does: ["store"] })
-    expect(told.run && at("parked", { run: told.run }).takes({ type: "sent", word: wordOf() }).stage).toBe("parked")
+    expect(told.run && at("parked", { run: told.run }).takes({ type: "sent", message: wordOf() }).stage).toBe("parked")
     expect(takes({ type: "stopped" }).run).toMatchObject({ stage: "parked", calls: -1 })
     expect(takes({ type: "prompted" }).run).toMatchObject({ stage: "parked", calls: -1 })
   })
@@ -375,7 +375,7 @@ describe("parked", () => {
   test("it goes on when what stops it has come back", () => {
     const { takes } = at("parked", { ...scene, run: { calls: 1 } })
     expect(takes({ type: "admitted" })).toMatchObject({ stage: "parked", does: [] })
-    for (const input of [{ type: "stopped" }, { type: "prompted" }, { type: "sent", word: wordOf() }] as Input[])
+    for (const input of [{ type: "stopped" }, { type: "prompted" }, { type: "sent", message: wordOf() }] as Input[])
       expect(takes(input)).toMatchObject({ stage: "parked", run: { calls: 0 }, does: ["free slot"] })
     const more = at("parked", { ...scene, run: { calls: 2 } })
     expect(more.takes({ type: "stopped" })).toMatchObject({ run: { calls: 1 }, does: [] })
@@ -392,7 +392,7 @@ describe("parked", () => {
     const lastWord = { state: "told", reason: timeout, at: NOW - 6000 } as const
     const { takes } = at("parked", { ...scene, run: { lastWord, calls: 1 } })
     const word = { ...wordOf(), kind: "last-word" } as const
-    expect(takes({ type: "sent", word, problem: "no" }).stage).toBe("closing")
+    expect(takes({ type: "sent", message: word, problem: "no" }).stage).toBe("closing")
   })
 
   test("whose place went with an earlier process, it has that made again first, and says what it said", () => {
@@ -415,7 +415,7 @@ describe("once it has ended", () => {
   const quiet = { type: "closed", messages: [asked(), answer()] } as const
 
   test("a silent one is gone with its session quiet; any other is told", () => {
-    const silent = at("closing", { run: { closing: { how: { silent: true }, write: "never" } as never } })
+    const silent = at("closing", { run: { closing: { options: { silent: true }, write: "never" } as never } })
     expect(silent.takes(quiet)).toMatchObject({ stage: undefined, does: ["record", "free slot", "notify"] })
     expect(at("closing").takes(quiet)).toMatchObject({
       stage: "notifying",
@@ -438,7 +438,7 @@ describe("once it has ended", () => {
   })
 
   test.each(["closing", "finalizing"] as const)("what fails at %s is told as far as it is known", (stage) => {
-    const silent = { run: { closing: { how: { silent: true }, write: "never" } as never } }
+    const silent = { run: { closing: { options: { silent: true }, write: "never" } as never } }
     expect(at(stage).takes({ type: "finalized" }).stage).toBe("notifying")
     expect(at(stage, silent).takes({ type: "finalized" }).stage).toBeUndefined()
   })
@@ -451,14 +451,14 @@ describe("once it has ended", () => {
     "at %s what comes late is counted, and answered",
     (stage) => {
       const reply = () => {}
-      const word = wordOf({ reply })
+      const message = wordOf({ reply })
       const { takes } = at(stage, { run: { calls: 2 } })
       expect(takes({ type: "prompted", problem: "no" }).run).toMatchObject({ stage, calls: 1 })
       expect(takes({ type: "stopped" }).run).toMatchObject({ stage, calls: 1 })
       // What it asks between its end and its stop nobody is to answer.
       const asked = takes(heard({ type: "asked", ask: askOf() }))
       expect(asked).toMatchObject({ stage, does: ["refuse"] })
-      const said = takes({ type: "sent", word })
+      const said = takes({ type: "sent", message })
       expect(said).toMatchObject({ run: { stage, calls: 1 }, commands: [{ do: "answer", reply, with: "ended" }] })
       expect(takes(heard({ type: "idle" })).run).toMatchObject({ stage, calls: 2 })
     },
@@ -472,12 +472,12 @@ describe("once it has ended", () => {
     }
     const posting = at("notifying", { run: writing }).takes({ type: "written" })
     expect(posting).toMatchObject({ stage: "notifying", does: ["notify"] })
-    const silent = { closing: { writes: 1, posted: false, how: { silent: true } } as never }
+    const silent = { closing: { writes: 1, posted: false, options: { silent: true } } as never }
     expect(at("notifying", { run: silent }).takes({ type: "written" }).stage).toBeUndefined()
     expect(at("notifying").takes({ type: "notified" }).stage).toBeUndefined()
     const busy = at("notifying", { run: { calls: 1 } }).takes({ type: "notified" }).run
     expect(busy).toMatchObject({ stage: "notifying", closing: { delivered: true } })
-    for (const last of [{ type: "stopped" }, { type: "prompted" }, { type: "sent", word: wordOf() }] as Input[])
+    for (const last of [{ type: "stopped" }, { type: "prompted" }, { type: "sent", message: wordOf() }] as Input[])
       expect(at("notifying", { run: busy }).takes(last).stage).toBeUndefined()
   })
 
@@ -509,17 +509,21 @@ describe("leading a team", () => {
     task: taskOf({
       id: `bg_part000${nth}`,
       status,
-      part: { kind: "tries", of: "bg_aaaaaaaa", nth, run: 0, caller: "ses_parent", under: "ses_parent" },
+      member: { kind: "tries", of: "bg_aaaaaaaa", nth, run: 0, caller: "ses_parent", under: "ses_parent" },
     }),
     closed: status !== "running",
     began: true,
   })
   const leading = (members: ReturnType<typeof part>[] = [], more: Scene = {}) =>
-    at("supervising", { ...more, task: { team, ...more.task }, world: { members: () => members, ...more.world } })
-  const won = { task: { team: { ...team, winner: "bg_part0001" } } }
+    at("supervising", {
+      ...more,
+      task: { group: team, ...more.task },
+      world: { members: () => members, ...more.world },
+    })
+  const won = { task: { group: { ...team, winner: "bg_part0001" } } }
 
   test("its parts begin when what comes before is there, each with what the team is asked", () => {
-    const { stage, commands, run } = at("preparing", { task: { team } }).takes({
+    const { stage, commands, run } = at("preparing", { task: { group: team } }).takes({
       type: "prepared",
       answers: [],
       preface: "",
@@ -527,7 +531,10 @@ describe("leading a team", () => {
     expect(stage).toBe("supervising")
     expect(commands).toEqual([0, 1].map((nth) => ({ do: "create member", nth, text: "FIND" })))
     expect(run?.creatingMembers).toEqual([0, 1])
-    const over = at("preparing", { task: { team }, world: { members: () => [part(0, "error"), part(1, "error")] } })
+    const over = at("preparing", {
+      task: { group: team },
+      world: { members: () => [part(0, "error"), part(1, "error")] },
+    })
     expect(over.takes({ type: "prepared", answers: [], preface: "" }).stage).toBe("closing")
   })
 
@@ -598,7 +605,7 @@ describe("leading a team", () => {
   })
 
   test("its end waits for what its parts leave, whether it has a place or not", () => {
-    const { takes } = at("closing", { task: { team } })
+    const { takes } = at("closing", { task: { group: team } })
     expect(takes({ type: "closed", messages: [] }).does).toContain("finalize")
   })
 })

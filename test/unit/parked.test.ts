@@ -1045,7 +1045,7 @@ describe("what is launched for a model at its limit", () => {
     await rig.manager.unattended.run({ sessionID, agent: "general", description: "#1", prompt: "FIND it" })
     await rig.clock.until(() => rig.manager.taskIn(sessionID)?.phase?.startsWith("parked") === true)
     const runs = () => new ManagerRuns(rig.manager, Promise.resolve(), rig.clock)
-    expect(runs().of(sessionID)).toMatchObject({ state: "queued", stand: { pauseKind: "parked" } })
+    expect(runs().of(sessionID)).toMatchObject({ state: "queued", pause: { pauseKind: "parked" } })
     await restarted(rig)
     expect(rig.manager.taskIn(sessionID)?.phase).toMatch(/^parked until/)
     expect(runs().of(sessionID)?.state).toBe("queued")
@@ -1070,7 +1070,7 @@ describe("what is launched for a model at its limit", () => {
     ])
     provider.left = 100
     expect((await rig.ended(id)).status).toBe("completed")
-    expect(rig.task(id).outcome?.team).toMatchObject({ rows: [{ how: "won" }, {}] })
+    expect(rig.task(id).outcome?.group).toMatchObject({ rows: [{ how: "won" }, {}] })
     expect(rig.errors()).toEqual([])
   })
 
@@ -1084,7 +1084,7 @@ describe("what is launched for a model at its limit", () => {
     provider.left = 100
     expect(await rig.endedBeside(id, 1000)).toMatchObject({
       status: "completed",
-      outcome: { team: { valid: 3, total: 3 } },
+      outcome: { group: { valid: 3, total: 3 } },
     })
   })
 

@@ -181,10 +181,10 @@ describe("a purse's runs", () => {
     )
     open(1)
     await runs.start({ sessionID, agent: "general", description: "#1 work", prompt: "LIMITED" })
-    await rig.clock.until(() => runs.of(sessionID)?.stand !== undefined)
+    await rig.clock.until(() => runs.of(sessionID)?.pause !== undefined)
     expect(runs.of(sessionID)).toMatchObject({
       state: "running",
-      stand: { pauseKind: "parked", waitsFor: "scripted/alpha" },
+      pause: { pauseKind: "parked", waitsFor: "scripted/alpha" },
     })
     isOpen = true
     await rig.clock.until(() => runs.of(sessionID)?.state === "ended")

@@ -49,18 +49,18 @@ describe("a launch reads", () => {
     expect(told({})).toEqual([])
     const LARGE = { provider: "mock", id: "large" }
     const tries = { kind: "tries", prompt: "", count: 2, timeout: 0 } as const
-    expect(told({ team: tries, model: LARGE, run: { guard: ["test/**"] } })).toEqual([
+    expect(told({ group: tries, model: LARGE, run: { guard: ["test/**"] } })).toEqual([
       "2 tries with mock/large, each in its own worktree; guarded: test/**. The first to pass becomes the task's result.",
     ])
-    expect(told({ team: { ...tries, ladder: ["mock/one", "mock/two"] } })).toEqual([
+    expect(told({ group: { ...tries, ladder: ["mock/one", "mock/two"] } })).toEqual([
       "2 tries in turn with mock/one, mock/two, each in its own worktree. The first to pass becomes the task's result.",
     ])
     const items = { kind: "each", prompt: "", total: 6, timeout: 0, file: "" } as const
-    expect(told({ team: items, model: LARGE, batch: "name:grades" })).toEqual([
+    expect(told({ group: items, model: LARGE, batch: "name:grades" })).toEqual([
       "6 items with mock/large, batch grades.",
     ])
     const apart = { ...items, place: { kind: "worktree", folder: "/project", merge: false } }
-    expect(told({ team: apart })).toEqual([
+    expect(told({ group: apart })).toEqual([
       '6 items, each in its own worktree. Not merged by themselves: superagents_task(merge="bg_aaaaaaaa") brings their changes into your files.',
     ])
     expect(told({ run: { check: "npm test", guard: ["test/**"] } })).toEqual([
@@ -96,7 +96,7 @@ describe("a launch reads", () => {
     expect(renderLaunch(begun).output).toContain(`\nSchema: its valid value, in ${results}\n`)
     expect(renderResume(begun).output).toContain(`\nSchema: its valid value, in ${results}\n`)
     const team = { kind: "each", prompt: "", total: 2, timeout: 0, file: results } as const
-    const map = viewOf({ task: taskOf({ team }) })
+    const map = viewOf({ task: taskOf({ group: team }) })
     expect(renderLaunch({ ...begun, view: map }).output).toContain(`\nRows: one an item, in ${results}\n`)
   })
 
@@ -206,8 +206,8 @@ describe("what a task changed in a worktree", () => {
 
 test("a resume of several says which of them run, and a merge of tries that none passed", () => {
   const tries = { kind: "tries", prompt: "", count: 2, timeout: 0 } as const
-  const told = (team: Task["team"]) =>
-    renderResume({ view: viewOf({ task: taskOf({ team, run: { generation: 1 } }) }), allowance: [] }).output.split(
+  const told = (group: Task["group"]) =>
+    renderResume({ view: viewOf({ task: taskOf({ group, run: { generation: 1 } }) }), allowance: [] }).output.split(
       "\n",
     )[2]
   expect(told({ kind: "each", prompt: "", total: 6, timeout: 0, file: "/rows" })).toBe(
@@ -217,8 +217,8 @@ test("a resume of several says which of them run, and a merge of tries that none
     /^Those of the 2 tries that have not failed run, from the same files\. The first to pass /,
   )
   expect(told({ ...tries, again: "bg_1" })).toBe("The try that had won is asked again, with its whole history.")
-  const none = { team: { kind: "tries", cost: 0, rows: [] } } as const
-  const task = taskOf({ status: "error", team: tries, outcome: outcomeOf(none) })
+  const none = { group: { kind: "tries", cost: 0, rows: [] } } as const
+  const task = taskOf({ status: "error", group: tries, outcome: outcomeOf(none) })
   expect(renderMerge(viewOf({ task })).output).toContain("\nNo try passed: nothing to merge.")
 })
 
@@ -265,7 +265,7 @@ describe("a running task reads", () => {
     ["", {}, "it ends as interrupted, and you are told at the next start: then superagents_task(resume="],
     [" and has not begun", { run: { startedAt: undefined } }, "then launch it again."],
     [" on another machine", { place: { kind: "big", folder: "/p", merge: false } }, "it goes on by itself."],
-    [" as a group", { team: { kind: "tries", prompt: "", count: 2, timeout: 0 } }, '(resume="bg_aaaaaaaa") goes on.'],
+    [" as a group", { group: { kind: "tries", prompt: "", count: 2, timeout: 0 } }, '(resume="bg_aaaaaaaa") goes on.'],
   ] as const)("that works%s says what becomes of it when OpenCode is closed", (_how, more, text) => {
     const view = viewOf({ task: taskOf(more) })
     const { output: told } = renderOutput({ view, firstLook: false, resumable: ["error"] }, 0)

@@ -61,7 +61,8 @@ describe("an agent that makes the same call with the same result again and again
 test("calls are equal by tool, arguments and result, and one that took over 10 s is no repetition", () => {
   const call = { input: { a: 1 }, result: "x", ms: 10_000 }
   const times = (...calls: [tool: string, more: object][]) =>
-    calls.reduce((told, [tool, more]) => repeatTold(told, tool, { ...call, ...more }), NOTHING_OBSERVED).repeated?.times
+    calls.reduce((observed, [tool, more]) => repeatTold(observed, tool, { ...call, ...more }), NOTHING_OBSERVED)
+      .repeated?.times
   expect(times(["t", {}], ["t", {}])).toBe(2)
   expect(times(["t", {}], ["u", {}])).toBe(1)
   expect(times(["t", {}], ["t", { input: { a: 2 } }])).toBe(1)

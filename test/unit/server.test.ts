@@ -32,11 +32,11 @@ const start = async (directory: string, options: Record<string, unknown> = {}) =
 }
 
 test("an instance in a folder that has a keeper looks for no tasks, and has its keeper answer for them", async () => {
-  const keeper = {
+  const handler = {
     isFresh: (id: string) => id === "ses_fresh",
     answersInJSON: () => false,
-  } as unknown as Peer["keeper"]
-  const peer: Peer = { keeper, tools: {}, hear: () => {} }
+  } as unknown as Peer["handler"]
+  const peer: Peer = { handler, tools: {}, hear: () => {} }
   listenIn("/worktree", peer)
   try {
     const [kept, own] = [await start("/worktree", { childPrompt: "Mind the gap." }), await start("/project")]

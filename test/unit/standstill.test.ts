@@ -77,18 +77,18 @@ test("the account of one that was parked says how often, for how long and at who
 
 test("what is told of one that stands still comes from the table of the ways", () => {
   const task = parkedOf({ until: at(7, 12) })
-  const stand = pauseOf(task.run)
-  if (!stand) throw new Error("it stands still")
+  const pause = pauseOf(task.run)
+  if (!pause) throw new Error("it stands still")
   expect([isPaused(task), isPaused(taskOf()), isPaused({ ...task, status: "error" })]).toEqual([true, false, false])
-  expect(pauseTextForModel(stand, "bg_1")).toBe(
+  expect(pauseTextForModel(pause, "bg_1")).toBe(
     'mock/one says "its limit". It goes on by itself; superagents_task(unpark: "bg_1") tries now.',
   )
-  expect(pauseTextAtEnd(stand, NOW)).toBe("mock/one is at its limit until 07:12.")
-  expect(pauseTextAtEnd({ ...stand, until: undefined }, NOW)).toBe("mock/one is at its limit.")
-  expect(unpauseHint(stand)).toBe("whatever its provider's limit")
-  expect([mayResumeBefore(stand, at(7, 13)), mayResumeBefore(stand, at(7, 12))]).toEqual([true, false])
-  expect(mayResumeBefore({ ...stand, until: undefined }, NOW)).toBe(true)
-  expect(countPauses([stand, stand])).toEqual({ parked: 2 })
+  expect(pauseTextAtEnd(pause, NOW)).toBe("mock/one is at its limit until 07:12.")
+  expect(pauseTextAtEnd({ ...pause, until: undefined }, NOW)).toBe("mock/one is at its limit.")
+  expect(unpauseHint(pause)).toBe("whatever its provider's limit")
+  expect([mayResumeBefore(pause, at(7, 13)), mayResumeBefore(pause, at(7, 12))]).toEqual([true, false])
+  expect(mayResumeBefore({ ...pause, until: undefined }, NOW)).toBe(true)
+  expect(countPauses([pause, pause])).toEqual({ parked: 2 })
 })
 
 test("a record has of each way how it stands now, for how long it did, and how often", () => {

@@ -16,7 +16,7 @@ test.each([
     "the check of a try, which is not asked again",
     {
       run: { check: "npm test" },
-      part: { kind: "tries", of: "bg_b", nth: 0, run: 0, caller: "ses_a", under: "ses_a" },
+      member: { kind: "tries", of: "bg_b", nth: 0, run: 0, caller: "ses_a", under: "ses_a" },
     },
     "When you have ended your turn, `npm test` is run here, once: your work passes only when that succeeds, and you are not asked again.",
   ],

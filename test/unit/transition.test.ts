@@ -200,28 +200,32 @@ describe("a notification", () => {
 
 test("who has won is written down once, of a team of tries that runs", () => {
   const team = { kind: "tries", prompt: "DO", count: 2, timeout: 0 } as const
-  const running = taskOf({ team })
+  const running = taskOf({ group: team })
   const event = { type: "won", generation: 0, winner: "bg_b" } as const
   const won = transition(running, event)
-  expect(won.team).toEqual({ ...team, winner: "bg_b" })
+  expect(won.group).toEqual({ ...team, winner: "bg_b" })
   expect(transition(won, { ...event, winner: "bg_c" })).toBe(won)
-  for (const other of [taskOf(), taskOf({ team, status: "error" }), taskOf({ team, run: { generation: 1 } })])
+  for (const other of [
+    taskOf(),
+    taskOf({ group: team, status: "error" }),
+    taskOf({ group: team, run: { generation: 1 } }),
+  ])
     expect(transition(other, event)).toBe(other)
 })
 
 test("what is resumed after a win is gone on with by its winner, a map and what was not won as they are", () => {
   const check = { command: "c", passed: true, runs: 1, how: "exit code 0" }
   const plan = { kind: "tries", prompt: "DO", count: 2, timeout: 0 } as const
-  const won = transition(taskOf({ team: plan }), { type: "won", generation: 0, winner: "bg_b", passed: check })
-  expect(won.team).toEqual({ ...plan, winner: "bg_b", passed: check })
+  const won = transition(taskOf({ group: plan }), { type: "won", generation: 0, winner: "bg_b", passed: check })
+  expect(won.group).toEqual({ ...plan, winner: "bg_b", passed: check })
   const resumed = (task: Task) => {
     const { run } = taskOf({ run: { generation: 1 } })
     return transition({ ...task, status: "completed" }, { type: "resumed", run })
   }
-  expect(resumed(won).team).toEqual({ ...plan, again: "bg_b" })
-  expect(resumed(taskOf({ team: plan })).team).toEqual(plan)
+  expect(resumed(won).group).toEqual({ ...plan, again: "bg_b" })
+  expect(resumed(taskOf({ group: plan })).group).toEqual(plan)
   const map = { kind: "each", prompt: "DO", total: 2, timeout: 0, file: "f" } as const
-  expect(resumed(taskOf({ team: map })).team).toEqual(map)
+  expect(resumed(taskOf({ group: map })).group).toEqual(map)
 })
 
 test("the model that a run asks is written down where it named none, in its own run", () => {

@@ -27,7 +27,7 @@ function member(nth: number, { at = 1, run = 0, open = false, cost = 0, ...more 
   const task = taskOf({
     id: `bg_part000${nth}`,
     sessionID: `ses_${nth}`,
-    part: { kind: "tries", of: "bg_team", nth, run, caller: "ses_parent", under: "ses_parent" },
+    member: { kind: "tries", of: "bg_team", nth, run, caller: "ses_parent", under: "ses_parent" },
     outcome: outcomeOf({ usage: { ...outcomeOf().usage, cost } }),
     ...more,
     run: { endedAt: at * 1000 + 1000, startedAt: 1000 },
@@ -153,9 +153,9 @@ describe("what is told of them", () => {
     const guarded = all.map((each) => ({ ...each, task: { ...each.task, run: { ...each.task.run, guard } } }))
     const told = (members: typeof all, winner?: string) => {
       const plan = { ...PLAN, ...(winner && { winner, passed: receipt(true).check }) }
-      const team = triesResult(plan, members, () => undefined)
-      const own = outcomeOf({ team, ...(winner && { receipt: receipt(true) }) })
-      return summaryOf(taskOf({ status: "error", run: { guard }, team: plan, outcome: own })).filter((line) =>
+      const group = triesResult(plan, members, () => undefined)
+      const own = outcomeOf({ group, ...(winner && { receipt: receipt(true) }) })
+      return summaryOf(taskOf({ status: "error", run: { guard }, group: plan, outcome: own })).filter((line) =>
         line.startsWith("Receipt"),
       )
     }
@@ -335,8 +335,8 @@ test("a try counts as begun in a run unless it ended before it had begun, or bel
     code: "interrupted",
     text: "OpenCode stopped or was restarted before it began: it was interrupted. Launch it again if it is still needed.",
   } as const
-  expect(isBegunIn(taskOf({ part, status: "running" }), 1)).toBe(true)
-  expect(isBegunIn(taskOf({ part, status: "error", outcome: outcomeOf() }), 1)).toBe(true)
-  expect(isBegunIn(taskOf({ part, status: "error", outcome: outcomeOf({ reason }) }), 1)).toBe(false)
-  expect(isBegunIn(taskOf({ part, status: "running" }), 2)).toBe(false)
+  expect(isBegunIn(taskOf({ member: part, status: "running" }), 1)).toBe(true)
+  expect(isBegunIn(taskOf({ member: part, status: "error", outcome: outcomeOf() }), 1)).toBe(true)
+  expect(isBegunIn(taskOf({ member: part, status: "error", outcome: outcomeOf({ reason }) }), 1)).toBe(false)
+  expect(isBegunIn(taskOf({ member: part, status: "running" }), 2)).toBe(false)
 })

@@ -72,7 +72,7 @@ describe("a check", () => {
   })
 
   test("of one of several tries is not told", async () => {
-    const part = (kind: "tries" | "each") => ({ part: { kind, of: "bg_x", nth: 0, run: 0, caller: "a", under: "b" } })
+    const part = (kind: "tries" | "each") => ({ member: { kind, of: "bg_x", nth: 0, run: 0, caller: "a", under: "b" } })
     expect(asksOf(await check(failed, {}, part("tries"), 5))?.again).toBe(false)
     expect(asksOf(await check(failed, {}, part("each"), 5))?.again).toBe(true)
   })
@@ -97,7 +97,7 @@ describe("a schema", () => {
       finding: { value: { ...valid, asked: 1, file: "/value.json" } },
     })
     const part = { kind: "each", of: "bg_x", nth: 0, run: 0, caller: "a", under: "b" } as const
-    expect(await judged(valid, {}, { part })).toEqual({ ok: true, finding: { value: { ...valid, asked: 1 } } })
+    expect(await judged(valid, {}, { member: part })).toEqual({ ok: true, finding: { value: { ...valid, asked: 1 } } })
     const earlier = { value: { valid: false, asked: 2, refused: 9 } } as const
     expect(await judged(valid, { earlier })).toMatchObject({ finding: { value: { asked: 3, refused: 9 } } })
   })

@@ -12,10 +12,10 @@ test("a resumed task's figures: this run apart, and all runs together", () => {
   const store = new TaskStore()
   const task = taskOf({ status: "resumed", earlier, run: { generation: 1 } })
   store.add(task, 0)
-  const entry = store.handle(task.id)
-  if (!entry?.run) throw new Error("no run")
-  const called = withTool(entry.run.observed, { id: "call_1", tool: "read", state: "ended", messageID: "msg_1" })
-  entry.run = { ...entry.run, observed: withAnswer(called, { id: "msg_1", usage: tokens(30), finish: "done" }) }
+  const handle = store.handle(task.id)
+  if (!handle?.run) throw new Error("no run")
+  const called = withTool(handle.run.observed, { id: "call_1", tool: "read", state: "ended", messageID: "msg_1" })
+  handle.run = { ...handle.run, observed: withAnswer(called, { id: "msg_1", usage: tokens(30), finish: "done" }) }
   const view = viewOf(task, store, 0)
   expect(view.thisRun).toEqual({ toolCalls: 1, usage: tokens(30) })
   expect(view.whole).toEqual({ toolCalls: 6, usage: tokens(130) })
@@ -51,11 +51,11 @@ test("what a task's own tasks took is part of the whole, and not of its run", ()
 test("this run's figures of a group are those of the members that it began", () => {
   const store = new TaskStore()
   const team = { kind: "each", prompt: "", total: 2, timeout: 0, file: "" } as const
-  const group = taskOf({ status: "completed", team, run: { generation: 1 }, outcome: outcomeOf() })
+  const group = taskOf({ status: "completed", group: team, run: { generation: 1 }, outcome: outcomeOf() })
   const member = (nth: number, run: number) =>
     taskOf({
       ...{ id: `bg_${nth}`, sessionID: `ses_${nth}`, parentID: group.sessionID, status: "completed" },
-      part: { kind: "each", of: group.id, nth, run, caller: "p", under: "p" },
+      member: { kind: "each", of: group.id, nth, run, caller: "p", under: "p" },
       outcome: outcomeOf({ toolCalls: 2, usage: tokens(10) }),
     })
   for (const each of [group, member(0, 0), member(1, 1)]) store.add(each, 0)

@@ -28,7 +28,7 @@ beforeEach(() => {
   const address = addressOf("http://127.0.0.1:1")
   app = createApp({
     address,
-    door: doorOf(address),
+    auth: doorOf(address),
     host: "127.0.0.1",
     source,
     feed,

@@ -33,29 +33,29 @@ afterEach(() => rmSync(folder, { recursive: true, force: true }))
 /** A server in one life of it. */
 function serve(boot = "boot-one", url = URL) {
   const address = addressOf(url, boot)
-  const door = doorOf(address, () => clock.now(), folder)
+  const auth = doorOf(address, () => clock.now(), folder)
   const feed = { join: async () => () => {} }
   const source = () => ({ agents: { list: () => [] } as never, person: {} as never })
-  const app = createApp({ address, door, host: "127.0.0.1", source, feed, page: () => "<p>", log: () => {} })
+  const app = createApp({ address, auth, host: "127.0.0.1", source, feed, page: () => "<p>", log: () => {} })
   const ask = async (path: string, init: RequestInit = {}) => {
     sent.push(`${init.method ?? "GET"} ${path} ${JSON.stringify(init.headers ?? {})} ${init.body ?? ""}`)
     const headers = { host: "127.0.0.1:4097", ...(init.headers as Record<string, string>) }
     return app.request(path, { ...init, headers })
   }
-  return { address, door, ask, around: { fetch: ask, origin: url } }
+  return { address, door: auth, ask, around: { fetch: ask, origin: url } }
 }
 
 const codeOf = (server: ReturnType<typeof serve>) =>
   codeIn(linkOf(server.address, clock.now()).slice(URL.length + 1)) ?? ""
 
 async function signedIn(server: ReturnType<typeof serve>): Promise<WebSession> {
-  const pass = await signIn(codeOf(server), server.around, never)
-  if (!pass) throw new Error("not signed in")
-  return pass
+  const session = await signIn(codeOf(server), server.around, never)
+  if (!session) throw new Error("not signed in")
+  return session
 }
 
-async function bearerOf(pass: WebSession, server: ReturnType<typeof serve>): Promise<string> {
-  const entered = await enter(pass, server.around, never)
+async function bearerOf(session: WebSession, server: ReturnType<typeof serve>): Promise<string> {
+  const entered = await enter(session, server.around, never)
   return "ended" in entered ? "" : entered.bearer
 }
 
@@ -66,11 +66,11 @@ describe("a link", () => {
   test("lets the page in once; what it and the page's session hold is never sent", async () => {
     const server = serve()
     const code = codeOf(server)
-    const pass = (await signIn(code, server.around, never)) as WebSession
-    expect(await reads(server, await bearerOf(pass, server))).toBe(200)
+    const session = (await signIn(code, server.around, never)) as WebSession
+    expect(await reads(server, await bearerOf(session, server))).toBe(200)
     const [secret = ""] = code.split(".").slice(-1)
     expect(sent.join()).not.toContain(secret)
-    expect(pass.key.extractable).toBe(false)
+    expect(session.key.extractable).toBe(false)
     expect(await signIn(code, server.around, never)).toBeUndefined()
   })
 
@@ -120,11 +120,11 @@ describe("a link", () => {
 describe("a session of the page", () => {
   test("outlives the server's life: its next is proved anew, and what was sent in the last is worth nothing", async () => {
     const before = serve()
-    const pass = await signedIn(before)
-    const bearer = await bearerOf(pass, before)
+    const session = await signedIn(before)
+    const bearer = await bearerOf(session, before)
     const after = serve("boot-two")
     expect(await reads(after, bearer)).toBe(401)
-    expect(await reads(after, await bearerOf(pass, after))).toBe(200)
+    expect(await reads(after, await bearerOf(session, after))).toBe(200)
   })
 
   test("ends after a day without use, which the server proves, and not before", async () => {
@@ -156,15 +156,15 @@ describe("a session of the page", () => {
 
   test("ends for good when the page is served at another port: at the old one others may use what the browser keeps", async () => {
     const before = serve()
-    const pass = await signedIn(before)
+    const session = await signedIn(before)
     const moved = serve("boot-two", "http://127.0.0.1:4098")
-    expect(moved.door.hello(pass.id, "0".repeat(32)).state).toBe("ended")
+    expect(moved.door.hello(session.id, "0".repeat(32)).state).toBe("ended")
     // As a page does that somebody else has loaded at the old address, for the server at the new one.
-    const { bearer } = (await enter(pass, { fetch: before.ask, origin: URL }, never)) as { bearer: string }
-    expect(bearer).toContain(pass.id)
-    const signed = await crypto.subtle.sign("HMAC", pass.key, new TextEncoder().encode(accessText("boot-two")))
-    expect(await reads(moved, `${pass.id}.${Buffer.from(signed).toString("base64url")}`)).toBe(401)
-    expect(await enter(pass, serve("boot-three").around, never)).toEqual({ ended: true })
+    const { bearer } = (await enter(session, { fetch: before.ask, origin: URL }, never)) as { bearer: string }
+    expect(bearer).toContain(session.id)
+    const signed = await crypto.subtle.sign("HMAC", session.key, new TextEncoder().encode(accessText("boot-two")))
+    expect(await reads(moved, `${session.id}.${Buffer.from(signed).toString("base64url")}`)).toBe(401)
+    expect(await enter(session, serve("boot-three").around, never)).toEqual({ ended: true })
   })
 
   test("is not made up: an id that was never given is over, and its access no key", async () => {
@@ -177,7 +177,7 @@ describe("a session of the page", () => {
 
 describe("before anything is sent", () => {
   test("whoever cannot prove to be the server gets an id and a nonce, and learns nothing of use", async () => {
-    const pass = await signedIn(serve())
+    const session = await signedIn(serve())
     const got: string[] = []
     const answers = [
       () => new Response("<html>"),
@@ -191,7 +191,7 @@ describe("before anything is sent", () => {
         got.push(`${url} ${JSON.stringify(init?.headers ?? {})} ${init?.body ?? ""}`)
         return answer()
       }
-      await expect(enter(pass, { fetch, origin: URL }, never)).rejects.toThrow(UntrustedServer)
+      await expect(enter(session, { fetch, origin: URL }, never)).rejects.toThrow(UntrustedServer)
     }
     for (const each of got) expect(each).toMatch(/^\/hello\?id=p\.4097\.[\w-]{22}&nonce=[\da-f]{32} \{\} $/)
     expect(new Set(got).size).toBe(answers.length)
@@ -199,21 +199,21 @@ describe("before anything is sent", () => {
 
   test("an old answer proves nothing, nor does one that was changed", async () => {
     const server = serve()
-    const pass = await signedIn(server)
-    const old = (await (await server.ask(`/hello?id=${pass.id}&nonce=${"a".repeat(32)}`)).json()) as object
+    const session = await signedIn(server)
+    const old = (await (await server.ask(`/hello?id=${session.id}&nonce=${"a".repeat(32)}`)).json()) as object
     const replay = { fetch: async () => Response.json(old), origin: URL }
-    await expect(enter(pass, replay, never)).rejects.toThrow(UntrustedServer)
+    await expect(enter(session, replay, never)).rejects.toThrow(UntrustedServer)
     for (const change of [{ state: "ended" }, { boot: "boot-two" }, { origin: "http://127.0.0.1:4098" }]) {
       const fetch = async (url: string) =>
         Response.json({ ...((await (await server.ask(url)).json()) as object), ...change })
-      await expect(enter(pass, { fetch, origin: URL }, never)).rejects.toThrow(UntrustedServer)
+      await expect(enter(session, { fetch, origin: URL }, never)).rejects.toThrow(UntrustedServer)
     }
   })
 
   test("a thief who passes the questions on to the server at its new port is found out, with what to do", async () => {
-    const pass = await signedIn(serve())
+    const session = await signedIn(serve())
     const moved = serve("boot-two", "http://127.0.0.1:4098")
-    const relayed = enter(pass, { fetch: moved.ask, origin: URL }, never)
+    const relayed = enter(session, { fetch: moved.ask, origin: URL }, never)
     await expect(relayed).rejects.toThrow(UntrustedServer)
     await expect(relayed).rejects.toThrow(
       "OpenCode serves this page at http://127.0.0.1:4098, and this is http://127.0.0.1:4097.",
@@ -222,14 +222,14 @@ describe("before anything is sent", () => {
   })
 
   test("the server of another project is a stranger, and ends nobody's session", async () => {
-    const pass = await signedIn(serve())
+    const session = await signedIn(serve())
     const other = serve("boot-one")
-    const door = doorOf({ ...other.address, key: "o".repeat(43) }, () => clock.now(), folder)
+    const auth = doorOf({ ...other.address, key: "o".repeat(43) }, () => clock.now(), folder)
     const fetch = async (url: string) => {
       const { searchParams } = new globalThis.URL(url, URL)
-      return Response.json(door.hello(searchParams.get("id") ?? "", searchParams.get("nonce") ?? ""))
+      return Response.json(auth.hello(searchParams.get("id") ?? "", searchParams.get("nonce") ?? ""))
     }
-    await expect(enter(pass, { fetch, origin: URL }, never)).rejects.toThrow(UntrustedServer)
+    await expect(enter(session, { fetch, origin: URL }, never)).rejects.toThrow(UntrustedServer)
   })
 
   test.each([

@@ -28,7 +28,7 @@ beforeEach(() => {
   const feed = new Feed({ project: "p", source: () => source, clock: new FakeClock(), log })
   app = createApp({
     address,
-    door: doorOf(address),
+    auth: doorOf(address),
     host: "127.0.0.53",
     source: () => source,
     feed,

@@ -84,7 +84,7 @@ export type Closing = {
   /** The task as it ended: a resume meanwhile must not change what is told. */
   readonly task: Task
   readonly ending: Ending
-  readonly how: EndOptions
+  readonly options: EndOptions
   /** When the record must hold the end: before anything is told, later, never, or once more after a crash. */
   readonly write: "now" | "soon" | "never" | "again"
   /** Number of pending record writes that come before the notification. */

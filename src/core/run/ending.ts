@@ -25,32 +25,32 @@ const MOST_KEPT_CHARS = 4000
  * Ends a run once, by `transition`, so that late inputs are absorbed; then its session is stopped, its place put away
  * and its parent told. An end that messages prove is told first and recorded after; any other is recorded first.
  */
-export function end(run: ActiveRun, ending: Ending, how: EndOptions, world: World): Step {
+export function end(run: ActiveRun, ending: Ending, options: EndOptions, world: World): Step {
   const { task, now } = world
   const { generation, asks } = run
   const at = Math.max(ending.at ?? now, task.run.startedAt ?? 0)
   // A crash may come before the end is closed, and messages do not show the check's result.
-  const outcome = withCheck(outcomeOf(run, ending, how), run)
-  const event: TaskEvent = { type: ending.type, generation, at, outcome, delivery: world.delivery(how) }
+  const outcome = withCheck(outcomeOf(run, ending, options), run)
+  const event: TaskEvent = { type: ending.type, generation, at, outcome, delivery: world.delivery(options) }
   const began = !UNASKED.includes(run.stage)
-  const write = how.silent ? "never" : ending.proven ? "soon" : "now"
+  const write = options.silent ? "never" : ending.proven ? "soon" : "now"
   const stops = began && (!ending.proven || asks.length > 0)
   const closing: Closing = {
     task: transition(task, event),
     ending,
-    how,
+    options,
     write,
     writes: write === "now" ? 1 : 0,
     posted: false,
     delivered: false,
   }
   const commands: readonly Command[] = [
-    { do: "end", event, ending, how },
+    { do: "end", event, ending, options },
     ...(isHeldUp(run) ? ([{ do: "abort" }] as const) : []),
-    { do: "close", ...(stops && { asks }), read: began && how.messages === undefined },
+    { do: "close", ...(stops && { asks }), read: began && options.messages === undefined },
     ...(write === "now" ? ([{ do: "write", later: false }] as const) : []),
     ...unsaid(run),
-    { do: "ended", silent: how.silent ?? false },
+    { do: "ended", silent: options.silent ?? false },
   ]
   const calls = run.calls + (stops ? 1 : 0)
   return { run: { ...moved(run, "closing"), calls, closing, outcome }, commands }
@@ -62,11 +62,11 @@ const unsaid = ({ sentMessages: words }: ActiveRun): readonly Command[] =>
     held && reply ? [{ do: "answer", reply, with: "ended" } as const] : [],
   )
 
-export const ends: Handler<"end"> = (run, { ending, how }, world) => {
+export const ends: Handler<"end"> = (run, { ending, options }, world) => {
   // The run has ended well already: only its check or merge is stopped.
   if (run.stage === "finalizing") return { run, commands: [{ do: "abort" }] }
   if (isWon(run, world)) return { run, commands: [] }
-  return end(run, ending, how, world)
+  return end(run, ending, options, world)
 }
 
 /** Reopens an end that a dead process recorded and perhaps did not finish. */
@@ -75,7 +75,7 @@ export function reopened(task: Task, now: number): Step {
   const type = task.status === "error" ? "failed" : task.status === "cancelled" ? "cancelled" : "completed"
   const ending: Ending = { type, reason: outcome?.reason }
   const how = { maybeDelivered: true }
-  const closing: Closing = { task, ending, how, write: "again", writes: 0, posted: false, delivered: false }
+  const closing: Closing = { task, ending, options: how, write: "again", writes: 0, posted: false, delivered: false }
   const merge = merges(task, ending)
   const run = { ...newRun(task, merge ? "finalizing" : "closing", now), closing, outcome }
   return { run, commands: [{ do: "finalize", task, merge }] }
@@ -87,10 +87,10 @@ const merges = ({ place }: Task, { type }: Ending): boolean => place?.merge === 
 export const closed: Handler<"closed"> = (run, { messages }) => {
   const { closing } = run
   if (!closing) return stay(run)
-  const { task, ending, how } = closing
-  const outcome = outcomeOf(run, ending, { ...how, messages })
+  const { task, ending, options } = closing
+  const outcome = outcomeOf(run, ending, { ...options, messages })
   const next = { ...run, outcome }
-  if (!task.place && !task.team) return finish(next)
+  if (!task.place && !task.group) return finish(next)
   const merge = merges(task, ending)
   const commands: readonly Command[] = [{ do: "finalize", task: { ...task, outcome }, merge }]
   return { run: merge ? moved(next, "finalizing") : next, commands }
@@ -136,18 +136,18 @@ function withCheck(known: Outcome, { check: result, value }: ActiveRun): Outcome
 
 /** A group member has passed, and the winner is being recorded. */
 export const isWon = ({ stage }: ActiveRun, { task }: World): boolean =>
-  stage === "supervising" && winnerIn(task.team) !== undefined
+  stage === "supervising" && winnerIn(task.group) !== undefined
 
 /** Sends the notification once all pending steps are done. */
 function post(run: ActiveRun): Step {
   const { closing, outcome } = run
   if (run.stage !== "notifying" || !closing || closing.posted || closing.writes > 0) return settle(run)
   const task = { ...closing.task, outcome }
-  const next = { ...run, closing: { ...closing, posted: true, delivered: closing.how.silent === true } }
+  const next = { ...run, closing: { ...closing, posted: true, delivered: closing.options.silent === true } }
   const rest = settle(next)
   return {
     run: rest.run,
-    commands: [{ do: "notify", task, maybeDelivered: closing.how.maybeDelivered ?? false }, ...rest.commands],
+    commands: [{ do: "notify", task, maybeDelivered: closing.options.maybeDelivered ?? false }, ...rest.commands],
   }
 }
 
@@ -155,7 +155,7 @@ export const written: Handler<"written"> = (run, _input, world) => {
   const { closing } = run
   // The winner is recorded: now the group may end.
   if (run.stage === "supervising")
-    return winnerIn(world.task.team) ? end(run, { type: "completed" }, {}, world) : stay(run)
+    return winnerIn(world.task.group) ? end(run, { type: "completed" }, {}, world) : stay(run)
   return closing ? post({ ...run, closing: { ...closing, writes: closing.writes - 1 } }) : stay(run)
 }
 
@@ -175,15 +175,15 @@ const settle = (run: ActiveRun): Step =>
   run.closing?.delivered && run.calls === 0 ? { run: undefined, commands: [] } : stay(run)
 
 /** Outcome from the messages if there are any, else from events. */
-function outcomeOf(run: ActiveRun, ending: Ending, how: EndOptions): Outcome {
-  const outcome = knownOf(run, ending, how)
+function outcomeOf(run: ActiveRun, ending: Ending, options: EndOptions): Outcome {
+  const outcome = knownOf(run, ending, options)
   // What the run did after contact was lost is not known.
   return run.away ? { ...outcome, usage: { ...outcome.usage, atLeast: true } } : outcome
 }
 
 function knownOf(run: ActiveRun, ending: Ending, { messages = [], openTodos = 0 }: EndOptions): Outcome {
   const { reason, note, saidLastWord, thought } = ending
-  const { unanswered, observed: told } = run
+  const { unanswered, observed } = run
   const known = {
     reason,
     note,
@@ -193,7 +193,7 @@ function knownOf(run: ActiveRun, ending: Ending, { messages = [], openTodos = 0 
     ...(unanswered.length > 0 && { unanswered: [...unanswered] }),
   }
   if (messages.length > 0) return { ...known, ...factsOf(messages) }
-  const { calls, usage, recentTools } = told
+  const { calls, usage, recentTools } = observed
   return { ...known, toolCalls: calls.size, usage, recentTools, filesChanged: [], moreFiles: 0 }
 }
 

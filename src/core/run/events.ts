@@ -20,11 +20,11 @@ import { also, type Handler, looks, rested, sign, stay, trying, withCommands } f
 const HINT_AFTER_MS = 15_000
 
 /** Updates observations; if a last word was being written, a completed step ends it. */
-function withTold(run: ActiveRun, told: Observed): ActiveRun {
+function withTold(run: ActiveRun, observed: Observed): ActiveRun {
   const { lastWord } = run
   const isSpoken =
-    told.ended > run.observed.ended && (lastWord?.state === "speaking" || lastWord?.againAt !== undefined)
-  return { ...run, observed: told, ...(isSpoken && lastWord && { lastWord: { ...lastWord, state: "spoke" } }) }
+    observed.ended > run.observed.ended && (lastWord?.state === "speaking" || lastWord?.againAt !== undefined)
+  return { ...run, observed: observed, ...(isSpoken && lastWord && { lastWord: { ...lastWord, state: "spoke" } }) }
 }
 
 export const readIn = (run: ActiveRun, messages: readonly Message[]): ActiveRun =>
@@ -88,10 +88,10 @@ const askedNext = (run: ActiveRun): ActiveRun =>
 
 /** Tells an agent that repeats one call, and ends it if it goes on. */
 function called(run: ActiveRun, event: Heard & { type: "tool" }, world: World): Step {
-  const { observed: told } = run
+  const { observed } = run
   const { run: next } = ofAny(run, event)
   const { tool, call } = event
-  if (!next || !call || callsIn(next.observed, "ended") === callsIn(told, "ended")) return stay(next ?? run)
+  if (!next || !call || callsIn(next.observed, "ended") === callsIn(observed, "ended")) return stay(next ?? run)
   const after = { ...next, observed: repeatTold(next.observed, tool, call) }
   const { maxRepeats } = world.options
   const times = after.observed.repeated?.times ?? 0

@@ -38,7 +38,7 @@ export type World = {
   /** Names of what judges the run's answer, in order. */
   readonly verifiers: readonly string[]
   /** Notification owed if the run ends now. */
-  readonly delivery: (how: EndOptions) => Delivery
+  readonly delivery: (options: EndOptions) => Delivery
 }
 
 /** Result of reading the run's session. */
@@ -85,7 +85,7 @@ export type Input =
   | { readonly type: "admitted" }
   | { readonly type: "tell"; readonly text: string; readonly reply: MessageCallback }
   | { readonly type: "request" }
-  | { readonly type: "end"; readonly ending: Ending; readonly how: EndOptions }
+  | { readonly type: "end"; readonly ending: Ending; readonly options: EndOptions }
   | { readonly type: "event"; readonly event: HostEvent }
   /** Open questions, as read at `at`. */
   | { readonly type: "questions"; readonly open: readonly Ask[]; readonly at: number }
@@ -111,7 +111,7 @@ export type Input =
   | { readonly type: "member created"; readonly nth: number; readonly problem?: string }
   | { readonly type: "prepare failed"; readonly code: "place" | "host"; readonly problem: string }
   | { readonly type: "prompted"; readonly problem?: string }
-  | { readonly type: "sent"; readonly word: SentMessage; readonly problem?: string }
+  | { readonly type: "sent"; readonly message: SentMessage; readonly problem?: string }
   | { readonly type: "stopped" }
   | { readonly type: "idle" }
   | { readonly type: "refuse failed"; readonly ask: Ask }
@@ -141,9 +141,9 @@ export type Command =
   /** Stores the prompt without starting the model, and records the task: from then on it survives this process. */
   | { readonly do: "store prompt"; readonly text: string }
   /** `interrupts`: stop the session first and refuse these questions. */
-  | { readonly do: "send"; readonly word: SentMessage; readonly interrupts?: readonly Ask[] }
+  | { readonly do: "send"; readonly message: SentMessage; readonly interrupts?: readonly Ask[] }
   /** Stores the message without starting the model. */
-  | { readonly do: "store"; readonly word: SentMessage }
+  | { readonly do: "store"; readonly message: SentMessage }
   | { readonly do: "answer"; readonly reply: MessageCallback; readonly with: MessageResult }
   /** Stops the check or the preparation of the place. */
   | { readonly do: "abort" }
@@ -161,7 +161,7 @@ export type Command =
   | { readonly do: "verify"; readonly by: string; readonly text: string; readonly earlier: Findings }
   /** Undoes the turn and its questions, so that the same prompt can be sent later. */
   | { readonly do: "park"; readonly asks: readonly Ask[] }
-  | { readonly do: "end"; readonly event: TaskEvent; readonly ending: Ending; readonly how: EndOptions }
+  | { readonly do: "end"; readonly event: TaskEvent; readonly ending: Ending; readonly options: EndOptions }
   /** `asks`: stop the session and refuse these. `read`: read the messages. */
   | { readonly do: "close"; readonly asks?: readonly Ask[]; readonly read: boolean }
   | { readonly do: "finalize"; readonly task: Task; readonly merge: boolean }

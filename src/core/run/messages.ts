@@ -59,13 +59,13 @@ function classifiedSince(run: ActiveRun, found: SessionRead, waited: boolean, wo
   if (proven) return concluded(arrived(readIn(run, messages), messages), proven, found, waited, world)
   if (gone) return end(run, DELETED, {}, world)
   if (busy) return stay({ ...run, stuckSince: undefined, todosSince: undefined })
-  const word = passedOver(run, messages)
-  if (word && isUnread(run, messages, world)) return sayAgain(run, word, world)
+  const message = passedOver(run, messages)
+  if (message && isUnread(run, messages, world)) return sayAgain(run, message, world)
   if (isRefusedByUs(run, messages)) return askToGoOn(run, messages, refusedText(run.refused?.asks ?? []), world)
   if (isCutByCompaction(messages)) return askToGoOn(run, messages, COMPACTED, world)
   const idle = classify(messages, "idle", run.error)
   const since = run.stuckSince ?? world.now
-  const stuck = idle.proven ? run : { ...run, stuckSince: since, ...(word && { lookAt: since + WORD_GRACE_MS }) }
+  const stuck = idle.proven ? run : { ...run, stuckSince: since, ...(message && { lookAt: since + WORD_GRACE_MS }) }
   const next = arrived(readIn(stuck, messages), messages)
   const isEnd = idle.proven || world.now >= stuckUntil(next, world)
   return isEnd ? concluded(next, idle, found, waited, world) : stay(missing(next, world))
@@ -82,11 +82,11 @@ function askedAnewBy({ reason, at = NEVER }: Ending, { undone }: SessionRead, { 
 }
 
 /** The turn ended because this process refused an unanswered question: not the end of the work. */
-function isRefusedByUs({ refused, observed: told }: ActiveRun, messages: readonly Message[]): boolean {
+function isRefusedByUs({ refused, observed }: ActiveRun, messages: readonly Message[]): boolean {
   const { finish, error } = messages.at(-1) ?? {}
   const after = refused?.after ?? NEVER
   // Answers with errors never end well and are not counted.
-  return (finish === "called" && told.ended <= after + 1) || (error?.refused === true && told.ended <= after)
+  return (finish === "called" && observed.ended <= after + 1) || (error?.refused === true && observed.ended <= after)
 }
 
 const COMPACTED =
@@ -102,9 +102,9 @@ const isUnread = ({ stuckSince }: ActiveRun, messages: readonly Message[], { now
   messages.at(-1)?.role === "assistant" || now - (stuckSince ?? now) >= WORD_GRACE_MS
 
 /** Until then idleness alone proves no end: the session may just have been prompted. */
-export function stuckUntil({ error, stuckSince = 0, observed: told }: ActiveRun, { task }: World): number {
+export function stuckUntil({ error, stuckSince = 0, observed }: ActiveRun, { task }: World): number {
   if (error) return error.at + ERROR_GRACE_MS
-  return stuckSince + (task.place && !told.heard ? PLACE_GRACE_MS : ANSWER_GRACE_MS)
+  return stuckSince + (task.place && !observed.heard ? PLACE_GRACE_MS : ANSWER_GRACE_MS)
 }
 
 /** Deadline for a message that OpenCode accepted and does not show. */

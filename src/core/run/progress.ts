@@ -53,10 +53,10 @@ export const NOTHING_OBSERVED: Observed = Object.freeze({
 export const hasBegun = ({ began, answers }: Observed): boolean => began || answers.size > 0
 
 export function withTool(
-  told: Observed,
+  observed: Observed,
   call: { id: string; tool: string; state: CallState; messageID: string },
 ): Observed {
-  const spoken = spokenIn(told, call.messageID, true)
+  const spoken = spokenIn(observed, call.messageID, true)
   const key = `${call.messageID} ${call.id}`
   const known = spoken.calls.get(key)
   if (known && CALL_STATES.indexOf(call.state) <= CALL_STATES.indexOf(known)) return spoken
@@ -72,42 +72,42 @@ export const callsIn = ({ calls }: Observed, state: CallState): number =>
   [...calls.values()].filter((each) => each === state).length
 
 /** A stop has cut off what was open, and nobody hears how that ends. */
-export const withoutOpenCalls = (told: Observed): Observed => ({
-  ...told,
-  calls: new Map([...told.calls.keys()].map((key) => [key, "ended"])),
+export const withoutOpenCalls = (observed: Observed): Observed => ({
+  ...observed,
+  calls: new Map([...observed.calls.keys()].map((key) => [key, "ended"])),
 })
 
 /** Records an ended call of the run's own agent, to find repeated ones. */
-export function repeatTold(told: Observed, tool: string, { input, result, ms }: EndedCall): Observed {
-  if (ms > MOST_REPEATED_MS) return { ...told, repeated: undefined }
+export function repeatTold(observed: Observed, tool: string, { input, result, ms }: EndedCall): Observed {
+  if (ms > MOST_REPEATED_MS) return { ...observed, repeated: undefined }
   const digest = createHash("sha1")
     .update(`${tool}\0${JSON.stringify(input)}\0${result}`)
     .digest("base64")
-  const times = told.repeated?.digest === digest ? told.repeated.times + 1 : 1
-  return { ...told, repeated: { tool, digest, times } }
+  const times = observed.repeated?.digest === digest ? observed.repeated.times + 1 : 1
+  return { ...observed, repeated: { tool, digest, times } }
 }
 
-export function withText(told: Observed, partID: string, text: string, messageID: string): Observed {
-  if (text.trim() === "") return told
-  return { ...spokenIn(told, messageID), textPart: partID, text: text.slice(-KEPT_TEXT_CHARS) }
+export function withText(observed: Observed, partID: string, text: string, messageID: string): Observed {
+  if (text.trim() === "") return observed
+  return { ...spokenIn(observed, messageID), textPart: partID, text: text.slice(-KEPT_TEXT_CHARS) }
 }
 
-export function withDelta(told: Observed, partID: string, delta: string, messageID: string): Observed {
-  const before = told.textPart === partID ? told.text : ""
-  return { ...spokenIn(told, messageID), textPart: partID, text: (before + delta).slice(-KEPT_TEXT_CHARS) }
+export function withDelta(observed: Observed, partID: string, delta: string, messageID: string): Observed {
+  const before = observed.textPart === partID ? observed.text : ""
+  return { ...spokenIn(observed, messageID), textPart: partID, text: (before + delta).slice(-KEPT_TEXT_CHARS) }
 }
 
-export function withAnswer(told: Observed, { id, usage, finish, summary }: Ended): Observed {
-  const answer: Answer = told.answers.get(id) ?? { spoke: false, called: false }
-  if (answer.usage && answer.finish === finish && isSame(answer.usage, usage)) return told
-  const answers = new Map(told.answers).set(id, { ...answer, usage, finish })
-  if (answer.usage) return { ...told, answers, usage: [...answers.values()].reduce(sum, NO_USAGE) }
-  return { ...told, answers, ended: told.ended + (summary ? 0 : 1), usage: addUsage(told.usage, usage) }
+export function withAnswer(observed: Observed, { id, usage, finish, summary }: Ended): Observed {
+  const answer: Answer = observed.answers.get(id) ?? { spoke: false, called: false }
+  if (answer.usage && answer.finish === finish && isSame(answer.usage, usage)) return observed
+  const answers = new Map(observed.answers).set(id, { ...answer, usage, finish })
+  if (answer.usage) return { ...observed, answers, usage: [...answers.values()].reduce(sum, NO_USAGE) }
+  return { ...observed, answers, ended: observed.ended + (summary ? 0 : 1), usage: addUsage(observed.usage, usage) }
 }
 
 /** Merges the run's messages as read, which include what events missed. */
-export function withMessages(told: Observed, messages: readonly Message[]): Observed {
-  let next = told
+export function withMessages(observed: Observed, messages: readonly Message[]): Observed {
+  let next = observed
   const answers = messages.filter(({ role }) => role === "assistant")
   // A call that a crash or a stop cut off may stand open in an earlier one for ever.
   for (const message of answers) next = messageTold(next, message, message !== answers.at(-1))
@@ -115,11 +115,11 @@ export function withMessages(told: Observed, messages: readonly Message[]): Obse
 }
 
 function messageTold(
-  told: Observed,
+  observed: Observed,
   { id, parts, finish, summary, usage = NO_USAGE }: Message,
   isOver: boolean,
 ): Observed {
-  let next = told
+  let next = observed
   for (const part of parts) {
     if (part.type === "tool") {
       const state = isOver ? "ended" : callState(part)
@@ -143,9 +143,9 @@ const sum = (total: Usage, { usage = NO_USAGE }: Answer): Usage => addUsage(tota
 
 const isSame = (a: Usage, b: Usage): boolean => JSON.stringify(a) === JSON.stringify(b)
 
-function spokenIn(told: Observed, messageID: string, called = false): Observed {
-  const answer = told.answers.get(messageID)
-  if (answer?.spoke && (answer.called || !called)) return told
+function spokenIn(observed: Observed, messageID: string, called = false): Observed {
+  const answer = observed.answers.get(messageID)
+  if (answer?.spoke && (answer.called || !called)) return observed
   const next = { ...answer, spoke: true, called: called || answer?.called === true }
-  return { ...told, answers: new Map(told.answers).set(messageID, next) }
+  return { ...observed, answers: new Map(observed.answers).set(messageID, next) }
 }

@@ -34,13 +34,13 @@ const sending = (run: ActiveRun, commands: readonly Command[]): Step => ({
 
 /** Sends a message to the run's session. */
 export function say(run: ActiveRun, saying: Saying, world: World, interrupts?: readonly Ask[]): Step {
-  const [next, word] = spoken(run, saying, world)
-  return sending(next, [{ do: "send", word, ...(interrupts && { interrupts }) }])
+  const [next, message] = spoken(run, saying, world)
+  return sending(next, [{ do: "send", message, ...(interrupts && { interrupts }) }])
 }
 
-const without = (run: ActiveRun, word: SentMessage): ActiveRun => ({
+const without = (run: ActiveRun, message: SentMessage): ActiveRun => ({
   ...run,
-  sentMessages: run.sentMessages.filter(({ id }) => id !== word.id),
+  sentMessages: run.sentMessages.filter(({ id }) => id !== message.id),
 })
 
 const UNSENT: readonly Stage[] = ["creating", "queued", "held", "preparing"]
@@ -57,8 +57,8 @@ export const tell: Handler<"tell"> = (run, { text, reply }, world) => {
   if (run.away) return { run, commands: [{ do: "answer", reply, with: { away: run.away.host } }] }
   const saying = { kind: "word", text, reply } as const
   if (stage === "parked") {
-    const [next, word] = spoken(run, saying, world)
-    return sending(next, [{ do: "store", word }])
+    const [next, message] = spoken(run, saying, world)
+    return sending(next, [{ do: "store", message }])
   }
   // OpenCode answers messages in the order of arrival: the prompt must come first.
   return stage === "prompting" ? stay(spoken(run, saying, world, true)[0]) : say(run, saying, world)
@@ -66,23 +66,23 @@ export const tell: Handler<"tell"> = (run, { text, reply }, world) => {
 
 /** The prompt is accepted: send the messages that waited for it. */
 export function release(run: ActiveRun): Step {
-  const held = run.sentMessages.filter((word) => word.held)
-  const words = run.sentMessages.map((word) => ({ ...word, held: false }))
+  const held = run.sentMessages.filter((message) => message.held)
+  const words = run.sentMessages.map((message) => ({ ...message, held: false }))
   return sending(
     { ...run, sentMessages: words },
-    held.map((word) => ({ do: "send", word: { ...word, held: false } })),
+    held.map((message) => ({ do: "send", message: { ...message, held: false } })),
   )
 }
 
-export const sent: Handler<"sent"> = (given, { word, problem }, world) => {
+export const sent: Handler<"sent"> = (given, { message, problem }, world) => {
   const { now } = world
   const { run, commands } = landed(given)
-  const { reply, kind } = word
+  const { reply, kind } = message
   const answer = (result: Extract<Command, { do: "answer" }>["with"]): readonly Command[] =>
     reply ? [{ do: "answer", reply, with: result }] : []
   if (!run || hasEnded(run)) return { run, commands: [...answer("ended"), ...commands] }
   if (problem === undefined) {
-    const words = run.sentMessages.map((each) => (each.id === word.id ? { ...each, taken: true } : each))
+    const words = run.sentMessages.map((each) => (each.id === message.id ? { ...each, taken: true } : each))
     // From now on its absence counts.
     const missingSince = run.missingSince === undefined ? undefined : now
     return { run: { ...run, sentMessages: words, missingSince }, commands: [...answer("told"), ...commands] }
@@ -92,7 +92,7 @@ export const sent: Handler<"sent"> = (given, { word, problem }, world) => {
     const text = `OpenCode did not take ${kind === "check" ? "the check's result" : "the question for a valid answer"}: ${problem}`
     return end(run, { type: "failed", reason: { code: "host", text } }, {}, world)
   }
-  return also({ run: without(run, word), commands: [...answer({ problem }), ...commands] }, (next) =>
+  return also({ run: without(run, message), commands: [...answer({ problem }), ...commands] }, (next) =>
     looks(next, world),
   )
 }
@@ -102,7 +102,7 @@ export const arrived = (run: ActiveRun, messages: readonly Message[]): ActiveRun
   const ids = new Set(messages.map(({ id }) => id))
   return {
     ...run,
-    sentMessages: run.sentMessages.map((word) => (ids.has(word.id) ? { ...word, expected: false } : word)),
+    sentMessages: run.sentMessages.map((message) => (ids.has(message.id) ? { ...message, expected: false } : message)),
   }
 }
 
@@ -112,15 +112,15 @@ export const arrived = (run: ActiveRun, messages: readonly Message[]): ActiveRun
  */
 export function passedOver(run: ActiveRun, messages: readonly Message[]): SentMessage | undefined {
   const ids = messages.map(({ id }) => id)
-  const word = run.sentMessages.findLast(({ id, kind, taken }) => kind === "word" && taken && ids.includes(id))
-  if (!word) return undefined
-  const since = new Set<string | undefined>(ids.slice(ids.indexOf(word.id)))
-  return messages.every(({ parentID }) => !since.has(parentID)) ? word : undefined
+  const message = run.sentMessages.findLast(({ id, kind, taken }) => kind === "word" && taken && ids.includes(id))
+  if (!message) return undefined
+  const since = new Set<string | undefined>(ids.slice(ids.indexOf(message.id)))
+  return messages.every(({ parentID }) => !since.has(parentID)) ? message : undefined
 }
 
 /** Sends it again as a new message. */
-export const sayAgain = (run: ActiveRun, word: SentMessage, world: World): Step =>
-  say(without(run, word), { kind: "word", text: word.text }, world)
+export const sayAgain = (run: ActiveRun, message: SentMessage, world: World): Step =>
+  say(without(run, message), { kind: "word", text: message.text }, world)
 
 /** Asks an agent to go on whose turn ended before its work. */
 export const sayGoOn = (run: ActiveRun, why: string, world: World): Step =>

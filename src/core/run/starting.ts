@@ -41,7 +41,7 @@ function starts(run: ActiveRun, world: World, save: boolean): Step {
 
 /** Preparation is done or not needed. `save`: write the record first. */
 function start(run: ActiveRun, { task }: World, save: boolean): Step {
-  if (save || task.place || task.depth > 1 || task.run.after || task.team)
+  if (save || task.place || task.depth > 1 || task.run.after || task.group)
     return { run: moved(run, "preparing"), commands: [{ do: "prepare", save }] }
   return prompt(moved(run, "prompting"))
 }
@@ -60,7 +60,7 @@ export const prepared: Handler<"prepared"> = (
   // Continue with the same prompt.
   if (reenters) return prompt(sign(moved(run, "prompting"), now))
   const text = withAnswers(run.prompt ?? "", answers)
-  if (task.team) return lead({ ...sign(moved(run, "supervising"), now), prompt: text, done }, world)
+  if (task.group) return lead({ ...sign(moved(run, "supervising"), now), prompt: text, done }, world)
   return prompt({ ...sign(moved(run, "prompting"), now), prompt: text, preface })
 }
 

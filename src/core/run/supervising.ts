@@ -10,11 +10,11 @@ import { stay } from "./steps.ts"
 
 /** Starts, stops or ends members according to their results. */
 export function lead(run: ActiveRun, world: World): Step {
-  const { team } = world.task
-  if (team?.kind === "each") return leadItems(run, team, world)
-  if (!team || team.winner) return stay(run)
+  const { group } = world.task
+  if (group?.kind === "each") return leadItems(run, group, world)
+  if (!group || group.winner) return stay(run)
   const { generation, creatingMembers: coming } = run
-  const { begin, winner, passed, ending } = nextTries(team, world.members(), coming, generation)
+  const { begin, winner, passed, ending } = nextTries(group, world.members(), coming, generation)
   if (ending) return end(run, ending, {}, world)
   if (!winner) return fielding(run, begin)
   const event = { type: "won", generation, winner, ...(passed && { passed: withoutOutput(passed) }) } as const

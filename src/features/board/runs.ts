@@ -20,7 +20,7 @@ export type RunView = {
   readonly state: "queued" | "running" | "ended"
   readonly elsewhere: boolean
   /** Pause of the run, during which it holds no slot. */
-  readonly stand?: PauseView
+  readonly pause?: PauseView
   /** Started by a user's message in the thread. */
   readonly byPerson?: boolean
   /** Open questions, or those not answered in time. */
@@ -100,9 +100,9 @@ export class ManagerRuns implements Runs {
     if (!view || !isUnattended(view.task)) return undefined
     const { id, run } = view.task
     // A run that has not begun may wait for its model, too.
-    const stand = view.stand ?? (isQueued(view.task) ? this.#manager.limitOf(view.task) : undefined)
+    const pause = view.pause ?? (isQueued(view.task) ? this.#manager.limitOf(view.task) : undefined)
     return toRun(
-      { ...view, stand },
+      { ...view, pause },
       this.#manager.overview.isForeign(id),
       !this.#manager.unattended.wrote(run.promptID),
     )
@@ -151,13 +151,13 @@ export class ManagerRuns implements Runs {
     this.#manager.overview.subscribe((taskID) => {
       const sessionID = this.#manager.unattended.sessionOf(taskID)
       if (sessionID === undefined) return
-      const { state, asks, createdAt, stand } = this.of(sessionID) ?? {}
+      const { state, asks, createdAt, pause } = this.of(sessionID) ?? {}
       const news = JSON.stringify([
         state,
         asks,
         createdAt,
-        stand?.pauseKind,
-        stand?.until ?? stand?.next ?? stand?.waitsFor,
+        pause?.pauseKind,
+        pause?.until ?? pause?.next ?? pause?.waitsFor,
       ])
       if (this.#told.get(sessionID) === news) return
       this.#told.set(sessionID, news)
@@ -167,15 +167,15 @@ export class ManagerRuns implements Runs {
 }
 
 function toRun(
-  { task, elapsed, asks, stand }: Omit<TaskView, "stand"> & Pick<RunView, "stand">,
+  { task, elapsed, asks, pause }: Omit<TaskView, "pause"> & Pick<RunView, "pause">,
   elsewhere: boolean,
   byPerson: boolean,
 ): RunView {
   const { run, outcome, status } = task
   const common = { createdAt: run.createdAt, elsewhere, byPerson, asks: asks.map(({ what }) => what) }
   // One that its model's limit keeps from beginning is parked with no time of its own.
-  const isUnbegun = isQueued(task) || (stand !== undefined && elapsed === 0)
-  if (isActive(task)) return { ...common, state: isUnbegun ? "queued" : "running", ...(stand && { stand }) }
+  const isUnbegun = isQueued(task) || (pause !== undefined && elapsed === 0)
+  if (isActive(task)) return { ...common, state: isUnbegun ? "queued" : "running", ...(pause && { pause }) }
   const reason = outcome?.reason
   const overBudget = reason?.code === "budget" || reason?.code === "purse"
   const neverAsked = reason !== undefined && (neverBegan(reason) || (overBudget && run.startedAt === undefined))

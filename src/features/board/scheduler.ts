@@ -226,7 +226,7 @@ export class Scheduler {
   /** Slots in use: paused runs hold none, but runs that have not begun do, or the whole board would start. */
   #busy(): number {
     const { runs } = this.#ports
-    const holds = (run: RunView | undefined) => run?.stand === undefined || run.state === "queued"
+    const holds = (run: RunView | undefined) => run?.pause === undefined || run.state === "queued"
     return [...this.#flights.keys()].filter((sessionID) => holds(runs.of(sessionID))).length
   }
 

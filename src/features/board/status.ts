@@ -44,7 +44,7 @@ export function stateOf(state: BoardState, task: BoardTask, moment: Moment): Tas
   const [ask] = run?.asks ?? []
   if (run && isInFlight(run)) {
     if (ask !== undefined) return told("needs you", ask)
-    if (run.stand) return pausedAs(run.stand, Date.parse(moment.now))
+    if (run.pause) return pausedAs(run.pause, Date.parse(moment.now))
     return plain(run.state === "queued" ? "queued" : "running")
   }
   if (waits) return told("waiting for a person", CHANGED_OUTSIDE)
@@ -114,10 +114,10 @@ function mayBegin(state: BoardState, task: BoardTask, moment: Moment): boolean {
   return moment.agents.includes(task.owner) && !isInFlight(run) && !isUnrecorded(run, pulse, moment.now)
 }
 
-const pausedAs = (stand: PauseView, now: number): TaskState => ({
-  state: stand.pauseKind,
-  reason: whenOf(stand, now)?.text ?? "",
-  text: pauseText(stand, now),
+const pausedAs = (pause: PauseView, now: number): TaskState => ({
+  state: pause.pauseKind,
+  reason: whenOf(pause, now)?.text ?? "",
+  text: pauseText(pause, now),
 })
 
 const byWake = (state: BoardState) => (a: BoardTask, b: BoardTask) => {

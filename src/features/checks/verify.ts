@@ -22,7 +22,7 @@ export async function verify(
   const { command, how, runs, output = "" } = result
   const lacks = NOT_FOUND.test(output) ? await submission.lacks() : undefined
   // A try is not asked again.
-  const retries = task.part?.kind === "tries" ? 0 : options.checkRetries
+  const retries = task.member?.kind === "tries" ? 0 : options.checkRetries
   const times = runs === 1 ? "once" : `${runs} times`
   const ask = [
     `${AUTOMATIC} The check of your work, \`${command}\`, did not pass: ${how}.`,

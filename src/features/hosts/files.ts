@@ -134,9 +134,9 @@ const incoming = (taskID: string): string => `refs/superagents-incoming/${taskID
  */
 export async function fetchHome(there: There, to: Checkout, taskID: string): Promise<Sent | undefined> {
   const { name, rooms } = there
-  const home = committedBy(name, await asked(there, { do: "commit", rooms, taskID }))
-  if (!home) return undefined
-  const { commit, ignored } = home
+  const sent = committedBy(name, await asked(there, { do: "commit", rooms, taskID }))
+  if (!sent) return undefined
+  const { commit, ignored } = sent
   const all = [
     { ref: `refs/work/${taskID}`, commit, since: await readRef(to, "state", taskID) },
     ...(ignored === undefined
@@ -149,7 +149,7 @@ export async function fetchHome(there: There, to: Checkout, taskID: string): Pro
   )
   // A bundle has no ref of what is known.
   const heads = all.filter((head) => !known.includes(head.commit))
-  if (heads.length === 0) return home
+  if (heads.length === 0) return sent
   await inFolder(async (folder) => {
     const file = join(folder, "home.bundle")
     const bundle = filling(file, name, MOST_HOME_BYTES)
@@ -157,7 +157,7 @@ export async function fetchHome(there: There, to: Checkout, taskID: string): Pro
     await takeIn(to, { name, file, heads })
   })
   await git(["update-ref", incoming(taskID), commit], shared(to))
-  return home
+  return sent
 }
 
 /** Files in a task's remote folder that match the globs and are in no commit of it. */

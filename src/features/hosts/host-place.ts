@@ -99,8 +99,8 @@ export class HostPlace implements Place {
 
   async #fetchNow(taskID: string, folder: string): Promise<Sent> {
     const there = await this.#there(folder)
-    const home = await this.#machine.inTurn(async () => this.#fetch(there, await checkoutOf(folder), taskID))
-    if (home) return home
+    const sent = await this.#machine.inTurn(async () => this.#fetch(there, await checkoutOf(folder), taskID))
+    if (sent) return sent
     throw new CallError(`its folder on ${this.#machine.name} is gone`)
   }
 
@@ -116,11 +116,11 @@ export class HostPlace implements Place {
     const there = await this.#there(folder)
     const here = await checkoutOf(folder)
     return this.#machine.inTurn(async () => {
-      const home = await this.#fetch(there, here, taskID)
-      const next = home && (await this.#worktrees.states?.next(taskID, folder, true))
+      const sent = await this.#fetch(there, here, taskID)
+      const next = sent && (await this.#worktrees.states?.next(taskID, folder, true))
       if (!next) throw new CallError(`its folder on ${this.#machine.name} is gone, so it could not be checked there`)
       if (next.conflicts.length > 0) return { kind: "conflict", files: next.conflicts }
-      if (next.commit === home.commit) return { kind: "nothing" }
+      if (next.commit === sent.commit) return { kind: "nothing" }
       await send(there, here, { taskID, commit: next.commit, copy: [], inPlace: true })
       await next.settle()
       return { kind: "merged", files: next.files, submodules: [] }
@@ -173,9 +173,9 @@ export class HostPlace implements Place {
     this.#hosts.fetches(remote, true)
     const unsaved = await this.#machine
       .inTurn(async () => {
-        const home = await this.#fetch(there, await checkoutOf(folder), taskID)
-        if (home?.unsaved.length) return home.unsaved
-        await this.#remove(there, remote, home)
+        const sent = await this.#fetch(there, await checkoutOf(folder), taskID)
+        if (sent?.unsaved.length) return sent.unsaved
+        await this.#remove(there, remote, sent)
         return []
       })
       .finally(() => this.#hosts.fetches(remote, false))
@@ -189,16 +189,16 @@ export class HostPlace implements Place {
   }
 
   /** The work is here: a folder that cannot be removed now enters the cleanup queue. */
-  async #remove(there: There, remote: RemoteSession, home: Sent | undefined): Promise<void> {
+  async #remove(there: There, remote: RemoteSession, sent: Sent | undefined): Promise<void> {
     const { taskID } = remote
     try {
       // Fails where the server is gone, which has no instance then. Without contact the removal fails as well.
-      if (home) await this.#machine.server.leave(folderIn(there.rooms, taskID)).catch(() => {})
+      if (sent) await this.#machine.server.leave(folderIn(there.rooms, taskID)).catch(() => {})
       // Without a folder, an earlier removal may have been interrupted.
-      await removeThere(there, taskID, home?.commit)
+      await removeThere(there, taskID, sent?.commit)
     } catch (error) {
-      if (!home) throw error
-      remote.home = home.commit
+      if (!sent) throw error
+      remote.home = sent.commit
       await this.#hosts.cleanup.owe(remote)
     }
   }
@@ -246,11 +246,11 @@ export class HostPlace implements Place {
 
   /** Fetches the state of a task's folder; undefined without a folder. */
   async #fetch(there: There, to: Checkout, taskID: string): Promise<Sent | undefined> {
-    const home = await fetchHome(there, to, taskID)
-    if (!home) return undefined
-    await writeRefs(to, taskID, { state: home.commit, ...(home.ignored && { ignored: home.ignored }) })
+    const sent = await fetchHome(there, to, taskID)
+    if (!sent) return undefined
+    await writeRefs(to, taskID, { state: sent.commit, ...(sent.ignored && { ignored: sent.ignored }) })
     await settleIncoming(to, taskID)
-    return home
+    return sent
   }
 
   /** Sends the state for a run; for a later run with the parent's current state. */
@@ -268,9 +268,9 @@ export class HostPlace implements Place {
       // Work left by an earlier run is fetched before the folder is made anew.
       const remote = this.#remoteSessionOf(taskID)
       if (remote.home === undefined) {
-        const home = await this.#fetch(there, from, taskID)
+        const sent = await this.#fetch(there, from, taskID)
         // The folder stays where it holds what no commit can.
-        inPlace = home !== undefined && home.unsaved.length > 0
+        inPlace = sent !== undefined && sent.unsaved.length > 0
       } else {
         // Removes the marker too, by which another process would remove the folder.
         await removeThere(there, taskID)

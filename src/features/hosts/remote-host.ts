@@ -99,7 +99,7 @@ export class RemoteHost {
       asked: false,
       asks: [],
       owesAbort: false,
-      ...(draft.team && { bare: true }),
+      ...(draft.group && { bare: true }),
     }
     const { kind: host, folder: parentFolder } = place
     this.#hosts.add({ taskID, sessionID, host, parentFolder, title, agent, model, isModelNamed, rules, ...state })

@@ -59,9 +59,9 @@ export const isThere = (remote: RemoteSession | undefined): remote is RemoteSess
 
 /** State for a task of an earlier or another process. */
 export const remoteSessionOf = (task: Task, live: boolean): RemoteSession | undefined => {
-  const { id, sessionID, place, description, agent, model, team } = task
+  const { id, sessionID, place, description, agent, model, group } = task
   if (!place) return undefined
-  const asked = live && team === undefined
+  const asked = live && group === undefined
   return {
     taskID: id,
     sessionID,
@@ -75,7 +75,7 @@ export const remoteSessionOf = (task: Task, live: boolean): RemoteSession | unde
     asked,
     asks: [],
     owesAbort: false,
-    ...(team && { bare: true }),
+    ...(group && { bare: true }),
   }
 }
 

@@ -59,7 +59,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
   readonly #answering = new Set<string>()
   readonly #unpaid = new UnpaidModels()
   readonly #notices: Notices
-  readonly #instead: FallbackModels
+  readonly #fallbackModels: FallbackModels
   readonly #deferredWakes = new DeferredWakes()
   /** Last overload or failed connection of each model without a breaker. */
   readonly #failedAt = new Map<string, number>()
@@ -68,7 +68,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     this.#parts = parts
     this.#ports = ports
     this.#notices = new Notices(parts, { breakerOf: (model) => this.#breakerOf(model), at: ports.at })
-    this.#instead = new FallbackModels(parts, {
+    this.#fallbackModels = new FallbackModels(parts, {
       isOpen: (model) => {
         const breaker = this.#breakerOf(model)
         return breaker === undefined || breaker.recovery !== undefined || freeRequests(breaker, parts.clock.now()) > 0
@@ -145,9 +145,9 @@ export class Breakers implements Pauser<"parked">, BlockSource {
 
   #isKnown(task: Task, { attempt }: Refusal): boolean {
     const request = `${task.run.generation}/${this.#askedAt(task)}/${attempt}`
-    const entry = this.#parts.store.handle(task.id)
-    if (attempt !== undefined && entry?.refused === request) return true
-    if (entry) entry.refused = request
+    const handle = this.#parts.store.handle(task.id)
+    if (attempt !== undefined && handle?.refused === request) return true
+    if (handle) handle.refused = request
     return false
   }
 
@@ -165,8 +165,8 @@ export class Breakers implements Pauser<"parked">, BlockSource {
   blocksRequest(task: Task, other?: Model): boolean {
     const now = this.#parts.clock.now()
     const key = other ? modelKey(other) : modelKeyOf(task)
-    const entry = this.#parts.store.handle(task.id)
-    if (entry) entry.compaction = other && { model: modelKey(other), at: now }
+    const handle = this.#parts.store.handle(task.id)
+    if (handle) handle.compaction = other && { model: modelKey(other), at: now }
     const breaker = key === undefined ? undefined : this.#breakerOf(key)
     if (key === undefined || !breaker || !isClosedFor(breaker, task.id)) return false
     // Due, with no probe under way.
@@ -183,7 +183,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
 
   /** While a breaker is tripped, runs that wait for its model go one by one: as the probe, then in waves. */
   blocks(task: Task): Block | undefined {
-    if (task.team || !(isQueued(task) || isParked(task))) return undefined
+    if (task.group || !(isQueued(task) || isParked(task))) return undefined
     const key = this.#modelOf(task)
     const breaker = key === undefined ? undefined : this.#breakerOf(key)
     if (breaker && !this.#letsGo(breaker, task)) return { by: "rate limit", behind: key, until: nextProbe(breaker) }
@@ -203,7 +203,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     const key = this.#modelOf(task)
     const breaker = key === undefined ? undefined : this.#breakerOf(key)
     this.#markSwitched(task, false)
-    if (key === undefined || !breaker || task.team) return
+    if (key === undefined || !breaker || task.group) return
     const next = sentThrough(breaker, task.id, this.#parts.clock.now())
     this.#breakers.set(key, next)
     this.#ports.at(nextProbe(next))
@@ -242,7 +242,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
   retryNow(task: Task, parked: Parked, model?: Model): { readonly model: string; readonly others: number } {
     if (model) {
       const others = this.#waiting(parked.model).length - 1
-      this.#instead.give(task, model, parked.kind ?? "limit")
+      this.#fallbackModels.give(task, model, parked.kind ?? "limit")
       return { model: modelKey(model), others: modelKey(model) === parked.model ? others : 0 }
     }
     const breaker = this.#breakers.get(parked.model)
@@ -278,8 +278,8 @@ export class Breakers implements Pauser<"parked">, BlockSource {
   }
 
   #markSwitched({ id }: Task, isSwitched: boolean): void {
-    const entry = this.#parts.store.handle(id)
-    if (entry) entry.isSwitched = isSwitched
+    const handle = this.#parts.store.handle(id)
+    if (handle) handle.isSwitched = isSwitched
   }
 
   #heardAnswer(task: Task, key: string, isWhole: boolean): void {
@@ -307,7 +307,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     this.#markSwitched(task, false)
     this.#ports.dispatcher.deliver(task.id, { type: "refused", parked })
     if (options.maxParked > 0) this.#ports.at(now + patience)
-    if (this.#instead.has(task) && modelKeyOf(task) === model) {
+    if (this.#fallbackModels.has(task) && modelKeyOf(task) === model) {
       this.#ports.at(now + LONG_CLOSED_MS)
       this.#goRound(model, breaker, now)
     }
@@ -359,16 +359,19 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     const waited = ({ run }: Task) => (run.parked ? now - run.parked.at : 0) + (run.parkedMs ?? 0)
     const own = this.#waiting(key).filter((task) => modelKeyOf(task) === key)
     const tired = own.filter((task) => isLong || waited(task) >= LONG_CLOSED_MS)
-    this.#instead.choose(tired, breaker.told ? `${breaker.kind} until ${moment(breaker.opensAt, now)}` : breaker.kind)
+    this.#fallbackModels.choose(
+      tired,
+      breaker.told ? `${breaker.kind} until ${moment(breaker.opensAt, now)}` : breaker.kind,
+    )
   }
 
   #isGoneRound(task: Task, model: string): boolean {
-    return modelKeyOf(task) === model && this.#instead.isDue(task)
+    return modelKeyOf(task) === model && this.#fallbackModels.isDue(task)
   }
 
   /** Those that wait for a model, derived from the tasks at each look. */
   #waiting(key: string): readonly Task[] {
-    const waits = (task: Task) => isParked(task) || (isQueued(task) && !task.team && !this.#ports.waitsForTasks(task))
+    const waits = (task: Task) => isParked(task) || (isQueued(task) && !task.group && !this.#ports.waitsForTasks(task))
     return this.#parts.store.active().filter((task) => this.#modelOf(task) === key && waits(task))
   }
 

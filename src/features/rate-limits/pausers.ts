@@ -36,8 +36,8 @@ export class Pausers {
    * process.
    */
   afterRestart(task: Task): (() => void) | undefined {
-    const stand = pauseOf(task.run)
-    return stand && this.#afterRestart(task, task.run, stand.pauseKind)
+    const pause = pauseOf(task.run)
+    return pause && this.#afterRestart(task, task.run, pause.pauseKind)
   }
 
   /** A user wants it tried now. Throws a `CallError` where the task is not paused. */
@@ -46,9 +46,9 @@ export class Pausers {
     doing: string = task.status,
     model?: Model,
   ): { readonly model: string; readonly others: number } {
-    const stand = isActive(task) ? pauseOf(task.run) : undefined
-    if (!stand) throw new CallError(`${task.id} is not ${ANY_PAUSE}: it is ${doing}.`)
-    return this.#tryNow(task, task.run, stand.pauseKind, model)
+    const pause = isActive(task) ? pauseOf(task.run) : undefined
+    if (!pause) throw new CallError(`${task.id} is not ${ANY_PAUSE}: it is ${doing}.`)
+    return this.#tryNow(task, task.run, pause.pauseKind, model)
   }
 
   #afterRestart<In extends PauseKind>(task: Task, run: { readonly [Name in PauseKind]?: Stored<Name> }, way: In) {

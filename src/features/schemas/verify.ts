@@ -10,7 +10,7 @@ export type Validate = (schema: Schema, text: string) => Promise<Checked>
 /** Judges whether an answer is a value of its schema, and stores that in a file. */
 export const validator = (runtime: Runtime, validate: Validate): FeatureBody => ({
   readsTextAlone: true,
-  async verify({ id, part, run: { schema } }, { text, earlier: { value }, signal }) {
+  async verify({ id, member, run: { schema } }, { text, earlier: { value }, signal }) {
     if (!schema) return undefined
     const found = await validate(schema, text).catch(unchecked)
     if (signal.aborted) return undefined
@@ -26,7 +26,7 @@ export const validator = (runtime: Runtime, validate: Validate): FeatureBody => 
         failure: invalidReason(asked, found.problems),
       }
     // A group of tries stores its winner's value only, and a map stores its items' values in rows.
-    const file = part ? undefined : await runtime.keep(id, text.slice(found.at, found.at + found.length))
+    const file = member ? undefined : await runtime.keep(id, text.slice(found.at, found.at + found.length))
     return { ok: true, finding: { value: { ...found, ...(file !== undefined && { file }), ...counted } } }
   },
 })

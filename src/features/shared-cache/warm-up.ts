@@ -61,9 +61,9 @@ export class Holding implements FeatureBody {
 
 /** With nothing of a past or a place of its own. */
 const isFresh = (task: Task): boolean => {
-  const { fork, place, team, part, run } = task
+  const { fork, place, group, member, run } = task
   const isFirst = run.generation === 0 && run.after === undefined
-  return isFirst && !team && !part && fork === undefined && place === undefined && !isUnattended(task)
+  return isFirst && !group && !member && fork === undefined && place === undefined && !isUnattended(task)
 }
 
 const isSibling = (task: Task, other: Task): boolean =>

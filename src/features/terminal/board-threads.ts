@@ -65,13 +65,13 @@ export class BoardThreads {
     if (!task || !isActive(task)) return undefined
     const state = isQueued(task) ? ("queued" as const) : ("running" as const)
     const { createdAt } = task.run
-    const stand = pauseOf(task.run)
+    const pause = pauseOf(task.run)
     return {
       createdAt,
       state,
       elsewhere: false,
       asks: this.asks(of).map(({ what }) => what),
-      ...(stand && { stand }),
+      ...(pause && { pause }),
     }
   }
 

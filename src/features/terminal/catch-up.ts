@@ -128,7 +128,7 @@ const NO_SIGNS: UiMetadata = { asks: [] }
 export class ProgressTracker {
   readonly #startedAt: number
   readonly #asks = new Map<string, Ask>()
-  #told = NOTHING_OBSERVED
+  #observed = NOTHING_OBSERVED
   #retry: Progress["retry"]
   #uiMetadata: UiMetadata = NO_SIGNS
   /** The session was seen at work. */
@@ -139,7 +139,7 @@ export class ProgressTracker {
   }
 
   tool(id: string, tool: string, state: CallState, messageID: string): void {
-    this.#told = withTool(this.#told, { id, tool, state, messageID })
+    this.#observed = withTool(this.#observed, { id, tool, state, messageID })
   }
 
   retrying(retry: Progress["retry"]): void {
@@ -163,7 +163,7 @@ export class ProgressTracker {
 
   snapshot(): Progress {
     const { away, preparing, asks } = this.#uiMetadata
-    const { calls, recentTools, text, usage } = this.#told
+    const { calls, recentTools, text, usage } = this.#observed
     return {
       toolCalls: calls.size,
       recentTools,
@@ -174,10 +174,10 @@ export class ProgressTracker {
       asks: [...this.#asks.values(), ...asks],
       ...(away !== undefined && { away: { host: away, since: 0, most: 0 } }),
       ...(preparing !== undefined && { preparing }),
-      openCalls: callsIn(this.#told, "running"),
-      pendingCalls: callsIn(this.#told, "pending"),
+      openCalls: callsIn(this.#observed, "running"),
+      pendingCalls: callsIn(this.#observed, "pending"),
       ...(this.begun && { begun: true }),
-      emptyAnswers: emptiesIn(this.#told).length,
+      emptyAnswers: emptiesIn(this.#observed).length,
     }
   }
 }

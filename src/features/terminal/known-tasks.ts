@@ -53,8 +53,8 @@ export class KnownTasks {
   /** Task whose own session this is. */
   taskIn(sessionID: string): Seen | undefined {
     this.#read()
-    const entry = this.#entries.get(sessionID)
-    return entry && seenOf(entry)
+    const handle = this.#entries.get(sessionID)
+    return handle && seenOf(handle)
   }
 
   /** Cleared tasks, for their cost. */
@@ -107,11 +107,11 @@ export class KnownTasks {
 
   hear(event: HostEvent): void {
     const sessionID = event.type === "asked" ? event.ask.sessionID : event.sessionID
-    const entry = this.#entries.get(sessionID)
-    if (!entry?.tracker) return
+    const handle = this.#entries.get(sessionID)
+    if (!handle?.tracker) return
     this.#audible.add(sessionID)
-    if (!apply(entry.task, entry.tracker, event)) return
-    if (event.type === "asked") this.#listeners.onAsk?.(event.ask, { seen: seenOf(entry), before: entry.task })
+    if (!apply(handle.task, handle.tracker, event)) return
+    if (event.type === "asked") this.#listeners.onAsk?.(event.ask, { seen: seenOf(handle), before: handle.task })
     this.tell()
   }
 

@@ -137,10 +137,10 @@ function choicesFor(companion: Companion, seen: Seen): readonly Choice[] {
       description: "it reads it at its next step",
       run: () => openPrompt(companion, seen, "tell"),
     }
-    const stand = pauseOf(task.run)
-    const goOn = stand && {
+    const pause = pauseOf(task.run)
+    const goOn = pause && {
       title: "Go on now",
-      description: unpauseHint(stand),
+      description: unpauseHint(pause),
       run: close(() => actions.request(sessionID, { action: "unpark" })),
     }
     const cancel = { title: "Cancel it", run: close(() => actions.request(sessionID, { action: "cancel" })) }

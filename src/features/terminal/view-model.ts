@@ -246,12 +246,12 @@ function phaseIn({ task, progress }: Seen, all: readonly Seen[], now: number): P
   const ownTasks = all.some((other) => other.task.parentID === task.sessionID && isActive(other.task))
   const tasks = all.map((other) => other.task)
   const others = waitsFor(task, (id) => tasks.find((other) => other.id === id))
-  const stand = pauseAmong(task, tasks)
+  const pause = pauseAmong(task, tasks)
   // Those that have not begun wait for the limit at which others of their model are parked.
   const limit =
     isQueued(task) && tasks.map((other) => pauseAmong(other, tasks)).find((each) => each?.waitsFor === modelKeyOf(task))
   const waiting = others.length === 0 && limit ? [waitsForText(limit, now)] : others
-  return phaseOf(task, progress ?? NO_PROGRESS, ownTasks, waiting, stand && pauseText(stand, now))
+  return phaseOf(task, progress ?? NO_PROGRESS, ownTasks, waiting, pause && pauseText(pause, now))
 }
 
 function toneOf(task: Task, phase: Phase | undefined): Tone {

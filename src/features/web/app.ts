@@ -17,7 +17,7 @@ import { purseRoutes, reportsRoutes, tasksRoutes } from "./tasks.ts"
 
 type AppPorts = {
   readonly address: Address
-  readonly door: Auth
+  readonly auth: Auth
   /** Name by which requests may address this server, besides loopback names. */
   readonly host: string
   readonly source: () => Source
@@ -28,7 +28,7 @@ type AppPorts = {
 }
 
 /** Serves the page to allowed hosts, and data to authenticated callers. */
-export function createApp({ address, door, host, source, feed, page, log }: AppPorts): Hono<Env> {
+export function createApp({ address, auth, host, source, feed, page, log }: AppPorts): Hono<Env> {
   const app = new Hono<Env>()
   const html = page()
   app.onError(errorHandler(log))
@@ -37,12 +37,12 @@ export function createApp({ address, door, host, source, feed, page, log }: AppP
   app.get("/", toOneName(address.url), (context) => context.html(html))
   app.get("/proof/:nonce", (context) => context.text(proofOf(address.token, context.req.param("nonce"))))
   app.use("/hello", originGuard)
-  app.route("/hello", helloRoute(door))
+  app.route("/hello", helloRoute(auth))
   app.use("/sign-in", originGuard, limitBody)
-  app.route("/sign-in", signInRoute(door))
+  app.route("/sign-in", signInRoute(auth))
 
-  app.use("/api/*", originGuard, authGuard(door), limitBody)
-  app.route("/api/sign-out", signOutRoute(door))
+  app.use("/api/*", originGuard, authGuard(auth), limitBody)
+  app.route("/api/sign-out", signOutRoute(auth))
   app.route("/api/tasks", tasksRoutes(source))
   app.route("/api/tasks", repliesRoutes(source))
   app.route("/api/agents", agentsRoutes(source))
@@ -51,7 +51,7 @@ export function createApp({ address, door, host, source, feed, page, log }: AppP
   app.route("/api/reports", reportsRoutes(source))
   app.route("/api/asks", asksRoutes(source))
   app.route("/api/sessions", sessionsRoutes(source))
-  app.get("/api/events", eventsRoute(feed, door.passes))
+  app.get("/api/events", eventsRoute(feed, auth.passes))
   return app
 }
 
@@ -105,30 +105,30 @@ const ID = /^[cp]\.[\w.-]{1,100}$/
 const NONCE = /^[\da-f]{32,64}$/
 
 /** Route by which the page verifies the server before it shows anything. */
-function helloRoute(door: Auth): Hono {
+function helloRoute(auth: Auth): Hono {
   return new Hono().get("/", (context) => {
     const { id = "", nonce = "" } = context.req.query()
     if (!ID.test(id) || !NONCE.test(nonce))
       throw new WebError(400, "An id and a nonce of 32 to 64 hex digits were expected.")
-    return context.json(door.hello(id, nonce))
+    return context.json(auth.hello(id, nonce))
   })
 }
 
 /** Route that exchanges a link's code for a web session. */
-function signInRoute(door: Auth): Hono {
+function signInRoute(auth: Auth): Hono {
   return new Hono().post("/", (context) => {
-    const issued = door.signIn(keyIn(context))
+    const issued = auth.signIn(keyIn(context))
     if (!issued) throw refusal(context)
     return context.json(issued, 201)
   })
 }
 
 /** Route that ends the page's web session. */
-function signOutRoute(door: Auth): Hono<Env> {
+function signOutRoute(auth: Auth): Hono<Env> {
   return new Hono<Env>().delete("/", (context) => {
     const caller = context.get("caller")
     if (caller.kind !== "page") throw new WebError(409, "The token of the file has no session; it ends with the file.")
-    door.passes.end(caller.pass)
+    auth.passes.end(caller.pass)
     return context.json({ ended: true })
   })
 }

@@ -7,7 +7,7 @@ import type { WebSessions } from "./web-sessions.ts"
 
 export type AuthPorts = {
   readonly address: Address
-  readonly passes: WebSessions
+  readonly sessions: WebSessions
   readonly clock: Pick<Clock, "now">
   /** Called when a link was used. */
   readonly opened: () => void
@@ -29,7 +29,7 @@ export class Auth {
   }
 
   get passes(): WebSessions {
-    return this.#ports.passes
+    return this.#ports.sessions
   }
 
   /** Proves the server's identity to the holder of this id's secret, and tells whether the id is valid. */
@@ -67,9 +67,9 @@ export class Auth {
   }
 
   #isGood(id: string): boolean {
-    const { address, clock, passes } = this.#ports
+    const { address, clock, sessions } = this.#ports
     const code = codeIn(id)
-    if (!code) return passes.isLive(id)
+    if (!code) return sessions.isLive(id)
     const isFresh = code.expires === 0 || clock.now() < code.expires
     return code.boot === address.boot && isFresh && !this.#used.has(id)
   }

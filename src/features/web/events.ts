@@ -11,7 +11,7 @@ const MOST_STREAMS = 64
 const MOST_WAITING_BYTES = 8_388_608
 
 /** Event stream. It starts with the whole state, so that a reconnected reader is up to date. */
-export function eventsRoute(feed: Teller, passes: Pick<WebSessions, "open">): Handler<Env> {
+export function eventsRoute(feed: Teller, sessions: Pick<WebSessions, "open">): Handler<Env> {
   let open = 0
   return (context) => {
     if (open >= MOST_STREAMS) throw new WebError(409, `${MOST_STREAMS} pages are open already; close one of them.`)
@@ -21,7 +21,7 @@ export function eventsRoute(feed: Teller, passes: Pick<WebSessions, "open">): Ha
     open++
     signal.addEventListener("abort", () => open--, { once: true })
     const caller = context.get("caller")
-    const hold = (end: () => void) => (caller.kind === "page" ? passes.open(caller.pass, end) : () => {})
+    const hold = (end: () => void) => (caller.kind === "page" ? sessions.open(caller.pass, end) : () => {})
     return new Response(streamOf(feed, signal, hold), {
       headers: { "content-type": "text/event-stream", "cache-control": "no-store", "x-accel-buffering": "no" },
     })

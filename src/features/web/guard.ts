@@ -30,9 +30,9 @@ export const originGuard: MiddlewareHandler = async (context, next) => {
 }
 
 /** Accepts only requests with a web session or the token. */
-export function authGuard(door: Auth): MiddlewareHandler<Env> {
+export function authGuard(auth: Auth): MiddlewareHandler<Env> {
   return async (context, next) => {
-    const caller = door.caller(keyIn(context))
+    const caller = auth.caller(keyIn(context))
     if (!caller) throw refusal(context)
     context.set("caller", caller)
     await next()

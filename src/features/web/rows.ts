@@ -19,7 +19,7 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
   const { task } = view
   const { run, outcome, model } = task
   // A group's cost includes its members, which have no rows.
-  const day = costOfDay(task, task.team ? view.whole.usage : view.thisRun.usage, now)
+  const day = costOfDay(task, task.group ? view.whole.usage : view.thisRun.usage, now)
   return {
     id: task.id,
     sessionID: task.sessionID,
@@ -30,9 +30,9 @@ export function agentRow(view: TaskView, foreign: boolean, now: number): AgentRo
     batch: batchName(task.batch),
     status: task.status,
     phase: view.phase,
-    stands: view.stand?.pauseKind,
+    stands: view.pause?.pauseKind,
     counts:
-      (isActive(task) ? undefined : groupText(task, [])) ?? (view.counts && countsText(view.counts, task.team?.kind)),
+      (isActive(task) ? undefined : groupText(task, [])) ?? (view.counts && countsText(view.counts, task.group?.kind)),
     left: hasRemaining(task) || undefined,
     merging: view.merging,
     fetching: view.fetching,
@@ -74,15 +74,15 @@ export function agentFacts({ task: { run, outcome } }: TaskView): AgentFacts {
     filesMeanwhile: work ? [] : (outcome?.meanwhile?.files ?? []),
     merge: work?.merge,
     receipt: receipt && [receiptLine(receipt), ...receiptLines(receipt)],
-    parts: partsOf(outcome?.team),
+    parts: partsOf(outcome?.group),
     check: run.check,
     checkOutput: receipt?.check?.output,
     openTodos: outcome?.openTodos ?? 0,
   }
 }
 
-const partsOf = (team: GroupResult | undefined): readonly string[] | undefined =>
-  team && (team.kind === "tries" ? tryLines(team) : itemLines(team))
+const partsOf = (group: GroupResult | undefined): readonly string[] | undefined =>
+  group && (group.kind === "tries" ? tryLines(group) : itemLines(group))
 
 /** Board task whose thread this run is in. */
 export const boardTaskOf = (task: Task): string | undefined =>

@@ -64,10 +64,10 @@ function open(project: string, { options, clock, log }: ServePorts): Shared {
     log,
     listen,
     app(address) {
-      const passes = new WebSessions({ file: webSessionsFile(file), port: portOf(address.url) ?? 0, clock, log })
+      const sessions = new WebSessions({ file: webSessionsFile(file), port: portOf(address.url) ?? 0, clock, log })
       const opened = () => writeAddress(file, address)
-      const door = new Auth({ address, passes, clock, opened })
-      return createApp({ address, door, host, source, feed, page: readPage, log }).fetch
+      const auth = new Auth({ address, sessions, clock, opened })
+      return createApp({ address, auth, host, source, feed, page: readPage, log }).fetch
     },
   })
   // Plugins are loaded before OpenCode answers requests.

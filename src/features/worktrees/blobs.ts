@@ -10,8 +10,8 @@ const LINK = "120000"
 /** Larger files are not merged by hand as text. */
 const MOST_TEXT_BYTES = 500_000
 
-export const isLink = (entry: TaskHandle | undefined): boolean => entry?.mode === LINK
-export const isFile = (entry: TaskHandle | undefined): boolean => entry?.mode.startsWith("100") === true
+export const isLink = (handle: TaskHandle | undefined): boolean => handle?.mode === LINK
+export const isFile = (handle: TaskHandle | undefined): boolean => handle?.mode.startsWith("100") === true
 
 /** Contents of those objects that are small enough to be text. */
 export async function readBlobs(checkout: Checkout, oids: readonly string[]): Promise<ReadonlyMap<string, string>> {
@@ -71,7 +71,7 @@ export async function entriesAt(
   )
 }
 
-export const isSubmoduleEntry = (entry: TaskHandle | undefined): boolean => entry?.mode === SUBMODULE
+export const isSubmoduleEntry = (handle: TaskHandle | undefined): boolean => handle?.mode === SUBMODULE
 
 /** Note on files whose filter program is not installed, which stay as git stores them; undefined for none. */
 export async function withoutProgram(checkout: Checkout): Promise<string | undefined> {

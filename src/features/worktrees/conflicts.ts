@@ -30,7 +30,7 @@ export async function withMarks(checkout: Checkout, merged: Merged, marking: Mar
     filtered(checkout, [...new Set(names(mergeable))]),
   ])
   const oids = mergeable.flatMap(({ path, users, agents }) =>
-    [there.get(path), users, agents].flatMap((entry) => (isFile(entry) && entry ? [entry.oid] : [])),
+    [there.get(path), users, agents].flatMap((handle) => (isFile(handle) && handle ? [handle.oid] : [])),
   )
   const texts = await readBlobs(checkout, oids)
   const given: Given[] = []
@@ -68,7 +68,7 @@ const names = (conflicts: readonly Conflict[]): string[] => conflicts.map(({ nam
 
 /** Executable if the present file is; the sides do not matter. */
 const modeOf = (now: TaskHandle | undefined, { users, agents }: Conflict): string => {
-  const file = [now, users, agents].find((entry) => isFile(entry))
+  const file = [now, users, agents].find((handle) => isFile(handle))
   return file?.mode ?? "100644"
 }
 
@@ -88,15 +88,15 @@ function marksOf(
   const { taskID, sides } = marking
   const gits = text === undefined || text.includes("\0") ? undefined : named(text, taskID, sides)
   if (gits !== undefined) return gits
-  const asText = (entry: TaskHandle | undefined) => {
-    const found = isFile(entry) && entry ? texts.get(entry.oid) : undefined
+  const asText = (handle: TaskHandle | undefined) => {
+    const found = isFile(handle) && handle ? texts.get(handle.oid) : undefined
     return found?.includes("\0") ? undefined : found
   }
   const { users, agents } = conflict
-  const whole = [users, agents].every((entry) => !entry || asText(entry) !== undefined)
-  const side = (which: "users" | "agents", entry: TaskHandle | undefined): Side => {
-    if (!entry) return { note: absent(conflict) }
-    return whole ? { text: asText(entry), note: moved(conflict) } : { note: kindOf(entry, which, conflict, marking) }
+  const whole = [users, agents].every((handle) => !handle || asText(handle) !== undefined)
+  const side = (which: "users" | "agents", handle: TaskHandle | undefined): Side => {
+    if (!handle) return { note: absent(conflict) }
+    return whole ? { text: asText(handle), note: moved(conflict) } : { note: kindOf(handle, which, conflict, marking) }
   }
   return between(side("users", users), side("agents", agents), taskID)
 }
@@ -108,8 +108,8 @@ const moved = ({ path, name }: Conflict): string | undefined =>
   path === name ? undefined : `has this at ${nameInMark(name)}`
 
 /** Note on a side that cannot be shown, and how to get it. */
-function kindOf(entry: TaskHandle, which: "users" | "agents", { name }: Conflict, { taskID }: Marking): string {
-  const kind = isLink(entry) ? "a link" : "a file that is no short text"
+function kindOf(handle: TaskHandle, which: "users" | "agents", { name }: Conflict, { taskID }: Marking): string {
+  const kind = isLink(handle) ? "a link" : "a file that is no short text"
   return `has ${kind}; ${howToGet(which, name, taskID)}`
 }
 
@@ -123,8 +123,8 @@ async function filteredFile(
   { taskID }: Marking,
 ): Promise<{ readonly oid: string | undefined }> {
   const { name, users, agents } = conflict
-  const side = (which: "users" | "agents", entry: TaskHandle | undefined): Side => ({
-    note: entry ? howToGet(which, name, taskID) : absent(conflict),
+  const side = (which: "users" | "agents", handle: TaskHandle | undefined): Side => ({
+    note: handle ? howToGet(which, name, taskID) : absent(conflict),
   })
   const text = between(side("users", users), side("agents", agents), taskID)
   try {
@@ -176,18 +176,18 @@ async function withPausedParents(
     given.map(({ path }) => path),
   )
   const now = given.flatMap((each) => {
-    const entry = entries.get(each.path)
-    return entry && !isLink(entry) ? [{ ...each, entry }] : []
+    const handle = entries.get(each.path)
+    return handle && !isLink(handle) ? [{ ...each, entry: handle }] : []
   })
   const plain = now.filter((each) => !each.filtered)
   const texts = await readBlobs(
     checkout,
-    plain.flatMap(({ oid, entry }) => [oid, entry.oid]),
+    plain.flatMap(({ oid, entry: handle }) => [oid, handle.oid]),
   )
   const marked: string[] = []
-  for (const { path, oid, entry, filtered: through } of now) {
+  for (const { path, oid, entry: handle, filtered: through } of now) {
     const read = async (blob: string) => (through ? await readFiltered(checkout, blob, path) : (texts.get(blob) ?? ""))
-    if (entry.oid === oid || isMarked(await read(oid), await read(entry.oid), taskID)) marked.push(path)
+    if (handle.oid === oid || isMarked(await read(oid), await read(handle.oid), taskID)) marked.push(path)
   }
   return marked
 }

@@ -146,12 +146,12 @@ async function isInstalled(command: string, where: GitOptions): Promise<boolean>
 /** Whether git's shell knows this word, as a program or as its own. */
 async function isKnown(word: string, where: GitOptions): Promise<boolean> {
   const asked = 'PATH="$(git --exec-path):$PATH"; command -v "$1"'
-  const told = await runBounded("sh", ["-c", asked, "sh", word], {
+  const ended = await runBounded("sh", ["-c", asked, "sh", word], {
     cwd: where.cwd,
     env: environment(where),
     timeLimit: TIME_LIMIT_MS,
   })
-  return told.kind !== "exited" || told.code === 0
+  return ended.kind !== "exited" || ended.code === 0
 }
 
 /** Repeats work that fails with a matching temporary error, after a delay longer by `pauseMs` each time. */

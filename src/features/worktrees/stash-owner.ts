@@ -46,16 +46,16 @@ export async function madeIn(
   )
   const own: TaskHandle[] = []
   const unsure: TaskHandle[] = []
-  for (const entry of entries) {
-    const parent = parents.get(entry.commit) ?? ""
-    if (!fits(entry, parent, here)) continue
-    const paths = (await changesBetween(place.checkout, parent, entry.commit)).map(({ path }) => path)
-    const wasTouched = (traces: Traces) => touched(entry, paths, traces)
-    const able = rivals.filter((rival) => fits(entry, parent, rival))
+  for (const handle of entries) {
+    const parent = parents.get(handle.commit) ?? ""
+    if (!fits(handle, parent, here)) continue
+    const paths = (await changesBetween(place.checkout, parent, handle.commit)).map(({ path }) => path)
+    const wasTouched = (traces: Traces) => touched(handle, paths, traces)
+    const able = rivals.filter((rival) => fits(handle, parent, rival))
     const [isTouched, others] = [await wasTouched(here), await Promise.all(able.map(wasTouched))]
     const isRivals = others.includes(true)
-    if (able.length === 0 || (isTouched && !isRivals)) own.push(entry)
-    else if (isTouched === isRivals) unsure.push(entry)
+    if (able.length === 0 || (isTouched && !isRivals)) own.push(handle)
+    else if (isTouched === isRivals) unsure.push(handle)
   }
   return { own, unsure }
 }
@@ -170,8 +170,8 @@ export async function rewrite(
     if (top) await git(["update-ref", "-d", STASH, top.commit], run)
     step("cleared")
     let below = "0".repeat((top ?? wanted[0])?.commit.length ?? 0)
-    for (const entry of wanted.toReversed()) {
-      const { commit, name, email, time, zone, message } = entry
+    for (const handle of wanted.toReversed()) {
+      const { commit, name, email, time, zone, message } = handle
       const args = ["update-ref", "--create-reflog", "-m", message, STASH, commit, below]
       await git(args, { ...run, committer: { name: name || "unknown", email, date: `@${time} ${zone}` } })
       below = commit

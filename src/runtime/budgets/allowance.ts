@@ -57,12 +57,12 @@ export class Allowance {
   countLaunch(sessionID: string): void {
     const now = this.#parts.clock.now()
     const { maxLaunchesPerMinute } = this.#parts.options
-    const household = this.#parts.store.parentState(sessionID)
-    const delay = launchDelay(household.launches, maxLaunchesPerMinute, now)
+    const parentState = this.#parts.store.parentState(sessionID)
+    const delay = launchDelay(parentState.launches, maxLaunchesPerMinute, now)
     if (delay > 0)
       throw new CallError(
         `Too many launches: the option maxLaunchesPerMinute allows ${maxLaunchesPerMinute} a minute. Try again in ${Math.ceil(delay / 1000)} s.`,
       )
-    household.launches = [...household.launches.filter((at) => at > now - MINUTE_MS), now]
+    parentState.launches = [...parentState.launches.filter((at) => at > now - MINUTE_MS), now]
   }
 }

@@ -109,10 +109,10 @@ export class Ledger {
   /** Keeps the cost of a task that leaves the list. Returns the record to store for it. */
   keep(task: Task): Task | undefined {
     const { store } = this.#parts
-    const household = store.parentState(task.parentID)
+    const parentState = store.parentState(task.parentID)
     // Cost of the children counts against the task's own budget.
     if (this.isShared || store.bySession(task.parentID))
-      household.forgotten = [...household.forgotten.filter(({ id }) => id !== task.id), task]
+      parentState.forgotten = [...parentState.forgotten.filter(({ id }) => id !== task.id), task]
     return this.isShared ? remainsOf(task) : undefined
   }
 

@@ -21,20 +21,20 @@ export class GroupArchive {
   }
 
   /** Gives a member the state that its group began with. */
-  async share(part: Pick<Task, "id" | "place">, groupID: string): Promise<void> {
-    const { shared } = await this.#sharedIn(part)
-    await shared.beginAs(part.id, groupID, part.place?.folder ?? "")
+  async share(member: Pick<Task, "id" | "place">, groupID: string): Promise<void> {
+    const { shared } = await this.#sharedIn(member)
+    await shared.beginAs(member.id, groupID, member.place?.folder ?? "")
   }
 
   /** Gives the former winner the group's current work to continue with. */
-  async giveBack(part: Task, groupID: string): Promise<void> {
-    const { shared } = await this.#sharedIn(part)
-    await shared.goOnAs(part.id, groupID, homeOf(this.#parts, part))
+  async giveBack(member: Task, groupID: string): Promise<void> {
+    const { shared } = await this.#sharedIn(member)
+    await shared.goOnAs(member.id, groupID, homeOf(this.#parts, member))
   }
 
   /** Captures the state that an item begins with. */
-  capture(part: Pick<Task, "id" | "place">, folder: string): Promise<string | undefined> {
-    return this.#places.capture(part, folder)
+  capture(member: Pick<Task, "id" | "place">, folder: string): Promise<string | undefined> {
+    return this.#places.capture(member, folder)
   }
 
   /** Adds the changed files that a check depends on; a changed guarded file fails it. */
@@ -71,7 +71,7 @@ export class GroupArchive {
   async keep(task: Task): Promise<KeptTries> {
     const { place, shared } = await this.#sharedIn(task)
     const folder = homeOf(this.#parts, task)
-    const winner = chosenIn(task.team)
+    const winner = chosenIn(task.group)
     const tries = membersOf(this.#parts.store, task).map(({ task: each }) => each)
     const works = new Map<string, Work>()
     let left: unknown
@@ -121,7 +121,7 @@ export class GroupArchive {
   async #unfit(task: Task, place: Place, shared: SharedPlaces, { signal, check }: Merging): Promise<Merge | undefined> {
     const folder = homeAsAsked(this.#parts, task, signal)
     if (await shared.isCurrent(task.id, folder)) return undefined
-    const timeLimit = task.team?.timeout ?? 0
+    const timeLimit = task.group?.timeout ?? 0
     const { directory } = await place.enter({ taskID: task.id, folder, timeLimit, again: true, signal })
     try {
       const brought = await place.bringIn(task.id, folder)
@@ -147,4 +147,4 @@ export type KeptTries = { readonly work: Work; readonly refs: ReadonlyMap<string
 const NO_WORK: Work = { files: [], moreFiles: 0, added: 0, removed: 0, submodules: [] }
 
 /** Number of the try, from 1, and of the group's run where that is a later one. */
-const asideName = ({ part }: Task): string => `${(part?.nth ?? 0) + 1}${part?.run ? `-${part.run}` : ""}`
+const asideName = ({ member }: Task): string => `${(member?.nth ?? 0) + 1}${member?.run ? `-${member.run}` : ""}`

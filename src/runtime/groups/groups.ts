@@ -16,8 +16,8 @@ import type { GroupMembers } from "./members.ts"
 import { membersOf } from "./members-of.ts"
 
 export type GroupPorts = {
-  readonly home: GroupArchive
-  readonly field: GroupMembers
+  readonly groupArchive: GroupArchive
+  readonly members: GroupMembers
   readonly answers: Answers
   readonly ledgers: () => Promise<Ledgers>
   readonly keep: Runtime["keep"]
@@ -37,76 +37,78 @@ export class Groups {
 
   /** Result of a group. `merging`: merge its work. */
   async leave(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }> {
-    const { field, closed } = this.#ports
-    await field.made(task.id)
-    for (const { task: part } of membersOf(this.#parts.store, task)) await closed(part.id)
+    const { members, closed } = this.#ports
+    await members.made(task.id)
+    for (const { task: member } of membersOf(this.#parts.store, task)) await closed(member.id)
     const { found, check } = await this.#leave(task, merging)
-    const unanswered = membersOf(this.#parts.store, task).flatMap(({ task: part }) => part.outcome?.unanswered ?? [])
+    const unanswered = membersOf(this.#parts.store, task).flatMap(
+      ({ task: member }) => member.outcome?.unanswered ?? [],
+    )
     return { found: { ...found, ...(unanswered.length > 0 && { unanswered }) }, ...(check && { check }) }
   }
 
   async #leave(task: Task, merging: Merging | undefined): Promise<{ found: Partial<Outcome>; check?: CheckResult }> {
-    const { team } = task
-    if (team?.kind === "tries") return this.#leaveTries(task, team, merging)
-    return { found: team ? { team: await this.#leaveItems(task, team) } : {} }
+    const { group } = task
+    if (group?.kind === "tries") return this.#leaveTries(task, group, merging)
+    return { found: group ? { group: await this.#leaveItems(task, group) } : {} }
   }
 
   /** Loads a map's items and the results of earlier runs. */
   async open(task: Task): Promise<readonly number[]> {
-    const { team } = task
-    const entry = this.#parts.store.handle(task.id)
-    if (team?.kind !== "each" || !entry) return []
+    const { group } = task
+    const handle = this.#parts.store.handle(task.id)
+    if (group?.kind !== "each" || !handle) return []
     if (task.run.generation > 0) {
-      const done = await this.#readLedger(entry, team)
+      const done = await this.#readLedger(handle, group)
       if (done) return done
       throw new CallError(
-        `The rows of its items in ${team.file} are gone, or not whole: nobody knows what is missing. Launch a new task.`,
+        `The rows of its items in ${group.file} are gone, or not whole: nobody knows what is missing. Launch a new task.`,
       )
     }
     const ledgers = await this.#ports.ledgers()
-    entry.noted = new Map()
-    const rows = (entry.items ?? []).map((item, index): ItemRow => ({ index, item, state: "not begun" }))
-    await ledgers.write(team.file, rows)
+    handle.noted = new Map()
+    const rows = (handle.items ?? []).map((item, index): ItemRow => ({ index, item, state: "not begun" }))
+    await ledgers.write(group.file, rows)
     return []
   }
 
   /** Opens a group again after a restart; undefined if its ledger cannot be read. */
   async reopen(task: Task): Promise<readonly number[] | undefined> {
     const { store } = this.#parts
-    const entry = store.handle(task.id)
-    if (task.team?.kind !== "each" || !entry) return []
-    const done = await this.#readLedger(entry, task.team)
-    const own = membersOf(store, task).map(({ task: { part } }) => part?.run === task.run.generation && part.nth)
+    const handle = store.handle(task.id)
+    if (task.group?.kind !== "each" || !handle) return []
+    const done = await this.#readLedger(handle, task.group)
+    const own = membersOf(store, task).map(({ task: { member } }) => member?.run === task.run.generation && member.nth)
     return done?.filter((index) => !own.includes(index))
   }
 
   /** Reads the items of a map. Returns those that earlier runs settled; undefined if the ledger is incomplete. */
-  async #readLedger(entry: TaskHandle, team: ItemsPlan): Promise<readonly number[] | undefined> {
+  async #readLedger(handle: TaskHandle, team: ItemsPlan): Promise<readonly number[] | undefined> {
     const rows = await (await this.#ports.ledgers()).read(team.file)
     if (!isWhole(rows, team)) return undefined
     const valid = rows.filter(({ state }) => state === "valid")
-    entry.items = rows.map(({ item }) => item)
-    entry.noted = new Map(valid.map((row) => [row.index, hashOf(row)]))
+    handle.items = rows.map(({ item }) => item)
+    handle.noted = new Map(valid.map((row) => [row.index, hashOf(row)]))
     return valid.map(({ index }) => index)
   }
 
   /** Updates the ledger when a member begins or is closed, while its map runs. */
-  note(part: Task): void {
+  note(member: Task): void {
     const { store, background } = this.#parts
-    const { of = "", nth = 0 } = part.part ?? {}
-    const entry = store.handle(of)
-    const { team } = entry?.task ?? {}
-    if (team?.kind !== "each" || entry?.run?.stage !== "supervising") return
+    const { of = "", nth = 0 } = member.member ?? {}
+    const handle = store.handle(of)
+    const { group } = handle?.task ?? {}
+    if (group?.kind !== "each" || handle?.run?.stage !== "supervising") return
     const noting = (async () => {
       const ledgers = await this.#ports.ledgers()
-      const row = await this.#rowOf(part, nth, entry.items?.[nth])
-      entry.noted?.set(nth, hashOf(row))
-      await ledgers.append(team.file, row).catch((error) => {
+      const row = await this.#rowOf(member, nth, handle.items?.[nth])
+      handle.noted?.set(nth, hashOf(row))
+      await ledgers.append(group.file, row).catch((error) => {
         // The whole file is written at the end.
         this.#parts.host.log("warn", "a row could not be written", { task: of, error: messageOf(error) })
       })
     })()
-    entry.creatingMembers = Promise.allSettled([entry.creatingMembers, noting])
+    handle.creatingMembers = Promise.allSettled([handle.creatingMembers, noting])
     background.run("write a row", () => noting)
   }
 
@@ -126,25 +128,25 @@ export class Groups {
   async #leaveItems(task: Task, plan: ItemsPlan): Promise<ItemsResult> {
     const members = membersOf(this.#parts.store, task)
     const cost = members.reduce(
-      (sum, { task: part }) => sum + part.earlier.usage.cost + (part.outcome?.usage.cost ?? 0),
+      (sum, { task: member }) => sum + member.earlier.usage.cost + (member.outcome?.usage.cost ?? 0),
       0,
     )
     const ledgers = await this.#ports.ledgers()
-    const entry = this.#parts.store.handle(task.id)
+    const handle = this.#parts.store.handle(task.id)
     const known = new Map((await ledgers.read(plan.file)).map((row) => [row.index, row]))
-    const latest = new Map(members.map(({ task: part }) => [part.part?.nth, part]))
+    const latest = new Map(members.map(({ task: member }) => [member.member?.nth, member]))
     // Every item gets a row even if the file is damaged; a member's own record decides.
     const rows = await Promise.all(
       Array.from({ length: plan.total }, async (_none, index): Promise<ItemRow> => {
         const row = known.get(index)
-        const part = latest.get(index)
-        const item = entry?.items ? entry.items[index] : (row?.item ?? null)
+        const member = latest.get(index)
+        const item = handle?.items ? handle.items[index] : (row?.item ?? null)
         const isOver = row?.state === "valid" || row?.state === "failed"
         // Without notes, the row was written by an earlier process.
-        const isOurs = row && (!entry?.noted || entry.noted.get(index) === hashOf(row))
-        if (isOver && isOurs && (part === undefined || row.task === part.id)) return row
-        if (part) return this.#rowOf(part, index, item)
-        if (entry?.noted?.has(index))
+        const isOurs = row && (!handle?.noted || handle.noted.get(index) === hashOf(row))
+        if (isOver && isOurs && (member === undefined || row.task === member.id)) return row
+        if (member) return this.#rowOf(member, index, item)
+        if (handle?.noted?.has(index))
           return { index, item, state: "failed", reason: "Its row was changed by another hand." }
         const wasRunning = row?.state === "running" && isOurs
         return wasRunning
@@ -153,8 +155,8 @@ export class Groups {
       }),
     )
     await ledgers.write(plan.file, rows)
-    if (entry) entry.items = entry.noted = undefined
-    const unmerged = members.filter(({ task: part }) => part.status === "completed" && isUnmerged(part)).length
+    if (handle) handle.items = handle.noted = undefined
+    const unmerged = members.filter(({ task: member }) => member.status === "completed" && isUnmerged(member)).length
     return itemsResult(plan, rows, cost, unmerged)
   }
 
@@ -181,7 +183,7 @@ export class Groups {
   async #leaveTries(task: Task, plan: TriesPlan, merging: Merging | undefined) {
     const members = membersOf(this.#parts.store, task)
     const chosen = members.find(({ task: { id } }) => id === chosenIn(plan))?.task
-    const { refs, found, check: checked } = await this.#ports.home.leave(task, merging)
+    const { refs, found, check: checked } = await this.#ports.groupArchive.leave(task, merging)
     const { filesChanged = [], moreFiles = 0 } = chosen?.outcome ?? {}
     const receipt = receiptOf(plan, chosen)
     const value = chosen && (await this.#valueOf(task, chosen))
@@ -192,7 +194,7 @@ export class Groups {
         ...(value && { value }),
         filesChanged,
         moreFiles,
-        team: triesResult(plan, members, ({ id }) => refs.get(id)),
+        group: triesResult(plan, members, ({ id }) => refs.get(id)),
       },
       ...(checked && { check: checked }),
     }

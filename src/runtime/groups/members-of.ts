@@ -4,10 +4,10 @@ import type { Member } from "../../core/tries.ts"
 import type { TaskStore } from "../tasks/store.ts"
 
 /** Current members of a group, oldest first. */
-export const membersOf = (store: TaskStore, team: Task): readonly Member[] =>
+export const membersOf = (store: TaskStore, group: Task): readonly Member[] =>
   store
-    .ofParent(team.sessionID)
-    .filter(({ part }) => part?.of === team.id)
+    .ofParent(group.sessionID)
+    .filter(({ member }) => member?.of === group.id)
     .map((task) => {
       const run = store.run(task.id)
       const check = run?.check

@@ -16,12 +16,12 @@ import type { GroupArchive } from "./group-archive.ts"
 import { membersOf } from "./members-of.ts"
 
 export type MemberPorts = {
-  readonly home: Pick<GroupArchive, "share" | "capture" | "giveBack">
+  readonly groupArchive: Pick<GroupArchive, "share" | "capture" | "giveBack">
   /** Created later than this object. */
   readonly launching: () => { readonly queue: Queue; readonly scheduler: Scheduler }
   readonly randomID: () => string
   /** Called when a member works or is queued. */
-  readonly began: (part: Task) => void
+  readonly began: (member: Task) => void
   /** Resolves when the task's next run may begin. */
   readonly over: (task: Task) => Promise<void>
 }
@@ -38,10 +38,10 @@ export class GroupMembers {
 
   /** Creates and starts or queues a member. Rejects where that fails, without leaving a session. */
   make(task: Task, nth: number, text: string): Promise<void> {
-    const winner = task.team?.kind === "tries" ? this.#parts.store.get(task.team.again ?? "") : undefined
+    const winner = task.group?.kind === "tries" ? this.#parts.store.get(task.group.again ?? "") : undefined
     const making = winner ? this.#again(task, winner, text) : this.#make(task, nth, text)
-    const entry = this.#parts.store.handle(task.id)
-    if (entry) entry.creatingMembers = Promise.allSettled([entry.creatingMembers, making])
+    const handle = this.#parts.store.handle(task.id)
+    if (handle) handle.creatingMembers = Promise.allSettled([handle.creatingMembers, making])
     return making
   }
 
@@ -51,15 +51,17 @@ export class GroupMembers {
   }
 
   async #make(task: Task, nth: number, text: string): Promise<void> {
-    const { team } = task
-    if (!team) return
-    const { home, began } = this.#ports
+    const { group } = task
+    if (!group) return
+    const { groupArchive, began } = this.#ports
     const { queue, scheduler } = this.#ports.launching()
     const { host, store, background } = this.#parts
-    const draft = this.#draft(task, team, nth)
-    const { caller = "", under = "" } = draft.part ?? {}
+    const draft = this.#draft(task, group, nth)
+    const { caller = "", under = "" } = draft.member ?? {}
     if (draft.place)
-      await (team.kind === "tries" ? home.share(draft, task.id) : home.capture(draft, draft.place.folder))
+      await (group.kind === "tries"
+        ? groupArchive.share(draft, task.id)
+        : groupArchive.capture(draft, draft.place.folder))
     const reserved = scheduler.reserve({ ...draft, sessionID: "" })
     try {
       const { sessionID: _none, ...made } = reserved
@@ -67,7 +69,7 @@ export class GroupMembers {
       const rules = rulesFor(this.#parts, await host.parent(caller), deniedAt(this.#parts, depth))
       const title = `${draft.description} (@${agent} background agent)`
       const { isModelNamed } = store.handle(task.id) ?? {}
-      const isNamed = isModelNamed || (team.kind === "tries" && team.ladder !== undefined)
+      const isNamed = isModelNamed || (group.kind === "tries" && group.ladder !== undefined)
       const session = { parentID: under, title, agent, model, isModelNamed: isNamed, rules }
       const sessionID = await host.createSession(session, made)
       if (!store.runs(task)) {
@@ -90,7 +92,7 @@ export class GroupMembers {
     await this.#ports.over(winner)
     if (!(await host.session(winner.sessionID)))
       throw new CallError(`the session of the try that had won, ${winner.sessionID}, no longer exists`)
-    await this.#ports.home.giveBack(winner, task.id)
+    await this.#ports.groupArchive.giveBack(winner, task.id)
     if (!store.runs(task)) throw new CallError("it was stopped")
     const now = clock.now()
     const current = store.get(winner.id) ?? winner
@@ -99,56 +101,56 @@ export class GroupMembers {
       generation,
       promptID: host.messageID("prompt", winner.id, generation, now),
       createdAt: now,
-      timeout: task.team?.timeout ?? 0,
+      timeout: task.group?.timeout ?? 0,
       ...askedOf(task),
       recent: recentRuns(current, now),
     }
-    const by = winner.part && { part: { ...winner.part, run: task.run.generation } }
+    const by = winner.member && { member: { ...winner.member, run: task.run.generation } }
     const change = store.apply(winner.id, { type: "resumed", run, by }, now)
     if (!change) throw new CallError("the try that had won is at work already")
     await this.#ports.launching().queue.enqueue(change.after, withSchema(text, run.schema))
   }
 
   async #promptOf(task: Task, nth: number, text: string): Promise<string> {
-    const { team, run } = task
-    if (team?.kind === "each") {
+    const { group, run } = task
+    if (group?.kind === "each") {
       const { filled } = await import("../../features/maps/items.ts")
       return withSchema(filled(text, this.#parts.store.handle(task.id)?.items?.[nth]), run.schema)
     }
-    const earlier = membersOf(this.#parts.store, task).flatMap(({ task: part }) =>
-      (part.part?.nth ?? nth) < nth ? [part] : [],
+    const earlier = membersOf(this.#parts.store, task).flatMap(({ task: member }) =>
+      (member.member?.nth ?? nth) < nth ? [member] : [],
     )
-    const isLadder = team?.kind === "tries" && team.ladder !== undefined
+    const isLadder = group?.kind === "tries" && group.ladder !== undefined
     return withSchema(isLadder ? withDigest(text, task.id, earlier) : text, run.schema)
   }
 
-  #draft(task: Task, team: Group, nth: number): TaskDraft {
+  #draft(task: Task, group: Group, nth: number): TaskDraft {
     const { clock } = this.#parts
     const now = clock.now()
     const id = taskID(this.#ports.randomID)
     const { parentID, parentMessageID, description, agent, depth, place } = task
     const { generation } = task.run
-    const model = modelOf(task, team, nth)
+    const model = modelOf(task, group, nth)
     return {
       id,
       parentID: task.sessionID,
       parentMessageID,
       description:
-        team.kind === "tries"
-          ? `${description} (try ${nth + 1} of ${team.count}${model ? `, ${modelKey(model)}` : ""})`
-          : `${description} (item ${nth + 1} of ${team.total})`,
+        group.kind === "tries"
+          ? `${description} (try ${nth + 1} of ${group.count}${model ? `, ${modelKey(model)}` : ""})`
+          : `${description} (item ${nth + 1} of ${group.total})`,
       agent,
       ...(model && { model }),
       batch: `auto:${id}`,
       depth,
-      ...placeOf(place, team),
-      part: {
-        kind: team.kind,
+      ...placeOf(place, group),
+      member: {
+        kind: group.kind,
         of: task.id,
         nth,
         run: generation,
         caller: parentID,
-        under: hasFew(team) ? parentID : task.sessionID,
+        under: hasFew(group) ? parentID : task.sessionID,
       },
       createdAt: now,
       earlier: NO_FIGURES,
@@ -158,7 +160,7 @@ export class GroupMembers {
         generation: 0,
         promptID: this.#parts.host.messageID("prompt", id, 0, now),
         createdAt: now,
-        timeout: team.timeout,
+        timeout: group.timeout,
         ...askedOf(task),
       },
       delivery: { state: "none" },
@@ -174,17 +176,17 @@ const askedOf = ({ run: { check, guard, schema } }: Task): Pick<Run, "check" | "
 })
 
 /** Tries get a place of the group's kind; items the one that their plan names. */
-function placeOf(place: Task["place"], team: Group): Pick<Task, "place"> {
-  if (team.kind === "each") return team.place ? { place: team.place } : {}
+function placeOf(place: Task["place"], group: Group): Pick<Task, "place"> {
+  if (group.kind === "each") return group.place ? { place: group.place } : {}
   return place ? { place: { ...place, merge: false } } : {}
 }
 
 /** Small groups are direct children of the caller, so that their questions reach its user. */
-const hasFew = (team: Group): boolean => team.kind === "tries" || team.total <= MOST_NEAR
+const hasFew = (group: Group): boolean => group.kind === "tries" || group.total <= MOST_NEAR
 
 /** Model of the ladder's step, else the group's. */
-function modelOf({ model }: Task, team: Group, nth: number): Model | undefined {
-  const rung = team.kind === "tries" ? team.ladder?.[nth] : undefined
+function modelOf({ model }: Task, group: Group, nth: number): Model | undefined {
+  const rung = group.kind === "tries" ? group.ladder?.[nth] : undefined
   if (rung === undefined) return model
   const slash = rung.indexOf("/")
   return { provider: rung.slice(0, slash), id: rung.slice(slash + 1) }

@@ -57,7 +57,7 @@ export async function permitItems(
 function meanCost(store: Parts["store"], { agent, model }: Pick<Task, "agent" | "model">): number | undefined {
   const key = model && modelKey(model)
   const isLike = (task: Task) =>
-    !isActive(task) && !task.team && task.agent === agent && (task.model && modelKey(task.model)) === key
+    !isActive(task) && !task.group && task.agent === agent && (task.model && modelKey(task.model)) === key
   const costs = store.all().flatMap((task) => (isLike(task) && task.outcome ? [task.outcome.usage.cost] : []))
   const latest = costs.slice(-MOST_LIKE_IT)
   return latest.reduce((sum, cost) => sum + cost, 0) / latest.length || undefined
@@ -90,24 +90,24 @@ export function groupOf(
   { place }: Pick<TaskDraft, "place">,
   file: string | undefined,
   { taskTimeout }: Options,
-): Pick<TaskDraft, "team" | "place"> {
+): Pick<TaskDraft, "group" | "place"> {
   const timeout = given ?? taskTimeout
   if (items && file !== undefined)
-    return { team: { kind: "each", prompt, total: items.length, timeout, file, ...(place && { place }) } }
+    return { group: { kind: "each", prompt, total: items.length, timeout, file, ...(place && { place }) } }
   const own = place ? { place } : {}
   if (tries === undefined) return own
   const all = { kind: "tries", prompt, timeout } as const
-  const team: Group =
+  const group: Group =
     typeof tries === "number" ? { ...all, count: tries } : { ...all, count: tries.length, ladder: tries }
-  return { ...own, team }
+  return { ...own, group }
 }
 
 /** Prompt of a group's later run; a former winner has its first prompt in its session. */
-export const askedAgain = (team: Group, more: string): string =>
-  chosenIn(team) !== undefined ? more : more === "" ? team.prompt : `${team.prompt}\n\n${more}`
+export const askedAgain = (group: Group, more: string): string =>
+  chosenIn(group) !== undefined ? more : more === "" ? group.prompt : `${group.prompt}\n\n${more}`
 
 /** Unfinished members can be resumed without a prompt. */
-export const goesOnByItself = ({ team }: Task): boolean => team !== undefined && chosenIn(team) === undefined
+export const goesOnByItself = ({ group }: Task): boolean => group !== undefined && chosenIn(group) === undefined
 
 /** Throws where a group without a winner has nothing to continue. */
 export function refuseUnlessRemaining(task: Task): void {

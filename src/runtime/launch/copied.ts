@@ -24,7 +24,7 @@ export async function copiedTasks(
   const ids = new Set(results.flatMap((result) => result.match(TASK_ID) ?? []))
   return [...ids].flatMap((id) => {
     const task = store.get(id)
-    return task && task.parentID !== sessionID && !task.part ? [task] : []
+    return task && task.parentID !== sessionID && !task.member ? [task] : []
   })
 }
 

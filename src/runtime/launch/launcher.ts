@@ -161,12 +161,12 @@ export class Launcher {
     const draft = this.#draft({ ...request, files }, caller, found, after, ledgers)
     // From here on, other calls of the same message see the task and its batch.
     const reserved = this.#ports.scheduler.reserve({ ...draft, sessionID: "" })
-    const entry = this.#parts.store.handle(draft.id)
-    if (entry) entry.isModelNamed = request.model !== undefined
-    if (entry && request.items) entry.items = request.items
+    const handle = this.#parts.store.handle(draft.id)
+    if (handle) handle.isModelNamed = request.model !== undefined
+    if (handle && request.items) handle.items = request.items
     try {
       const lacks = draft.place && (await this.#ports.places.capture(draft, draft.place.folder))
-      if (entry) entry.lacks = lacks
+      if (handle) handle.lacks = lacks
     } catch (error) {
       this.#ports.scheduler.release(reserved)
       throw error instanceof CaptureError ? error.advised(request.tries !== undefined) : error

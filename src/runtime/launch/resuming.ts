@@ -61,10 +61,10 @@ export class Resuming {
     await this.#readAgain(task)
     const check = request.check ?? keptCheck(store.get(task.id) ?? task)
     const call = { folder: host.folderOf(task.parentID), permit: caller?.permit }
-    const { schema = task.team && task.run.schema } = await readArguments(this.#ports.features, request, call)
+    const { schema = task.group && task.run.schema } = await readArguments(this.#ports.features, request, call)
     if (caller) await authorize(caller, task.agent, task.description)
     if (caller) await permit(caller, { check })
-    const named = { prompt: task.team ? "" : request.prompt, place: task.place?.kind }
+    const named = { prompt: task.group ? "" : request.prompt, place: task.place?.kind }
     const files = await filesOf(named, this.#ports.kinds, host.folderOf(task.parentID), caller?.permit)
     await this.#ports.elsewhere.look()
     this.#ports.allowance.refuseSpent(task.parentID, task.id)
@@ -84,10 +84,10 @@ export class Resuming {
       generation,
       promptID,
       createdAt: now,
-      timeout: task.team ? 0 : (request.timeout ?? set.timeout ?? options.taskTimeout),
+      timeout: task.group ? 0 : (request.timeout ?? set.timeout ?? options.taskTimeout),
       budget: this.#ports.allowance.budget(request.maxCost ?? set.maxCost, task.id),
       ...checkOf({ check }),
-      ...(task.run.guard && task.team && { guard: task.run.guard }),
+      ...(task.run.guard && task.group && { guard: task.run.guard }),
       ...(schema && { schema }),
       ...(files.length > 0 && { files }),
       recent: recentRuns(current, now),
@@ -95,7 +95,7 @@ export class Resuming {
     const change = store.apply(task.id, { type: "resumed", run: next }, now)
     if (!change) throw alreadyResumed(task.id)
     toaster.launched(change.after)
-    const prompt = task.team ? askedAgain(task.team, request.prompt) : withSchema(request.prompt, schema)
+    const prompt = task.group ? askedAgain(task.group, request.prompt) : withSchema(request.prompt, schema)
     await this.#ports.queue.enqueue(change.after, prompt)
     return store.get(task.id) ?? change.after
   }
@@ -131,7 +131,8 @@ export class Resuming {
 }
 
 /** An unfinished group may be resumed whatever its status. */
-const mayGoOn = (task: Task): boolean => !isActive(task) && task.team !== undefined && winnerIn(task.team) === undefined
+const mayGoOn = (task: Task): boolean =>
+  !isActive(task) && task.group !== undefined && winnerIn(task.group) === undefined
 
 /** A follow-up without `check` must not merge unchecked. */
-const keptCheck = ({ place, run, team }: Task): string | undefined => (team || place?.merge ? run.check : undefined)
+const keptCheck = ({ place, run, group }: Task): string | undefined => (group || place?.merge ? run.check : undefined)

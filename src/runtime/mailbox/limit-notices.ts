@@ -69,26 +69,26 @@ export class Notices {
   }
 
   #isNews(model: string, before: Breaker | undefined): boolean {
-    const gate = this.#breakerOf(model)
+    const breaker = this.#breakerOf(model)
     const now = this.#parts.clock.now()
-    if (!gate || gate.opensAt - now < WORTH_TELLING_MS) return false
+    if (!breaker || breaker.opensAt - now < WORTH_TELLING_MS) return false
     const told = this.#told.get(model)
     // A limit too short to report has become long.
     if (told === undefined) return true
     // A refused probe is not a new limit.
     const isNew = before === undefined || before.recovery !== undefined
-    const isLater = gate.told && gate.opensAt - told.opensAt >= QUIET_MS
+    const isLater = breaker.told && breaker.opensAt - told.opensAt >= QUIET_MS
     return isLater || (isNew && now - told.at >= QUIET_MS)
   }
 
   #announce(model: string): void {
     const { clock, host, options } = this.#parts
-    const gate = this.#breakerOf(model)
+    const breaker = this.#breakerOf(model)
     const parked = concerned(this.#parts, model)
-    if (!gate || gate.recovery || parked.length === 0) return
+    if (!breaker || breaker.recovery || parked.length === 0) return
     const now = clock.now()
-    this.#told.set(model, { at: now, opensAt: gate.opensAt })
-    const title = headline(model, gate, now)
+    this.#told.set(model, { at: now, opensAt: breaker.opensAt })
+    const title = headline(model, breaker, now)
     const message = `${count(parked.length, "task")} ${are(parked)} parked and ${go(parked)} on by ${themselves(parked)}. /tasks: Go on now.`
     if (options.toasts) host.toast({ title, message, variant: "warning" })
     this.#tell(model, new Set(parked.map((task) => task.parentID)))
@@ -96,11 +96,11 @@ export class Notices {
 
   #tell(model: string, parents: ReadonlySet<string>): void {
     this.#owed.delete(model)
-    const gate = this.#breakerOf(model)
-    if (!gate || gate.recovery) return
+    const breaker = this.#breakerOf(model)
+    if (!breaker || breaker.recovery) return
     const { host, background } = this.#parts
     for (const parentID of parents) {
-      const note = noteTo(this.#parts, parentID, model, gate)
+      const note = noteTo(this.#parts, parentID, model, breaker)
       if (note)
         background.run("tell of a limit", async () => {
           if (!(await notifyIdle(host, note))) this.#owe(model, parentID)
@@ -133,7 +133,7 @@ const are = ({ length }: readonly Task[]): string => (length === 1 ? "is" : "are
 const go = ({ length }: readonly Task[]): string => (length === 1 ? "goes" : "go")
 const themselves = ({ length }: readonly Task[]): string => (length === 1 ? "itself" : "themselves")
 
-function noteTo(parts: Parts, parentID: string, model: string, gate: Breaker): Note | undefined {
+function noteTo(parts: Parts, parentID: string, model: string, breaker: Breaker): Note | undefined {
   const at = parts.clock.now()
   const own = concerned(parts, model).filter((task) => task.parentID === parentID)
   const [task] = own
@@ -142,7 +142,7 @@ function noteTo(parts: Parts, parentID: string, model: string, gate: Breaker): N
     task,
     kind: "parked",
     at,
-    visible: `⏸ **${headline(model, gate, at)}.** ${count(own.length, "task")} ${are(own)} parked.`,
+    visible: `⏸ **${headline(model, breaker, at)}.** ${count(own.length, "task")} ${are(own)} parked.`,
     text: "They go on by themselves: do not wait, poll or launch them again. superagents_cancel stops one, superagents_task(unpark: …) tries now.",
   }
 }

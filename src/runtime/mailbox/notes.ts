@@ -18,9 +18,9 @@ export type Note = {
 }
 
 /** Note that a task waits for an answer. `team`: the group of a member; `until`: when the question is refused. */
-export function hintOf(task: Task, ask: Ask, team: Task | undefined, until: number, now: number): Note {
-  const who = team
-    ? `${NAMES[task.part?.kind ?? "tries"]} ${(task.part?.nth ?? 0) + 1} of ${nameOf(team)}`
+export function hintOf(task: Task, ask: Ask, group: Task | undefined, until: number, now: number): Note {
+  const who = group
+    ? `${NAMES[task.member?.kind ?? "tries"]} ${(task.member?.nth ?? 0) + 1} of ${nameOf(group)}`
     : nameOf(task)
   const end = Number.isFinite(until)
     ? ` If nobody answers, it is refused at ${moment(until, now)}, and the agent goes on without it.`
@@ -28,7 +28,7 @@ export function hintOf(task: Task, ask: Ask, team: Task | undefined, until: numb
   return noteOf(
     task,
     "hint",
-    `Background task ${who} waits for the user's answer to a ${ask.kind}: ${oneLine(ask.what)}.${end} Tell the user when you next speak to them. superagents_output(task_id="${(team ?? task).id}") shows whether it still waits.`,
+    `Background task ${who} waits for the user's answer to a ${ask.kind}: ${oneLine(ask.what)}.${end} Tell the user when you next speak to them. superagents_output(task_id="${(group ?? task).id}") shows whether it still waits.`,
   )
 }
 

@@ -33,7 +33,7 @@ type Row = { readonly id: string; readonly parentID?: string; readonly metadata?
 /** Record for the metadata. The session's id is not repeated in the task. */
 export function encodeRecord(draft: TaskDraft & { sessionID?: string }, owner: Owner, signer: Signer): unknown {
   const { sessionID, ...task } = draft
-  const record = { version: VERSION, session: sessionID, owner, task }
+  const record = { version: VERSION, session: sessionID, owner, task: toStored(task) }
   return { ...record, signature: signer.sign(record) }
 }
 
@@ -46,11 +46,33 @@ export function decodeRecord({ id, parentID, metadata }: Row, signer?: Signer): 
   if (!stored || (signer && !signer.isSigned(stored.record, stored.signature))) return undefined
   const parsed = RecordSchema.safeParse(stored.record)
   if (!parsed.success) return undefined
-  const { session, owner, task } = parsed.data
+  const { session, owner } = parsed.data
+  const task = fromStored(parsed.data.task)
   if (session !== undefined && session !== id) return undefined
   // Copies that OpenCode makes have no parent: the record must then name this session.
   const isOfParent = (parentID ?? "") === parentSessionOf(task) || (parentID === undefined && session === id)
   return isOfParent ? { owner, task: { ...task, sessionID: id } satisfies Task } : undefined
+}
+
+/** Stored tasks call a group `team`, and a member's place in its group `part`. */
+function toStored({ group, member, outcome, ...task }: TaskDraft) {
+  const { group: result, ...rest } = outcome ?? {}
+  return {
+    ...task,
+    ...(group && { team: group }),
+    ...(member && { part: member }),
+    ...(outcome && { outcome: { ...rest, ...(result && { team: result }) } }),
+  }
+}
+
+function fromStored({ team, part, outcome, ...task }: z.infer<typeof Draft>): TaskDraft {
+  const { team: result, ...rest } = outcome ?? {}
+  return {
+    ...task,
+    ...(team && { group: team }),
+    ...(part && { member: part }),
+    ...(outcome && { outcome: { ...rest, ...(result && { group: result }) } }),
+  } as TaskDraft
 }
 
 /** Signed part and signature; undefined without a record. */

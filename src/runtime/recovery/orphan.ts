@@ -13,7 +13,7 @@ export const mayBeElsewhere = (task: Task): boolean => isUnclosed(task) || (task
 
 /** A place or group whose end was not recorded. */
 export const isUnclosed = (task: Task): boolean =>
-  holdsPlace(task) || (task.team !== undefined && task.outcome?.team === undefined)
+  holdsPlace(task) || (task.group !== undefined && task.outcome?.group === undefined)
 
 /** Whether the agent may have launched tasks that only its dead process knew; they are settled with it. */
 export const mayLaunch = (task: Task, { maxDepth }: Pick<Options, "maxDepth">): boolean =>
@@ -24,8 +24,8 @@ export const lastLaunchBy = ({ sessionID }: Task, store: TaskStore): number =>
   Math.max(0, ...store.ofParent(sessionID).map(({ run }) => run.createdAt))
 
 /** The group's record shows that the try passed its check. */
-export const hasWon = ({ id, part }: Task, store: TaskStore): boolean =>
-  part !== undefined && winnerIn(store.get(part.of)?.team) === id
+export const hasWon = ({ id, member }: Task, store: TaskStore): boolean =>
+  member !== undefined && winnerIn(store.get(member.of)?.group) === id
 
 /**
  * End of a run of a dead process by its messages; undefined where they show none. `seenAt`: last sign of that process;
@@ -52,17 +52,17 @@ function unchecked(task: Task, ending: Ending): Ending {
  * Prompts of the remaining members when a group continues after a restart; undefined where it cannot: none has begun, or
  * the prompts are lost. `members`: all members.
  */
-export function groupGoesOn({ team, run }: Task, members: readonly Member[]): string | undefined {
-  if (!team || winnerIn(team) !== undefined || run.startedAt === undefined) return undefined
+export function groupGoesOn({ group, run }: Task, members: readonly Member[]): string | undefined {
+  if (!group || winnerIn(group) !== undefined || run.startedAt === undefined) return undefined
   const begun = members.filter(({ task }) => isBegunIn(task, run.generation))
-  const isAllBegun = begun.length >= sizeOf(team)
+  const isAllBegun = begun.length >= sizeOf(group)
   if (begun.length === 0 || ((run.after || run.generation > 0) && !isAllBegun)) return undefined
-  return team.prompt
+  return group.prompt
 }
 
 /** End of a group whose process died: with a recorded winner it is completed, otherwise it can be resumed. */
-export const groupEndOf = ({ team }: Task): Ending =>
-  winnerIn(team) === undefined ? { type: "failed", reason: TEAM_INTERRUPTED } : { type: "completed" }
+export const groupEndOf = ({ group }: Task): Ending =>
+  winnerIn(group) === undefined ? { type: "failed", reason: TEAM_INTERRUPTED } : { type: "completed" }
 
 const TEAM_INTERRUPTED: Reason = {
   code: "interrupted",

@@ -25,7 +25,7 @@ export function takeIn(parts: Parts, ledger: Ledger, records: readonly TaskRecor
 }
 
 /** Members before their groups. */
-export const rank = ({ task }: TaskRecord): number => (task.team ? 1 : 0)
+export const rank = ({ task }: TaskRecord): number => (task.group ? 1 : 0)
 
 /** Drops a task whose session or record is gone. */
 export function remove({ store }: Parts, taskID: string): void {

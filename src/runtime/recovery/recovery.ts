@@ -55,9 +55,9 @@ export class Recovery {
 
   /** Recovers a session's tasks at its first use, and updates foreign ones. Never rejects. */
   async ready(parentID: string): Promise<void> {
-    const household = this.#parts.store.parentState(parentID)
-    household.loaded ??= this.#load(parentID)
-    await household.loaded
+    const parentState = this.#parts.store.parentState(parentID)
+    parentState.loaded ??= this.#load(parentID)
+    await parentState.loaded
     await this.look(parentID)
   }
 
@@ -80,10 +80,10 @@ export class Recovery {
   async #readForeign({ id, sessionID, run }: Task): Promise<void> {
     const { store, host } = this.#parts
     const last = JSON.stringify([run.promptID, await host.lastMessage(sessionID)])
-    const entry = store.handle(id)
-    if (!entry || entry.seen === last) return
+    const handle = store.handle(id)
+    if (!handle || handle.seen === last) return
     store.readForeign(id, await host.messagesSince(sessionID, run.promptID))
-    entry.seen = last
+    handle.seen = last
   }
 
   /**
@@ -146,14 +146,14 @@ export class Recovery {
     const adopted = new Map<string, Promise<void>[]>()
     const adopt = async (orphan: TaskRecord) => {
       // A group's state is derived from its members.
-      await Promise.all(orphan.task.team ? (adopted.get(orphan.task.id) ?? []) : [])
+      await Promise.all(orphan.task.group ? (adopted.get(orphan.task.id) ?? []) : [])
       await this.#settling.adopt(orphan)
     }
     for (const orphan of orphans.toSorted((a, b) => rank(a) - rank(b)))
       background.run("recover a task", () => {
         const done = adopt(orphan)
-        const { part } = orphan.task
-        if (part) adopted.set(part.of, [...(adopted.get(part.of) ?? []), done])
+        const { member } = orphan.task
+        if (member) adopted.set(member.of, [...(adopted.get(member.of) ?? []), done])
         return done
       })
   }

@@ -41,7 +41,7 @@ export type SettlingPorts = {
   readonly places: Places
   readonly outbox: Outbox
   readonly verifiers: Verifiers
-  readonly teams: Pick<Groups, "reopen">
+  readonly groups: Pick<Groups, "reopen">
   /** Called when foreign tasks have ended or gone, since others may wait for them. */
   readonly changed: () => void
 }
@@ -61,11 +61,11 @@ export class Settling {
   /** Settles a task of a dead process. Never rejects: failures are retried. */
   async adopt({ task, owner }: TaskRecord): Promise<void> {
     const { host } = this.#parts
-    const entry = this.#parts.store.handle(task.id)
+    const handle = this.#parts.store.handle(task.id)
     // May be settled already.
-    if (!entry?.run || !this.#parts.store.isForeign(task.id) || entry.run.orphaned?.settling) return
-    const { seenAt = owner.seenAt } = entry.run.orphaned ?? {}
-    entry.run = { ...entry.run, heldBy: "orphan", orphaned: { seenAt, settling: true } }
+    if (!handle?.run || !this.#parts.store.isForeign(task.id) || handle.run.orphaned?.settling) return
+    const { seenAt = owner.seenAt } = handle.run.orphaned ?? {}
+    handle.run = { ...handle.run, heldBy: "orphan", orphaned: { seenAt, settling: true } }
     try {
       // Reading the session in its old folder would start an OpenCode instance there.
       if (mayBeElsewhere(task) && !this.#ports.places.outlives(task))
@@ -77,11 +77,11 @@ export class Settling {
       else if (isMine) this.#tell(task, seenAt)
       // Other tasks may have waited for it.
       this.#ports.changed()
-      if (entry.run?.heldBy === "orphan") entry.run = { ...entry.run, heldBy: "foreign", orphaned: undefined }
+      if (handle.run?.heldBy === "orphan") handle.run = { ...handle.run, heldBy: "foreign", orphaned: undefined }
     } catch (error) {
       host.log("warn", "could not recover a task", { task: task.id, session: task.sessionID, error: String(error) })
     } finally {
-      if (entry.run?.orphaned) entry.run = { ...entry.run, orphaned: { seenAt, settling: false } }
+      if (handle.run?.orphaned) handle.run = { ...handle.run, orphaned: { seenAt, settling: false } }
     }
   }
 
@@ -104,7 +104,7 @@ export class Settling {
   }
 
   async #settle(given: Task, seenAt: number): Promise<void> {
-    if (given.team) return this.#settleTeam(given, seenAt)
+    if (given.group) return this.#settleTeam(given, seenAt)
     const { host } = this.#parts
     if (this.#goesOn(given)) return
     const { task, stored } = await this.#read(given)
@@ -140,11 +140,11 @@ export class Settling {
     const members = membersOf(store, task)
     const isAlive = this.#ports.places.outlives(task) || members.some((member) => isPaused(member.task))
     const prompt = isAlive ? groupGoesOn(task, members) : undefined
-    const done = prompt === undefined ? undefined : await this.#ports.teams.reopen(task)
+    const done = prompt === undefined ? undefined : await this.#ports.groups.reopen(task)
     if (!this.#own(task)) return
-    const entry = store.handle(task.id)
-    if (entry && done) {
-      entry.run = { ...newRun(task, "supervising", clock.now()), prompt, done }
+    const handle = store.handle(task.id)
+    if (handle && done) {
+      handle.run = { ...newRun(task, "supervising", clock.now()), prompt, done }
       return this.#ports.dispatcher.deliver(task.id, { type: "members" })
     }
     const endOptions = { messages: [], wake: this.#wakes(task, seenAt), maybeDelivered: true }
@@ -156,8 +156,8 @@ export class Settling {
     if (ending.type !== "completed") return ending
     const verdict = await this.#ports.verifiers.afterCrash(task, answerText(messages))
     if (!verdict) return ending
-    const entry = this.#parts.store.handle(task.id)
-    if (entry?.run) entry.run = { ...entry.run, ...verdict.finding }
+    const handle = this.#parts.store.handle(task.id)
+    if (handle?.run) handle.run = { ...handle.run, ...verdict.finding }
     return verdict.ok ? ending : { type: "failed", reason: verdict.failure, at: ending.at }
   }
 
@@ -166,9 +166,9 @@ export class Settling {
     const { store, clock } = this.#parts
     const mayGoOn = this.#ports.places.outlives(task) && task.run.startedAt !== undefined && !isPaused(task)
     if (!mayGoOn || hasWon(task, this.#parts.store) || !this.#own(task)) return false
-    const entry = store.handle(task.id)
+    const handle = store.handle(task.id)
     const now = clock.now()
-    if (entry) entry.run = newRun(task, "working", now)
+    if (handle) handle.run = newRun(task, "working", now)
     this.#ports.places.rejoin(task)
     this.#ports.dispatcher.deliver(task.id, { type: "contact", lost: now })
     return true
@@ -183,17 +183,17 @@ export class Settling {
     // The dead process may not have undone the refused turn.
     if (leftIn(messages)) await takeBack(this.#parts, task)
     if (!this.#own(task)) return false
-    const entry = store.handle(task.id)
-    if (entry)
-      entry.run = { ...newRun(task, "parked", clock.now()), ...asked, ...(task.place && { preparesAgain: true }) }
+    const handle = store.handle(task.id)
+    if (handle)
+      handle.run = { ...newRun(task, "parked", clock.now()), ...asked, ...(task.place && { preparesAgain: true }) }
     goOn()
     return true
   }
 
   /** True unless the task is a member of a group that has ended. */
-  #mayGoOn({ part }: Task): boolean {
-    const group = part && this.#parts.store.get(part.of)
-    return !part || (group !== undefined && isActive(group) && winnerIn(group.team) === undefined)
+  #mayGoOn({ member }: Task): boolean {
+    const group = member && this.#parts.store.get(member.of)
+    return !member || (group !== undefined && isActive(group) && winnerIn(group.group) === undefined)
   }
 
   /** Takes a task over. False where it changed since the dead process left it. */

@@ -22,7 +22,7 @@ export function findTask(reference: string, own: readonly Task[]): Task {
 }
 
 const namesOf = (task: Task): string =>
-  task.team ? `${nameOf(task)}, of ${memberNames(task.id, task.team)}` : nameOf(task)
+  task.group ? `${nameOf(task)}, of ${memberNames(task.id, task.group)}` : nameOf(task)
 
 /** Tasks of the named batch; empty for a task's id or an unknown name. */
 export function findNamedBatch(reference: string, own: readonly Task[]): readonly Task[] {

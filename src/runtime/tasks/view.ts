@@ -52,7 +52,7 @@ export type TaskView = {
   /** Item counts of a map. */
   readonly counts?: ItemCounts
   /** Its pause, with the newest knowledge of the cause. */
-  readonly stand?: Pause
+  readonly pause?: Pause
   /** Time of the snapshot. */
   readonly at: number
   readonly retry?: { readonly attempt: number; readonly message: string }
@@ -79,7 +79,7 @@ export function viewOf(
   const seen = progressOf(task, store)
   const asks = asksOf(task, seen, store)
   const progress = seen && { ...seen, asks }
-  const stand = pauseAmong(task, store.active())
+  const pause = pauseAmong(task, store.active())
   return Object.freeze({
     task: Object.freeze({ ...task }),
     phase:
@@ -89,7 +89,7 @@ export function viewOf(
         progress,
         store.hasOpen(task.sessionID),
         waitedFor(task, store, holdsBack),
-        stand && pauseText(stand, now),
+        pause && pauseText(pause, now),
       ),
     ...(store.isMerging(task.id) && { merging: true }),
     ...(machineOf(task) !== undefined && store.run(task.id)?.stage === "closing" && { fetching: true }),
@@ -103,8 +103,8 @@ export function viewOf(
     lastText: progress?.lastText ?? "",
     signAge: progress && Math.max(0, now - progress.lastSignAt),
     asks: asks.map((ask) => (Number.isFinite(until(ask)) ? { ...ask, refusedAt: until(ask) } : ask)),
-    ...(task.team && { counts: countsOf(task, task.team, store) }),
-    ...(stand && { stand }),
+    ...(task.group && { counts: countsOf(task, task.group, store) }),
+    ...(pause && { pause }),
     at: now,
     retry: progress?.retry,
     ...(progress?.failing && { failing: progress.failing }),
@@ -114,15 +114,15 @@ export function viewOf(
 const forEver = (): number => Number.POSITIVE_INFINITY
 
 function asksOf(task: Task, seen: Progress | undefined, store: TaskStore): readonly Ask[] {
-  if (!task.team || !seen) return seen?.asks ?? []
-  return membersOf(store, task).flatMap(({ task: part }) => progressOf(part, store)?.asks ?? [])
+  if (!task.group || !seen) return seen?.asks ?? []
+  return membersOf(store, task).flatMap(({ task: member }) => progressOf(member, store)?.asks ?? [])
 }
 
-function countsOf(task: Task, team: Group, store: TaskStore): ItemCounts {
-  const { team: result } = task.outcome ?? {}
+function countsOf(task: Task, group: Group, store: TaskStore): ItemCounts {
+  const { group: result } = task.outcome ?? {}
   if (!isActive(task) && result?.kind === "each") return { ...result, running: 0 }
-  const own = membersOf(store, task).filter(({ task: part }) => part.part?.run === task.run.generation)
-  return countItems(sizeOf(team), own, store.run(task.id)?.done ?? [])
+  const own = membersOf(store, task).filter(({ task: member }) => member.member?.run === task.run.generation)
+  return countItems(sizeOf(group), own, store.run(task.id)?.done ?? [])
 }
 
 function waitedFor(task: Task, store: TaskStore, holdsBack: (task: Task) => string | undefined): readonly string[] {
@@ -141,14 +141,14 @@ const progressOf = (task: Task, store: TaskStore): Progress | undefined => {
 
 export const figuresOf = (task: Task, store: TaskStore): Pick<TaskView, "whole" | "thisRun"> => ({
   whole: wholeOf(task, store),
-  thisRun: task.team ? membersRunOf(task, store) : thisRunOf(task, progressOf(task, store)),
+  thisRun: task.group ? membersRunOf(task, store) : thisRunOf(task, progressOf(task, store)),
 })
 
 /** Figures of a group's present run: its own session is never prompted. */
 const membersRunOf = (task: Task, store: TaskStore): Figures =>
   membersOf(store, task)
-    .filter(({ task: { part } }) => part?.run === task.run.generation)
-    .reduce((sum, { task: part }) => addFigures(sum, thisRunOf(part, progressOf(part, store))), NO_FIGURES)
+    .filter(({ task: { member } }) => member?.run === task.run.generation)
+    .reduce((sum, { task: member }) => addFigures(sum, thisRunOf(member, progressOf(member, store))), NO_FIGURES)
 
 const thisRunOf = (task: Task, progress: Progress | undefined): Figures => {
   const { toolCalls, usage } = progress ?? task.outcome ?? NO_FIGURES

@@ -147,8 +147,8 @@ export class PurseKeeper {
       now: clock.now(),
       used: used.cost,
       reserve,
-      atWork: going.filter(({ stand }) => stand === undefined).length,
-      goesOn: going.some(({ stand }) => stand !== undefined && mayResumeBefore(stand, until)),
+      atWork: going.filter(({ pause }) => pause === undefined).length,
+      goesOn: going.some(({ pause }) => pause !== undefined && mayResumeBefore(pause, until)),
       ready: state.tasks.some((task) => wantsRun(state, task, moment) && state.pulses[task.id]?.budget === undefined),
       lastWord,
     }
@@ -161,9 +161,9 @@ export class PurseKeeper {
     for (const [threadId, { id }] of Object.entries(threads)) {
       const run = runs.of(threadId)
       if (!run || !isInFlight(run)) continue
-      const { stand, asks } = run
+      const { pause, asks } = run
       const unbegun = run.state === "queued" ? { unbegun: true as const } : {}
-      if (stand) stopped[id] = { [stand.pauseKind]: pauseTextAtEnd(stand, now), ...unbegun }
+      if (pause) stopped[id] = { [pause.pauseKind]: pauseTextAtEnd(pause, now), ...unbegun }
       else if (asks[0] !== undefined) stopped[id] = { ask: asks[0] }
       else if (run.state === "queued") stopped[id] = unbegun
     }
@@ -219,13 +219,13 @@ export class PurseKeeper {
       tokens: billedTokens(took),
       cost: took.cost,
     }
-    const account = await runs.account(own.at(-1)?.[0] ?? "")
+    const summary = await runs.account(own.at(-1)?.[0] ?? "")
     if (!open || !task) {
-      const text = task?.status === "done" ? account.receipt : "It was cancelled."
+      const text = task?.status === "done" ? summary.receipt : "It was cancelled."
       return { ...figures, result: task?.status === "done" ? "done" : "partial", ...(text && { text }) }
     }
     const { result, text } = rules.leftAs(state, purse, id)
-    const told = text ?? (result === "partial" ? partialText(open, account.lastWord) : undefined)
+    const told = text ?? (result === "partial" ? partialText(open, summary.lastWord) : undefined)
     return { ...figures, result, ...(told && { text: told }), next: nextOf(state, open, result, text) }
   }
 

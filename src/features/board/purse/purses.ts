@@ -69,7 +69,7 @@ export class PurseDoor implements Purses {
     const going = Object.keys(threads)
       .flatMap((id) => runs.of(id) ?? [])
       .filter(isInFlight)
-    const still = countPauses(going.flatMap(({ stand }) => stand ?? []))
+    const still = countPauses(going.flatMap(({ pause }) => pause ?? []))
     const stopped = PAUSE_KINDS.filter((way) => still[way] > 0)
     const atWork = stopped.reduce((many, way) => many - still[way], going.length)
     const doing = [`${atWork} at work`, ...stopped.map((way) => `${still[way]} ${way}`)].join(", ")

@@ -64,9 +64,9 @@ export class TrustedFile {
   }
 
   /** Writes its replacement to a temporary file for `renameSync`. */
-  async aside(kept: TrustedCopy): Promise<string> {
+  async aside(copy: TrustedCopy): Promise<string> {
     await mkdir(this.folder, { recursive: true, mode: 0o700 })
-    const body = JSON.stringify({ version: VERSION, board: this.#board, ...kept })
+    const body = JSON.stringify({ version: VERSION, board: this.#board, ...copy })
     return draft(this.file, `${this.#signer.sign(body)}\n${body}`, { flush: true })
   }
 }
@@ -147,13 +147,13 @@ export class BoardFiles {
     const hasArchived = await archive()
     // A link that a user made of it stays.
     const target = await realpath(this.#file).catch(ifMissing(this.#file))
-    const kept: TrustedCopy = {
+    const copy: TrustedCopy = {
       state,
       others,
       text: text === undefined ? loaded.text : digestOf(text),
       before: loaded.text,
     }
-    const ours = await this.#keep.aside(kept)
+    const ours = await this.#keep.aside(copy)
     const theirs = text === undefined ? undefined : await this.#aside(target, text)
     const signature = theirs === undefined ? loaded.signature : await signatureOf(theirs)
     // Nothing is awaited from this check to the last rename, so that almost no edit can be lost.
@@ -164,7 +164,7 @@ export class BoardFiles {
     renameSync(ours, this.#keep.file)
     if (theirs !== undefined) renameSync(theirs, target)
     await Promise.all([flush(this.#keep.folder), theirs !== undefined && flush(dirname(target))])
-    this.#loaded = { ...kept, signature, kept: await this.#keep.signature(), cut: false }
+    this.#loaded = { ...copy, signature, kept: await this.#keep.signature(), cut: false }
     return "written"
   }
 
@@ -179,20 +179,20 @@ export class BoardFiles {
   }
 
   async #read(signature: string): Promise<Pick<Loaded, "state" | "others" | "text" | "cut">> {
-    const kept = await this.#keep.read()
+    const copy = await this.#keep.read()
     if (signature === MISSING)
-      return { state: believe(undefined, kept?.state), others: kept?.others ?? {}, text: NO_TEXT, cut: false }
+      return { state: believe(undefined, copy?.state), others: copy?.others ?? {}, text: NO_TEXT, cut: false }
     const [given, { mtime }] = await Promise.all([boardText(this.#file), stat(this.#file)])
     const text = typeof given === "string" ? digestOf(given) : undefined
-    if (kept && text !== undefined && [kept.text, kept.before].includes(text))
-      return { state: kept.state, others: kept.others, text, cut: text !== kept.text }
+    if (copy && text !== undefined && [copy.text, copy.before].includes(text))
+      return { state: copy.state, others: copy.others, text, cut: text !== copy.text }
     const parsed = typeof given === "string" ? await parseBoard(given, mtime.toISOString()) : given
     if (text === undefined || "problem" in parsed)
       throw new BoardError(
         "unavailable",
         `The board cannot be read: ${this.#file}: ${"problem" in parsed && parsed.problem}. It is left as it is; mend or move it, and call again.`,
       )
-    return { state: believe(parsed, kept?.state), others: parsed.others, text, cut: false }
+    return { state: believe(parsed, copy?.state), others: parsed.others, text, cut: false }
   }
 
   async #aside(target: string, text: string): Promise<string> {

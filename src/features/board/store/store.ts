@@ -105,20 +105,20 @@ export class Store {
   /** Has the rules decide on what stands in the files now, and writes what they make of it. `before` hears it first. */
   carryOut(
     command: BoardCommand,
-    moment: StoreFacts,
+    facts: StoreFacts,
     before: (change: BoardChange) => void = () => {},
   ): Promise<BoardChange> {
     return this.change(async (state) => {
-      const decided = decideOrThrow(state, command, await this.#facts(state, command, moment))
+      const decided = decideOrThrow(state, command, await this.#facts(state, command, facts))
       before(decided)
       return { ...decided, value: decided }
     })
   }
 
   /** Result of a command now, without writing. */
-  async preview(command: BoardCommand, moment: StoreFacts): Promise<BoardChange> {
+  async preview(command: BoardCommand, facts: StoreFacts): Promise<BoardChange> {
     const state = await this.read()
-    return this.#guard(async () => decideOrThrow(state, command, await this.#facts(state, command, moment)))
+    return this.#guard(async () => decideOrThrow(state, command, await this.#facts(state, command, facts)))
   }
 
   /** Unique id for a new task. */
@@ -237,7 +237,7 @@ export class Store {
   }
 
   /** Adds from history how the command's tasks ended. */
-  async #facts(state: BoardState, command: BoardCommand, moment: StoreFacts): Promise<BoardFacts> {
+  async #facts(state: BoardState, command: BoardCommand, facts: StoreFacts): Promise<BoardFacts> {
     const ended = new Map<string, BoardStatus>()
     const id = "id" in command ? command.id : undefined
     const steps = state.tasks.find((task) => task.id === id)?.steps ?? []
@@ -246,7 +246,7 @@ export class Store {
       const found = each === undefined ? undefined : await this.#find(each)
       if (found) ended.set(found.id, found.status)
     }
-    return { ...moment, ended: (wanted) => ended.get(wanted) }
+    return { ...facts, ended: (wanted) => ended.get(wanted) }
   }
 
   async #find(id: string): Promise<ArchivedTask | undefined> {

@@ -9,7 +9,7 @@ type Key = Awaited<ReturnType<typeof crypto.subtle.importKey>>
 /** Storage of the web session. */
 export type CredentialStore = {
   get(): Promise<WebSession | undefined>
-  put(pass: WebSession): Promise<void>
+  put(session: WebSession): Promise<void>
   remove(): Promise<void>
 }
 
