@@ -6,7 +6,7 @@ import type { GroupArchive, KeptTries } from "./groups/group-archive.ts"
 import { membersOf } from "./groups/members-of.ts"
 import { cutOffOf } from "./mailbox/notes.ts"
 import { tellOnceIdle } from "./mailbox/notify-idle.ts"
-import { goHome, homeOf } from "./merge-target.ts"
+import { goHome, parentFolderOf } from "./merge-target.ts"
 import type { Parts } from "./parts.ts"
 import { kindOf, PlaceError, type PlaceKind, type Shown } from "./places/place.ts"
 import type { Places } from "./places/places.ts"
@@ -99,7 +99,7 @@ export class Archive {
   async #putAway(task: Task): Promise<Partial<Outcome>> {
     if (task.group?.kind !== "tries") {
       const place = await this.#places.placeOf(task)
-      return { work: workOf(await place.putAway(task.id, homeOf(this.#parts, task))) }
+      return { work: workOf(await place.putAway(task.id, parentFolderOf(this.#parts, task))) }
     }
     const { work, refs } = await this.#groupArchive.keep(task)
     const { group } = task.outcome ?? {}
@@ -169,7 +169,7 @@ export class Archive {
     const group = task.member?.kind === "tries" ? this.#parts.store.get(task.member.of) : undefined
     // At its group's end the chosen try's work became the group's.
     const of = group && chosenIn(group.group) === task.id && !isActive(group) ? group : task
-    return place.show(of.id, homeOf(this.#parts, task), mostLines)
+    return place.show(of.id, parentFolderOf(this.#parts, task), mostLines)
   }
 
   /** All files that an ended task changed; its record holds only the first of many. */
@@ -199,7 +199,7 @@ export class Archive {
     const groups = new Map<string, { name: string; folder: string; group: Task[] }>()
     for (const task of tasks) {
       if (!task.place) continue
-      const [name, folder] = [task.place.kind, homeOf(this.#parts, task)]
+      const [name, folder] = [task.place.kind, parentFolderOf(this.#parts, task)]
       const { group = [] } = groups.get(`${name} ${folder}`) ?? {}
       groups.set(`${name} ${folder}`, { name, folder, group: [...group, task] })
     }

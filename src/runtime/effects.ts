@@ -10,7 +10,7 @@ import type { Answers } from "./answers.ts"
 import { attachedIn } from "./launch/mentions.ts"
 import { hintOf } from "./mailbox/notes.ts"
 import { notifyIdle } from "./mailbox/notify-idle.ts"
-import { homeOf } from "./merge-target.ts"
+import { parentFolderOf } from "./merge-target.ts"
 import type { Parts } from "./parts.ts"
 import { PlaceError } from "./places/place.ts"
 import type { Merging, Places } from "./places/places.ts"
@@ -121,7 +121,8 @@ export class Effects {
     // Read before the place is prepared: the tasks may be cleared meanwhile.
     const answers = await this.#answersFor(task)
     // Members prepare places of their own. A group that waited must capture what those tasks changed.
-    if (task.group && task.place && task.run.after) await this.#ports.places.capture(task, homeOf(this.#parts, task))
+    if (task.group && task.place && task.run.after)
+      await this.#ports.places.capture(task, parentFolderOf(this.#parts, task))
     if (task.group) return { type: "prepared", answers, preface: "", done: await this.#ports.groups.open(task) }
     if (!this.#parts.store.runs(task) || !(task.place || task.depth > 1))
       return { type: "prepared", answers, preface: "" }

@@ -16,17 +16,17 @@ const USERS_LOOK_MS = 2000
  * Folder where a task's parent works now, to which its work belongs. An ended parent has left its folder, so its own
  * parent's folder counts.
  */
-export function homeOf(parts: Pick<Parts, "store" | "host">, task: Task): string {
+export function parentFolderOf(parts: Pick<Parts, "store" | "host">, task: Task): string {
   const { store, host } = parts
   const parent = store.bySession(task.parentID)
   if (!parent) return task.place?.folder ?? host.folderOf(task.parentID)
-  return isActive(parent) ? host.folderOf(parent.sessionID) : homeOf(parts, parent)
+  return isActive(parent) ? host.folderOf(parent.sessionID) : parentFolderOf(parts, parent)
 }
 
 /** Folder for an automatic merge. Throws where the parent has moved since the launch, or the run was stopped. */
 export function homeAsAsked(parts: Parts, task: Task, signal: AbortSignal): string {
   if (signal.aborted) throw new CallError("it was stopped before that")
-  const folder = homeOf(parts, task)
+  const folder = parentFolderOf(parts, task)
   if (folder === task.place?.folder) return folder
   throw new CallError("the agent that asked for it has ended, and the folder it worked in is put away")
 }
@@ -65,7 +65,7 @@ const mayWork = (doing: Activity | undefined): boolean => doing !== undefined &&
 export async function goHome(parts: Parts, task: Task): Promise<void> {
   const { host, clock } = parts
   const { sessionID } = task
-  const folder = homeOf(parts, task)
+  const folder = parentFolderOf(parts, task)
   if (host.folderOf(sessionID) === folder) return
   const deadline = clock.now() + QUIET_LIMIT_MS
   while (mayWork((await host.activity()).get(sessionID))) {

@@ -88,7 +88,7 @@ describe("before it is merged by itself, what was merged meanwhile is brought in
     const work = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
     const worktrees = {
       capture: async () => {},
-      enter: async () => ({ directory: folder, told: "" }),
+      enter: async () => ({ directory: folder, preface: "" }),
       bringIn: async () => {
         if (brought instanceof Error) throw brought
         appendFileSync(join(folder, "meanwhile"), "x")
@@ -144,7 +144,7 @@ test("whose process died before it was checked with what was changed meanwhile i
   const calls: string[] = []
   const worktrees = {
     capture: async () => {},
-    enter: async () => ({ directory: folder, told: "" }),
+    enter: async () => ({ directory: folder, preface: "" }),
     bringIn: async () => {
       calls.push("bringIn")
       return calls.length > 1 ? { kind: "merged", files: ["b"], submodules: [] } : new Promise(() => {})
@@ -175,7 +175,7 @@ test("of two that end at once, the second is checked with what the first has mer
   const ids: string[] = []
   const worktrees = {
     capture: async () => {},
-    enter: async () => ({ directory: folder, told: "" }),
+    enter: async () => ({ directory: folder, preface: "" }),
     bringIn: async () => {
       if (merged.length === 0) return { kind: "nothing" }
       appendFileSync(join(folder, "meanwhile"), "x")
@@ -210,7 +210,7 @@ test.each([
     const lacks = "The worktree has no node_modules."
     const worktrees = {
       capture: async () => {},
-      enter: async () => ({ directory: folder, told: "" }),
+      enter: async () => ({ directory: folder, preface: "" }),
       lacks: async () => lacks,
       putAway: async () => ({ files: [], added: 0, removed: 0, submodules: [], unsaved: [] }),
     }
@@ -228,7 +228,7 @@ describe("a task that is merged by itself keeps its check:", () => {
     const calls: string[] = []
     const worktrees = {
       capture: async () => {},
-      enter: async () => ({ directory: folder, told: "" }),
+      enter: async () => ({ directory: folder, preface: "" }),
       bringIn: async () => ({ kind: "nothing" }),
       putAway: async () => ({ files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }),
       merge: async () => {

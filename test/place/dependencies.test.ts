@@ -62,11 +62,11 @@ describe("a project of npm's", () => {
   test("runs its tests in a worktree at once, and the agent's writes reach neither the user's files nor the merge", async () => {
     npmProject()
     const before = user.state()
-    const { child, told, lacks } = await entered()
+    const { child, preface, lacks } = await entered()
     expect(run(child, "npm test --offline")).toContain("hello")
     expect(child.read("package-lock.json")).toBe(user.read("package-lock.json"))
     expect(statSync(join(child.top, "node_modules/greet/index.js")).nlink).toBe(1)
-    expect(told).toContain(" Of what git ignores it has node_modules, package-lock.json.")
+    expect(preface).toContain(" Of what git ignores it has node_modules, package-lock.json.")
     expect(lacks).toBeUndefined()
     child.sh("echo \"module.exports = 'broken'\" > node_modules/greet/index.js")
     child.write("mine.txt", "x").sh("echo >> node_modules/.bin/greet")
@@ -137,10 +137,10 @@ describe("a link out of the repository", () => {
     linked.link("out.js", join(bench.folder, "nowhere"))
     user.link("node_modules/linked", linked.top)
     const [before, theirs] = [user.state(), linked.files()]
-    const { child, told } = await entered()
+    const { child, preface } = await entered()
     expect(lstatSync(join(child.top, "node_modules/linked")).isDirectory()).toBe(true)
     expect(run(child, `node -p "require('linked')"`).trim()).toBe("linked")
-    expect(told).not.toContain("Not brought")
+    expect(preface).not.toContain("Not brought")
     child.sh("echo x > node_modules/linked/index.js; echo x > node_modules/linked/also.js")
     await onlyWork(before, [])
     expect(linked.files()).toEqual(theirs)
@@ -151,11 +151,11 @@ describe("a link out of the repository", () => {
     const store = new Repository(join(bench.folder, "store/node_modules/far"))
     store.write("index.js", "x")
     user.link("node_modules/far", store.top)
-    const { child, told } = await entered()
+    const { child, preface } = await entered()
     expect(child.has("node_modules/far")).toBe(false)
     const text =
       "Not brought into the worktree: node_modules/far (a link that leads out of the repository). The option worktree.setup names a command that installs it in each worktree."
-    expect(told).toContain(text)
+    expect(preface).toContain(text)
     expect(await bench.places.lacks(ID, user.top)).toBe(text)
   })
 
@@ -251,11 +251,11 @@ describe("what a worktree lacks", () => {
       .write("package.json", json({ devDependencies: { vitest: "1" } }))
       .write(".gitignore", "node_modules\n")
       .commit()
-    const { told, lacks } = await entered()
+    const { preface, lacks } = await entered()
     const text =
       "node_modules is not in the original folder, so the worktree has none. The option worktree.setup names a command that installs it in each worktree."
     expect(lacks).toBe(text)
-    expect(told).toContain(text)
+    expect(preface).toContain(text)
     expect(await bench.places.lacks(ID, user.top)).toBe(text)
   })
 
@@ -264,18 +264,18 @@ describe("what a worktree lacks", () => {
     ["packages that may be installed elsewhere", "requirements.txt", "flask\n"],
   ])("is not %s", async (_what, manifest, content) => {
     user.write(manifest, content).commit()
-    const { told, lacks } = await entered()
-    expect([lacks, told.includes("worktree.setup")]).toEqual([undefined, false])
+    const { preface, lacks } = await entered()
+    expect([lacks, preface.includes("worktree.setup")]).toEqual([undefined, false])
   })
 
   test("is all that is more than a worktree gets; no copy is begun", async () => {
     npmProject()
     user.sh("truncate -s 0 node_modules/big && dd if=/dev/zero of=node_modules/big bs=1M count=3 status=none")
     bench.places = bench.worktrees({ bounds: { one: 2e6, all: 1e9 } })
-    const { child, told, lacks } = await entered()
+    const { child, preface, lacks } = await entered()
     expect(child.has("node_modules")).toBe(false)
     expect(lacks).toMatch(/^The worktree has no node_modules, package-lock.json: they are 3 MB, more than the 2 MB/)
-    expect(told).toContain(lacks)
+    expect(preface).toContain(lacks)
   })
 
   test("is what would be more than all worktrees may hold together, whichever repository they are of", async () => {
@@ -286,7 +286,7 @@ describe("what a worktree lacks", () => {
     const all = await Promise.all(ids.map((id) => entered(user.top, id)))
     expect(all.filter(({ child }) => child.has("node_modules"))).toHaveLength(2)
     const without = all.find(({ child }) => !child.has("node_modules"))
-    expect(without?.told).toContain("the dependencies of all worktrees together would be more than 7 MB")
+    expect(without?.preface).toContain("the dependencies of all worktrees together would be more than 7 MB")
     const other = ids.find((id) => !without?.directory.includes(id)) ?? ""
     await bench.places.putAway(other, user.top)
     expect((await entered(user.top, "bg_eeeeeeee")).child.has("node_modules")).toBe(true)
@@ -295,8 +295,8 @@ describe("what a worktree lacks", () => {
   test("is everything with the option `none`, which only a check that fails is told", async () => {
     npmProject()
     bench.places = bench.worktrees({ settings: { setup: "", copy: [], dependencies: "none" } })
-    const { child, told, lacks } = await entered()
-    expect([child.has("node_modules"), lacks, told.includes("node_modules")]).toEqual([false, undefined, false])
+    const { child, preface, lacks } = await entered()
+    expect([child.has("node_modules"), lacks, preface.includes("node_modules")]).toEqual([false, undefined, false])
     expect(await bench.places.lacks(ID, user.top)).toBe(
       'The worktree has no node_modules, package-lock.json (option worktree.dependencies is "none").',
     )

@@ -281,10 +281,10 @@ test("a later run begins with what its parent sees by then, as in a worktree her
   await place.putAway(ID, user.top)
   user.write("b", "changed since\n")
   Object.assign(remote, { asked: true })
-  const { told } = await enter({ again: true, bringIn: true })
+  const { preface } = await enter({ again: true, bringIn: true })
   // Nobody looks at it before its prompt is sent: its folder was not there.
   expect(remote.asked).toBe(false)
-  expect(told).toContain(
+  expect(preface).toContain(
     "It has your work so far, and with it what the agent that asks you sees now, uncommitted work included, but of what git ignores only what the options copy.",
   )
   expect([there().read("a"), there().read("b")]).toEqual(["ONE\ntwo\nthree\n", "changed since\n"])
@@ -298,8 +298,8 @@ test("a later run after a conflict gets the marks to solve, and its work is merg
   await place.putAway(ID, user.top)
   user.write("a", "users\n")
   expect(await place.merge(ID, user.top)).toMatchObject({ kind: "conflict", files: ["a"] })
-  const { told } = await enter({ again: true, bringIn: true })
-  expect(told).toContain("have conflict marks")
+  const { preface } = await enter({ again: true, bringIn: true })
+  expect(preface).toContain("have conflict marks")
   expect(there().read("a")).toContain("<<<<<<<")
   there().write("a", "both\n")
   await place.putAway(ID, user.top)
@@ -497,8 +497,8 @@ test("a later run takes the folder that was to be removed, and nobody removes th
 })
 
 test("what an agent stashes is not brought home, of which it is told, and stays in the store there", async () => {
-  const { told } = await enter()
-  expect(told).toContain("Do not use git stash: what is in it is not brought back.")
+  const { preface } = await enter()
+  expect(preface).toContain("Do not use git stash: what is in it is not brought back.")
   there().write("a", "stashed\n").git("stash", "push", "-q", "-m", "mine")
   there().write("b", "kept\n")
   expect((await place.putAway(ID, user.top)).files).toEqual(["b"])

@@ -74,7 +74,7 @@ export class SimulatedPlaces {
       const { times = 0 } = this.#archive.checks.get(taskID) ?? {}
       // What passed before says nothing of the work of this run.
       if (times > 0) this.#archive.checks.set(taskID, { times, passed: false, everPassed: false })
-      return { directory: `/places/${taskID}`, told: "You work there." }
+      return { directory: `/places/${taskID}`, preface: "You work there." }
     })
   }
 

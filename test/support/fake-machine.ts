@@ -34,7 +34,7 @@ export class FakeMachine {
   async capture() {}
   async enter({ taskID, folder }: EnterRequest) {
     this.entered.push(taskID)
-    return { directory: this.directory ?? folder, told: "You work on big." }
+    return { directory: this.directory ?? folder, preface: "You work on big." }
   }
   async run(taskID: string): Promise<CommandResult> {
     return { exitCode: this.passes(this.entered.indexOf(taskID) + 1) ? 0 : 1, output: "" }

@@ -27,8 +27,8 @@ test("a failed map or item says how what is not valid runs again, and a try name
   expect(said({ member: { kind: "each", ...of } })).toBe(advice("bg_map"))
   expect(said({ group: team, status: "cancelled" })).toBe("Reason: 1 of 2 items failed.")
   const part = { kind: "tries", ...of } as const
-  expect(said({ part })).toBe("Reason: 1 of 2 items failed.")
-  const aTry = { ...ended({}), part }
+  expect(said({ member: part })).toBe("Reason: 1 of 2 items failed.")
+  const aTry = { ...ended({}), member: part }
   expect(isUnmerged(aTry)).toBe(false)
   expect(summaryOf(aTry).at(-1)).toBe(
     'Of several tries the one that passed is merged: superagents_task(merge="bg_map").',

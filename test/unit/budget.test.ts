@@ -368,7 +368,7 @@ describe("what was spent is not forgotten", () => {
   test("where another process spends it in a task that is known here and works in a place of its own", async () => {
     const rig = rigged({ maxCostPerDay: 0.1, lastWord: 0 }, 1000)
     rig.onPrompt("SLOW", { tools: [{ name: "build", args: { ms: 120_000 } }] })
-    const worktrees = { capture: async () => {}, enter: async () => ({ directory: "/place", told: "" }) }
+    const worktrees = { capture: async () => {}, enter: async () => ({ directory: "/place", preface: "" }) }
     const share = { clock: rig.clock, database: rig.host.database }
     const other = new Rig({ options: { lastWord: 0 }, worktrees: async () => worktrees as never, share })
     other.script(({ prompt }) => (prompt.startsWith("SPEND") ? STEP : undefined))

@@ -242,7 +242,7 @@ describe("there", () => {
 describe("the engine", () => {
   const PLACES = {
     capture: async () => {},
-    enter: async () => ({ directory: "/place", told: "" }),
+    enter: async () => ({ directory: "/place", preface: "" }),
     putAway: async () => ({ files: [], added: 0, removed: 0, submodules: [], unsaved: [] }),
   } as never as Place
 

@@ -64,10 +64,10 @@ describe("an end", () => {
         delivery: deliveryOf({ wake: false }),
       },
       ending: cancelled,
-      how,
+      options: how,
     })
     expect(run?.closing?.task).toMatchObject({ status: "cancelled", run: { endedAt: NOW } })
-    expect(run?.closing).toMatchObject({ ending: cancelled, how, posted: false, delivered: false })
+    expect(run?.closing).toMatchObject({ ending: cancelled, options: how, posted: false, delivered: false })
   })
 
   test("stops its session with its questions, reads its messages, and is written before it is told", () => {

@@ -111,7 +111,7 @@ describe("near a limit", () => {
     const { run, commands, does } = working({ asks }, near).takes(tick())
     expect(does).toEqual(["record", "log", "send"])
     expect(command(commands, "send")).toMatchObject({
-      word: { kind: "last-word", text: lastWordRequest(reason) },
+      message: { kind: "last-word", text: lastWordRequest(reason) },
       interrupts: asks,
     })
     expect(run).toMatchObject({ calls: 1, lastWord: { state: "told", reason, at: NOW, againAt: NOW } })

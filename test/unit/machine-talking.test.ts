@@ -65,7 +65,7 @@ describe("a word to a run", () => {
   test("is only stored for a parked one, which reads it when it goes on", () => {
     const { run, commands } = at("parked").takes(tell())
     const word = { id: idOf("word"), kind: "word", text: "MORE", at: NOW, ...FRESH, reply }
-    expect(commands).toEqual([{ do: "store", word }])
+    expect(commands).toEqual([{ do: "store", message: word }])
     expect(run).toMatchObject({ sentMessages: [word], calls: 1 })
   })
 

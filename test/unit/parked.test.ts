@@ -650,7 +650,7 @@ describe("a breaker that has tripped", () => {
       capture: async () => {},
       enter: async () => {
         await new Promise<void>((resolve) => ready.push(resolve))
-        return { directory: "/place", told: "Work in /place." }
+        return { directory: "/place", preface: "Work in /place." }
       },
       putAway: async () => ({ files: [], added: 0, removed: 0, submodules: [], unsaved: [] }),
     }
@@ -1207,7 +1207,7 @@ describe("a restart of a task in a worktree", () => {
       capture: async () => {},
       enter: async ({ again, bringIn }: EnterRequest) => {
         calls.push(`enter ${again ?? false} ${bringIn ?? false}`)
-        return { directory: "/place", told: `Work in /place, ${calls.length}.` }
+        return { directory: "/place", preface: `Work in /place, ${calls.length}.` }
       },
       putAway: async () => {
         calls.push("put away")

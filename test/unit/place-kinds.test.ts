@@ -27,7 +27,7 @@ describe("the kinds of places", () => {
     await here.capture("bg_a", "/project")
     expect(await here.enter({ taskID: "bg_a", folder: "/project", timeLimit: 0 })).toEqual({
       directory: "/project",
-      told: "",
+      preface: "",
     })
     expect([await here.bringIn("bg_a", "/project"), await here.merge("bg_a", "/project")]).toEqual([
       { kind: "nothing" },

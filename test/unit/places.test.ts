@@ -3,7 +3,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { beforeEach, describe, expect, test } from "vitest"
 import { CallError } from "../../src/core/errors.ts"
-import { type Entered, welcome } from "../../src/features/worktrees/preface.ts"
+import { type Entered, prefaceOf } from "../../src/features/worktrees/preface.ts"
 import type { EnterRequest, MergeResult, Place, PutAway, Ready, Swept } from "../../src/runtime/places/place.ts"
 import { eventually } from "../support/eventually.ts"
 import { isRunning, pidIn } from "../support/process-id.ts"
@@ -28,7 +28,7 @@ class FakeWorktrees {
   async enter(request: EnterRequest): Promise<Ready> {
     this.calls.push("enter")
     const entered = await this.onReady(request)
-    return { ...entered, told: welcome(request, entered) }
+    return { ...entered, preface: prefaceOf(request, entered) }
   }
   putAway(taskID: string, folder: string) {
     this.calls.push(`putAway ${taskID} ${folder}`)
@@ -669,11 +669,11 @@ test("a place that is not ready at the time limit: the run is stopped, and its m
 
 test("an agent in a worktree reads of its place under a heading, and by its path where it must not write", () => {
   const request = { taskID: "bg_aaaaaaaa", folder: "/project", timeLimit: 0 }
-  const told = welcome(request, { directory: "/trees/a", conflicts: [] })
+  const told = prefaceOf(request, { directory: "/trees/a", conflicts: [] })
   expect(told).toMatch(/^# Where you work\n\nYou work in a git worktree of your own, \/trees\/a\. /)
   expect(told).toContain("Work in it alone: the agent that asks you works in /project; do not write there.")
   const read = (there: readonly string[], absent: readonly string[]) =>
-    welcome(request, { directory: "/trees/a", conflicts: [], ignored: { there, absent } })
+    prefaceOf(request, { directory: "/trees/a", conflicts: [], ignored: { there, absent } })
   expect(read(["node_modules"], [".env"])).toContain(" Of what git ignores it has node_modules, and lacks .env. ")
   expect(read(["node_modules"], [])).toContain(" Of what git ignores it has node_modules. ")
   expect(read([], [".env", "dist"])).toContain(" It lacks what git ignores: .env, dist. ")

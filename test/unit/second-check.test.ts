@@ -14,7 +14,7 @@ const PASSES_ONCE = `if [ -e "$0.passed" ]; then echo $$ > second; exec sleep 60
 class FakePlaces {
   readonly merged: string[] = []
   async capture() {}
-  enter = async ({ taskID }: { taskID: string }) => ({ directory: folder(taskID), told: "" })
+  enter = async ({ taskID }: { taskID: string }) => ({ directory: folder(taskID), preface: "" })
   bringIn = async () => ({ kind: "merged", files: ["theirs"], submodules: [] })
   putAway = async () => ({ files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] })
   show = async () => ({ files: ["a"], diff: "+a", cut: false, command: "git diff" })

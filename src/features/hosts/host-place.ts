@@ -20,7 +20,7 @@ import { NoContact } from "./connection.ts"
 import { sessionThere } from "./create-session.ts"
 import { fetchHome, hiddenThere, removeThere, send, settleIncoming, type There } from "./files.ts"
 import type { Hosts, Machine } from "./hosts.ts"
-import { type Begun, runJob, setUp, welcome } from "./jobs.ts"
+import { type Begun, prefaceOf, runJob, setUp } from "./jobs.ts"
 import type { Sent } from "./orders.ts"
 import { isThere, NO_SESSION, type RemoteSession } from "./remote-session.ts"
 import { folderIn, madeMark, roomsIn } from "./rooms.ts"
@@ -73,7 +73,7 @@ export class HostPlace implements Place {
             sessionThere(this.#machine, remote, { folder: far, contact, again }),
           )
       remote.far = { folder: far, session }
-      return { directory: folder, told: welcome(name, far, again, begun) }
+      return { directory: folder, preface: prefaceOf(name, far, again, begun) }
     } catch (error) {
       // Sent files are removed after the run's end.
       if (!remote.sent) this.#machine.link.release(taskID)

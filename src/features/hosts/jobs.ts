@@ -96,7 +96,7 @@ export async function setUp(
 /** Start state of a later run, and whether it includes the parent's current state. */
 export type Begun = Pick<NextState, "conflicts" | "unsolved"> & { readonly bringIn: boolean }
 
-export function welcome(host: string, folder: string, again: boolean, begun?: Begun): string {
+export function prefaceOf(host: string, folder: string, again: boolean, begun?: Begun): string {
   const isPresent = begun?.bringIn && !begun.unsolved
   const has = again
     ? `your work so far${isPresent ? ", and with it what the agent that asks you sees now, uncommitted work included" : ""}`

@@ -23,7 +23,7 @@ export type Entered = {
   readonly unsolved?: boolean
 }
 
-export function welcome(
+export function prefaceOf(
   { folder, again = false, bringIn = false }: EnterRequest,
   { directory, conflicts, unsolved, unreadable = [], stashed = [], lacksProgram, ignored, lacks }: Entered,
 ): string {

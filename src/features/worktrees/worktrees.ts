@@ -28,7 +28,7 @@ import { ignoredNotes } from "./ignored.ts"
 import { betweenMerges } from "./locks.ts"
 import { readMarker } from "./marker.ts"
 import { bringHome, bringIn, finishMerges } from "./merge-back.ts"
-import { type Entered, welcome } from "./preface.ts"
+import { type Entered, prefaceOf } from "./preface.ts"
 import { dropRefs, isUnmerged, readRef, refOf, remembered, writeRefs } from "./refs.ts"
 import { expireAside, sharedIn } from "./shared-state.ts"
 import { snapshot, stamped, withoutAt } from "./snapshot.ts"
@@ -81,7 +81,7 @@ export class Worktrees implements Place {
   /** Creates a run's worktree from the captured state or the last run's. */
   async enter(request: EnterRequest): Promise<Ready & Entered> {
     const entered = await plainly(() => makeReady(this.#ports, request))
-    return { ...entered, told: welcome(request, entered) }
+    return { ...entered, preface: prefaceOf(request, entered) }
   }
 
   /**

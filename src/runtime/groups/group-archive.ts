@@ -3,7 +3,7 @@ import { chosenIn } from "../../core/group.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import { standsOn } from "../../core/receipts/stands-on.ts"
 import type { Merge, Task, Work } from "../../core/task.ts"
-import { goHome, homeAsAsked, homeOf, refuseUnpassed } from "../merge-target.ts"
+import { goHome, homeAsAsked, parentFolderOf, refuseUnpassed } from "../merge-target.ts"
 import type { Parts } from "../parts.ts"
 import type { Place, SharedPlaces } from "../places/place.ts"
 import type { Left, Merging, Places } from "../places/places.ts"
@@ -29,7 +29,7 @@ export class GroupArchive {
   /** Gives the former winner the group's current work to continue with. */
   async giveBack(member: Task, groupID: string): Promise<void> {
     const { shared } = await this.#sharedIn(member)
-    await shared.goOnAs(member.id, groupID, homeOf(this.#parts, member))
+    await shared.goOnAs(member.id, groupID, parentFolderOf(this.#parts, member))
   }
 
   /** Captures the state that an item begins with. */
@@ -44,7 +44,7 @@ export class GroupArchive {
     const { shared } = await this.#places.placeOf(task)
     if (!shared)
       return guard.length === 0 ? result : { ...result, passed: false, how: "`guard` cannot be held in its place" }
-    const changed = shared.changedIn(task.id, homeOf(this.#parts, task), guard)
+    const changed = shared.changedIn(task.id, parentFolderOf(this.#parts, task), guard)
     // Without a guard this is only information, and a remote place may be out of reach.
     const { files, named } = await (guard.length > 0 ? changed : changed.catch(() => ({ files: [], named: [] })))
     if (named.length > 0) {
@@ -70,7 +70,7 @@ export class GroupArchive {
   /** Makes the winner's work the group's and archives the others. Repeating it changes nothing. */
   async keep(task: Task): Promise<KeptTries> {
     const { place, shared } = await this.#sharedIn(task)
-    const folder = homeOf(this.#parts, task)
+    const folder = parentFolderOf(this.#parts, task)
     const winner = chosenIn(task.group)
     const tries = membersOf(this.#parts.store, task).map(({ task: each }) => each)
     const works = new Map<string, Work>()

@@ -8,7 +8,7 @@ const NOTHING: PutAway = { files: [], added: 0, removed: 0, submodules: [], unsa
 /** The parent's folder: nothing to archive or merge. */
 const here: Place = {
   capture: async () => undefined,
-  enter: async ({ folder }) => ({ directory: folder, told: "" }),
+  enter: async ({ folder }) => ({ directory: folder, preface: "" }),
   bringIn: async () => ({ kind: "nothing" }),
   putAway: async () => NOTHING,
   show: async () => ({ ...NOTHING, diff: "", cut: false, command: "" }),

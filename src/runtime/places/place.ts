@@ -29,7 +29,7 @@ export type Ready = {
   /** Working directory of the task's session. */
   readonly directory: string
   /** Prompt text about the place; "" for none. */
-  readonly told: string
+  readonly preface: string
 }
 
 /** `submodules`: changed ones with all below them, and the refs that keep them: left out of the merge. */

@@ -2,7 +2,7 @@ import { CallError, messageOf } from "../../core/errors.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import { holdsPlace, type Merge, type Outcome, type Task } from "../../core/task.ts"
 import { Turn } from "../../lib/turn.ts"
-import { goHome, goThere, homeAsAsked, homeOf, refuseUnpassed } from "../merge-target.ts"
+import { goHome, goThere, homeAsAsked, parentFolderOf, refuseUnpassed } from "../merge-target.ts"
 import type { Parts } from "../parts.ts"
 import { mergeOf, refused, refusedBy, workOf } from "../tasks/changes.ts"
 import { HERE } from "./here.ts"
@@ -48,7 +48,7 @@ export class Places {
   /** Missing dependencies that may fail the task's check. */
   async lackedBy(task: Task): Promise<string | undefined> {
     const place = await this.placeOf(task)
-    return place.lacks?.(task.id, homeOf(this.#parts, task))
+    return place.lacks?.(task.id, parentFolderOf(this.#parts, task))
   }
 
   /** Command runner of a remote place; undefined for a local one. */
@@ -104,7 +104,7 @@ export class Places {
   async enter(task: Task, signal: AbortSignal, left = false): Promise<string> {
     const { sessionID, run } = task
     const { host } = this.#parts
-    const folder = homeOf(this.#parts, task)
+    const folder = parentFolderOf(this.#parts, task)
     const place = await this.placeOf(task)
     const again = left || run.generation > 0
     if (left) await place.putAway(task.id, folder)
@@ -113,10 +113,10 @@ export class Places {
     // Only from the folder that the work was based on.
     const bringIn = again && !left && folder === task.place?.folder
     const request = { taskID: task.id, folder, timeLimit: run.timeout, again, bringIn, signal }
-    const { directory, told } = await place.enter(request)
+    const { directory, preface } = await place.enter(request)
     if (signal.aborted) throw new CallError("It was stopped before its place was ready.")
     if (host.folderOf(sessionID) !== directory) await goThere(this.#parts, sessionID, directory, signal)
-    return told
+    return preface
   }
 
   /**
@@ -154,7 +154,7 @@ export class Places {
     const place = await this.placeOf(task)
     const putAway = async () => {
       for (const each of [task, ...below]) await goHome(this.#parts, each)
-      return place.putAway(task.id, homeOf(this.#parts, task))
+      return place.putAway(task.id, parentFolderOf(this.#parts, task))
     }
     if (!merging) return { found: { work: workOf(await putAway()) } }
     return this.inTurn(merging.signal, async () => {
@@ -197,7 +197,7 @@ export class Places {
 
   async bringHome(task: Task, place: Place): Promise<Merge> {
     try {
-      return mergeOf(await place.merge(task.id, homeOf(this.#parts, task)))
+      return mergeOf(await place.merge(task.id, parentFolderOf(this.#parts, task)))
     } catch (error) {
       return refusedBy(error)
     }

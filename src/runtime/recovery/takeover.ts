@@ -11,7 +11,7 @@ import type { Dispatcher } from "../dispatcher.ts"
 import type { Groups } from "../groups/groups.ts"
 import { membersOf } from "../groups/members-of.ts"
 import type { Outbox } from "../mailbox/outbox.ts"
-import { homeOf } from "../merge-target.ts"
+import { parentFolderOf } from "../merge-target.ts"
 import type { Parts } from "../parts.ts"
 import type { Places } from "../places/places.ts"
 import { replacingPrompt } from "../prompt-run.ts"
@@ -69,7 +69,7 @@ export class Settling {
     try {
       // Reading the session in its old folder would start an OpenCode instance there.
       if (mayBeElsewhere(task) && !this.#ports.places.outlives(task))
-        await host.move(task.sessionID, homeOf(this.#parts, task))
+        await host.move(task.sessionID, parentFolderOf(this.#parts, task))
       const isMine = await this.#claim(task)
       // Its children are settled with it.
       if (isMine && mayLaunch(task, this.#parts.options)) this.#takeIn(await host.recordsOf(task.sessionID))
