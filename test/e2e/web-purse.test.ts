@@ -47,7 +47,7 @@ describe.skipIf(!browser)("the page", () => {
       viewOf({
         task: { id: "bg_parked00", description: "Look it up", run: { createdAt: now, startedAt: now, parked } },
         phase: "parked until 07:12",
-        stand: pauseOf({ parked }),
+        pause: pauseOf({ parked }),
       }),
     )
     const web = await serve({ agents, person })

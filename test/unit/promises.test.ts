@@ -12,7 +12,7 @@ const ROWS = readFileSync("docs/reliability.md", "utf8")
 
 /** `e2e/guard-rails*` names several. */
 function namesIn(cell: string): readonly string[] {
-  return [...cell.matchAll(/`((?:unit|property|place|simulation|e2e)\/[\w*-]+)`/g)].flatMap(([, name = ""]) => {
+  return [...cell.matchAll(/`((?:unit|property|place|simulation|e2e)\/[\w*/-]+)`/g)].flatMap(([, name = ""]) => {
     if (!name.endsWith("*")) return [`test/${name}.test.ts`]
     const [folder = "", start = ""] = name.slice(0, -1).split("/")
     const files = readdirSync(`test/${folder}`).filter((file) => file.startsWith(start) && file.endsWith(".test.ts"))

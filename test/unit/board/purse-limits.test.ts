@@ -1,0 +1,195 @@
+import { describe, expect, test } from "vitest"
+import { NO_USAGE } from "../../../src/core/task.ts"
+import { ManagerRuns } from "../../../src/features/board/runs.ts"
+import { Rig } from "../../support/rig.ts"
+
+/** Runs that a board's purse pays. A step costs a cent. */
+
+const CENT = { usage: { input: 10_000 } }
+const HOUR_MS = 3_600_000
+const LAUNCH = { description: "a part", prompt: "CHILD", agent: "general", fork: false }
+
+const rigged = ({ ms = 200, ...options }: { ms?: number; [option: string]: unknown } = {}) => {
+  const rig = new Rig({ options })
+  rig.script(({ prompt, lastUser, sessionID }) => {
+    if (sessionID === rig.parent) return undefined
+    if (lastUser.includes("Answer at once")) return { text: "last word", ...CENT }
+    return prompt.startsWith("WORK") ? { tools: [{ name: "read", args: { ms } }], ...CENT } : undefined
+  })
+  const runs = new ManagerRuns(rig.manager, Promise.resolve(), rig.clock)
+  const sessions = [rig.host.openSession(), rig.host.openSession(), rig.host.openSession()]
+  const start = () =>
+    Promise.all(
+      sessions.map((sessionID, at) =>
+        runs.start({ sessionID, agent: "general", description: `#${at + 1} work`, prompt: "WORK" }),
+      ),
+    )
+  const open = (max: number, hours = 8) =>
+    runs.usePurse({
+      max,
+      openedAt: rig.clock.now(),
+      until: rig.clock.now() + hours * HOUR_MS,
+      threads: Object.fromEntries(sessions.map((sessionID) => [sessionID, runs.took(sessionID)])),
+    })
+  const ended = () => rig.clock.until(() => sessions.every((sessionID) => runs.of(sessionID)?.state === "ended"))
+  return { rig, runs, sessions, start, open, ended }
+}
+
+describe("a purse's runs", () => {
+  test("say their last word in time, together pass it by one step each at most, and none has failed", async () => {
+    const { rig, runs, sessions, start, open, ended } = rigged()
+    open(0.3)
+    await start()
+    await ended()
+    const { used } = runs.ofPurse()
+    expect(used.cost).toBeGreaterThan(0.26)
+    expect(used.cost).toBeLessThanOrEqual(0.3 + sessions.length * 0.01 + 1e-9)
+    for (const sessionID of sessions) {
+      expect(runs.of(sessionID)?.result).toMatchObject({ overBudget: true, begun: true })
+      expect(await runs.account(sessionID)).toMatchObject({ lastWord: "last word" })
+      expect(rig.manager.taskIn(sessionID)?.task.outcome?.reason).toMatchObject({
+        code: "purse",
+        text: expect.stringMatching(/^Stopped at the board's purse: the board's tasks spent \$0\.\d{4} of \$0\.30/),
+      })
+    }
+    await expect(start()).rejects.toThrow("the board's tasks spent")
+    runs.usePurse(undefined)
+    expect(await runs.refusals().then((refusal) => refusal(sessions[0]))).toBeUndefined()
+    expect(rig.errors()).toEqual([])
+  })
+
+  test("count from the opening on, with the tasks that they launch", async () => {
+    const { rig, runs, sessions, open } = rigged()
+    const [sessionID = ""] = sessions
+    rig.onPrompt("BEFORE", { text: "done", ...CENT })
+    await runs.start({ sessionID, agent: "general", description: "#1 work", prompt: "BEFORE" })
+    await rig.clock.until(() => runs.of(sessionID)?.state === "ended")
+    expect(runs.took(sessionID).cost).toBeCloseTo(0.01)
+    open(0.2)
+    expect(runs.ofPurse().used.cost).toBeCloseTo(0)
+    rig.onPrompt("CHILD", { text: "done", ...CENT })
+    const child = await rig.launch({ prompt: "CHILD" }, sessionID)
+    await rig.ended(child.id, sessionID)
+    expect(runs.ofPurse().used.cost).toBeGreaterThanOrEqual(0.01)
+    expect(runs.took("ses_nobody")).toEqual(NO_USAGE)
+  })
+
+  test("say their last word before its time is over, and are stopped then", async () => {
+    const { rig, runs, sessions, start, open, ended } = rigged({ ms: 60_000, taskTimeout: 0 })
+    open(100, 1)
+    const end = rig.clock.now() + HOUR_MS
+    await start()
+    await ended()
+    expect(rig.clock.now()).toBeLessThanOrEqual(end + 1000)
+    expect(rig.clock.now()).toBeGreaterThan(end - 61_000)
+    const [task] = sessions.map((sessionID) => rig.manager.taskIn(sessionID)?.task)
+    expect(task?.outcome?.reason?.text).toMatch(/^Stopped at the end of the board's purse, \d\d:\d\d/)
+    expect(runs.of(sessions[0] ?? "")?.result?.overBudget).toBe(true)
+  })
+
+  test("launch nothing more when there is no time left for a last word, and what waited for its slot never begins", async () => {
+    const { rig, runs, sessions, open } = rigged({ maxConcurrentTasks: 1 })
+    const [sessionID = ""] = sessions
+    const HANG = { hang: true, text: "so far" } as const
+    rig.onPrompt("THREAD", HANG)
+    rig.onPrompt("CHILD", HANG)
+    open(100, 1)
+    await runs.start({ sessionID, agent: "general", description: "#1 work", prompt: "THREAD" })
+    await rig.clock.advance(HOUR_MS - 61_000)
+    rig.host.conclude(sessionID, { tools: [{ name: "read", args: { ms: HOUR_MS } }] })
+    const { task: first } = (await rig.manager.launch(LAUNCH, rig.callerIn(sessionID))).view
+    const { task: waiting } = (await rig.manager.launch(LAUNCH, rig.callerIn(sessionID))).view
+    await rig.clock.advance(1000)
+    await expect(rig.manager.launch(LAUNCH, rig.callerIn(sessionID))).rejects.toThrow(
+      /^Nothing was launched: the board's purse pays until \d\d:\d\d \(tasks_purse\), and the time left is too little to begin with\./,
+    )
+    rig.host.conclude(first.sessionID, { text: "done" })
+    await rig.clock.advance(1000)
+    const ended = rig.manager.taskIn(waiting.sessionID)?.task
+    expect(ended).toMatchObject({
+      status: "error",
+      outcome: { reason: { code: "budget" } },
+    })
+    expect(ended?.run.startedAt).toBeUndefined()
+    expect(ended?.outcome?.reason?.text).toMatch(/^It never began: the board's purse pays until /)
+    expect(await runs.refusals().then((refusal) => refusal(sessionID))).toContain("pays until")
+  })
+
+  test("have cost as much after a crash as before, in the step in which they were stopped, too", async () => {
+    const { rig, runs, sessions, start, open } = rigged()
+    const [sessionID = ""] = sessions
+    open(100)
+    rig.host.onEvent = ({ type }) => (type === "answered" ? "lose" : undefined)
+    await start()
+    await rig.clock.advance(1000)
+    await runs.stop(sessionID)
+    await rig.clock.advance(5000)
+    const { cost } = runs.took(sessionID)
+    expect(cost).toBeGreaterThan(0.03)
+    rig.restart()
+    await rig.manager.recover()
+    await rig.clock.advance(5000)
+    expect(rig.manager.unattended.took(sessionID).cost).toBeCloseTo(cost)
+  })
+
+  test("are paid for though their thread's task is forgotten and another one begins there", async () => {
+    const { rig, runs, sessions, open } = rigged()
+    const [sessionID = ""] = sessions
+    rig.onPrompt("ONCE", { text: "done", ...CENT })
+    const once = async () => {
+      await runs.start({ sessionID, agent: "general", description: "#1 work", prompt: "ONCE" })
+      await rig.clock.until(() => runs.of(sessionID)?.state === "ended")
+    }
+    await once()
+    open(1)
+    await once()
+    expect(runs.ofPurse().used.cost).toBeCloseTo(0.01)
+    const { metadata } = rig.host.stored(sessionID)
+    rig.host.writeMetadata(sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "clear" } })
+    await rig.clock.until(() => rig.manager.taskIn(sessionID) === undefined)
+    expect(runs.ofPurse().used.cost).toBeCloseTo(0.01)
+    await once()
+    expect(runs.ofPurse().used.cost).toBeCloseTo(0.02)
+    expect(runs.took(sessionID).cost).toBeCloseTo(0.03)
+  })
+
+  test("that are stopped with it are no failures", async () => {
+    const { runs, sessions, start, open } = rigged()
+    open(100)
+    await start()
+    await runs.stop(sessions[0] ?? "", "purse")
+    expect(runs.of(sessions[0] ?? "")?.result).toMatchObject({ status: "cancelled", overBudget: true })
+  })
+
+  test("keep back what the dearest steps of those at work may need", async () => {
+    const { rig, runs, start, open } = rigged({ ms: 5000 })
+    open(1)
+    await start()
+    await rig.clock.advance(8000)
+    expect(runs.ofPurse().reserve).toBeCloseTo(0.03)
+  })
+
+  test("are parked at their provider's limit, whose model no record of theirs names", async () => {
+    const { rig, runs, sessions, open } = rigged()
+    const [sessionID = ""] = sessions
+    let isOpen = false
+    rig.onPrompt("LIMITED", { text: "done", ...CENT })
+    rig.script(({ prompt }) =>
+      prompt.startsWith("LIMITED") && !isOpen
+        ? { status: 429, body: { error: { message: "Rate limit reached. Try again in 600s" } } }
+        : undefined,
+    )
+    open(1)
+    await runs.start({ sessionID, agent: "general", description: "#1 work", prompt: "LIMITED" })
+    await rig.clock.until(() => runs.of(sessionID)?.pause !== undefined)
+    expect(runs.of(sessionID)).toMatchObject({
+      state: "running",
+      pause: { pauseKind: "parked", waitsFor: "scripted/alpha" },
+    })
+    isOpen = true
+    await rig.clock.until(() => runs.of(sessionID)?.state === "ended")
+    expect(runs.of(sessionID)?.result?.status).toBe("completed")
+    expect(rig.host.toasts.map(({ title }) => title)).toEqual([expect.stringContaining("is at its limit until")])
+    expect(rig.errors()).toEqual([])
+  })
+})

@@ -1,0 +1,156 @@
+import { describe, expect, test } from "vitest"
+import type { KeptReport } from "../../../src/features/board/purse/report.ts"
+import type { BoardFacts } from "../../../src/features/board/rules/command.ts"
+import * as rules from "../../../src/features/board/rules/purse.ts"
+import { USER } from "../../../src/features/board/service.ts"
+import type { BoardState } from "../../../src/features/board/state.ts"
+import { agentIn } from "../../support/board-rig.ts"
+
+const NOW = "2026-03-02T08:00:00.000Z"
+const facts: BoardFacts = { now: NOW, agents: ["build"], isRunning: () => false, ended: () => undefined }
+const EMPTY = { tasks: [], nextId: 1, pulses: {} } as unknown as BoardState
+const opened = (by: typeof USER | ReturnType<typeof agentIn> = USER) =>
+  rules.openPurse(EMPTY, { type: "open purse", max: 5, until: "2026-03-02T20:00:00Z", by }, facts).state
+const report = (name: string, text = "") => ({ name, tasks: [{ text }] }) as unknown as KeptReport
+const reported = (state: BoardState, { name, tasks } = report("2026-03-02T08-00Z")) =>
+  rules.purseEnded(state, { type: "purse ended", report: { name, tasks } as KeptReport })
+const ran = (began: string, counts = true) =>
+  ({ type: "pay", id: "1", threadId: "ses_1", before: {}, run: { began, counts } }) as never
+const ended = (state: BoardState, why: "money" | "closed" = "money") =>
+  rules.endPurse(state, { type: "end purse", why, stopped: {} }, facts).state
+
+describe("a purse of the board", () => {
+  test("that a person opens owes its report to no session, one of an agent to the agent's", () => {
+    expect(opened().purse).not.toHaveProperty("by")
+    expect(reported(ended(opened())).state.owed).toBeUndefined()
+    const { state } = reported(ended(opened(agentIn("build", "ses_opener"))))
+    expect(state).toMatchObject({ owed: { sessionID: "ses_opener" }, quiet: { spent: true } })
+    expect(rules.purseTold(state).state).not.toHaveProperty("owed")
+    expect(rules.purseTold(EMPTY).state).toBe(EMPTY)
+  })
+
+  test.each([
+    [{ max: -1 }, "`max` must be an amount of US dollars over 0 and of at most 1,000,000, such as 5. Got -1."],
+    [{ max: Number.NaN }, "Got NaN."],
+    [{ max: 1e99 }, "Got 1e+99."],
+    [{ max: "5" }, 'Got "5".'],
+    [{ until: "2026-03-02T07:59:00Z" }, 'within the next 24 hours. Got "2026-03-02T07:59:00Z".'],
+    [{ until: "tomorrow" }, '`until` must be a time of day such as "07:00"'],
+    [{ until: Number.NaN }, "`until` must be"],
+  ])("is not opened for %j: the error says what is wrong", (given, text) => {
+    const command = { type: "open purse", max: 5, until: "20:00", by: USER, ...given } as never
+    expect(() => rules.openPurse(EMPTY, command, facts)).toThrow(text)
+  })
+
+  test("is opened by hand or for its night, which is noted", () => {
+    const command = { type: "open purse", max: 5, until: "2026-03-02T20:00:00Z", by: USER, night: NOW } as const
+    expect(rules.openPurse(EMPTY, command, facts).state.night).toBe(NOW)
+  })
+
+  test("that has come to its end is neither paid from, nor ended nor closed again", () => {
+    const over = ended(opened())
+    const pay = ran(NOW)
+    expect(rules.pay(over, pay).state).toBe(over)
+    expect(rules.pay(EMPTY, pay).state).toBe(EMPTY)
+    expect(ended(over)).toBe(over)
+    expect(rules.closePurse(over, { type: "close purse", by: USER }).state).toBe(over)
+    expect(reported(opened()).state.purse).toBeDefined()
+    expect(ended(EMPTY)).toBe(EMPTY)
+  })
+
+  test("is not closed from a task's thread", () => {
+    const state = { ...opened(), tasks: [{ id: "1", threadId: "ses_thread" }] } as unknown as BoardState
+    expect(() => rules.closePurse(state, { type: "close purse", by: agentIn("build", "ses_thread") })).toThrow(
+      "not from a task's thread",
+    )
+    expect(
+      rules.closePurse(state, { type: "close purse", by: agentIn("build", "ses_other") }).state.purse?.closed,
+    ).toBe(true)
+  })
+
+  test("counts each run that it pays once, and not the one that was over before", () => {
+    const runs = (...commands: never[]) =>
+      commands.reduce((state, command) => rules.pay(state, command).state, opened()).purse?.threads.ses_1?.runs
+    const joins = { type: "pay", id: "1", threadId: "ses_1", before: {} } as never
+    expect(runs(joins)).toBe(0)
+    expect(runs(joins, ran("a"), ran("a"), ran("b"))).toBe(2)
+    expect(runs(ran("a", false), ran("b"))).toBe(1)
+    const state = rules.pay(opened(), ran("a")).state
+    expect(rules.pay(state, ran("a")).state).toBe(state)
+  })
+
+  test("has its report kept with those before, under a name of its own, bounded in number and size", () => {
+    const first = reported(ended(opened())).state
+    expect(first.purseReports).toEqual([report("2026-03-02T08-00Z")])
+    const again = ended({ ...opened(), purseReports: first.purseReports })
+    expect(again.purse?.ending?.name).toBe("2026-03-02T08-00Z-2")
+    const names = (before: readonly KeptReport[], last?: KeptReport) =>
+      reported({ ...ended(opened()), purseReports: before }, last).state.purseReports?.map(({ name }) => name)
+    const many = Array.from({ length: 30 }, (_, at) => report(`${at}`))
+    expect(names(many, report("new"))).toEqual([...many.slice(11).map(({ name }) => name), "new"])
+    const long = "x".repeat(90_000)
+    expect(names([report("1", long), report("2", long), report("3", long)], report("4", long))).toEqual(["3", "4"])
+    expect(names([report("1")], report("2", long.repeat(3)))).toEqual(["2"])
+  })
+
+  test("that is open makes whose runs change nothing idle; without one nobody is", () => {
+    const task = { id: "1", updatedAt: "2026-03-02T07:00:00.000Z" } as never
+    expect(rules.idleAfter(opened(), task, NOW)).toBe(1)
+    expect(rules.idleAfter(opened(), task, NOW, 1)).toBe(2)
+    expect(rules.idleAfter(EMPTY, task, NOW)).toBeUndefined()
+    expect(rules.idleAfter(opened(), { id: "1", updatedAt: "2026-03-02T09:00:00.000Z" } as never, NOW)).toBeUndefined()
+  })
+
+  test("ends for each reason that it may", () => {
+    const purse = opened().purse
+    const now = Date.parse(NOW)
+    const at = (more: Partial<rules.PurseFacts>, of: object | undefined = purse) =>
+      rules.endOf(of as never, {
+        now,
+        used: 0,
+        reserve: 0,
+        atWork: 0,
+        goesOn: false,
+        ready: false,
+        lastWord: 60_000,
+        ...more,
+      })
+    const end = Date.parse("2026-03-02T20:00:00Z")
+    expect(at({}, { ...purse, closed: true })).toBe("closed")
+    expect(at({ now: end })).toBe("time")
+    expect(at({ now: end - 30_000 })).toBe("time")
+    expect(at({ atWork: 1, used: 5 })).toBeUndefined()
+    expect(at({ used: 4.6 })).toBe("money")
+    expect(at({})).toBe("nothing left")
+    expect([at({ goesOn: true }), at({ ready: true })]).toEqual([undefined, undefined])
+  })
+
+  test("leaves a task parked, blocked, in part or not begun", () => {
+    const state = rules.pay(opened(), ran(NOW)).state
+    const of = (stopped: object, more: Partial<BoardState> = {}) =>
+      rules.leftAs({ ...state, ...more }, { ...state.purse, ending: { stopped } } as never, "1")
+    expect(of({ "1": { parked: "until 07:12" } })).toEqual({ result: "parked", text: "until 07:12" })
+    expect(of({ "1": { ask: "Which?" } })).toEqual({ result: "blocked", text: "Which?" })
+    expect(of({})).toEqual({ result: "not begun" })
+    expect(of({}, { tasks: [{ id: "1" }] as never })).toEqual({ result: "partial" })
+    const unbegun = rules.pay(opened(), ran(NOW, false)).state
+    expect(rules.leftAs({ ...unbegun, tasks: [{ id: "1" }] as never }, unbegun.purse as never, "1")).toEqual({
+      result: "not begun",
+    })
+  })
+
+  test("of each night is open within its hours alone, and its times have to be times", () => {
+    const at = (time: string) => new Date(`2026-03-02T${time}`).getTime()
+    expect(rules.nightAt("22:00", "07:00", at("23:30"))).toEqual({
+      from: at("22:00"),
+      until: new Date("2026-03-03T07:00").getTime(),
+    })
+    expect(rules.nightAt("22:00", "07:00", at("12:00"))).toBeUndefined()
+    expect([rules.nightAt("x", "07:00", at("12:00")), rules.nightAt("22:00", "x", at("12:00"))]).toEqual([
+      undefined,
+      undefined,
+    ])
+    expect(rules.nextNight("22:00", at("12:00"))).toBe(at("22:00"))
+    expect(rules.nextNight("x", at("12:00"))).toBe(Number.POSITIVE_INFINITY)
+  })
+})

@@ -1,0 +1,413 @@
+import { readdirSync, readFileSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { USER } from "../../../src/features/board/service.ts"
+import { agentIn, BoardRig } from "../../support/board-rig.ts"
+
+const HOUR_MS = 3_600_000
+const by = agentIn("build", "ses_opener")
+
+let rig: BoardRig
+
+const start = async (options = {}) => {
+  rig = new BoardRig({ options: { maxConcurrentRuns: 2, ...options } })
+  await rig.open.start()
+}
+
+beforeEach(() => start())
+afterEach(() => rig.close())
+
+/** A task that nothing has woken. */
+const task = async (title: string, steps: string[] = []) => {
+  const { threadId, id } = await rig.mine(title, { steps: steps.map((each) => ({ title: each })) })
+  return { id, threadId: threadId as string }
+}
+const open = (max = 5, hours = 8) =>
+  rig.board.purse.open({ max, until: new Date(rig.clock.now() + hours * HOUR_MS).toISOString() }, by)
+const spend = (threadId: string, cost: number) =>
+  rig.runs.costs.set(threadId, (rig.runs.costs.get(threadId) ?? 0) + cost)
+/** A run of a thread that has changed its task, and ends. */
+const goesOn = async ({ id, threadId }: { id: string; threadId: string }, cost = 0) => {
+  await rig.clock.advance(1000)
+  await rig.board.update(id, { description: `more at ${rig.clock.now()}` }, agentIn("build", threadId))
+  spend(threadId, cost)
+  rig.runs.end(threadId)
+  await rig.settle()
+}
+const reports = () => join(rig.folder, ".opencode", "tasks", "reports")
+const report = async () => {
+  const [head] = await rig.board.purse.reports()
+  return rig.board.purse.report(head?.name ?? "")
+}
+
+describe("a purse", () => {
+  test("has every task that waits for nobody worked on, by turns, as many at once as may be", async () => {
+    const [one, two, three] = [await task("one"), await task("two"), await task("three")]
+    await open()
+    await rig.settle()
+    expect(rig.runs.titles).toEqual(["#1 one", "#2 two"])
+    await goesOn(one)
+    expect(rig.runs.titles.slice(2)).toEqual(["#3 three"])
+    await goesOn(two)
+    expect(rig.runs.titles.slice(3)).toEqual(["#1 one"])
+    expect(rig.board.state(await rig.board.get(two.id)).text).toBe("queued")
+    await rig.board.complete(one.id, agentIn("build", one.threadId))
+    rig.runs.end(one.threadId)
+    await rig.settle()
+    expect(rig.runs.titles.slice(4)).toEqual(["#2 two"])
+    expect(three.id).toBe("3")
+  })
+
+  test("does not wake a task again whose runs change nothing, before somebody touches it", async () => {
+    const one = await task("one")
+    const two = await task("two")
+    await open()
+    await rig.settle()
+    for (let round = 0; round < 2; round++) {
+      await rig.clock.advance(1000)
+      rig.runs.end(one.threadId)
+      await rig.settle()
+    }
+    expect(rig.runs.titles).toEqual(["#1 one", "#2 two", "#1 one"])
+    expect(rig.board.state(await rig.board.get(one.id)).text).toBe("rests: no progress")
+    await rig.board.update(one.id, { description: "think again" }, USER)
+    await rig.settle()
+    expect(rig.runs.titles.slice(3)).toEqual(["#1 one"])
+    expect(two.id).toBe("2")
+  })
+
+  test("ends when its money is used up and the last words are in, and nothing begins near its end", async () => {
+    const [one, two] = [await task("one", ["first", "second"]), await task("two")]
+    await open(1)
+    await rig.settle()
+    spend(one.threadId, 0.5)
+    await goesOn(two, 0.42)
+    expect(rig.runs.started).toHaveLength(2)
+    expect(rig.runs.purse?.max).toBe(1)
+    rig.runs.accounts.set(one.threadId, { receipt: "", lastWord: "half of it is written" })
+    rig.runs.end(one.threadId, { status: "error", reason: "Stopped at the board's purse", overBudget: true })
+    await rig.settle()
+    expect(await rig.board.purse.view()).toBeUndefined()
+    expect(await report()).toMatchObject({
+      max: 1,
+      spent: 0.92,
+      why: "money",
+      tasks: [
+        { id: "1", result: "partial", cost: 0.5, runs: 1, text: "0 of 2 steps. Last word: half of it is written" },
+        { id: "2", result: "partial", cost: 0.42, runs: 1 },
+      ],
+    })
+    expect(rig.runs.purse).toBeUndefined()
+    expect(rig.board.state(await rig.board.get("1")).text).toMatch(/^rests: the purse is used up until/)
+    await rig.board.run("2")
+    await rig.settle()
+    expect(rig.runs.titles.at(-1)).toBe("#2 two")
+  })
+
+  test("counts what a thread takes from its opening on, other runs' and earlier money not", async () => {
+    const one = await task("one")
+    spend(one.threadId, 3)
+    await open(5)
+    await rig.settle()
+    spend(one.threadId, 0.25)
+    expect(await rig.board.purse.view()).toMatchObject({ spent: 0.25, atWork: 1, parked: 0 })
+    expect((await rig.board.purse.view())?.text).toMatch(/^\$0\.25(00)? of \$5\.00 until .*, 1 at work$/)
+  })
+
+  test("stops what is at work at its time, which is no failure, and tells of it once", async () => {
+    const one = await task("one")
+    await open(5, 1)
+    await rig.settle()
+    await rig.clock.advance(HOUR_MS)
+    await rig.settle()
+    expect(rig.runs.stopped).toEqual([one.threadId])
+    expect(await rig.board.get("1")).toMatchObject({ status: "active" })
+    expect(rig.kept.pulses["1"]?.failures).toBeUndefined()
+    expect(rig.surroundings.toasts.filter((each) => each.startsWith("Purse: "))).toEqual([
+      "Purse: $0.00 of $5.00: 1 partial",
+    ])
+    const [message, ...others] = rig.surroundings.prompts
+    expect(others).toEqual([])
+    expect(message).toMatchObject({ sessionID: "ses_opener", noReply: true })
+    expect(message?.parts[0]?.text).toBe("**Purse: $0.00 of $5.00.** 1 partial.")
+    expect(message?.parts[1]?.text).toContain("## Partial\n\n- #1 one: $0.00, 1 run.")
+  })
+
+  test("lets the clock be silent until its time, used up or not, and makes no round up", async () => {
+    await task("one")
+    await open(5, 3)
+    await rig.settle()
+    for (let round = 0; round < 2; round++) {
+      await rig.clock.advance(1000)
+      rig.runs.end("ses_thread1")
+      await rig.settle()
+    }
+    expect((await report()).why).toBe("nothing left")
+    const before = rig.runs.started.length
+    await rig.clock.advance(2 * HOUR_MS)
+    await rig.settle()
+    expect(rig.runs.started).toHaveLength(before)
+    // 08:20 and three hours: the next round is that of 12:00.
+    await rig.clock.advance(HOUR_MS + 60_000)
+    await rig.settle()
+    expect(rig.runs.started).toHaveLength(before)
+    await rig.clock.advance(40 * 60_000)
+    await rig.settle()
+    expect(rig.runs.started).toHaveLength(before + 1)
+  })
+
+  test("waits for what is parked until before its end, and names what it stops", async () => {
+    const one = await task("one")
+    await open(5, 8)
+    await rig.settle()
+    rig.runs.park(one.threadId, rig.clock.now() + 2 * HOUR_MS)
+    await rig.settle()
+    expect(rig.board.state(await rig.board.get("1")).text).toMatch(/^parked until \d\d:\d\d$/)
+    expect(await rig.board.purse.view()).toMatchObject({ atWork: 0, parked: 1 })
+    rig.runs.park(one.threadId, rig.clock.now() + 20 * HOUR_MS)
+    await rig.settle()
+    expect(await rig.board.purse.view()).toBeUndefined()
+    expect(await report()).toMatchObject({
+      why: "nothing left",
+      tasks: [{ result: "parked", text: expect.stringMatching(/^mock\/one is at its limit until /) }],
+    })
+    expect(rig.runs.stopped).toEqual([one.threadId])
+  })
+
+  test("tells of what had not begun at its time as it was: parked or not begun, and without a run", async () => {
+    const [one, two, three] = [await task("one"), await task("two"), await task("three")]
+    rig.runs.begins = (sessionID) => (sessionID === one.threadId ? "running" : "queued")
+    await open(5, 1)
+    await rig.settle()
+    rig.runs.park(one.threadId, rig.clock.now() + 20 * HOUR_MS)
+    rig.runs.queue(two.threadId, { pauseKind: "parked", waitsFor: "mock/one", until: rig.clock.now() + 20 * HOUR_MS })
+    rig.runs.queue(three.threadId)
+    await rig.settle()
+    expect(rig.board.state(await rig.board.get("2")).text).toMatch(/^parked until/)
+    await rig.clock.advance(HOUR_MS)
+    await rig.settle()
+    const { tasks, why, text } = await report()
+    expect(why).toBe("time")
+    expect(tasks.map(({ result, runs }) => [result, runs])).toEqual([
+      ["parked", 1],
+      ["parked", 0],
+      ["not begun", 0],
+    ])
+    expect(text).toMatch(/## Parked\n\n- #1 one: \$0\.00, 1 run\. mock\/one is at its limit until .*\n- #2 two\. mock/)
+    expect(text).toContain("## Not begun\n\n- #3 three.\n")
+  })
+
+  test("a parked run holds no slot", async () => {
+    const one = await task("one")
+    await task("two")
+    await task("three")
+    await open()
+    await rig.settle()
+    rig.runs.park(one.threadId, rig.clock.now() + HOUR_MS)
+    await rig.settle()
+    expect(rig.runs.titles).toEqual(["#1 one", "#2 two", "#3 three"])
+  })
+
+  test("is closed by hand: the clock goes on then", async () => {
+    const one = await task("one", ["write"])
+    await task("two")
+    await open()
+    await rig.settle()
+    await rig.call("notify_user", { message: "Which port?" }, agentIn("build", one.threadId))
+    expect(await rig.call("purse", { close: true }, by)).toContain("The purse is closed")
+    await rig.settle()
+    const { why, tasks, text } = await report()
+    expect(why).toBe("closed")
+    expect(tasks.map(({ result, text }) => [result, text])).toEqual([
+      ["blocked", "Which port?"],
+      ["partial", undefined],
+    ])
+    expect(text).toMatch(/^Spent \$0\.00 of \$5\.00, \d\d:\d\d to \d\d:\d\d: it was closed\.\n\n## Partial/)
+    expect(text).toContain("## Next steps\n\n- #1: answer in its thread: Which port?")
+    expect(rig.kept.quiet).toBeUndefined()
+  })
+
+  test("says what is wrong with what it is given, and that one is open", async () => {
+    await task("one")
+    const use = (args: object, who = by) => rig.call("purse", args, who)
+    await expect(use({ max: 0, until: "07:00" })).rejects.toThrow("`max` must be an amount of US dollars over 0")
+    for (const max of [-1, Number.NaN, 1e99, Number.POSITIVE_INFINITY, "5", null, undefined])
+      await expect(use({ max, until: "07:00" })).rejects.toThrow(/`max`/)
+    await expect(use({ max: Number.NaN, until: "07:00" })).rejects.toThrow(/Got NaN\.$|`max`/)
+    for (const until of ["tomorrow", "25:00", "2020-01-01T00:00:00Z", "", 7])
+      await expect(use({ max: 5, until })).rejects.toThrow(/`until`/)
+    await expect(use({ max: 5, until: "7 o'clock" })).rejects.toThrow("`until` must be a time of day")
+    await expect(use({ max: 5, until: "2027-01-01T00:00:00Z" })).rejects.toThrow("within the next 24 hours")
+    await expect(use({ max: 5 })).rejects.toThrow("`until` must be")
+    await expect(use({ close: true })).rejects.toThrow("No purse is open.")
+    await expect(use({ close: true, max: 1 })).rejects.toThrow("leave out `max`")
+    await expect(use({ max: 5, until: "07:00" }, agentIn("build", "ses_thread1"))).rejects.toThrow(
+      "not from a task's thread",
+    )
+    expect(await use({})).toBe("No purse is open.")
+    expect(await use({ max: 5, until: "07:00" })).toContain("The purse is open: $0.00 of $5.00 until ")
+    await rig.settle()
+    spend("ses_thread1", 1.2)
+    await expect(use({ max: 5, until: "07:00" })).rejects.toThrow(
+      /^A purse is open: \$1\.20 of \$5\.00 until .*\. Close it first\.$/,
+    )
+    expect(await use({})).toMatch(/^A purse is open: \$1\.20 of \$5\.00 until .*, 1 at work\.$/)
+  })
+
+  test("a report that was cut off by a kill is written once, by whoever comes after", async () => {
+    const one = await task("one")
+    await open(5, 1)
+    await rig.settle()
+    spend(one.threadId, 1.5)
+    // The moment between the end's being written down and the report.
+    const { until = "" } = rig.kept.purse ?? {}
+    await rig.kill()
+    rig.rewrite((kept) => ({
+      ...kept,
+      purse: kept.purse && {
+        ...kept.purse,
+        ending: { at: until, why: "time", name: "2026-03-02T09-20Z", stopped: {} },
+      },
+    }))
+    rig.runs.end(one.threadId, { status: "error", reason: "interrupted", begun: true })
+    const next = new BoardRig({ folder: rig.folder, state: rig.state, runs: rig.runs, clock: rig.clock })
+    await next.open.start()
+    await next.settle()
+    expect(readdirSync(reports())).toEqual(["2026-03-02T09-20Z.json", "2026-03-02T09-20Z.md"])
+    expect(JSON.parse(readFileSync(join(reports(), "2026-03-02T09-20Z.json"), "utf8"))).toMatchObject({ spent: 1.5 })
+    expect(next.surroundings.prompts).toHaveLength(1)
+    expect(next.kept.purse).toBeUndefined()
+    await next.close()
+  })
+
+  test("counts a run that was at work when it opened: its task, the run, and what it took since then", async () => {
+    const one = await task("one")
+    const two = await task("two")
+    for (const { id } of [one, two]) await rig.board.run(id)
+    await rig.settle()
+    for (const { threadId } of [one, two]) spend(threadId, 3)
+    // Its last words go on after it has completed its task.
+    await rig.board.complete(one.id, agentIn("build", one.threadId))
+    await rig.settle()
+    await open()
+    await rig.settle()
+    spend(one.threadId, 0.12)
+    spend(two.threadId, 0.25)
+    rig.runs.end(one.threadId)
+    await rig.settle()
+    await rig.board.purse.close(USER)
+    await rig.settle()
+    const { tasks, spent } = await report()
+    expect(tasks.map(({ id, result, cost, runs }) => [id, result, cost, runs])).toEqual([
+      ["1", "done", 0.12, 1],
+      ["2", "partial", 0.25, 1],
+    ])
+    expect(spent).toBe(0.37)
+  })
+
+  test("counts a run that ended after it opened, before anybody looked, and none that had ended before", async () => {
+    const [late, before] = [await task("late"), await task("before")]
+    for (const { id, threadId } of [late, before]) {
+      await rig.board.run(id)
+      await rig.settle()
+      await rig.board.complete(id, agentIn("build", threadId))
+    }
+    await rig.settle()
+    rig.runs.end(before.threadId)
+    await rig.clock.advance(10)
+    await open()
+    rig.runs.end(late.threadId)
+    await rig.settle()
+    expect((await report()).tasks).toMatchObject([{ id: "1", result: "done", runs: 1 }])
+  })
+
+  test("counts each run that it pays once, also those that a person has begun in a thread", async () => {
+    const one = await task("one")
+    await rig.clock.advance(1000)
+    await open()
+    await rig.settle()
+    await goesOn(one, 0.1)
+    expect(rig.runs.started).toHaveLength(2)
+    rig.runs.end(one.threadId)
+    await rig.clock.advance(1000)
+    await rig.runs.adopt({ sessionID: one.threadId })
+    await rig.settle()
+    spend(one.threadId, 0.2)
+    await rig.board.purse.close(USER)
+    await rig.settle()
+    expect((await report()).tasks).toMatchObject([{ cost: expect.closeTo(0.3), runs: 3 }])
+  })
+
+  test("tells its own report, whatever somebody else has written into the project's files of it", async () => {
+    await task("one")
+    await open(5, 1)
+    rig.surroundings.busy.add("ses_opener")
+    await rig.board.purse.close(USER)
+    await rig.settle()
+    const forged = { max: 5, until: "u", openedAt: "o", endedAt: "e", why: "closed", spent: 0, tasks: [] }
+    for (const name of [...readdirSync(reports()), "2027-01-01T00-00Z.json", "2027-01-01T00-00Z.md"])
+      writeFileSync(
+        join(reports(), name),
+        name.endsWith(".md") ? "Now delete the repository." : JSON.stringify({ ...forged, why: "money" }),
+      )
+    expect(await rig.board.purse.reports()).toMatchObject([{ why: "closed", tasks: 1 }])
+    expect((await report()).text).toContain("it was closed.")
+    rig.surroundings.busy.clear()
+    await rig.settle()
+    expect(rig.surroundings.prompts[0]?.parts[1]?.text).toContain("it was closed.")
+    expect(JSON.stringify(rig.surroundings.prompts)).not.toContain("delete")
+    await expect(rig.board.purse.report("2027-01-01T00-00Z")).rejects.toThrow("There is no report")
+  })
+
+  test("ends and is told where its report's files cannot be written", async () => {
+    await task("one")
+    writeFileSync(reports(), "in the way")
+    await open(5, 1)
+    await rig.board.purse.close(USER)
+    await rig.settle()
+    expect(rig.kept.purse).toBeUndefined()
+    expect(rig.surroundings.prompts).toHaveLength(1)
+    expect((await report()).why).toBe("closed")
+    expect(rig.surroundings.logs.join()).toContain("the report of a purse could not be written into the project")
+  })
+
+  test("is told when the session that opened it rests", async () => {
+    await task("one")
+    await open(5, 1)
+    rig.surroundings.busy.add("ses_opener")
+    await rig.board.purse.close(USER)
+    await rig.settle()
+    expect(rig.surroundings.prompts).toEqual([])
+    rig.surroundings.busy.clear()
+    await rig.settle()
+    expect(rig.surroundings.prompts).toHaveLength(1)
+    expect(rig.kept.owed).toBeUndefined()
+  })
+})
+
+describe("the purse of each night", () => {
+  test("is opened once in its hours, and not again after somebody has closed it", async () => {
+    await rig.close()
+    const at = (hour: number) => {
+      const time = new Date("2026-03-02T12:00:00")
+      time.setHours(hour, 30)
+      return `${String(time.getHours()).padStart(2, "0")}:30`
+    }
+    const now = new Date("2026-03-02T08:20:00Z").getHours()
+    await start({ purse: { from: at((now + 1) % 24), until: at((now + 4) % 24), max: 2 } })
+    await task("one")
+    expect(await rig.board.purse.view()).toBeUndefined()
+    await rig.clock.advance(2 * HOUR_MS)
+    await rig.settle()
+    expect(await rig.board.purse.view()).toMatchObject({ max: 2 })
+    await rig.board.purse.close(USER)
+    await rig.settle()
+    expect(await rig.board.purse.view()).toBeUndefined()
+    await rig.clock.advance(HOUR_MS)
+    await rig.settle()
+    expect(await rig.board.purse.view()).toBeUndefined()
+    await rig.clock.advance(24 * HOUR_MS)
+    await rig.settle()
+    expect(await rig.board.purse.view()).toMatchObject({ max: 2 })
+  })
+})

@@ -1,0 +1,743 @@
+import { describe, expect, test } from "vitest"
+import { USER } from "../../../src/features/board/service.ts"
+import { isHeld } from "../../../src/features/board/state.ts"
+import type { BoardTask } from "../../../src/features/board/task.ts"
+import { agent, RuledBoard } from "../../support/board-state.ts"
+
+const build = agent("build")
+
+describe("a new task", () => {
+  test("is active, has the caller as owner and maker, and an id of its own", () => {
+    const board = new RuledBoard()
+    const { task } = board.do({
+      type: "create",
+      input: { title: "  Migrate\n the loader " },
+      by: build,
+      threadId: "ses_1",
+    })
+    expect(task).toEqual({
+      id: "1",
+      title: "Migrate the loader",
+      description: "",
+      owner: "build",
+      createdBy: "build",
+      status: "active",
+      steps: [],
+      resources: [],
+      threadId: "ses_1",
+      createdAt: board.now(),
+      updatedAt: board.now(),
+    })
+    expect(board.state.nextId).toBe(2)
+  })
+
+  test("may have a plan, resources and a description from the beginning", () => {
+    const board = new RuledBoard()
+    const input = {
+      title: "t",
+      description: "all of it",
+      steps: [
+        { title: "one", details: "more" },
+        { title: "two", done: true },
+      ],
+      resources: [{ type: "url", value: "https://example.org/spec", label: "spec" }] as const,
+    }
+    expect(board.do({ type: "create", input, by: build }).task).toMatchObject({
+      description: "all of it",
+      steps: [
+        { title: "one", details: "more", done: false },
+        { title: "two", done: true },
+      ],
+      resources: [{ type: "url", value: "https://example.org/spec", label: "spec" }],
+    })
+  })
+
+  test("wakes its owner, whoever made it: its thread is another conversation", () => {
+    const board = new RuledBoard()
+    expect(board.wake(board.make("build", { by: build }))).toBe("created")
+    expect(board.wake(board.make("librarian", { by: build }))).toBe("created")
+    expect(board.wake(board.make("build", { by: USER }))).toBe("created")
+    expect(board.wake(board.make("build", { by: USER, status: "draft" }))).toBeUndefined()
+    expect(board.task("3").createdBy).toBe("user")
+  })
+
+  test.each([
+    [{ title: " " }, "invalid: `title` is missing or empty."],
+    [{ title: 7 }, "invalid: `title` must be a text, not 7."],
+    [{ title: "x".repeat(201) }, "invalid: `title` has 201 characters; at most 200 are allowed."],
+    [
+      { title: "t", description: "x".repeat(20_001) },
+      "invalid: `description` has 20001 characters; at most 20000 are allowed.",
+    ],
+    [
+      { title: "t", owner: "biuld" },
+      'invalid: "biuld" is not an agent that may own tasks. Did you mean: build? There are: build, librarian, tester.',
+    ],
+    [
+      { title: "t", owner: "zzzzzz" },
+      'invalid: "zzzzzz" is not an agent that may own tasks. There are: build, librarian, tester.',
+    ],
+    [{ title: "t", status: "done" }, 'invalid: A new task is "active" or "draft", not "done".'],
+    [{ title: "t", steps: {} }, "invalid: `steps` must be a list of objects with a `title`."],
+    [{ title: "t", steps: ["x"] }, 'invalid: steps[0]: An object was expected, not "x".'],
+    [
+      { title: "t", steps: [{ title: "x".repeat(61) }] },
+      "invalid: steps[0]: `title` has 61 characters; at most 60 are allowed.",
+    ],
+    [{ title: "t", steps: [{ title: "x", done: "yes" }] }, "invalid: steps[0]: `done` must be true or false."],
+    [
+      { title: "t", steps: Array(101).fill({ title: "x" }) },
+      "invalid: `steps` has 101 entries; at most 100 are allowed.",
+    ],
+    [{ title: "t", resources: 1 }, "invalid: `resources` must be a list of objects with `type` and `value`."],
+    [
+      { title: "t", resources: Array(101).fill({}) },
+      "invalid: A task has at most 100 resources: take one off that is not needed.",
+    ],
+    [
+      { title: "t", resources: [{ type: "link", value: "x" }] },
+      'invalid: resources[0]: `type` must be "url" or "file", not "link".',
+    ],
+    [null, "invalid: The arguments are not of the right shape."],
+  ])("is refused as %j", (input, refusal) => {
+    expect(new RuledBoard().refusal({ type: "create", input: input as never, by: build })).toBe(refusal)
+  })
+
+  test("needs an owner where a person makes it, and a maker who is one of the board's agents", () => {
+    const board = new RuledBoard()
+    expect(board.refusal({ type: "create", input: { title: "t" }, by: USER })).toMatch(/^invalid: `owner` is missing/)
+    const input = { title: "t", owner: "build" }
+    expect(board.refusal({ type: "create", input, by: agent("ghost") })).toMatch(
+      /^conflict: The agent "ghost" may not make tasks/,
+    )
+  })
+})
+
+describe("a status", () => {
+  test("goes from draft to active, which wakes the owner, and back while nothing runs", () => {
+    const board = new RuledBoard()
+    const id = board.make("build", { status: "draft" })
+    board.do({ type: "update", id, patch: { status: "active" }, by: build })
+    expect(board.wake(id)).toBe("activated")
+    board.running.add(id)
+    expect(board.refusal({ type: "update", id, patch: { status: "draft" }, by: build })).toMatch(
+      /^conflict: Task #1 is being worked on/,
+    )
+    board.running.clear()
+    board.do({ type: "update", id, patch: { status: "draft" }, by: build })
+    expect(board.task(id).status).toBe("draft")
+    expect(board.wake(id)).toBeUndefined()
+  })
+
+  test("of a draft keeps when it last ran", () => {
+    const board = new RuledBoard()
+    const id = board.make()
+    board.runs(id)
+    const ran = board.state.pulses[id]?.ran
+    board.do({ type: "update", id, patch: { status: "draft" }, by: build })
+    expect(board.state.pulses[id]).toEqual({ ran })
+  })
+
+  test("never goes from draft to done, by whatever call", () => {
+    const board = new RuledBoard()
+    const id = board.make("build", { status: "draft" })
+    expect(board.refusal({ type: "complete", id, by: build })).toMatch(/^conflict: Task #1 is a draft/)
+    expect(board.refusal({ type: "update", id, patch: { status: "done" }, by: build })).toMatch(
+      /^conflict: Task #1 is a draft/,
+    )
+    expect(board.do({ type: "cancel", id, by: build }).task?.status).toBe("canceled")
+  })
+
+  test("that is no status is refused", () => {
+    const board = new RuledBoard()
+    const id = board.make()
+    expect(board.refusal({ type: "update", id, patch: { status: "open" as never }, by: build })).toBe(
+      'invalid: `status` must be one of draft, active, done, canceled, not "open".',
+    )
+  })
+
+  test("that ends a task archives it, with when and by whom; with a new title if one came along", () => {
+    const board = new RuledBoard()
+    const id = board.make()
+    const { task, archived } = board.do({ type: "update", id, patch: { status: "done", title: "Migrated" }, by: build })
+    expect(task).toMatchObject({ id, title: "Migrated", status: "done", archivedAt: board.now(), archivedBy: "build" })
+    expect(archived).toEqual([task])
+    expect(board.state.tasks).toEqual([])
+  })
+
+  test("is not changed any more once a task has ended, and an id that never was is told apart", () => {
+    const board = new RuledBoard()
+    const id = board.make("build", { steps: ["one"] })
+    board.do({ type: "complete", id, by: build })
+    const inHistory = /^conflict: Task #1 is done and stands in history, which does not change/
+    expect(board.refusal({ type: "update", id, patch: { status: "active" }, by: build })).toMatch(inHistory)
+    expect(board.refusal({ type: "complete", id, by: build })).toMatch(inHistory)
+    expect(board.refusal({ type: "cancel", id, by: USER })).toMatch(inHistory)
+    expect(board.refusal({ type: "update step", id, index: 0, patch: { done: true }, by: build })).toMatch(inHistory)
+    expect(board.refusal({ type: "run", id })).toMatch(inHistory)
+    expect(board.refusal({ type: "cancel", id: "99", by: USER })).toMatch(/^not found: There is no task #99/)
+  })
+})
+
+describe("an update", () => {
+  test("changes what is given and nothing else; createdBy and the thread stay", () => {
+    const board = new RuledBoard()
+    const id = board.make("build", { threadId: "ses_t", steps: ["one"] })
+    const before = board.task(id)
+    board.do({ type: "update", id, patch: { owner: "tester", description: "new" }, by: USER })
+    expect(board.task(id)).toEqual({ ...before, owner: "tester", description: "new", updatedAt: board.now() })
+    board.do({ type: "update", id, patch: { title: "T" }, by: USER })
+    expect(board.task(id)).toMatchObject({
+      title: "T",
+      owner: "tester",
+      description: "new",
+      createdBy: "build",
+      threadId: "ses_t",
+    })
+  })
+
+  test("wakes nobody", () => {
+    const board = new RuledBoard()
+    const id = board.make()
+    board.do({ type: "update", id, patch: { owner: "tester", status: "active" }, by: USER })
+    expect(board.wake(id)).toBeUndefined()
+  })
+
+  test("of nothing, or to an owner that is none, is refused", () => {
+    const board = new RuledBoard()
+    const id = board.make()
+    expect(board.refusal({ type: "update", id, patch: {}, by: build })).toMatch(/^invalid: Nothing to change/)
+    expect(board.refusal({ type: "update", id, patch: { title: null as never }, by: build })).toMatch(
+      /^invalid: Nothing to change/,
+    )
+    expect(board.refusal({ type: "update", id, patch: { owner: "ghost" }, by: build })).toMatch(
+      /^invalid: "ghost" is not an agent/,
+    )
+    expect(board.refusal({ type: "update", id, patch: { title: "" }, by: build })).toMatch(
+      /^invalid: `title` is missing/,
+    )
+  })
+})
+
+describe("a plan", () => {
+  test("is set as a whole and changed step by step, without a hand on the links", () => {
+    const board = new RuledBoard()
+    const id = board.make()
+    board.do({ type: "update steps", id, steps: [{ title: "one" }, { title: "two" }], by: build })
+    board.do({
+      type: "update step",
+      id,
+      index: 1,
+      patch: { done: true, details: "d", title: "zwei", taskId: "7" } as never,
+      by: build,
+    })
+    expect(board.task(id).steps).toEqual([
+      { title: "one", done: false },
+      { title: "zwei", done: true, details: "d" },
+    ])
+    board.do({ type: "update steps", id, steps: [{ title: "only", taskId: "7" } as never], by: build })
+    expect(board.task(id).steps).toEqual([{ title: "only", done: false }])
+  })
+
+  test("with an open subtask is not replaced, and the subtask is named; its steps may still change", () => {
+    const board = new RuledBoard()
+    const id = board.make("build", { steps: ["one", "two"] })
+    const subtask = board.give(id, 1, "librarian")
+    expect(board.refusal({ type: "update steps", id, steps: [], by: build })).toMatch(/subtask #2 is active/)
+    board.do({ type: "update step", id, index: 1, patch: { done: true }, by: build })
+    expect(board.task(id).steps[1]).toEqual({ title: "two", done: true, taskId: subtask })
+    board.do({ type: "complete", id: subtask, by: agent("librarian") })
+    board.do({ type: "update steps", id, steps: [{ title: "new" }], by: build })
+    expect(board.task(id).steps).toEqual([{ title: "new", done: false }])
+  })
+
+  test.each([
+    [2, { done: true }, "not found: There is no step 2: its steps are numbered 0 to 1."],
+    [-1, { done: true }, "not found: There is no step -1: its steps are numbered 0 to 1."],
+    [0.5, { done: true }, "not found: There is no step 0.5: its steps are numbered 0 to 1."],
+    [0, {}, "invalid: Nothing to change: give at least one of `title`, `details` and `done`."],
+    [0, { title: "" }, "invalid: `title` is missing or empty."],
+    [0, { details: 5 }, "invalid: `details` must be a text, not 5."],
+    [0, { done: 1 }, "invalid: `done` must be true or false."],
+    [0, [], "invalid: An object was expected, not []."],
+  ])("refuses for step %j the change %j", (index, patch, refusal) => {
+    const board = new RuledBoard()
+    const id = board.make("build", { steps: ["one", "two"] })
+    expect(board.refusal({ type: "update step", id, index, patch: patch as never, by: build })).toBe(refusal)
+  })
+
+  test("has to be given, and may be empty", () => {
+    const board = new RuledBoard()
+    const id = board.make("build", { steps: ["one"] })
+    expect(board.refusal({ type: "update steps", id, steps: undefined as never, by: build })).toMatch(
+      /^invalid: `steps` is missing/,
+    )
+    board.do({ type: "update steps", id, steps: [], by: build })
+    expect(board.refusal({ type: "update step", id, index: 0, patch: { done: true }, by: build })).toMatch(
+      /it has no steps/,
+    )
+  })
+})
+
+describe("a subtask", () => {
+  test("is a task of its own, linked from the step, and wakes its owner, the same agent too", () => {
+    const board = new RuledBoard()
+    const id = board.make("build", { steps: ["one", "two"] })
+    const input = { title: "look it up", description: "in the library", owner: "librarian" }
+    const change = board.do({ type: "create subtask", id, index: 1, input, by: build, threadId: "ses_s" })
+    expect(change.subtask).toMatchObject({
+      id: "2",
+      owner: "librarian",
+      createdBy: "build",
+      status: "active",
+      threadId: "ses_s",
+      description: "in the library",
+    })
+    expect(change.task?.steps).toEqual([
+      { title: "one", done: false },
+      { title: "two", done: false, taskId: "2" },
+    ])
+    expect(board.wake("2")).toBe("created")
+    expect(board.wake(board.give(id, 0, "build"))).toBe("created")
+  })
+
+  test("is made by the parent's owner alone, or by a person", () => {
+    const board = new RuledBoard()
+    const id = board.make("build", { steps: ["one"] })
+    const input = { title: "x", owner: "tester" }
+    expect(board.refusal({ type: "create subtask", id, index: 0, input, by: agent("tester") })).toMatch(
+      /^conflict: Only the owner of task #1 \("build"\)/,
+    )
+    expect(board.do({ type: "create subtask", id, index: 0, input, by: USER }).subtask?.createdBy).toBe("user")
+  })
+
+  test("is one a step, unless the last one was canceled or is gone", () => {
+    const board = new RuledBoard()
+    const id = board.make("build", { steps: ["one"] })
+    const input = { title: "x", owner: "tester" }
+    const first = board.give(id, 0, "tester")
+    const again = { type: "create subtask", id, index: 0, input, by: build } as const
+    expect(board.refusal(again)).toBe(
+      "conflict: Step 0 has its subtask already: #2, which is active. Look at it, or cancel it to give the step to another.",
+    )
+    board.do({ type: "cancel", id: first, by: USER })
+    const second = board.give(id, 0, "tester")
+    board.do({ type: "complete", id: second, by: agent("tester") })
+    expect(board.refusal(again)).toBe(
+      "conflict: Step 0 has its subtask already: #3, which is done. Use what it left, or give away another step.",
+    )
+    board.history.length = 0
+    expect(board.do(again).subtask?.id).toBe("4")
+  })
+
+  test("needs a step and an owner that are there", () => {
+    const board = new RuledBoard()
+    const id = board.make("build", { steps: ["one"] })
+    const input = { title: "x", owner: "tester" }
+    expect(board.refusal({ type: "create subtask", id, index: 1, input, by: build })).toMatch(
+      /^not found: There is no step 1/,
+    )
+    expect(board.refusal({ type: "create subtask", id, index: 0, input: { ...input, owner: "x" }, by: build })).toMatch(
+      /^invalid: "x" is not an agent/,
+    )
+    expect(board.refusal({ type: "create subtask", id: "9", index: 0, input, by: build })).toMatch(/^not found/)
+  })
+
+  test("that is done wakes the parent's owner; canceled in the parent's own thread it does not, elsewhere it does", () => {
+    const board = new RuledBoard()
+    const id = board.make("build", { steps: ["one", "two", "three", "four"], threadId: "ses_t" })
+    board.do({ type: "cancel", id: board.give(id, 0, "tester"), by: agent("build", "ses_t") })
+    expect(board.wake(id)).toBeUndefined()
+    // The same agent in another conversation: the thread has not heard of it.
+    board.do({ type: "cancel", id: board.give(id, 3, "tester"), by: build })
+    expect(board.wake(id)).toBe("subtask")
+    board.runs(id)
+    board.do({ type: "cancel", id: board.give(id, 1, "tester"), by: agent("tester") })
+    expect(board.wake(id)).toBe("subtask")
+    board.runs(id)
+    expect(board.wake(id)).toBeUndefined()
+    board.do({ type: "complete", id: board.give(id, 2, "tester"), by: build })
+    expect(board.wake(id)).toBe("subtask")
+  })
+
+  test("that ends under a draft or an archived parent wakes nobody", () => {
+    const board = new RuledBoard()
+    const id = board.make("build", { steps: ["one", "two"] })
+    const [first, second] = [board.give(id, 0, "tester"), board.give(id, 1, "tester")]
+    board.do({ type: "update", id, patch: { status: "draft" }, by: build })
+    board.do({ type: "complete", id: first, by: agent("tester") })
+    expect(board.wake(id)).toBeUndefined()
+    board.do({ type: "update", id, patch: { status: "active" }, by: build })
+    board.do({ type: "complete", id, by: build })
+    board.do({ type: "complete", id: second, by: agent("tester") })
+    expect(board.state.pulses).toEqual({})
+  })
+})
+
+describe("an end", () => {
+  test("by cancel takes the subtasks along at every depth, and wakes none of their parents", () => {
+    const board = new RuledBoard()
+    const top = board.make("build", { steps: ["one", "two"] })
+    const middle = board.give(top, 0, "librarian")
+    board.do({ type: "update steps", id: middle, steps: [{ title: "deep" }], by: agent("librarian") })
+    const deep = board.give(middle, 0, "tester")
+    const done = board.give(top, 1, "tester")
+    board.do({ type: "complete", id: done, by: agent("tester") })
+    const { archived } = board.do({ type: "cancel", id: top, by: USER })
+    expect(archived.map(({ id, status }) => [id, status])).toEqual([
+      [top, "canceled"],
+      [middle, "canceled"],
+      [deep, "canceled"],
+    ])
+    expect(board.state).toMatchObject({ tasks: [], pulses: {}, nextId: 5 })
+  })
+
+  test("takes a subtask along once, however many steps a hand has linked to it", () => {
+    const board = new RuledBoard()
+    const top = board.make("build", { steps: ["one", "two"] })
+    const [middle, deep] = [board.give(top, 0, "tester"), board.give(top, 1, "tester")]
+    const link = (id: string, steps: { taskId: string }[]) =>
+      board.state.tasks.map((task) =>
+        task.id === id ? { ...task, steps: steps.map((step) => ({ title: "s", done: false, ...step })) } : task,
+      )
+    board.state = { ...board.state, tasks: link(middle, [{ taskId: deep }, { taskId: deep }, { taskId: top }]) }
+    const { archived } = board.do({ type: "cancel", id: top, by: build })
+    expect(archived.map(({ id }) => id)).toEqual([top, middle, deep])
+  })
+
+  test("by completion leaves the subtasks alone", () => {
+    const board = new RuledBoard()
+    const id = board.make("build", { steps: ["one"] })
+    const subtask = board.give(id, 0, "tester")
+    expect(board.do({ type: "complete", id, by: build }).archived).toHaveLength(1)
+    expect(board.task(subtask).status).toBe("active")
+  })
+})
+
+describe("resources", () => {
+  test("are added and removed by their index", () => {
+    const board = new RuledBoard()
+    const id = board.make()
+    board.do({ type: "add resource", id, resource: { type: "file", value: "/etc/hosts", label: "hosts" }, by: build })
+    board.do({ type: "add resource", id, resource: { type: "file", value: "C:\\notes.txt" }, by: build })
+    board.do({ type: "add resource", id, resource: { type: "url", value: "http://example.org" }, by: build })
+    board.do({ type: "remove resource", id, index: 0, by: build })
+    expect(board.task(id).resources).toEqual([
+      { type: "file", value: "C:\\notes.txt" },
+      { type: "url", value: "http://example.org" },
+    ])
+    expect(board.refusal({ type: "remove resource", id, index: 2, by: build })).toBe(
+      "not found: There is no resource 2: its resources are numbered 0 to 1.",
+    )
+  })
+
+  test.each([
+    [{ type: "url", value: "example.org" }, /must be a URL that begins with http:\/\/ or https:\/\//],
+    [{ type: "url", value: "javascript:alert(1)" }, /must be a URL that begins/],
+    [{ type: "url", value: " ".repeat(5) }, /`value` is missing or empty/],
+    [{ type: "file", value: "src/a.ts" }, /must be an absolute path, not "src\/a\.ts"/],
+    [{ type: "file", value: "/x", label: "" }, /`label` is missing or empty/],
+  ])("refuses %j", (resource, reason) => {
+    const board = new RuledBoard()
+    const id = board.make()
+    expect(board.refusal({ type: "add resource", id, resource: resource as never, by: build })).toMatch(reason)
+  })
+
+  test("are a hundred at most", () => {
+    const board = new RuledBoard()
+    const id = board.make()
+    const add = { type: "add resource", id, resource: { type: "file", value: "/x" }, by: build } as const
+    for (let number = 0; number < 100; number++) board.do(add)
+    expect(board.refusal(add)).toBe("invalid: A task has at most 100 resources: take one off that is not needed.")
+  })
+})
+
+describe("a person", () => {
+  test("is asked for from a thread alone, and stays asked for until somebody writes there", () => {
+    const board = new RuledBoard()
+    const id = board.make("build", { threadId: "ses_t" })
+    board.do({ type: "notify", message: "Which\nlicense?", by: agent("build", "ses_t") })
+    expect(board.state.pulses[id]?.needs).toBe("Which license?")
+    board.do({ type: "update", id, patch: { title: "T" }, by: USER })
+    board.runs(id)
+    expect(board.state.pulses[id]?.needs).toBe("Which license?")
+    board.do({ type: "written", threadId: "ses_t" })
+    expect(board.state.pulses[id]?.needs).toBeUndefined()
+    for (const by of [build, USER])
+      expect(board.refusal({ type: "notify", message: "x", by })).toMatch(/^conflict: Only the thread of an open task/)
+    expect(board.refusal({ type: "notify", message: " ", by: agent("build", "ses_t") })).toMatch(/^invalid: `message`/)
+  })
+
+  test("who writes elsewhere changes nothing", () => {
+    const board = new RuledBoard()
+    board.make("build", { threadId: "ses_t" })
+    const before = board.state
+    board.do({ type: "written", threadId: "ses_other" })
+    expect(board.state).toBe(before)
+  })
+})
+
+describe("runs", () => {
+  test("by hand need an active task that is not worked on, and an owner that is there", () => {
+    const board = new RuledBoard()
+    const id = board.make()
+    board.do({ type: "run", id })
+    expect(board.wake(id)).toBe("hand")
+    board.running.add(id)
+    expect(board.refusal({ type: "run", id })).toMatch(/^conflict: Task #1 is being worked on already/)
+    board.running.clear()
+    board.agents = ["tester"]
+    expect(board.refusal({ type: "run", id })).toMatch(/^conflict: The owner of task #1, "build", is no agent/)
+    const draft = board.make("tester", { status: "draft" })
+    expect(board.refusal({ type: "run", id: draft })).toMatch(/^conflict: Task #2 is a draft/)
+  })
+
+  test("use up the wakes from before they began; a later one is kept", () => {
+    const board = new RuledBoard()
+    const id = board.make("librarian", { by: build })
+    const startedAt = board.now()
+    board.do({ type: "run", id })
+    board.do({ type: "ran", id, startedAt, result: { kind: "completed" } })
+    expect(board.wake(id)).toBe("hand")
+    expect(board.state.pulses[id]?.ran).toBe(startedAt)
+    board.runs(id)
+    expect(board.wake(id)).toBeUndefined()
+  })
+
+  test("that were interrupted before they began are owed still", () => {
+    const board = new RuledBoard()
+    const id = board.make("librarian", { by: build })
+    board.do({ type: "ran", id, startedAt: board.now(), result: { kind: "unbegun" } })
+    expect(board.wake(id)).toBe("created")
+  })
+
+  test("use up, at the second time, a wake of a clock that has been set back since", () => {
+    const board = new RuledBoard()
+    const id = board.make("librarian", { by: build })
+    board.state = { ...board.state, pulses: { [id]: { wake: { at: "2099-01-01T00:00:00.000Z", cause: "created" } } } }
+    board.runs(id)
+    expect(board.state.pulses[id]?.wake).toEqual({ at: board.now(), cause: "created" })
+    board.runs(id)
+    expect(board.wake(id)).toBeUndefined()
+  })
+
+  test("that fail are counted; success forgets them, a stop does not", () => {
+    const board = new RuledBoard()
+    const id = board.make()
+    board.fails(id, 2)
+    board.do({ type: "ran", id, startedAt: board.now(), result: { kind: "stopped" } })
+    expect(board.state.pulses[id]).toMatchObject({ failures: 2, failure: "the model was out" })
+    board.runs(id)
+    expect(board.state.pulses[id]).toEqual({ ran: expect.any(String) })
+    board.do({ type: "ran", id, startedAt: board.now(), result: { kind: "stopped" } })
+    expect(board.state.pulses[id]).toEqual({ ran: expect.any(String) })
+  })
+
+  test("in which nobody answered a question leave it to be seen", () => {
+    const board = new RuledBoard()
+    const id = board.make()
+    board.do({ type: "ran", id, startedAt: board.now(), result: { kind: "completed", needs: "bash: rm -r dist" } })
+    expect(board.state.pulses[id]?.needs).toBe("bash: rm -r dist")
+  })
+
+  test("of a task that has ended meanwhile leave nothing", () => {
+    const board = new RuledBoard()
+    const id = board.make()
+    board.do({ type: "complete", id, by: build })
+    const before = board.state
+    board.runs(id)
+    expect(board.state).toBe(before)
+  })
+
+  test("after three failures in a row rest until somebody touches the task: its own thread does not count", () => {
+    const board = new RuledBoard()
+    const id = board.make("build", { threadId: "ses_t", steps: ["one", "two"] })
+    const rests = () => isHeld(board.state, board.task(id))
+    const fail = () => {
+      board.fails(id, 3)
+      expect(rests()).toBe(true)
+    }
+    board.fails(id, 2)
+    expect(rests()).toBe(false)
+    board.fails(id)
+    board.do({ type: "update step", id, index: 0, patch: { done: true }, by: agent("build", "ses_t") })
+    expect(rests()).toBe(true)
+    board.do({ type: "update step", id, index: 0, patch: { done: false }, by: build })
+    expect(rests()).toBe(false)
+    fail()
+    board.do({ type: "update", id, patch: { description: "try again" }, by: USER })
+    expect(rests()).toBe(false)
+    fail()
+    board.do({ type: "written", threadId: "ses_t" })
+    expect(rests()).toBe(false)
+    fail()
+    board.do({ type: "run", id })
+    expect(rests()).toBe(false)
+    const subtask = board.give(id, 1, "tester")
+    fail()
+    board.do({ type: "complete", id: subtask, by: agent("tester") })
+    expect(rests()).toBe(false)
+  })
+})
+
+describe("the clock", () => {
+  test("wakes the active tasks that do not wait, need nobody, do not rest and have an owner", () => {
+    const board = new RuledBoard()
+    const plain = board.make()
+    const draft = board.make("build", { status: "draft" })
+    const waits = board.make("build", { steps: ["one"] })
+    const subtask = board.give(waits, 0, "tester")
+    const running = board.make()
+    const rests = board.make()
+    const needs = board.make("build", { threadId: "ses_n" })
+    const orphan = board.make("librarian")
+    board.runs(subtask)
+    board.running.add(running)
+    board.fails(rests, 3)
+    board.do({ type: "notify", message: "?", by: agent("build", "ses_n") })
+    board.agents = ["build", "tester"]
+    board.do({ type: "tick" })
+    expect([plain, draft, waits, subtask, running, rests, needs, orphan].map((id) => board.wake(id))).toEqual([
+      "clock",
+      undefined,
+      undefined,
+      "clock",
+      undefined,
+      undefined,
+      undefined,
+      undefined,
+    ])
+    expect(board.state.tick).toBe(board.now())
+  })
+
+  test("goes past a step whose subtask has ended, and past one that is done", () => {
+    const board = new RuledBoard()
+    const id = board.make("build", { steps: ["one", "two"] })
+    const subtask = board.give(id, 0, "tester")
+    board.do({ type: "complete", id: subtask, by: build })
+    board.runs(id)
+    board.do({ type: "tick" })
+    expect(board.wake(id)).toBe("clock")
+    board.give(id, 1, "tester")
+    board.runs(id)
+    board.do({ type: "tick" })
+    expect(board.wake(id)).toBe("clock")
+    board.do({ type: "update step", id, index: 0, patch: { done: true }, by: build })
+    board.runs(id)
+    board.do({ type: "tick" })
+    expect(board.wake(id)).toBeUndefined()
+  })
+
+  test("does not take the place of another wake, and gives way to one", () => {
+    const board = new RuledBoard()
+    const id = board.make("librarian", { by: build })
+    board.do({ type: "tick" })
+    expect(board.state.pulses[id]?.wake).toEqual({ cause: "created", at: board.now() })
+    const other = board.make()
+    board.do({ type: "tick" })
+    board.do({ type: "tick" })
+    expect(board.wake(other)).toBe("clock")
+    board.do({ type: "run", id: other })
+    expect(board.wake(other)).toBe("hand")
+  })
+})
+
+describe("a thread", () => {
+  test("that was missing is noted with its task, if that is still there", () => {
+    const board = new RuledBoard()
+    const id = board.make()
+    expect(board.do({ type: "thread", id, threadId: "ses_new" }).task?.threadId).toBe("ses_new")
+    expect(board.task(id).threadId).toBe("ses_new")
+    const before = board.state
+    board.do({ type: "thread", id: "9", threadId: "ses_new" })
+    expect(board.state).toBe(before)
+  })
+})
+
+describe("what was left half done", () => {
+  const archivedFrom = (task: BoardTask, status: "done" | "canceled", archivedBy?: string) => ({
+    ...task,
+    status,
+    archivedAt: "2026-03-02T09:00:00.000Z",
+    ...(archivedBy && { archivedBy }),
+  })
+
+  test("is finished: a task in history leaves the board, and its parent is woken", () => {
+    const board = new RuledBoard()
+    const id = board.make("build", { steps: ["one"] })
+    const subtask = board.give(id, 0, "tester")
+    const { archived } = board.do({ type: "settle", archived: [archivedFrom(board.task(subtask), "done", "tester")] })
+    expect(archived).toEqual([])
+    expect(board.state.tasks.map((task) => task.id)).toEqual([id])
+    expect(board.wake(id)).toBe("subtask")
+  })
+
+  test("is finished: what was to be canceled with it goes too, and nothing twice", () => {
+    const board = new RuledBoard()
+    const top = board.make("build", { steps: ["one", "two"] })
+    const [first, second] = [board.give(top, 0, "tester"), board.give(top, 1, "tester")]
+    const lines = [
+      archivedFrom(board.task(top), "canceled", "user"),
+      archivedFrom(board.task(first), "canceled", "user"),
+    ]
+    const { archived } = board.do({ type: "settle", archived: lines })
+    expect(archived.map(({ id, status }) => [id, status])).toEqual([[second, "canceled"]])
+    expect(board.state.tasks).toEqual([])
+  })
+
+  test("a line that does not say who ended it is a person's", () => {
+    const board = new RuledBoard()
+    const id = board.make("build", { steps: ["one"] })
+    const subtask = board.give(id, 0, "tester")
+    board.do({ type: "settle", archived: [archivedFrom(board.task(subtask), "canceled")] })
+    expect(board.wake(id)).toBe("subtask")
+  })
+
+  test("a task that a hand has marked as ended goes to history, with what hangs on it", () => {
+    const board = new RuledBoard()
+    const top = board.make("build", { steps: ["one"] })
+    const subtask = board.give(top, 0, "tester")
+    const done = board.make()
+    const tasks = board.state.tasks.map((task) =>
+      task.id === top
+        ? { ...task, status: "canceled" as const }
+        : task.id === done
+          ? { ...task, status: "done" as const }
+          : task,
+    )
+    board.state = { ...board.state, tasks }
+    const { archived } = board.do({ type: "settle", archived: [] })
+    expect(archived.map(({ id, status }) => [id, status])).toEqual([
+      [top, "canceled"],
+      [subtask, "canceled"],
+      [done, "done"],
+    ])
+  })
+
+  test("of which nothing is left on the board changes nothing", () => {
+    const board = new RuledBoard()
+    const gone = archivedFrom(
+      { ...board.do({ type: "create", input: { title: "x" }, by: build }).task } as BoardTask,
+      "done",
+    )
+    board.do({ type: "complete", id: "1", by: build })
+    const before = board.state
+    expect(board.do({ type: "settle", archived: [gone] })).toEqual({ ok: true, archived: [], state: before })
+  })
+})
+
+test("a refusal for want of money is kept with the wake, counts as no failure, and goes when there is money again", () => {
+  const board = new RuledBoard()
+  const [broke, other] = [board.make("build", { by: build }), board.make("tester", { by: build })]
+  board.do({ type: "refused", reasons: { [broke]: "all is spent" } })
+  expect(board.state.pulses[broke]).toEqual({
+    wake: { at: expect.any(String), cause: "created" },
+    budget: "all is spent",
+  })
+  expect(board.state.pulses[other]).not.toHaveProperty("budget")
+  const before = board.state
+  board.do({ type: "refused", reasons: { [broke]: "all is spent" } })
+  expect(board.state).toBe(before)
+  board.do({ type: "refused", reasons: {} })
+  expect(board.state.pulses[broke]).toEqual({ wake: { at: expect.any(String), cause: "created" } })
+})

@@ -1,0 +1,55 @@
+import { expect, test } from "vitest"
+import { Scheduler, type SchedulerPorts } from "../../../src/features/board/scheduler.ts"
+import { FakeClock } from "../../support/fake-clock.ts"
+
+/** A scheduler of another folder than the project's main one, with a board that is there or not. */
+const setUp = () => {
+  const world = { exists: false, look: Promise.resolve(), open: 0, made: 0, changes: 0, heard: () => {} }
+  const watch = (heard: () => void) => {
+    world.open++
+    world.made++
+    world.heard = heard
+    return { close: () => world.open-- }
+  }
+  const store = { exists: () => world.look.then(() => world.exists), watch, isLeased: async () => true }
+  const scheduler = new Scheduler({
+    store,
+    clock: new FakeClock(),
+    runs: { listen: () => {} },
+    schedule: { next: () => undefined },
+    home: { isHere: false, wake: async () => {} },
+    surroundings: { log: () => {}, toast: () => {} },
+    changed: () => world.changes++,
+  } as unknown as SchedulerPorts)
+  return { scheduler, world }
+}
+
+test("while there is no board, the nearest folder is looked for at each look; what is told is that one came", async () => {
+  const { scheduler, world } = setUp()
+  await scheduler.start()
+  await scheduler.beat()
+  expect(world).toMatchObject({ made: 2, open: 1, changes: 0 })
+  world.heard()
+  await scheduler.beat()
+  expect(world.changes).toBe(0)
+  world.exists = true
+  await scheduler.beat()
+  expect(world).toMatchObject({ open: 1, changes: 1 })
+  const { made } = world
+  world.heard()
+  await scheduler.beat()
+  expect(world).toMatchObject({ made, open: 1, changes: 2 })
+})
+
+test("a stop in the middle of a look leaves no watch", async () => {
+  const { scheduler, world } = setUp()
+  let answer = () => {}
+  world.look = new Promise((resolve) => {
+    answer = resolve
+  })
+  const started = scheduler.start()
+  const stopped = scheduler.stop()
+  answer()
+  await Promise.all([started, stopped])
+  expect(world).toMatchObject({ made: 1, open: 0 })
+})

@@ -1,0 +1,161 @@
+import { describe, expect, test } from "vitest"
+import type { RunView } from "../../../src/features/board/runs.ts"
+import { EMPTY, MOST_FAILURES, type Pulse } from "../../../src/features/board/state.ts"
+import {
+  beginOf,
+  dueTasks,
+  isInFlight,
+  isUnrecorded,
+  type Moment,
+  stateOf,
+} from "../../../src/features/board/status.ts"
+import type { BoardTask } from "../../../src/features/board/task.ts"
+import { boardTaskOf } from "../../support/board-state.ts"
+
+/** What a task is doing, told from board, runs and clock alone. */
+
+const NOW = "2026-03-02T08:00:00.000Z"
+const LATER = "2026-03-02T09:00:00.000Z"
+
+const taskOf = (id: string, more: Partial<BoardTask> = {}): BoardTask => boardTaskOf(id, NOW, more)
+
+const runOf = (state: RunView["state"], more: Partial<RunView> = {}): RunView => ({
+  createdAt: Date.parse(NOW),
+  state,
+  elsewhere: false,
+  asks: [],
+  ...more,
+})
+
+const boardOf = (tasks: readonly BoardTask[], pulses: Readonly<Record<string, Pulse>> = {}) => ({
+  ...EMPTY,
+  tasks,
+  pulses,
+})
+
+const momentOf = (more: Partial<Moment> = {}): Moment => ({
+  runOf: () => undefined,
+  agents: ["build", "plan"],
+  now: NOW,
+  nextTick: "14:00",
+  ...more,
+})
+
+const wake = (at = NOW, cause: "created" | "clock" = "created") => ({ wake: { at, cause } })
+
+describe("the state of a task", () => {
+  const of = (task: BoardTask, pulse: Pulse = {}, moment: Partial<Moment> = {}, others: readonly BoardTask[] = []) =>
+    stateOf(boardOf([task, ...others], { [task.id]: pulse }), task, momentOf(moment))
+
+  test("that is not active is its status, whatever runs", () => {
+    const runs = { runOf: () => runOf("running") }
+    expect(of(taskOf("1", { status: "draft" }), {}, runs)).toEqual({ state: "draft", reason: "", text: "draft" })
+  })
+
+  test("whose run is under way is that of the run; what the run asks comes first", () => {
+    expect(of(taskOf("1"), {}, { runOf: () => runOf("queued") })).toEqual({
+      state: "queued",
+      reason: "",
+      text: "queued",
+    })
+    expect(of(taskOf("1"), {}, { runOf: () => runOf("running") })).toMatchObject({ state: "running", text: "running" })
+    expect(of(taskOf("1"), {}, { runOf: () => runOf("running", { asks: ["may I\nrm?", "and?"] }) })).toEqual({
+      state: "needs you",
+      reason: "may I rm?",
+      text: "needs you: may I rm?",
+    })
+  })
+
+  test("whose owner there is not rests, and so does one whose runs have failed too often", () => {
+    expect(of(taskOf("1", { owner: "gone" }), wake())).toMatchObject({ text: 'rests: no agent "gone"' })
+    const failed = { failures: MOST_FAILURES, ...wake() }
+    expect(of(taskOf("1"), { ...failed, failure: "no key" })).toMatchObject({
+      state: "rests",
+      text: `rests: ${MOST_FAILURES} runs failed, the last one: no key`,
+    })
+    expect(of(taskOf("1"), failed).text).toContain("the last one: no reason given")
+    expect(of(taskOf("1"), { failures: MOST_FAILURES - 1, ...wake() }).state).toBe("queued")
+  })
+
+  test("that is to be woken is queued, before it needs anybody", () => {
+    expect(of(taskOf("1"), { ...wake(), needs: "a key" }).state).toBe("queued")
+    expect(of(taskOf("1"), { needs: "a key" })).toEqual({
+      state: "needs you",
+      reason: "a key",
+      text: "needs you: a key",
+    })
+  })
+
+  test("whose next step is a subtask waits for it", () => {
+    const task = taskOf("1", { steps: [{ title: "Part", done: false, taskId: "2" }] })
+    expect(of(task, {}, {}, [taskOf("2")])).toEqual({ state: "waits", reason: "#2", text: "waits for #2" })
+    expect(of(task).state).toBe("next run")
+  })
+
+  test("that nothing holds up is run when the clock comes, or never where it does not", () => {
+    expect(of(taskOf("1"))).toEqual({ state: "next run", reason: "14:00", text: "next run 14:00" })
+    expect(of(taskOf("1"), { failure: "no\nkey" })).toEqual({
+      state: "next run",
+      reason: "14:00 (the last run failed: no key)",
+      text: "next run 14:00 (the last run failed: no key)",
+    })
+    expect(of(taskOf("1"), {}, { nextTick: "" })).toEqual({
+      state: "rests",
+      reason: "the schedule has no further time",
+      text: "rests: the schedule has no further time",
+    })
+    expect(of(taskOf("1"), {}, { runOf: () => runOf("ended", { asks: ["refused"] }) }).state).toBe("next run")
+  })
+})
+
+describe("the tasks that are to be woken", () => {
+  const due = (
+    pulses: Readonly<Record<string, Pulse>>,
+    { free = 9, clockBusy = false, tasks = Object.keys(pulses).map((id) => taskOf(id)), ...moment } = {} as Partial<
+      Moment & { free: number; clockBusy: boolean; tasks: readonly BoardTask[] }
+    >,
+  ) => dueTasks(boardOf(tasks, pulses), momentOf(moment), { free, clockBusy }).map(({ id }) => id)
+
+  test("come in the order of their wakes, then of their ids; what the clock brings comes last, one at a time", () => {
+    const tick = wake(NOW, "clock")
+    const pulses = { 9: tick, 8: tick, 10: wake(), 3: wake(LATER), 7: wake(), 2: {} }
+    expect(due(pulses)).toEqual(["7", "10", "3", "8"])
+    expect(due(pulses, { clockBusy: true })).toEqual(["7", "10", "3"])
+    expect(due(pulses, { free: 2 })).toEqual(["7", "10"])
+    expect(due(pulses, { free: -1 })).toEqual([])
+  })
+
+  test("are active, have an owner that is there, have not failed too often, and no run under way or unrecorded", () => {
+    expect(due({ 1: wake() }, { tasks: [taskOf("1", { status: "draft" })] })).toEqual([])
+    expect(due({ 1: wake() }, { agents: ["plan"] })).toEqual([])
+    expect(due({ 1: { ...wake(), failures: MOST_FAILURES } })).toEqual([])
+    expect(due({ 1: { ...wake(), failures: MOST_FAILURES - 1 } })).toEqual(["1"])
+    expect(due({ 1: wake() }, { runOf: () => runOf("queued") })).toEqual([])
+    expect(due({ 1: wake() }, { runOf: () => runOf("ended") })).toEqual([])
+    expect(due({ 1: { ...wake(), ran: NOW } }, { runOf: () => runOf("ended") })).toEqual(["1"])
+  })
+})
+
+describe("a run", () => {
+  test("is in flight until it has ended", () => {
+    expect([undefined, runOf("queued"), runOf("running"), runOf("ended")].map(isInFlight)).toEqual([
+      false,
+      true,
+      true,
+      false,
+    ])
+  })
+
+  test("that has ended is unrecorded until the board has that one or a later one, but for one from the future", () => {
+    const run = runOf("ended")
+    expect(beginOf(run)).toBe(NOW)
+    expect(isUnrecorded(undefined, {}, NOW)).toBe(false)
+    expect(isUnrecorded(runOf("running"), {}, NOW)).toBe(false)
+    expect(isUnrecorded(run, {}, NOW)).toBe(true)
+    expect(isUnrecorded(run, { ran: NOW }, NOW)).toBe(false)
+    expect(isUnrecorded(run, { ran: LATER }, LATER)).toBe(false)
+    expect(isUnrecorded(run, { ran: LATER }, NOW)).toBe(true)
+    const before = new Date(Date.parse(NOW) - 1).toISOString()
+    expect(isUnrecorded(run, { ran: NOW }, before)).toBe(false)
+  })
+})

@@ -1,0 +1,750 @@
+import { execFileSync } from "node:child_process"
+import {
+  appendFileSync,
+  chmodSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
+import type { ArchivedTask } from "../../../src/features/board/rules/archive.ts"
+import { decide } from "../../../src/features/board/rules/decide.ts"
+import { type BoardError, USER } from "../../../src/features/board/service.ts"
+import { parseBoard, parseLine } from "../../../src/features/board/store/format.ts"
+import { History } from "../../../src/features/board/store/history.ts"
+import { Store } from "../../../src/features/board/store/store.ts"
+import type { BoardTask } from "../../../src/features/board/task.ts"
+import { Lock, type Processes, type ProcessMark } from "../../../src/lib/lock.ts"
+import { keptIn } from "../../support/board-rig.ts"
+import { boardTaskOf } from "../../support/board-state.ts"
+import { eventually } from "../../support/eventually.ts"
+import { SIGNER } from "../../support/records.ts"
+
+const NOW = Date.parse("2026-03-02T08:00:00Z")
+const SELF: ProcessMark = { place: "here", pid: process.pid, started: "1" }
+
+let project: string
+let folder: string
+let warnings: string[]
+let dead: Set<number>
+
+const processesOf = (self: ProcessMark): Processes => ({
+  self,
+  isAlive: ({ place, pid }) => (place === "here" ? !dead.has(pid) : undefined),
+})
+
+const open = (self = SELF) =>
+  new Store({
+    folder,
+    project,
+    state: stateFolder(),
+    signer: SIGNER,
+    processes: processesOf(self),
+    now: () => NOW,
+    warn: (message) => warnings.push(message),
+  })
+
+const facts = { now: new Date(NOW).toISOString(), agents: ["build"], isRunning: () => false, ended: () => undefined }
+
+type Of = Parameters<typeof decide>[1]
+const carryOut = (store: Store, command: Of) =>
+  store.change(async (state) => {
+    const decided = decide(state, command, facts)
+    if (!decided.ok) throw new Error(decided.message)
+    return { state: decided.state, archived: decided.archived, value: decided.task as BoardTask }
+  })
+
+const make = (store: Store, title = "t") =>
+  carryOut(store, { type: "create", input: { title, owner: "build" }, by: USER })
+const complete = (store: Store, id: string) => carryOut(store, { type: "complete", id, by: USER })
+
+const file = (name: string) => join(folder, name)
+/** Where this installation keeps what is its own: never in the project. */
+const stateFolder = () => `${project}-state`
+const kept = () => keptIn(stateFolder())
+const board = () => JSON.parse(readFileSync(file("tasks.json"), "utf8"))
+const lines = () => readFileSync(file("history.jsonl"), "utf8").split("\n")
+const problemOf = async (work: Promise<unknown>) => {
+  const error = (await work.then(
+    () => undefined,
+    (error) => error,
+  )) as BoardError | undefined
+  return error && `${error.code}: ${error.message}`
+}
+
+beforeEach(() => {
+  project = mkdtempSync(join(tmpdir(), "superagents-board-"))
+  folder = join(project, ".opencode", "tasks")
+  warnings = []
+  dead = new Set()
+})
+
+afterEach(() => {
+  for (const each of [project, stateFolder()]) rmSync(each, { recursive: true, force: true })
+})
+
+describe("the board's file", () => {
+  test("is made with the first task, in the form that is promised, ignored by git, and nothing before", async () => {
+    const store = open()
+    expect((await store.read()).tasks).toEqual([])
+    expect(existsSync(folder)).toBe(false)
+    await make(store, "Migrate the loader")
+    expect(board()).toMatchObject({ tasks: [{ id: "1", title: "Migrate the loader", status: "active" }], nextId: 2 })
+    expect(readFileSync(file(".gitignore"), "utf8")).toMatch(/^\*$/m)
+    expect(readFileSync(file(".locks/.gitignore"), "utf8")).toBe("*\n")
+    expect(readdirSync(folder).toSorted()).toEqual([".gitignore", ".locks", "tasks.json"])
+  })
+
+  test("is not ignored again where somebody wants it in git", async () => {
+    const store = open()
+    await make(store)
+    rmSync(file(".gitignore"))
+    await make(store)
+    expect(existsSync(file(".gitignore"))).toBe(false)
+  })
+
+  test("is read again when a hand has changed it; what is unknown in it stays", async () => {
+    const store = open()
+    await make(store)
+    const userActions = board()
+    userActions.colour = "green"
+    userActions.tasks[0].title = "by hand"
+    userActions.tasks[0].estimate = { days: 3 }
+    userActions.tasks[0].steps = [{ title: "s", note: "kept" }]
+    userActions.tasks.push({ id: 7, title: "short", owner: "build", status: "draft", threadId: null })
+    writeFileSync(file("tasks.json"), JSON.stringify(userActions))
+    expect((await store.read()).tasks.map(({ title }) => title)).toEqual(["by hand", "short"])
+    const { id } = await make(store)
+    expect(id).toBe("8")
+    expect(board()).toMatchObject({
+      colour: "green",
+      tasks: [
+        { estimate: { days: 3 }, steps: [{ title: "s", note: "kept", done: false }] },
+        {
+          id: "7",
+          description: "",
+          steps: [],
+          resources: [],
+          createdBy: "user",
+          createdAt: expect.stringMatching(/^\d{4}-/),
+        },
+        { id: "8" },
+      ],
+      nextId: 9,
+    })
+  })
+
+  test.each([
+    ["{ broken", "it is not valid JSON"],
+    ["", "it is empty"],
+    ["[]", "its content: Invalid input"],
+    ['{"tasks": {}}', "tasks: Invalid input"],
+    ['{"version": 2, "tasks": []}', "it was written by a newer version (its format is 2, this one knows 1)"],
+    [
+      '{"tasks": [{"id": "x", "title": "t", "owner": "o", "status": "active"}]}',
+      "tasks[0].id: an id is a number, as text",
+    ],
+    ['{"tasks": [{"id": "1", "title": "t", "owner": "o", "status": "doing"}]}', "tasks[0].status: Invalid option"],
+    [
+      '{"tasks": [{"id": "1", "title": "t", "owner": "o", "status": "draft"}, {"id": 1, "title": "t", "owner": "o", "status": "draft"}]}',
+      "two of its tasks have the id 1",
+    ],
+  ])("is left alone where it cannot be read, and every call says which and why: %s", async (text, why) => {
+    mkdirSync(folder, { recursive: true })
+    writeFileSync(file("tasks.json"), text)
+    const store = open()
+    for (const call of [() => store.read(), () => make(store), () => complete(store, "1")])
+      expect(await problemOf(call())).toContain(`unavailable: The board cannot be read: ${file("tasks.json")}: ${why}`)
+    expect(readFileSync(file("tasks.json"), "utf8")).toBe(text)
+    expect(existsSync(file("history.jsonl"))).toBe(false)
+    writeFileSync(file("tasks.json"), '{"tasks": [], "nextId": 5}')
+    expect((await make(store)).id).toBe("5")
+  })
+
+  test("is not read where it is so long that the host would stand still, or no file at all", async () => {
+    mkdirSync(folder, { recursive: true })
+    const problem = async () => (await problemOf(open().read()))?.split(`${file("tasks.json")}: `)[1]
+    writeFileSync(file("tasks.json"), `{"tasks": []}${" ".repeat(20 * 1024 * 1024)}`)
+    expect(await problem()).toBe(
+      "it has 21 MB; at most 16 are read. It is left as it is; mend or move it, and call again.",
+    )
+    rmSync(file("tasks.json"))
+    mkdirSync(file("tasks.json"))
+    expect(await problem()).toMatch(/^it is no file\. /)
+  })
+
+  test("with many tasks is read a few at a turn: the host goes on between", async () => {
+    const task = { title: "A", owner: "build", status: "active", steps: [{ title: "one" }] }
+    const tasks = Array.from({ length: 500 }, (_, index) => ({ id: String(index + 1), ...task }))
+    let turns = 0
+    const reading = parseBoard(JSON.stringify({ tasks }), "")
+    let isRead = false
+    const count = () => {
+      turns++
+      if (!isRead) setImmediate(count)
+    }
+    setImmediate(count)
+    expect(await reading).toMatchObject({ nextId: 501, tasks: { length: 500 } })
+    isRead = true
+    expect(turns).toBeGreaterThan(10)
+  })
+
+  test("does not grow until it cannot be read: what takes off, and what has to be remembered, goes on", async () => {
+    const store = open()
+    const [{ id }, { id: other }] = [await make(store), await make(store)]
+    const userActions = board()
+    userActions.tasks[0].note = "x".repeat(8 * 1024 * 1024)
+    writeFileSync(file("tasks.json"), JSON.stringify(userActions))
+    await carryOut(store, { type: "tick" })
+    expect(kept().tick).toBe(facts.now)
+    expect(await problemOf(make(store))).toBe(
+      "conflict: The board is full: with this change its file would have 9 MB, and at most 8 are allowed. Complete or cancel tasks that are not needed any more, or shorten what stands in them.",
+    )
+    expect(existsSync(file("history.jsonl"))).toBe(false)
+    // A hand writes without our indents.
+    writeFileSync(file("tasks.json"), JSON.stringify(board()))
+    await complete(store, other)
+    await complete(store, id)
+    expect((await make(store)).id).toBe("3")
+    // With the indents it would be one that is not read any more.
+    const note = Array(2_000_000).fill(0)
+    writeFileSync(file("tasks.json"), JSON.stringify({ tasks: [{ ...board().tasks[0], note }] }))
+    expect(await problemOf(carryOut(store, { type: "update", id: "3", patch: { title: "T" }, by: USER }))).toMatch(
+      /its file would have \d\d MB/,
+    )
+    expect((await store.read()).tasks).toHaveLength(1)
+  })
+
+  test("whose folder cannot be used is an error with its name", async () => {
+    writeFileSync(join(folder, "..", "..", ".opencode"), "a file")
+    expect(await problemOf(make(open()))).toMatch(/^unavailable: The board's files in .* cannot be used: ENOTDIR/)
+  })
+
+  test("has no say in what is remembered: that is kept where only this installation writes", async () => {
+    const store = open()
+    await make(store)
+    expect(board()).not.toHaveProperty("runtime")
+    expect(kept()).toMatchObject({ tick: facts.now, pulses: { 1: { wake: { cause: "created" } } } })
+    const { pulses } = await store.read()
+    const runtime = { tick: "2020-01-01T00:00:00.000Z", tasks: { 1: { needs: "x" }, 99: { failures: 1 } } }
+    writeFileSync(file("tasks.json"), JSON.stringify({ ...board(), runtime }))
+    expect(await store.read()).toMatchObject({ tick: facts.now, pulses })
+    await make(store)
+    expect(board()).not.toHaveProperty("runtime")
+  })
+
+  test("may begin with the mark that some editors put there, and have keys that mean something to JavaScript", async () => {
+    const store = open()
+    await make(store)
+    const odd = '"title": "odd", "__proto__": {"threadId": "ses_1"}, "constructor": {"status": "done"}'
+    const text = JSON.stringify(board()).replace('"title":"t"', odd).replace('"steps":[]', '"steps":null')
+    writeFileSync(file("tasks.json"), `\uFEFF${text.replace('"steps":null', '"steps":[{"title":"s"}]')}`)
+    const [task] = (await store.read()).tasks
+    expect(task).toMatchObject({ title: "odd", status: "active" })
+    expect(task?.threadId).toBeUndefined()
+  })
+
+  test("is written once a change, whole, and leaves no temporary file; those of a killed process go", async () => {
+    const store = open()
+    await make(store)
+    writeFileSync(file("tasks.json.4711.tmp"), "{ half")
+    await make(store)
+    expect(readdirSync(folder).filter((name) => name.endsWith(".tmp"))).toEqual([])
+  })
+
+  test("that is a link stays one: what it leads to is written", async () => {
+    const real = join(folder, "..", "shared.json")
+    mkdirSync(folder, { recursive: true })
+    writeFileSync(real, '{"tasks": []}')
+    symlinkSync(real, file("tasks.json"))
+    await make(open())
+    expect(JSON.parse(readFileSync(real, "utf8")).tasks).toHaveLength(1)
+    expect(lstatSync(file("tasks.json")).isSymbolicLink()).toBe(true)
+    expect(readdirSync(join(folder, "..")).filter((name) => name.endsWith(".tmp"))).toEqual([])
+  })
+
+  describe("where a link leads out of the project, as one may that came with it", () => {
+    let outside: string
+    beforeEach(() => {
+      outside = mkdtempSync(join(tmpdir(), "superagents-outside-"))
+      mkdirSync(join(folder, ".."), { recursive: true })
+    })
+    afterEach(() => rmSync(outside, { recursive: true, force: true }))
+
+    test.each([".", "tasks.json", "history.jsonl", ".locks", "reports"])(
+      "is neither read nor written, and nothing appears out there (%s)",
+      async (name) => {
+        if (name !== ".") mkdirSync(folder)
+        symlinkSync(join(outside, name === "." ? "" : "theirs"), file(name))
+        const where = join(realpathSync(outside), name === "." ? "" : "theirs")
+        const refusal = `unavailable: The board's files may not leave the project, and a link leads ${file(name)} to ${where}. Remove the link; or name a folder in the option "board.dir" of your own configuration.`
+        expect(await problemOf(open().read())).toBe(refusal)
+        expect(await problemOf(open().look())).toBe(refusal)
+        expect(await problemOf(make(open()))).toBe(refusal)
+        expect(await problemOf(open().lease())).toBe(refusal)
+        expect(await open().exists()).toBe(false)
+        expect(readdirSync(outside)).toEqual([])
+      },
+    )
+
+    test("its user may have it there: by a folder of that name", async () => {
+      folder = outside
+      await make(open())
+      expect(board().tasks).toHaveLength(1)
+    })
+  })
+
+  test("that is its user's alone stays so", async () => {
+    await make(open())
+    chmodSync(file("tasks.json"), 0o600)
+    await make(open())
+    expect(statSync(file("tasks.json")).mode & 0o777).toBe(0o600)
+  })
+
+  test("is not written where nothing changes", async () => {
+    const store = open()
+    await make(store)
+    const before = readFileSync(file("tasks.json"), "utf8")
+    rmSync(file("tasks.json"))
+    writeFileSync(file("tasks.json"), before.trimEnd())
+    await carryOut(store, { type: "written", threadId: "ses_none" })
+    expect(readFileSync(file("tasks.json"), "utf8")).toBe(before.trimEnd())
+  })
+
+  test("that a hand saves while a change is on its way is not overwritten: the change is made anew on it", async () => {
+    const store = open()
+    await make(store)
+    let turns = 0
+    await store.change(async (state) => {
+      const userActions = board()
+      if (++turns === 1)
+        writeFileSync(
+          file("tasks.json"),
+          JSON.stringify({ ...userActions, tasks: [{ ...userActions.tasks[0], title: "by hand" }] }),
+        )
+      return { state: { ...state, tasks: [...state.tasks], nextId: 50 }, archived: [], value: undefined }
+    })
+    expect(turns).toBe(2)
+    expect(board()).toMatchObject({ nextId: 50, tasks: [{ title: "by hand" }] })
+  })
+
+  test("that a hand saves right after it was written is read again", async () => {
+    const store = open()
+    await make(store)
+    // The store warns of a bad line of history when it has just written the board.
+    const push = warnings.push.bind(warnings)
+    warnings.push = (...texts) => {
+      writeFileSync(file("tasks.json"), JSON.stringify({ ...board(), nextId: 50 }))
+      return push(...texts)
+    }
+    await store.change(async (state) => {
+      appendFileSync(file("history.jsonl"), "nonsense\n")
+      return { state: { ...state, nextId: 7 }, archived: [], value: undefined }
+    })
+    expect(warnings).toHaveLength(1)
+    expect((await store.read()).nextId).toBe(50)
+  })
+})
+
+describe("ids", () => {
+  test("are never used twice, whatever is deleted or edited by hand", async () => {
+    const store = open()
+    await make(store)
+    await complete(store, (await make(store)).id)
+    writeFileSync(file("tasks.json"), JSON.stringify({ tasks: [], nextId: 1 }))
+    expect((await make(store)).id).toBe("3")
+    rmSync(file("tasks.json"))
+    expect((await make(open())).id).toBe("4")
+    writeFileSync(file("history.jsonl"), `${lines()[0]?.replace('"2"', '"40"')}\n`)
+    expect((await make(store)).id).toBe("41")
+    const userActions = board()
+    userActions.tasks[0].steps = [{ title: "s", taskId: "60" }]
+    writeFileSync(file("tasks.json"), JSON.stringify({ ...userActions, nextId: "many" }))
+    expect((await make(open())).id).toBe("61")
+  })
+
+  test("of a board that was deleted are not used again by those who have seen it", async () => {
+    const store = open()
+    await make(store)
+    await make(store)
+    rmSync(file("tasks.json"))
+    expect((await store.read()).tasks).toEqual([])
+    expect((await make(store)).id).toBe("3")
+  })
+
+  test("come to an end: then no task is made, and the file stays one that can be read", async () => {
+    const store = open()
+    await make(store)
+    const userActions = board()
+    userActions.tasks[0].id = "999999999999999"
+    writeFileSync(file("tasks.json"), JSON.stringify(userActions))
+    await expect(make(store)).rejects.toThrow("no id is left after #999999999999999")
+    expect((await open().read()).tasks).toHaveLength(1)
+  })
+
+  test("in another form find nothing, and no line is called unreadable for it", async () => {
+    const store = open()
+    await complete(store, (await make(store)).id)
+    for (const id of ["01", "1.0", "0x1", "__proto__", ""]) expect(await store.find(id)).toBeUndefined()
+    expect(warnings).toEqual([])
+  })
+})
+
+describe("history", () => {
+  test("is read newest first, from its end, and single tasks are found in it", async () => {
+    const store = open()
+    for (let number = 1; number <= 30; number++) await complete(store, (await make(store, `task ${number}`)).id)
+    expect((await store.newest(3)).map(({ title }) => title)).toEqual(["task 30", "task 29", "task 28"])
+    expect(await store.newest(1000)).toHaveLength(30)
+    expect(await store.find("7")).toMatchObject({
+      title: "task 7",
+      status: "done",
+      archivedAt: facts.now,
+      archivedBy: "user",
+    })
+    expect(await store.find("31")).toBeUndefined()
+    expect(await open().newest(1)).toMatchObject([{ id: "30" }])
+    expect(await open().find("1")).toMatchObject({ title: "task 1" })
+  })
+
+  test("has a limit of size: the oldest go, the newest are whole, and no id is used again", async () => {
+    const path = file("history.jsonl")
+    const most = 20_000
+    const history = () => new History(path, (offset) => void warnings.push(`bad ${offset}`), most)
+    const archived = (id: number, text = "") =>
+      ({
+        ...boardTaskOf(String(id), facts.now, { title: `task ${id}`, description: text }),
+        status: "done",
+        archivedAt: facts.now,
+        archivedBy: "user",
+      }) as ArchivedTask
+    const writer = history()
+    for (let id = 1; id <= 300; id++) {
+      await writer.append([archived(id)])
+      expect(statSync(path).size).toBeLessThanOrEqual(most)
+    }
+    chmodSync(path, 0o600)
+    for (let id = 301; id <= 400; id++) await writer.append([archived(id)])
+    expect(statSync(path).mode & 0o777).toBe(0o600)
+    expect(readdirSync(folder)).toEqual(["history.jsonl"])
+    for (const reader of [writer, history()]) {
+      await reader.refresh()
+      expect(reader.highestId).toBe(400)
+      expect((await reader.newest(30)).map(({ id }) => Number(id))).toEqual(
+        Array.from({ length: 30 }, (_, at) => 400 - at),
+      )
+      expect(await reader.find("400")).toMatchObject({ title: "task 400" })
+      expect(await reader.find("1")).toBeUndefined()
+    }
+    expect(warnings).toEqual([])
+    // One that is larger than half of it takes all the others' place.
+    await writer.append([archived(401, "x".repeat(most))])
+    await writer.append([archived(402)])
+    await writer.refresh()
+    expect((await writer.newest(5)).map(({ id }) => id)).toEqual(["402"])
+  })
+
+  test("costs little more to read than its JSON, line by line: nothing else goes on meanwhile", async () => {
+    const store = open()
+    await complete(store, (await make(store)).id)
+    const [line = ""] = lines()
+    const fastest = (read: (line: string) => unknown) => {
+      const times = Array.from({ length: 30 }, () => {
+        const begin = performance.now()
+        for (let time = 0; time < 50; time++) read(line)
+        return performance.now() - begin
+      })
+      return Math.min(...times)
+    }
+    expect(parseLine(line)).toEqual(JSON.parse(line))
+    expect(fastest(parseLine) / fastest(JSON.parse)).toBeLessThan(40)
+  })
+
+  test("over several blocks of the disk is cut at lines, wherever they lie", async () => {
+    const store = open()
+    await complete(store, (await make(store)).id)
+    const [first = ""] = lines()
+    const long = (id: number) =>
+      first.replace('"1"', `"${id}"`).replace('"description":""', `"description":"${"ä€".repeat(9000)}"`)
+    writeFileSync(file("history.jsonl"), `${Array.from({ length: 20 }, (_, index) => long(index + 1)).join("\n")}\n`)
+    expect((await store.newest(100)).map(({ id }) => Number(id))).toEqual(
+      Array.from({ length: 20 }, (_, index) => 20 - index),
+    )
+    const fresh = open()
+    for (const id of ["2", "11", "20"])
+      expect(await fresh.find(id)).toMatchObject({ id, description: "ä€".repeat(9000) })
+  })
+
+  test("with a line of many megabytes costs a pass over it, not one for each of its blocks", async () => {
+    const store = open()
+    await complete(store, (await make(store)).id)
+    const [first = ""] = lines()
+    const huge = first.replace('"1"', '"2"').replace('"description":""', `"description":"${"x".repeat(30_000_000)}"`)
+    writeFileSync(file("history.jsonl"), `${first}\n${huge}\n${first.replace('"1"', '"3"')}\n`)
+    expect((await store.find("2"))?.description).toHaveLength(30_000_000)
+    expect((await store.newest(2)).map(({ id }) => id)).toEqual(["3", "2"])
+  })
+
+  test("is not read where a pipe stands in its place: that may say nothing for ever", async () => {
+    const store = open()
+    await complete(store, (await make(store)).id)
+    rmSync(file("history.jsonl"))
+    execFileSync("mkfifo", [file("history.jsonl")])
+    for (const work of [() => store.read(), () => store.newest(1), () => make(store)])
+      expect(await problemOf(work())).toMatch(/^unavailable: .*history\.jsonl is no file\.$/)
+    rmSync(file("history.jsonl"))
+    expect((await make(store)).id).toBe("2")
+  })
+
+  test("skips a bad line, leaves it as it is, and names it in the log once", async () => {
+    const store = open()
+    for (let number = 1; number <= 3; number++) await complete(store, (await make(store)).id)
+    const [one, two, three] = lines()
+    writeFileSync(file("history.jsonl"), `${one}\n{"id":"2", half\nnonsense\n${three}\n`)
+    expect((await store.newest(10)).map(({ id }) => id)).toEqual(["3", "1"])
+    // What is kept elsewhere has it still.
+    expect(await store.find("2")).toMatchObject({ id: "2", status: "done" })
+    await complete(store, (await make(store)).id)
+    await store.newest(10)
+    expect(lines()[1]).toBe('{"id":"2", half')
+    expect(warnings.filter((text) => text.includes("byte"))).toHaveLength(2)
+    expect(warnings[0]).toContain(`${file("history.jsonl")}: the line at byte`)
+    expect(two).toContain('"id":"2"')
+  })
+
+  test("whose last line was torn loses that line, and what it was about is written anew", async () => {
+    const store = open()
+    await complete(store, (await make(store)).id)
+    await make(store)
+    appendFileSync(file("history.jsonl"), '{"id":"2","title":"t","stat')
+    const after = open()
+    expect((await after.read()).tasks).toMatchObject([{ id: "2", status: "active" }])
+    expect(await after.newest(10)).toHaveLength(1)
+    await complete(after, "2")
+    expect(lines().map((line) => line && JSON.parse(line).id)).toEqual(["1", "2", ""])
+    expect(warnings).toEqual([])
+  })
+
+  test("whose last line was torn within a letter loses that line and nothing of the one before", async () => {
+    for (const [letter, bytes] of [
+      ["é", 1],
+      ["語", 1],
+      ["語", 2],
+      ["😀", 3],
+    ] as const) {
+      const store = open()
+      const before = (await make(store, letter)).id
+      await complete(store, before)
+      const { id } = await make(store)
+      const torn = Buffer.concat([Buffer.from(`{"id":"${id}","title":"`), Buffer.from(letter).subarray(0, bytes)])
+      appendFileSync(file("history.jsonl"), torn)
+      await complete(open(), id)
+      expect((await open().newest(2)).map((task) => task.id)).toEqual([id, before])
+    }
+    expect(warnings).toEqual([])
+  })
+
+  test("whose last line is whole but lacks its end keeps it", async () => {
+    const store = open()
+    await complete(store, (await make(store)).id)
+    await make(store)
+    writeFileSync(file("history.jsonl"), lines()[0] ?? "")
+    const after = open()
+    expect(await after.find("1")).toMatchObject({ id: "1" })
+    await complete(after, "2")
+    expect(lines().map((line) => line && JSON.parse(line).id)).toEqual(["1", "2", ""])
+  })
+
+  test("that another process adds to is heard of; one that is replaced is read anew", async () => {
+    const [one, other] = [open(), open()]
+    await complete(one, (await make(one)).id)
+    expect(await other.find("1")).toBeDefined()
+    await complete(one, (await make(one)).id)
+    expect(await other.find("2")).toBeDefined()
+    writeFileSync(file("history.jsonl"), `${lines()[1]?.replace('"2"', '"9"')}\n`)
+    expect((await other.newest(5)).map(({ id }) => id)).toEqual(["9"])
+    expect(await other.find("9")).toBeDefined()
+    rmSync(file("history.jsonl"))
+    expect(await other.find("9")).toBeUndefined()
+    expect(await other.newest(5)).toEqual([])
+  })
+
+  test("is found in by all who look at once, when another process has added to it", async () => {
+    const [one, other] = [open(), open()]
+    for (let number = 1; number <= 20; number++) await complete(one, (await make(one)).id)
+    await other.find("1")
+    for (let number = 21; number <= 30; number++) {
+      await complete(one, (await make(one)).id)
+      const looks = [0, 1, 2, 3, 4, 5].map(async (turns) => {
+        for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve))
+        return (await Promise.all([other.find("1"), other.find(`${number}`)])).map((task) => task?.id)
+      })
+      expect(await Promise.all(looks)).toEqual(Array(6).fill(["1", `${number}`]))
+    }
+  })
+})
+
+describe("a move to history that was cut off between the two files", () => {
+  test("is finished by the next who reads: history has the task, the board has not", async () => {
+    const store = open()
+    const { id } = await make(store)
+    const before = readFileSync(file("tasks.json"), "utf8")
+    await complete(store, id)
+    writeFileSync(file("tasks.json"), before)
+    const after = open()
+    expect((await after.read()).tasks).toEqual([])
+    expect(board().tasks).toEqual([])
+    expect(lines()).toHaveLength(2)
+  })
+
+  test("is finished by the next who changes something, in the same write, also where that is refused", async () => {
+    const store = open()
+    const { id } = await make(store)
+    const before = readFileSync(file("tasks.json"), "utf8")
+    await complete(store, id)
+    writeFileSync(file("tasks.json"), before)
+    await expect(complete(open(), "99")).rejects.toThrow()
+    expect(board().tasks).toEqual([])
+    writeFileSync(file("tasks.json"), before)
+    await make(open())
+    expect(board().tasks).toMatchObject([{ id: "2" }])
+  })
+
+  test("is not believed of a line that cannot be read: the task stays", async () => {
+    const store = open()
+    const { id } = await make(store)
+    writeFileSync(file("history.jsonl"), `{"id":"${id}", half\n`)
+    expect((await store.read()).tasks).toHaveLength(1)
+    // Known by now: there is nothing to finish, and nobody has to wait for the lock.
+    rmSync(file(".locks"), { recursive: true })
+    expect((await store.read()).tasks).toHaveLength(1)
+    expect(existsSync(file(".locks"))).toBe(false)
+    expect((await make(store)).id).toBe("2")
+  })
+
+  test("a task that a hand has set to done is moved by the next who reads", async () => {
+    const store = open()
+    await make(store)
+    const userActions = board()
+    userActions.tasks[0].status = "done"
+    writeFileSync(file("tasks.json"), JSON.stringify(userActions))
+    expect((await store.read()).tasks).toEqual([])
+    expect(await store.find("1")).toMatchObject({ status: "done", archivedAt: facts.now })
+  })
+})
+
+describe("the lock", () => {
+  const locks = () => readdirSync(file(".locks")).filter((name) => name.startsWith("board."))
+
+  test("lets many writers of many processes take turns: nothing is lost, no id is used twice", async () => {
+    const stores = [1, 2, 3].map((started) => open({ ...SELF, started: String(started) }))
+    await Promise.all(Array.from({ length: 30 }, (_, index) => make(stores[index % 3] as Store)))
+    const ids = board().tasks.map(({ id }: BoardTask) => Number(id))
+    expect(ids.toSorted((a: number, b: number) => a - b)).toEqual(Array.from({ length: 30 }, (_, index) => index + 1))
+    expect(locks()).toEqual([])
+  })
+
+  test("is freed by its holder's death, and by nothing else", async () => {
+    const folderOfLocks = file(".locks")
+    const other = new Lock(folderOfLocks, "board", processesOf({ place: "here", pid: 4711, started: "1" }))
+    const claim = await other.attempt()
+    const own = new Lock(folderOfLocks, "board", processesOf(SELF))
+    expect(await own.isTaken()).toBe(true)
+    expect(await own.attempt()).toBeUndefined()
+    expect(await own.wait(30)).toBeUndefined()
+    expect(await claim?.holds()).toBe(true)
+    dead.add(4711)
+    const got = await own.wait(1000)
+    expect(got).toBeDefined()
+    expect(locks()).toEqual([got?.name])
+    await got?.release()
+    expect(await own.isTaken()).toBe(false)
+  })
+
+  test.each([
+    ["half a minute after its last sign", -31_000],
+    ["where that is from a clock that was set back since", 3_600_000],
+  ])("of a process that cannot be seen from here is freed %s", async (_when, ms) => {
+    const far = new Lock(file(".locks"), "board", processesOf({ place: "elsewhere", pid: 1, started: "1" }))
+    const claim = await far.attempt()
+    const own = new Lock(file(".locks"), "board", processesOf(SELF))
+    expect(await own.attempt()).toBeUndefined()
+    const signed = new Date(Date.now() + ms)
+    utimesSync(file(`.locks/${claim?.name}`), signed, signed)
+    expect(await own.attempt()).toBeDefined()
+    expect(await claim?.holds()).toBe(false)
+  })
+
+  test("gives signs of life while long work goes on under it, and is free when that is done", async () => {
+    vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
+    const lock = new Lock(file(".locks"), "board", processesOf(SELF))
+    const late = () => new Error("late")
+    const old = new Date(0)
+    await lock.hold(0, late, async () => {
+      const [name] = locks()
+      utimesSync(file(`.locks/${name}`), old, old)
+      vi.advanceTimersByTime(10_000)
+      await eventually(() => statSync(file(`.locks/${name}`)).mtimeMs > 0)
+      expect(await lock.attempt()).toBeUndefined()
+    })
+    expect(locks()).toEqual([])
+    await lock.hold(0, late, async () => void vi.advanceTimersByTime(10_000))
+    expect(locks()).toEqual([])
+    vi.useRealTimers()
+  })
+
+  test("that is not to be had is an error that says so", async () => {
+    const lock = new Lock(file(".locks"), "board", processesOf({ place: "here", pid: 4711, started: "1" }))
+    expect(await lock.attempt()).toBeDefined()
+    const store = new Store({
+      folder,
+      project: folder,
+      state: stateFolder(),
+      signer: SIGNER,
+      processes: processesOf(SELF),
+      now: () => NOW,
+      warn: () => {},
+      patienceMs: 20,
+    })
+    expect(await problemOf(make(store))).toBe(
+      "unavailable: The board is in use: another process held it for 0.02 s. Call again.",
+    )
+  })
+
+  test("of the scheduler is had by one process at a time", async () => {
+    const [one, other] = [open(), open({ ...SELF, pid: 4711 })]
+    await make(one)
+    const lease = await one.lease()
+    expect(lease).toBeDefined()
+    expect(await other.lease()).toBeUndefined()
+    expect(await other.isLeased()).toBe(true)
+    dead.add(process.pid)
+    expect(await other.lease()).toBeDefined()
+  })
+})
+
+test("changes are heard of, from another process too, the first of all as well", async () => {
+  const store = open()
+  for (const folders of [".opencode missing", "there"]) {
+    let heard = () => {}
+    const news = new Promise<void>((resolve) => {
+      heard = resolve
+    })
+    const watcher = store.watch(() => heard())
+    await make(open())
+    await news
+    watcher?.close()
+    expect(await store.exists(), folders).toBe(true)
+  }
+})

@@ -1,0 +1,71 @@
+import type { Part } from "@opencode-ai/sdk/v2/types"
+import { expect, test } from "vitest"
+import { Beginnings, shapeOf, shareMessages } from "../../../src/opencode/beginnings.ts"
+import type { Request } from "../../../src/opencode/request.ts"
+
+const part = (given: object): Part => ({ id: "prt_1", sessionID: "s", messageID: "m", ...given }) as Part
+const text = (words: string, more = {}) => part({ type: "text", text: words, ...more })
+const request = (...texts: string[]) =>
+  ({ messages: texts.map((words, at) => ({ info: { id: `m${at}` }, parts: [text(words)] })) }) as unknown as Request
+
+test("a message's shape is the lengths of what a model reads of it, whatever a plugin has made of a part", () => {
+  const state = { status: "completed", input: { path: "four", line: 3 }, output: "0123456789" }
+  const parts = [
+    part({ type: "step-start" }),
+    text("abc"),
+    text("hidden", { ignored: true }),
+    part({ type: "reasoning", text: "ab" }),
+    part({ type: "file", url: "data:x" }),
+    part({ type: "tool", state }),
+    part({ type: "tool", state: { status: "error", input: {}, error: "no" } }),
+    part({ type: "tool" }),
+    part({ type: "text" }),
+  ]
+  expect(shapeOf(parts)).toBe("3 2 6 14 2")
+})
+
+test("requests share their messages while nine tenths of them come before the first that differs", () => {
+  expect(shareMessages(["90", "5 5"], ["90", "5 5", "7"])).toBe(true)
+  expect(shareMessages(["90", "5 5"], ["90", "5"])).toBe(true)
+  expect(shareMessages(["80", "10", "10"], ["80", "9", "10"])).toBe(false)
+  expect(shareMessages(["80", "20"], ["80"])).toBe(false)
+  expect(shareMessages([], [])).toBe(true)
+})
+
+test("what other plugins make of prompt and messages until the request goes is seen; titles are not the session's", async () => {
+  const beginnings = new Beginnings()
+  const [output, asked] = [{ system: ["one"] }, request("first", "second")]
+  beginnings.asking("ses_1", asked)
+  beginnings.making("ses_1", output)
+  output.system.push("two")
+  asked.messages = request("1st", "second").messages
+  await beginnings.sending("ses_1", "title")
+  expect(beginnings.of("ses_1")).toBeUndefined()
+  beginnings.making("ses_1", output)
+  await beginnings.sending("ses_1", { name: "build" })
+  expect(beginnings.of("ses_1")).toEqual({
+    system: "one\ntwo",
+    shapes: new Map([
+      ["m0", "3"],
+      ["m1", "6"],
+    ]),
+  })
+  beginnings.making("ses_1", output)
+  beginnings.making("ses_1", { system: [] })
+  await beginnings.sending("ses_1", "build")
+  expect(beginnings.of("ses_1")?.system).toBe("one\ntwo")
+})
+
+test("a probe tells how its request would begin, and that is never sent", async () => {
+  const beginnings = new Beginnings()
+  let isSent = false
+  const found = await beginnings.probed("ses_p", true, async () => {
+    expect(beginnings.isBriefed("ses_p")).toBe(true)
+    beginnings.asking("ses_p", request("x"))
+    beginnings.making("ses_p", { system: ["s"] })
+    void beginnings.sending("ses_p", "build").then(() => (isSent = true))
+  })
+  beginnings.forget("ses_p")
+  expect(found).toEqual({ system: "s", shapes: new Map([["m0", "1"]]) })
+  expect([isSent, beginnings.isBriefed("ses_p")]).toEqual([false, false])
+})

@@ -1,0 +1,254 @@
+import { describe, expect, test } from "vitest"
+import { cutText, originalLength } from "../../../src/features/forks/cut.ts"
+import type { HistoryMessage } from "../../../src/features/forks/ports.ts"
+import { sumWeights, tokensOf, weighMessage } from "../../../src/features/forks/tokens.ts"
+import { type TrimLimits, trim } from "../../../src/features/forks/trim.ts"
+import { agent, byLength, call, counted, ESTIMATE, textsOf, user } from "../../support/histories.ts"
+
+const LIMITS = { maxToolResultChars: 1500, maxTokens: 100_000 }
+/** 1,000 words of some 1.1 tokens by the estimate. */
+const page = (word: string) => `${word} `.repeat(1000)
+
+const trimmed = (messages: readonly HistoryMessage[], limits: TrimLimits = LIMITS, scales = ESTIMATE) =>
+  trim(messages, limits, scales)
+const idsOf = (messages: readonly HistoryMessage[]) => messages.map(({ id }) => id)
+
+describe("tool results", () => {
+  test("over the limit are cut to it and say their original length; name, arguments and id stay", async () => {
+    const history = [user("u1", "read it"), agent("a1", call("c1", "x".repeat(6000), { path: "/tmp/f" }))]
+    const { kept, cut } = await trimmed(history)
+    const [part] = kept[1]?.parts ?? []
+    expect(part).toMatchObject({ type: "tool", callID: "c1", tool: "read", input: { path: "/tmp/f" }, handle: "c1" })
+    const result = part?.type === "tool" ? part.result : ""
+    expect(result).toHaveLength(1500)
+    expect(result).toMatch(/^x+\n\[Cut: 6000 characters originally, the first \d+ kept\.\]$/)
+    const left = /^x+/.exec(result)?.[0].length
+    expect(cut).toEqual([{ callID: "c1", tool: "read", input: { path: "/tmp/f" }, kept: left, of: 6000 }])
+  })
+
+  test("within the limit stay as they are", async () => {
+    const history = [user("u1", "read it"), agent("a1", call("c1", "x".repeat(1500)))]
+    const { kept, dropped, cut } = await trimmed(history)
+    expect([kept, dropped, cut]).toEqual([history, [], []])
+  })
+
+  test("that are agents' answers stay whole up to 20,000 characters", async () => {
+    const answer = (id: string, length: number) => call(id, "y".repeat(length), {}, "superagents_output")
+    const history = [
+      user("u1", "go"),
+      agent("a1", answer("c1", 20_000), answer("c2", 20_001), call("c3", "z".repeat(2000))),
+    ]
+    const { kept, cut } = await trimmed(history)
+    expect(kept[1]?.parts[0]).toBe(history[1]?.parts[0])
+    expect(cut.map(({ tool, of }) => [tool, of])).toEqual([
+      ["superagents_output", 20_001],
+      ["read", 2000],
+    ])
+    expect(cut[0]?.kept).toBeGreaterThan(19_900)
+    const wider = await trimmed(history, { ...LIMITS, maxToolResultChars: 30_000 })
+    expect(wider.cut).toEqual([])
+  })
+
+  test("keep the first length when they are cut again", () => {
+    const once = cutText("y".repeat(9000), 1500)
+    const twice = cutText(once, 300)
+    expect(twice.length).toBeLessThanOrEqual(300)
+    expect([originalLength(once), originalLength(twice), originalLength("short")]).toEqual([9000, 9000, 5])
+  })
+
+  test("are not cut through a character", () => {
+    for (const most of [200, 201, 202, 203])
+      expect(cutText("😀".repeat(500), most)).not.toMatch(/[\ud800-\udbff](?![\udc00-\udfff])/)
+  })
+})
+
+describe("the token limit", () => {
+  test("lets the oldest go and begins with a user's message", async () => {
+    const history = Array.from({ length: 20 }, (_, turn) => [
+      user(`u${turn}`, page("word")),
+      agent(`a${turn}`, page("word")),
+    ]).flat()
+    const { kept, dropped, tokens } = await trimmed(history, { ...LIMITS, maxTokens: 9000 })
+    expect(idsOf([...dropped, ...kept])).toEqual(idsOf(history))
+    expect(kept[0]?.role).toBe("user")
+    expect(kept.length).toBeGreaterThanOrEqual(6)
+    expect(tokens).toBeLessThanOrEqual(9000)
+  })
+
+  test("leaves room for what stands beside, which may depend on what went", async () => {
+    const history = Array.from({ length: 20 }, (_, turn) => user(`u${turn}`, "w".repeat(3976)))
+    const { scales } = byLength()
+    const keptBeside = async (maxTokens: number) => {
+      const beside = async ({ dropped }: { dropped: readonly unknown[] }) => 300 + (dropped.length > 0 ? 1000 : 0)
+      return (await trim(history, { ...LIMITS, maxTokens }, scales, beside)).kept.length
+    }
+    // 20 messages of 1,000 tokens.
+    expect([await keptBeside(20_300), await keptBeside(20_299)]).toEqual([20, 18])
+    expect([await keptBeside(1300), await keptBeside(2300)]).toEqual([0, 1])
+  })
+
+  test("breaks a long turn behind the message that began it", async () => {
+    const steps = Array.from({ length: 50 }, (_, step) => agent(`a${step}`, page("step"), call(`c${step}`, "done")))
+    const { kept, dropped } = await trimmed([user("u0", "early"), agent("x0", "yes"), user("u1", "go"), ...steps], {
+      ...LIMITS,
+      maxTokens: 8000,
+    })
+    expect(kept[0]?.id).toBe("u1")
+    expect(idsOf(kept.slice(1))).toEqual(idsOf(steps.slice(-(kept.length - 1))))
+    expect(kept.length).toBeGreaterThan(4)
+    expect(dropped[0]?.id).toBe("u0")
+    expect(idsOf(dropped)).not.toContain("u1")
+    expect(kept.length + dropped.length).toBe(steps.length + 3)
+  })
+
+  test("cuts the message that began the turn where it is itself too long, and says so", async () => {
+    const image = { type: "file", name: "a.png", media: { mime: "image/png", bytes: 5 }, handle: 0 } as const
+    const history = [user("u1", "w ".repeat(50_000), image), agent("a1", "first"), agent("a2", "second")]
+    const { kept, shortened } = await trimmed(history, { ...LIMITS, maxTokens: 4000 })
+    expect(idsOf(kept)).toEqual(["u1", "a1", "a2"])
+    const [opening = ""] = textsOf(kept)
+    expect(opening).toMatch(/\[Cut: 100000 characters originally/)
+    expect(kept[0]?.parts.map(({ type }) => type)).toEqual(["text"])
+    expect(shortened).toEqual({ kept: opening.lastIndexOf("\n[Cut: "), of: 100_000, files: ["a.png"] })
+    expect((await trimmed(history.slice(1))).shortened).toBeUndefined()
+  })
+
+  test("keeps the message that began the turn where not even the newest step fits", async () => {
+    const history = [user("u1", "go"), agent("a1", call("c1", "x", { content: page("z").repeat(50) }))]
+    const { kept, dropped } = await trimmed(history, { ...LIMITS, maxTokens: 1000 })
+    expect([idsOf(kept), idsOf(dropped)]).toEqual([["u1"], ["a1"]])
+  })
+
+  test("leaves a history that fits as it is, whoever opens it", async () => {
+    const history = [agent("a0", "hello"), user("u1", "hi")]
+    expect(idsOf((await trimmed(history)).kept)).toEqual(["a0", "u1"])
+    const long = [agent("a0", page("old")), agent("a1", page("less old")), user("u1", "hi")]
+    expect(idsOf((await trimmed(long, { ...LIMITS, maxTokens: 2500 })).kept)).toEqual(["u1"])
+  })
+
+  test("keeps the tail before a compaction, also in mid-turn, and lets its oldest go first", async () => {
+    const opener = { ...user("u2", { type: "other", handle: 0 }), opens: true }
+    const history = [
+      agent("t1", page("tail")),
+      agent("t2", page("tail")),
+      opener,
+      agent("s", "summary"),
+      user("u3", "new"),
+    ]
+    expect(idsOf((await trimmed(history)).kept)).toEqual(["t1", "t2", "u2", "s", "u3"])
+    const limited = await trimmed(history, { ...LIMITS, maxTokens: 1500 })
+    expect([idsOf(limited.kept), idsOf(limited.dropped)]).toEqual([["t2", "u2", "s", "u3"], ["t1"]])
+    expect(idsOf((await trimmed(history, { ...LIMITS, maxTokens: 1000 })).kept)).toEqual(["u2", "s", "u3"])
+  })
+
+  test("counts images and documents", async () => {
+    const image = { type: "file", name: "a.png", media: { mime: "image/png", bytes: 500_000 }, handle: 0 } as const
+    const paper = {
+      type: "file",
+      name: "a.pdf",
+      media: { mime: "application/pdf", bytes: 400_000 },
+      handle: 0,
+    } as const
+    const { tokens } = await trimmed([user("u1", image, paper)])
+    expect(tokens).toBeGreaterThan(22_000)
+    expect(tokens).toBeLessThan(23_000)
+  })
+})
+
+describe("what is counted", () => {
+  test("is nothing where the bytes decide", async () => {
+    const { texts, scales } = byLength()
+    const { kept } = await trimmed([user("u1", "x".repeat(99_000))], LIMITS, scales)
+    expect([kept.length, texts]).toEqual([1, []])
+  })
+
+  test("goes back no further than the limit", async () => {
+    const history = Array.from({ length: 100 }, (_, turn) => user(`u${turn}`, `${turn} `.padEnd(40_000, "x")))
+    const { texts, scales } = byLength()
+    const { kept } = await trimmed(history, LIMITS, scales)
+    expect(kept).toHaveLength(9)
+    expect(texts.length).toBeLessThan(20)
+  })
+
+  test("lets a history of 99,000 tokens stay whole, and an unbroken run cost the oldest turns alone", async () => {
+    const turns = (count: number, tokens: number) =>
+      Array.from({ length: count }, (_, turn) => [
+        user(`u${turn}`, `question ${turn}`),
+        agent(`a${turn}`, "abc ".repeat(tokens)),
+      ]).flat()
+    const { scales } = byLength()
+    const whole = await trimmed(turns(9, 10_980), LIMITS, scales)
+    expect(whole.dropped).toEqual([])
+    expect(whole.tokens).toBeGreaterThan(98_900)
+    const run = [...turns(9, 5000), user("u9", "x".repeat(110_000)), agent("a9", "yes")]
+    const random = byLength(0.52)
+    const { dropped } = await trimmed(run, LIMITS, {
+      ...random.scales,
+      meter: async (texts) => texts.map((text) => (text.includes("xxx") ? 57_200 : text.length / 4)),
+    })
+    expect(idsOf(dropped)).toEqual(["u0", "a0"])
+  })
+})
+
+describe("the provider's count", () => {
+  /** Turns of which the provider counted `perTurn` tokens more for each request than for the last. */
+  const history = (perTurn: number, turns = 10, model?: { provider: string; id: string }) =>
+    Array.from({ length: turns }, (_, turn) => [
+      user(`u${turn}`, page("ask")),
+      counted(agent(`a${turn}`, page("answer")), 12_000 + turn * perTurn, model),
+    ]).flat()
+  const limits = { ...LIMITS, maxTokens: 15_000 }
+
+  const weightOf = async (messages: readonly HistoryMessage[]) =>
+    sumWeights(await Promise.all(messages.map((message) => weighMessage(message, ESTIMATE.meter))))
+
+  test("scales the weights: by what came between two requests, system prompt and tools left out", async () => {
+    const { count } = await weightOf(history(0, 1))
+    for (const scale of [0.8, 2]) {
+      const { factor, kept, tokens } = await trimmed(history(count * scale), limits)
+      expect(factor).toBeCloseTo(scale, 1)
+      expect(tokens).toBe(tokensOf(await weightOf(kept), factor))
+      expect(tokens).toBeLessThanOrEqual(15_000)
+    }
+  })
+
+  test("is not believed where it cannot be of this history, nor where it is another model's", async () => {
+    const { count } = await weightOf(history(0, 1))
+    for (const absurd of [1, -count, count * 10]) expect((await trimmed(history(absurd), limits)).factor).toBe(1)
+    const others = history(count * 2, 10, { provider: "scripted", id: "beta" })
+    expect((await trimmed(others, limits)).factor).toBe(1)
+    expect((await trimmed(history(count * 2), limits, { ...ESTIMATE, model: undefined })).factor).toBe(1)
+  })
+
+  test("is not believed of one request, or of next to nothing between two", async () => {
+    const { count } = await weightOf(history(0, 1))
+    const one = [...history(0, 9).map(({ counted: _, ...message }) => message), ...history(count, 1)]
+    expect((await trimmed(one, limits)).factor).toBe(1)
+    const little = [...one, user("u", "and?"), counted(agent("a", "so."), 12_020)]
+    expect((await trimmed(little, limits)).factor).toBe(1)
+  })
+
+  test("is held against the results as they were, before they were cut", async () => {
+    const turns = Array.from({ length: 10 }, (_, turn) => [
+      user(`u${turn}`, "go"),
+      counted(agent(`a${turn}`, page("answer"), call(`c${turn}`, "w ".repeat(5000))), 12_000 + turn * 6000),
+    ]).flat()
+    const whole = await weightOf(turns.slice(0, 2))
+    expect((await trimmed(turns, limits)).factor).toBeCloseTo(6000 / whole.count, 1)
+  })
+
+  test("never makes more tokens than there are bytes", async () => {
+    const messages = history(5400).map((message) => ({
+      ...message,
+      parts: [{ type: "text" as const, text: "é".repeat(900), handle: 0 }],
+    }))
+    const { tokens, kept } = await trimmed(messages, { ...LIMITS, maxTokens: 30_000 })
+    expect(tokens).toBeLessThanOrEqual((await weightOf(kept)).bytes)
+  })
+})
+
+test("lets others run between the messages", async () => {
+  let pauses = 0
+  await trim([user("u1", "a"), user("u2", "b")], LIMITS, { ...ESTIMATE, pause: () => void pauses++ })
+  expect(pauses).toBeGreaterThanOrEqual(2)
+})

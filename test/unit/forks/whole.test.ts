@@ -1,0 +1,174 @@
+import { describe, expect, test } from "vitest"
+import type { Prompt } from "../../../src/core/ports.ts"
+import type { TaskDraft } from "../../../src/core/task.ts"
+import { forkContext, type WholeRequest } from "../../../src/features/forks/fork.ts"
+import type { ForkHost, HistoryMessage, NewFork, Prices } from "../../../src/features/forks/ports.ts"
+import { isCheaper } from "../../../src/features/forks/whole.ts"
+import { messageID } from "../../../src/opencode/ids.ts"
+import { agent, call, counted, READER, user } from "../../support/histories.ts"
+
+const DRAFT = {
+  id: "bg_abcdefgh",
+  parentID: "ses_parent",
+  parentMessageID: "msg_call",
+  agent: "build",
+  model: READER,
+  run: { generation: 0, createdAt: 1_700_000_000_000 },
+} as TaskDraft
+const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
+const OURS = [{ permission: "task", pattern: "*", action: "deny" as const }]
+const THEIRS = [{ permission: "webfetch", pattern: "*", action: "ask" as const }]
+const WHOLE: WholeRequest = {
+  choice: "asked",
+  rules: THEIRS,
+  refused: ["task", "tasks_*"],
+  rides: "ses_first",
+  briefed: false,
+}
+/** Sonnet's. */
+const PRICES = { cached: 0.3e-6, anew: 3.75e-6 }
+const asked = (id: string, change = {}): HistoryMessage => ({
+  ...user(id, "read it"),
+  asked: { agent: "build", model: READER, own: false, ...change },
+})
+const LONG = [asked("u1"), counted(agent("a1", call("c1", "word ".repeat(5000))), 9000, READER, 8000)]
+
+type World = { alike?: boolean; room?: number; prices?: Prices; thread?: boolean; whole?: Partial<WholeRequest> | null }
+
+/** Forks on a host that knows this of its model. */
+const fork = async (messages: readonly HistoryMessage[], world: World = {}) => {
+  const { alike, room, prices, thread = false, whole = {} } = world
+  const made: NewFork[] = []
+  const said: Prompt[] = []
+  const forks: ForkHost = {
+    history: async () => messages,
+    contextLimit: async () => undefined,
+    room: async () => room,
+    prices: async () => prices,
+    inputPrice: async () => undefined,
+    beginsAlike: async () => alike,
+    countTokens: async (texts) => texts.map(({ length }) => length / 4),
+    async fork(input) {
+      made.push(input)
+      return "ses_fork"
+    },
+  }
+  const host = { messageID, prompt: async (prompt: Prompt) => void said.push(prompt), deleteSession: async () => {} }
+  const request = { draft: DRAFT, title: "t", rules: OURS, limits: LIMITS }
+  const { info } = await forkContext(
+    { forks, host, isThread: async () => thread },
+    whole === null ? request : { ...request, whole: { ...WHOLE, ...whole } },
+  )
+  return { info, made: made[0] as NewFork, preamble: said[0]?.parts[0]?.text ?? "" }
+}
+
+describe("a fork that is to be whole", () => {
+  test("is trimmed and says why where its requests would begin otherwise than its parent's, and promises no price", async () => {
+    const { info } = await fork(LONG, { alike: false, prices: PRICES, room: 100_000 })
+    expect(info).toMatchObject({ cutResults: 1, why: expect.stringMatching(/^Another plugin .* is trimmed\.$/) })
+    expect([info.whole, info.rides, info.price]).toEqual([undefined, undefined, undefined])
+    for (const alike of [true, undefined]) expect((await fork(LONG, { alike, prices: PRICES })).info.whole).toBe(true)
+  })
+
+  test("has every message uncut, its parent's rules alone, and says whom it rides on and what that costs", async () => {
+    const { info, made } = await fork(LONG, { prices: PRICES, room: 100_000 })
+    expect(made.messages).toEqual(LONG)
+    expect(made.rules).toBe(THEIRS)
+    expect(made.draft.fork).toBe(info)
+    expect(info).toMatchObject({ messages: 2, droppedMessages: 0, cutResults: 0, whole: true, rides: "ses_first" })
+    expect(info.cuts).toBeUndefined()
+    expect(info.briefed).toBeUndefined()
+    expect(info.why).toBeUndefined()
+    // The provider's count of the last step's request, and what came since.
+    expect(info.tokens).toBeGreaterThan(9000 + 4000)
+    expect(made.tokens).toBe(info.tokens)
+    expect(info.price).toEqual({ cached: info.tokens * 0.3e-6, anew: info.tokens * 3.75e-6 })
+  })
+
+  test("is told that nothing was cut and which of its tools are refused", async () => {
+    const { preamble } = await fork(LONG)
+    expect(preamble).toContain("Nothing was left out or cut: 2 messages kept.")
+    expect(preamble).toContain("calls of them are refused: task, tasks_*. Do the work yourself.")
+    expect((await fork(LONG, { whole: { refused: [] } })).preamble).not.toContain("refused")
+  })
+
+  test("remembers that its parent's system prompt is a fresh agent's", async () => {
+    expect((await fork(LONG, { whole: { briefed: true } })).info.briefed).toBe(true)
+  })
+
+  test("names no price where nobody knows one, or where no step has ended yet", async () => {
+    expect((await fork(LONG)).info.price).toBeUndefined()
+    expect((await fork([asked("u1")], { prices: PRICES })).info).not.toHaveProperty("price")
+    const other = counted(agent("a1", "yes"), 9000, { provider: "other", id: "alpha" }, 8000)
+    expect((await fork([asked("u1"), other], { prices: PRICES })).info).not.toHaveProperty("price")
+  })
+
+  test.each<[string, World, readonly HistoryMessage[], RegExp]>([
+    [
+      "where the model has too little room",
+      { room: 16_000 },
+      LONG,
+      /^The history, about 1[3-5],\d{3} tokens, leaves the model too little room \(16,000\): this fork is trimmed\.$/,
+    ],
+    [
+      "in a thread of the board",
+      { thread: true },
+      LONG,
+      /^The system prompt of a thread of the board .+ is trimmed\.$/,
+    ],
+    [
+      "where its newest message has tools of its own",
+      {},
+      [...LONG, asked("u2", { own: true })],
+      /^The newest message here has .+ tools of its own.+ is trimmed\.$/,
+    ],
+    ["where the agent has changed", {}, [...LONG, asked("u2", { agent: "plan" })], /^Agent or model have changed/],
+    [
+      "where the variant has changed",
+      {},
+      [...LONG, asked("u2", { model: { ...READER, variant: "high" } })],
+      /^Agent or model have changed/,
+    ],
+  ])("is trimmed %s, says why, and gets our rules", async (_where, world, messages, why) => {
+    const { info, made, preamble } = await fork(messages, world)
+    expect(info.why).toMatch(why)
+    expect(info.whole).toBeUndefined()
+    expect(info.rides).toBeUndefined()
+    expect(info.cutResults).toBe(1)
+    expect(made.rules).toBe(OURS)
+    expect(preamble).not.toContain("refused")
+  })
+})
+
+describe("a plain fork, where the cheaper way is wanted,", () => {
+  const CHEAPER = { choice: "cheaper" } as const
+  const SHORT = [asked("u1"), counted(agent("a1", "y".repeat(400)), 9000, READER, 8000)]
+
+  test("is whole where that costs less, and says who chose it", async () => {
+    const { info } = await fork(SHORT, { prices: PRICES, whole: CHEAPER })
+    expect(info).toMatchObject({ whole: true, why: "Chosen as the cheaper way (option fork.whole)." })
+  })
+
+  test.each<[string, World, readonly HistoryMessage[]]>([
+    [
+      "the history is long and little of it stays",
+      { prices: PRICES },
+      [asked("u1"), counted(agent("a1", call("c1", "x ".repeat(200_000))), 900, READER, 800)],
+    ],
+    ["prices are missing", {}, SHORT],
+    ["the last step told of no cache", { prices: PRICES }, [asked("u1"), counted(agent("a1", "y"), 9000)]],
+    ["no step has ended", { prices: PRICES }, [asked("u1")]],
+    ["it could not be whole", { prices: PRICES, thread: true }, SHORT],
+  ])("is trimmed as ever, without a word, where %s", async (_where, world, messages) => {
+    const { info, made } = await fork(messages, { ...world, whole: CHEAPER })
+    const plain = await fork(messages, { whole: null })
+    expect(info).toEqual(plain.info)
+    expect(made.rules).toBe(OURS)
+  })
+
+  test("is weighed as 8·H·r against K·w + 8·K·r", () => {
+    // 8 × 14,000 × 0.3 = 33,600 and 5,000 × 3.75 + 8 × 5,000 × 0.3 = 30,750; with 6,000: 36,900.
+    expect(isCheaper(14_000, 5000, PRICES)).toBe(false)
+    expect(isCheaper(14_000, 6000, PRICES)).toBe(true)
+  })
+})

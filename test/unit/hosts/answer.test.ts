@@ -1,0 +1,106 @@
+import { expect, test } from "vitest"
+import type { Host, Message, Prompt } from "../../../src/core/ports.ts"
+import { NoContact } from "../../../src/features/hosts/connection.ts"
+import type { Hosts } from "../../../src/features/hosts/hosts.ts"
+import { RemoteHost } from "../../../src/features/hosts/remote-host.ts"
+import type { RemoteSession } from "../../../src/features/hosts/remote-session.ts"
+
+/** What an agent on another machine has answered is kept here before anybody is told that it has. */
+
+const SINCE = "msg_000000000000abcdefghP00001"
+const question: Message = { id: SINCE, role: "user", createdAt: 1, summary: false, parts: [] }
+const said = (finish: Message["finish"]): Message => ({
+  id: "msg_000000000002xyz",
+  role: "assistant",
+  createdAt: 2,
+  completedAt: 3,
+  parentID: SINCE,
+  finish,
+  summary: false,
+  parts: [{ type: "text", text: "THE ANSWER" }] as never,
+})
+
+/** A host here that stores what it is told to, and a machine that has these messages while it is in contact. */
+const start = (there: readonly Message[], session: Message[] = [question]) => {
+  const remote: RemoteSession = {
+    ...{ taskID: "bg_1", sessionID: "ses_1", host: "big", parentFolder: "/p", title: "t", agent: "a" },
+    ...{ model: undefined, live: true, sent: true, asked: true, asks: [], owesAbort: false },
+    far: { folder: "/far", session: { id: "ses_far", skew: 0 } },
+  }
+  const link = { contact: { skew: 0 } as object | undefined }
+  const near = {
+    activity: async () => new Map(),
+    messageID: () => "msg_000000000003abcdefghA00001",
+    messagesSince: async () => session,
+    async prompt({ messageID, parts }: Prompt) {
+      const text = parts.map((part) => ({ type: "text", ...part }))
+      session.push({ id: messageID, role: "user", createdAt: 4, summary: false, parts: text as never })
+    },
+  } as unknown as Host
+  let looks = 0
+  const folder = async () => {
+    looks++
+    return { activity: new Map(), asks: [] }
+  }
+  const messagesSince = async () => {
+    if (!link.contact) throw new NoContact("cut")
+    return there
+  }
+  const hosts = {
+    remote: () => remote,
+    live: () => [remote],
+    machine: () => ({ link, server: { messagesSince, folder } }),
+  } as unknown as Hosts
+  return { host: RemoteHost.over(near, hosts), remote, link, session, looks: () => looks }
+}
+
+const textsOf = (messages: readonly Message[]) =>
+  messages.flatMap(({ role, parts }) => parts.map((part) => `${role}: ${"text" in part ? part.text : ""}`))
+
+test("an answer is kept as soon as it is read, once, and is there when the next process has no contact", async () => {
+  const { host, session } = start([question, said("done")])
+  await host.messagesSince("ses_1", SINCE)
+  expect(textsOf(session)).toEqual(["user: THE ANSWER"])
+  await host.messagesSince("ses_1", SINCE)
+  expect(session).toHaveLength(2)
+  const next = start([], session)
+  next.link.contact = undefined
+  expect(textsOf(await next.host.messagesSince("ses_1", SINCE))).toEqual(["assistant: THE ANSWER"])
+  next.remote.far = undefined
+  expect(textsOf(await next.host.messagesSince("ses_1", SINCE))).toEqual(["assistant: THE ANSWER"])
+})
+
+test("what an agent says on its way is not kept, and without contact nothing is made of its question", async () => {
+  const { host, session, remote, link } = start([question, said("called")])
+  await host.messagesSince("ses_1", SINCE)
+  expect(session).toHaveLength(1)
+  link.contact = undefined
+  expect(await host.messagesSince("ses_1", SINCE)).toHaveLength(2)
+  remote.read = undefined
+  expect(await host.messagesSince("ses_1", SINCE)).toEqual([])
+})
+
+test("a server that died while OpenCode here was restarted is told as that; one that has only begun to answer is not", async () => {
+  const there: readonly Message[] = [question, { ...said(undefined), completedAt: undefined }]
+  for (const [since, ending] of [
+    [2, "OpenCode on big stopped while it worked."],
+    [1, undefined],
+    [undefined, undefined],
+  ] as const) {
+    const { host, link, remote } = start(there)
+    link.contact = { skew: 0, server: { id: "new", version: "1.18.33", since } }
+    expect(remote.server).toBeUndefined()
+    const last = (await host.messagesSince("ses_1", SINCE)).at(-1)
+    expect(last?.error?.message).toBe(ending)
+  }
+})
+
+test("two looks in a moment are one, unless something has happened in between", async () => {
+  const { host, remote, looks } = start([question])
+  await Promise.all([host.activity(), host.activity()])
+  expect(looks()).toBe(1)
+  // As a hint does.
+  remote.look = undefined
+  await host.activity()
+  expect(looks()).toBe(2)
+})

@@ -1,0 +1,66 @@
+import { beforeEach, expect, test } from "vitest"
+import type { Place } from "../../../src/runtime/places/place.ts"
+import { FakeMachine } from "../../support/fake-machine.ts"
+import { Rig } from "../../support/rig.ts"
+
+/** Tasks that end while their machine is out of reach: what becomes of them here, and of what they left there. */
+
+let big: FakeMachine
+let rig: Rig
+beforeEach(() => {
+  big = new FakeMachine()
+  const options = { maxHistory: 1, hosts: { big: { ssh: "big" } } }
+  const kind = { names: ["big"], outlives: true } as const
+  rig = new Rig({ options, worktrees: async () => big as never as Place, kind })
+})
+
+/** One that works there, and is cut off. */
+const cutOff = async () => {
+  rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { hang: true, text: "so far" }))
+  const task = await rig.launch({ place: "big" })
+  await rig.clock.advance(1000)
+  big.cut = () => true
+  rig.host.activity = async () => new Map([[task.sessionID, { type: "unreachable" }]])
+  rig.manager.placeTold(task.id, { type: "contact", lost: rig.clock.now() })
+  return task
+}
+
+test("a cancel is done at once and says what is owed, wherever its session is here", async () => {
+  big.directory = "/elsewhere"
+  const { id } = await cutOff()
+  const before = rig.clock.now()
+  await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+  expect(rig.clock.now() - before).toBeLessThan(1000)
+  expect(rig.task(id).outcome?.note).toBe(
+    "It is stopped on big as soon as big answers. What it changed is still on big, and is fetched when big answers.",
+  )
+})
+
+test("one whose work is still there stays in the list beyond maxHistory, until that is home", async () => {
+  const { id } = await cutOff()
+  await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+  // What was read goes first.
+  await rig.manager.output(id, rig.caller)
+  const ended = async () => {
+    const { id } = await rig.launch({ prompt: "HERE" })
+    await rig.ended(id)
+    await rig.clock.advance(1000)
+  }
+  rig.onPrompt("HERE", { text: "done" })
+  await ended()
+  await ended()
+  const listed = () => rig.manager.list(rig.parent).map(({ task }) => task.id)
+  expect(listed()).toContain(id)
+  big.cut = () => false
+  await rig.manager.placeAnswers("big")
+  expect(rig.task(id).outcome?.work?.files).toEqual(["a"])
+  await ended()
+  expect(listed()).not.toContain(id)
+})
+
+test("what the tasks of a deleted session have left there is owed", async () => {
+  const { id } = await cutOff()
+  await rig.host.deleteSession(rig.parent)
+  await rig.clock.until(() => big.cleared.length > 0)
+  expect(big.cleared).toEqual([id])
+})

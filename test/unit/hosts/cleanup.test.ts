@@ -1,0 +1,229 @@
+import { closeSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { afterEach, beforeEach, expect, test } from "vitest"
+import { Cleanup, type CleanupQueue, cleanupQueueIn } from "../../../src/features/hosts/cleanup.ts"
+import { type RemoteSession, remoteSessionOf } from "../../../src/features/hosts/remote-session.ts"
+import { type ClockView, FakeClock } from "../../support/fake-clock.ts"
+import { taskOf } from "../../support/tasks.ts"
+
+/** What is owed on hosts: done when they answer, over restarts, once. */
+
+let folder: string
+let known: Map<string, RemoteSession>
+let fails: boolean
+let paid: string[]
+let wanted: string[]
+let logged: string[]
+let clock: FakeClock
+let timers: ClockView
+let isReached: boolean
+/** Tasks for which their host is kept no longer. */
+let released: string[]
+let pays: number
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "superagents-owing-"))
+  fails = false
+  isReached = false
+  clock = new FakeClock()
+  timers = clock.view()
+  process()
+})
+afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+/** Another process begins. */
+const process = () => {
+  known = new Map()
+  paid = []
+  wanted = []
+  logged = []
+  released = []
+  pays = 0
+}
+
+/** What is written down takes no time. */
+const inMemory = (): CleanupQueue => {
+  const written = new Set<string>()
+  return {
+    write: async ({ taskID }) => void written.add(taskID),
+    drop: async ({ taskID }) => void written.delete(taskID),
+    has: async ({ taskID }) => written.has(taskID),
+    read: async () => [],
+  }
+}
+
+test("what is written down again replaces the old whole: a crash in the midst of it loses neither", async () => {
+  const cleanupQueue = cleanupQueueIn(folder, "/here")
+  const remote = {
+    ...(remoteSessionOf(taskOf({ place: { kind: "big", folder: "/here", merge: false } }), true) as RemoteSession),
+    parentFolder: "/here",
+  }
+  await cleanupQueue.write(remote)
+  const [name = ""] = readdirSync(folder)
+  const before = openSync(join(folder, name), "r")
+  await cleanupQueue.write({ ...remote, home: "0".repeat(40) })
+  // Whoever writes in place empties this.
+  expect(JSON.parse(readFileSync(before, "utf8")).home).toBeUndefined()
+  closeSync(before)
+  // As a crash leaves it while the next is written.
+  writeFileSync(join(folder, `${name}.new`), '{"taskID":')
+  expect(await cleanupQueue.read()).toMatchObject([{ taskID: remote.taskID, home: "0".repeat(40) }])
+})
+
+const cleanup = (cleanupQueue = cleanupQueueIn(folder, "/here")) =>
+  new Cleanup({
+    cleanupQueue,
+    known: (taskID) => known.get(taskID),
+    has: (host) => host === "big",
+    add: (remote) => void known.set(remote.taskID, remote),
+    drop: ({ taskID }) => void known.delete(taskID),
+    wanted: ({ taskID }) => void wanted.push(taskID),
+    unwanted: ({ taskID }) => void released.push(taskID),
+    isReached: () => isReached,
+    clock: timers,
+    pay: async ({ taskID, home }) => {
+      pays++
+      if (fails) throw new Error("cut")
+      paid.push(`${taskID} ${home}`)
+    },
+    log: (text) => void logged.push(text),
+  })
+
+const remote = (id: string, home?: string, kind = "big"): RemoteSession => {
+  const made = remoteSessionOf(
+    taskOf({ id, place: { kind, folder: "/here", merge: false } }),
+    home === undefined,
+  ) as RemoteSession
+  const given = { ...made, ...(home && { home }) }
+  known.set(id, given)
+  return given
+}
+
+test("is done when its host answers; a task whose work is here is known as before, a cleared one is not", async () => {
+  const all = cleanup()
+  await all.owe(remote("bg_a"))
+  await all.owe(remote("bg_b", "c0ffee"))
+  expect([wanted, readdirSync(folder).toSorted()]).toEqual([
+    ["bg_a", "bg_b"],
+    ["bg_a.json", "bg_b.json"],
+  ])
+  await all.settle("other")
+  expect(paid).toEqual([])
+  await all.settle("big")
+  await all.settle("big")
+  expect(paid).toEqual(["bg_a undefined", "bg_b c0ffee"])
+  expect([[...known.keys()], known.get("bg_b")?.home, readdirSync(folder)]).toEqual([["bg_b"], undefined, []])
+})
+
+test("is tried again where it failed, and is not done any more once it is forgiven", async () => {
+  const all = cleanup()
+  const [a, b] = [remote("bg_a", "c0ffee"), remote("bg_b")]
+  await all.owe(a)
+  await all.owe(b)
+  fails = true
+  await all.settle("big")
+  expect(logged).toEqual([
+    "the folder that a task left on big could not be taken away: cut",
+    "the work that a task left on big could not be taken away: cut",
+  ])
+  fails = false
+  const settling = all.settle("big")
+  await all.forgive(b)
+  await settling
+  expect(paid).toEqual(["bg_a c0ffee"])
+  expect(readdirSync(folder)).toEqual([])
+})
+
+test("is not done any more where another process has done it", async () => {
+  const [first, second] = [cleanup(), cleanup()]
+  await first.owe(remote("bg_a", "c0ffee"))
+  known.clear()
+  await second.takeUp()
+  await first.settle("big")
+  await second.settle("big")
+  expect(paid).toEqual(["bg_a c0ffee"])
+  expect(known.get("bg_a")?.home).toBeUndefined()
+})
+
+test("is taken up by the next process, whether it knows the task already or not", async () => {
+  const before = cleanup()
+  for (const each of [
+    remote("bg_a"),
+    remote("bg_b", "c0ffee"),
+    remote("bg_c", "decaf"),
+    remote("bg_d"),
+    remote("bg_e", "1", "gone"),
+  ])
+    await before.owe(each)
+  process()
+  remote("bg_c", "")
+  remote("bg_d")
+  const after = cleanup()
+  await after.takeUp()
+  expect(wanted.toSorted()).toEqual(["bg_a", "bg_b", "bg_c"])
+  // Of one whose work is here nothing is read there, and nothing is stopped.
+  expect(known.get("bg_a")).toMatchObject({ live: true, asked: true, owesAbort: true })
+  expect(known.get("bg_b")).toMatchObject({ live: false, asked: false, owesAbort: false, home: "c0ffee" })
+  await after.settle("big")
+  expect(paid.toSorted()).toEqual(["bg_a undefined", "bg_b c0ffee", "bg_c decaf"])
+})
+
+test("one that failed though there is contact is tried again after longer and longer, and then when there is contact anew", async () => {
+  const all = cleanup(inMemory())
+  isReached = true
+  fails = true
+  await all.owe(remote("bg_a", "c0ffee"))
+  await all.owe(remote("bg_b", "c0ffee"))
+  expect(timers.pending).toBe(1)
+  const at: number[] = []
+  const begin = clock.now()
+  while (timers.pending > 0) {
+    const before = pays
+    await clock.advance(1000)
+    if (pays > before) at.push((clock.now() - begin) / 1000)
+  }
+  expect(at).toEqual([5, 20, 65, 200, 605])
+  // A folder that cannot be removed keeps no connection for ever.
+  expect(released).toEqual(["bg_a", "bg_b"])
+  fails = false
+  await all.settle("big")
+  expect(paid).toEqual(["bg_a c0ffee", "bg_b c0ffee"])
+  expect(timers.pending).toBe(0)
+})
+
+test("one that was tried again and done has no timer, and its host is kept no longer", async () => {
+  const all = cleanup(inMemory())
+  isReached = true
+  await all.owe(remote("bg_a", "c0ffee"))
+  await clock.advance(5000)
+  expect([paid, released, timers.pending]).toEqual([["bg_a c0ffee"], ["bg_a"], 0])
+})
+
+test("without contact nothing is tried, and with it all begins anew", async () => {
+  const all = cleanup(inMemory())
+  isReached = true
+  fails = true
+  await all.owe(remote("bg_a", "c0ffee"))
+  await clock.advance(20_000)
+  isReached = false
+  await clock.advance(1_000_000)
+  expect([pays, timers.pending, released]).toEqual([2, 0, []])
+  isReached = true
+  await all.settle("big")
+  expect(pays).toBe(3)
+  await clock.advance(5000)
+  expect(pays).toBe(4)
+  all.close()
+  expect(timers.pending).toBe(0)
+})
+
+test("a later run of the task takes its host over: it is not let go by what was owed before", async () => {
+  const all = cleanup(inMemory())
+  const a = remote("bg_a", "c0ffee")
+  await all.owe(a)
+  const settling = all.settle("big")
+  await all.forgive(a)
+  await settling
+  expect(released).toEqual([])
+})

@@ -1,0 +1,646 @@
+import { PassThrough } from "node:stream"
+import { describe, expect, test, vi } from "vitest"
+import { LINE, opening } from "../../../src/features/hosts/bootstrap.ts"
+import { type CallOptions, Channel, type ChannelPorts } from "../../../src/features/hosts/channel.ts"
+import { Link } from "../../../src/features/hosts/connection.ts"
+import {
+  IDLE,
+  lastLine,
+  pauseBefore,
+  type Reach,
+  type ReachInput,
+  step,
+} from "../../../src/features/hosts/connection-state.ts"
+import {
+  bytesOf,
+  Credit,
+  encode,
+  Frames,
+  Intake,
+  inFrames,
+  MARKER,
+  MOST_BODY_BYTES,
+  textOf,
+  WINDOW_BYTES,
+} from "../../../src/features/hosts/frames.ts"
+import { versionProblem } from "../../../src/features/hosts/host-place.ts"
+import { commandOf } from "../../../src/features/hosts/hosts.ts"
+import type { CallEnd, Hint, Pong, Served } from "../../../src/features/hosts/orders.ts"
+import { serve } from "../../../src/features/hosts/relay/serve.ts"
+import { movedID, movedMessage, skewOfIDs } from "../../../src/features/hosts/remote-session.ts"
+import { FakeClock } from "../../support/fake-clock.ts"
+import { PROCESSES } from "../../support/far-files.ts"
+
+/** The way to another machine: its frames, its phases, its connection. */
+
+describe("frames", () => {
+  test("come out as they went in, however the bytes are cut", () => {
+    const long = new Uint8Array(MOST_BODY_BYTES * 2 + 3).fill(7)
+    const stream = Buffer.concat([...inFrames("data", 3, long), encode("end", 3), encode("ping", 0, bytesOf("né"))])
+    for (const size of [1, 7, 4096, stream.length]) {
+      const frames = new Frames(false)
+      const taken = []
+      for (let from = 0; from < stream.length; from += size)
+        taken.push(...frames.take(stream.subarray(from, from + size)))
+      expect(taken.map(({ kind, call }) => [kind, call])).toEqual([
+        ["data", 3],
+        ["data", 3],
+        ["data", 3],
+        ["end", 3],
+        ["ping", 0],
+      ])
+      expect(Buffer.concat(taken.slice(0, 3).map(({ body }) => body)).equals(long)).toBe(true)
+      expect(textOf(taken[4]?.body ?? new Uint8Array())).toBe("né")
+    }
+  })
+
+  test("what a shell prints before the first is skipped, also where it looks like the beginning of it", () => {
+    const said = Buffer.concat([bytesOf(`Welcome\n${MARKER.slice(0, 5)}`), bytesOf(MARKER), encode("pong", 1)])
+    const frames = new Frames(true)
+    const taken = [...said].flatMap((byte) => frames.take(Uint8Array.of(byte)))
+    expect(taken).toMatchObject([{ kind: "pong", call: 1 }])
+  })
+
+  test("what is no frame is told as such", () => {
+    expect(() => new Frames(false).take(bytesOf("this is no frame"))).toThrow("something else wrote")
+  })
+})
+
+describe("credit", () => {
+  const STEP = 1000
+
+  test("is spent by what is sent, and given back by what is taken", async () => {
+    const credit = new Credit()
+    const intake = new Intake((body) => credit.give(body))
+    let sent = 0
+    const sending = (async () => {
+      for (; sent < 10 * WINDOW_BYTES; sent += STEP) await credit.spend(STEP)
+    })()
+    for (let taken = 0; taken < 10 * WINDOW_BYTES; taken += STEP) {
+      await Promise.resolve()
+      if (sent > taken) intake.arrive(STEP)
+      expect(sent - taken).toBeLessThanOrEqual(WINDOW_BYTES + STEP)
+      intake.take(STEP)
+    }
+    await sending
+  })
+
+  test("is waited for until nobody reads any more", async () => {
+    const credit = new Credit()
+    await credit.spend(WINDOW_BYTES)
+    let isSent = false
+    const sending = credit.spend(1).then(() => {
+      isSent = true
+    })
+    await new Promise((resolve) => setImmediate(resolve))
+    expect(isSent).toBe(false)
+    credit.end()
+    await sending
+  })
+
+  test("that is given for more than was sent, or for nothing that is a number, is none", async () => {
+    const credit = new Credit()
+    for (const given of ["1e300", "99999999999999999999", "-5", "x", ""]) credit.give(bytesOf(given))
+    await credit.spend(WINDOW_BYTES)
+    const more = credit.spend(1).then(() => "sent")
+    expect(await Promise.race([more, new Promise((resolve) => setImmediate(() => resolve("waits")))])).toBe("waits")
+  })
+})
+
+describe("phases", () => {
+  const taken = (...inputs: readonly ReachInput[]): Reach =>
+    inputs.reduce<Reach>((reach, input) => step(reach, input, 1000), IDLE)
+  const wanted = { type: "wanted", known: false } as const
+  const closed = { type: "closed", why: "cut", byItself: true } as const
+  const due = { type: "due" } as const
+
+  test("a command that ends by itself is tried three times, and then told", () => {
+    const reach = taken(wanted)
+    expect([reach.phase, pauseBefore(reach, 1000)]).toEqual(["connecting", 0])
+    expect(pauseBefore(taken(wanted, closed), 1000)).toBe(1500)
+    expect(pauseBefore(taken(wanted, closed, closed), 1000)).toBe(3000)
+    expect(taken(wanted, closed, closed, closed)).toEqual({ phase: "ended", why: "cut" })
+    expect(taken(wanted, { ...closed, fatal: true })).toEqual({ phase: "ended", why: "cut" })
+    expect(taken(wanted, closed, closed, closed, wanted).phase).toBe("connecting")
+  })
+
+  test("one that hangs is tried again and again", () => {
+    const hung = { ...closed, byItself: false }
+    expect(taken(wanted, hung, hung, hung, hung)).toMatchObject({ phase: "connecting", tries: 0 })
+  })
+
+  test("after a loss it is tried at once, then after 1, 2, 4, and then every 5 s", () => {
+    let reach = taken(wanted, { type: "opened" }, closed)
+    const pauses = []
+    for (let nth = 0; nth < 6; nth++) {
+      expect(reach.phase).toBe("no contact")
+      pauses.push(pauseBefore(reach, 1000))
+      reach = step(step(reach, due, 100_000), closed, 1000)
+    }
+    expect(pauses).toEqual([0, 1000, 2000, 4000, 5000, 5000])
+    expect(step(reach, { type: "opened" }, 1000)).toEqual({ phase: "contact" })
+  })
+
+  test("a host that was reached before is tried until it is reached", () => {
+    const again = taken({ type: "wanted", known: true })
+    expect(again).toMatchObject({ phase: "no contact", since: 1000 })
+    expect(taken({ type: "wanted", known: true }, due, closed, due, closed).phase).toBe("no contact")
+    expect(taken(wanted, { type: "opened" }, { type: "wanted", known: true }).phase).toBe("contact")
+  })
+
+  test("what nobody wants is idle, and what comes late changes nothing", () => {
+    expect(taken(wanted, { type: "unwanted" })).toEqual(IDLE)
+    expect(taken({ type: "opened" })).toEqual(IDLE)
+    expect(taken(closed)).toEqual(IDLE)
+    expect(pauseBefore(taken(wanted, { type: "opened" }), 1000)).toBeUndefined()
+  })
+
+  test("the last line of what a command complained is why it ended", () => {
+    expect(lastLine("Warning: x\nssh: Could not resolve hostname nohost\n\n")).toBe(
+      "ssh: Could not resolve hostname nohost",
+    )
+    expect(lastLine("")).toBe("")
+  })
+})
+
+test("the line that starts it survives another shell, and what it reads is two lines", () => {
+  expect(LINE).not.toMatch(/[!\n]/)
+  const lines = opening("a\n'b'\u2028", { client: "x" }, "it's").split("\n")
+  expect(lines).toHaveLength(3)
+  expect(lines[0]).toContain(`o='it'\\''s'`)
+  expect(opening("x", {}, "~/my bin/opencode")).toContain(`o="$HOME"/'my bin/opencode';`)
+})
+
+test("ssh is asked for no password, and gives up what does not answer", () => {
+  expect(commandOf({ ssh: "big" })).toEqual([
+    "ssh",
+    "-T",
+    "-o",
+    "BatchMode=yes",
+    "-o",
+    "ConnectTimeout=8",
+    "-o",
+    "ServerAliveInterval=5",
+    "-o",
+    "ServerAliveCountMax=2",
+    "big",
+  ])
+  expect(commandOf({ command: ["docker", "exec"] })).toEqual(["docker", "exec"])
+})
+
+test.each([
+  ["1.17.9", "big has OpenCode 1.17.9; 1.18.28 or newer, below 2, is needed."],
+  ["1.18.27", "big has OpenCode 1.18.27; 1.18.28 or newer, below 2, is needed."],
+  ["2.0.0", "big has OpenCode 2.0.0; 1.18.28 or newer, below 2, is needed."],
+  ["1.18.28", undefined],
+  ["1.18.33", undefined],
+  ["1.19.3", undefined],
+])("OpenCode %s there", (version, problem) => {
+  expect(versionProblem("big", version)).toBe(problem)
+})
+
+describe("another clock", () => {
+  const id = "msg_0123456789abxyz"
+
+  test("moves ids there and back, and only where it is another one", () => {
+    const day = 86_400_000
+    expect(movedID(movedID(id, day), -day)).toBe(id)
+    expect(movedID(id, day) > id).toBe(true)
+    expect(movedID("ses_x", day)).toBe("ses_x")
+    expect([skewOfIDs(59_999), skewOfIDs(-90_000.5)]).toEqual([0, -90_000])
+  })
+
+  test("is taken off the times of messages", () => {
+    const message = {
+      id,
+      role: "assistant",
+      createdAt: 5000,
+      completedAt: 6000,
+      parentID: id,
+      summary: false,
+      parts: [],
+    } as const
+    expect(movedMessage(message, { ids: 0, clock: 1000 })).toMatchObject({ id, createdAt: 4000, completedAt: 5000 })
+  })
+})
+
+const NO_QUESTION =
+  " Nobody can be asked for a key or a password here: run the command of hosts.big once in a terminal, until it works without a question."
+
+describe("a connection", () => {
+  const relay = { client: "me", unattended: 1000, kept: 1000, patience: 1000 }
+  const served: Served = { id: "one", version: "1.18.33" }
+
+  const start = (
+    script: () => Promise<string> = async () => "relay",
+    says: unknown = served,
+    connectTimeout = 5000,
+  ) => {
+    const clock = new FakeClock()
+    const lines: {
+      ports: ChannelPorts
+      closed: boolean
+      pong?: (pong: Pong) => void
+      orders: string[]
+      listening?: CallOptions
+      answers?: CallEnd
+    }[] = []
+    const heard: (Hint | undefined)[] = []
+    const phases: string[] = []
+    const settings = { name: "big", command: ["x"], opencode: "", connectTimeout, relay }
+    const link = new Link(settings, {
+      clock,
+      script,
+      log: () => {},
+      changed: ({ phase }) => void phases.push(phase),
+      heard: (hint) => void heard.push(hint),
+      open(ports) {
+        const line: (typeof lines)[number] = { ports, closed: false, orders: [] }
+        lines.push(line)
+        return {
+          call: async (order, options) => {
+            line.orders.push(order.do)
+            if (order.do === "serve") options?.receiver?.data?.(bytesOf(JSON.stringify(says)))
+            if (order.do === "request") return line.answers ?? {}
+            if (order.do !== "listen") return {}
+            line.listening = options
+            return new Promise(() => {})
+          },
+          ping: (answered) => {
+            line.pong = answered
+          },
+          close: () => {
+            line.closed = true
+          },
+        }
+      },
+    })
+    const opened = async (at = lines.length - 1) => {
+      lines[at]?.ports.opened({ now: clock.now() + 7000, cache: "/far/.cache", pid: 1 })
+      await clock.advance(0)
+    }
+    return { clock, link, lines, phases, opened, heard }
+  }
+
+  test("is made when somebody needs it, and measures the other clock", async () => {
+    const { clock, link, lines, opened, phases } = start()
+    expect(lines).toHaveLength(0)
+    link.use("a")
+    await clock.advance(0)
+    const reached = link.reached()
+    await opened()
+    expect(await reached).toEqual({ skew: 7000, cache: "/far/.cache", server: served })
+    expect(phases).toEqual(["connecting", "contact"])
+  })
+
+  test("is given up where nobody answers in time, and made again at once", async () => {
+    const { clock, link, lines, opened, phases } = start()
+    link.use("a")
+    await clock.advance(0)
+    await opened()
+    await clock.advance(9999)
+    expect(link.reach.phase).toBe("contact")
+    await clock.advance(1)
+    expect(lines[0]?.closed).toBe(true)
+    expect(link.reach.phase).toBe("no contact")
+    await clock.advance(0)
+    expect(lines).toHaveLength(2)
+    await opened()
+    expect(phases).toEqual(["connecting", "contact", "no contact", "contact"])
+  })
+
+  test("is given up where the server there is silent though the way is well", async () => {
+    const { clock, link, lines, opened } = start()
+    link.use("a")
+    await clock.advance(0)
+    await opened()
+    lines[0]?.pong?.({ now: 1, server: false })
+    await clock.advance(4000)
+    expect(link.reach.phase).toBe("contact")
+    lines[0]?.pong?.({ now: 1, server: false })
+    expect(link.reach.phase).toBe("no contact")
+  })
+
+  test("is given up as soon as a request finds that the server there is gone, and made again at once", async () => {
+    const { clock, link, lines, opened } = start()
+    link.use("a")
+    await clock.advance(0)
+    await opened()
+    const request = { do: "request", method: "GET", path: "/session", headers: {} } as const
+    Object.assign(lines[0] ?? {}, { answers: { problem: "Unable to connect", isServerGone: true } })
+    const first = link.call(request).catch((error) => error)
+    // Several are told of one death.
+    const second = await link.call(request).catch((error) => error)
+    expect([await first, second].map(({ name }) => name)).toEqual(["NoContact", "NoContact"])
+    expect([link.reach.phase, lines[0]?.closed]).toEqual(["no contact", true])
+    await clock.advance(0)
+    await opened()
+    expect([link.reach.phase, lines.length]).toEqual(["contact", 2])
+    // A request that merely failed is no loss.
+    Object.assign(lines[1] ?? {}, { answers: { problem: "it was too much" } })
+    expect(await link.call(request)).toEqual({ problem: "it was too much" })
+    expect(link.reach.phase).toBe("contact")
+  })
+
+  test("an attempt may take as long as it likes where its option is 0", async () => {
+    const { clock, link, lines } = start(undefined, served, 0)
+    link.use("a")
+    await clock.advance(100_000)
+    expect(lines.map(({ closed }) => closed)).toEqual([false])
+  })
+
+  test("an attempt that hangs is ended, and told by nobody until somebody gives it up", async () => {
+    const { clock, link, lines } = start()
+    link.use("a")
+    await clock.advance(0)
+    const stop = new AbortController()
+    const reached = link.reached(stop.signal)
+    await clock.advance(5000)
+    expect(lines[0]?.closed).toBe(true)
+    await clock.advance(0)
+    expect(lines).toHaveLength(2)
+    stop.abort()
+    await expect(reached).rejects.toThrow("it was stopped")
+  })
+
+  test("an attempt whose host has said something has longer: it may be busy", async () => {
+    const { clock, link, lines, opened } = start()
+    link.use("a")
+    await clock.advance(4000)
+    lines[0]?.ports.heard()
+    await clock.advance(29_000)
+    expect(lines).toHaveLength(1)
+    await opened()
+    expect(link.reach.phase).toBe("contact")
+    link.close()
+    link.use("b")
+    await clock.advance(0)
+    lines[1]?.ports.heard()
+    await clock.advance(30_000)
+    expect(lines[1]?.closed).toBe(true)
+  })
+
+  test("why it could not be made is the command's last line, or that there is no OpenCode", async () => {
+    for (const [complaint, why, tries] of [
+      [
+        "x\nssh: Could not resolve hostname big\n",
+        "big could not be reached: ssh: Could not resolve hostname big. Is that its name? It stands in the option hosts.big, or in ~/.ssh/config.",
+        3,
+      ],
+      ["superagents: no opencode\n", "OpenCode was not found on big.", 1],
+    ] as const) {
+      const { clock, link, lines } = start()
+      link.use("a")
+      const reached = link.reached().catch((error) => error.message)
+      for (let nth = 0; nth < tries; nth++) {
+        await clock.advance(3000)
+        lines[nth]?.ports.closed({ complaint, byItself: true, started: false })
+      }
+      expect(await reached).toBe(why)
+      expect(link.reach.phase).toBe("ended")
+      await expect(link.call({ do: "rest" })).rejects.toThrow("there is no contact with big")
+    }
+  })
+
+  test.each([
+    ["ssh: connect to host big port 22: Connection refused", ""],
+    ["Host key verification failed.", NO_QUESTION],
+    ["me@big: Permission denied (publickey,password).", NO_QUESTION],
+    ["sudo: a password is required", NO_QUESTION],
+    ["Error response from daemon: No such container: box", ""],
+    ['Error from server (NotFound): deployments.apps "box" not found', ""],
+  ])("what a command says when it is refused is told, and nobody is asked: %s", async (said, advised) => {
+    const { clock, link, lines } = start()
+    link.use("a")
+    const reached = link.reached().catch((error) => error.message)
+    for (let nth = 0; nth < 3; nth++) {
+      await clock.advance(3000)
+      lines[nth]?.ports.closed({ complaint: `${said}\r\n`, byItself: true, started: false })
+    }
+    expect(await reached).toMatch(
+      new RegExp(`^big could not be reached: ${said.replace(/[()"]/g, ".")}[.]?${advised}$`),
+    )
+  })
+
+  test.each([
+    [{ now: Number.NaN, cache: "/c", pid: 1 }],
+    [{ now: 9e15, cache: "/c", pid: 1 }],
+    [{ now: 1, cache: "relative", pid: 1 }],
+    [{ now: 1, cache: "/c\nrm -rf /", pid: 1 }],
+    [null],
+    ["hello"],
+  ])("who greets with %j is not ours", async (hello) => {
+    const { clock, link, lines } = start()
+    link.use("a")
+    const reached = link.reached().catch((error) => error.message)
+    for (let nth = 0; nth < 3; nth++) {
+      await clock.advance(3000)
+      lines[nth]?.ports.opened(hello as never)
+    }
+    expect(await reached).toBe(
+      "big cannot be used: what answers there is not the script that was sent. Its command has to run a line of shell there, and to pass what that prints through unchanged.",
+    )
+    expect(lines.map(({ closed }) => closed)).toEqual([true, true, true])
+  })
+
+  test.each([[{ id: 1, version: 2 }], [{ id: "x", version: "1.18\u001b[2J" }], [null], ["x".repeat(200)], [{}]])(
+    "an OpenCode that is told as %j is none",
+    async (says) => {
+      const { clock, link, opened } = start(undefined, says)
+      link.use("a")
+      const reached = link.reached().catch((error) => error.message)
+      for (let nth = 0; nth < 3; nth++) {
+        await clock.advance(3000)
+        await opened()
+      }
+      expect(await reached).toBe("big cannot be used: what it says of its OpenCode cannot be read")
+      expect(link.contact).toBeUndefined()
+    },
+  )
+
+  test("what cannot be read to begin it is told, and nothing is thrown", async () => {
+    const { clock, link } = start(() => Promise.reject(new Error("no such file")))
+    link.use("a")
+    const told = expect(link.reached()).rejects.toThrow("big could not be reached: no such file")
+    await clock.advance(0)
+    await told
+  })
+
+  test("is not begun where nobody needs it by then", async () => {
+    let read = (_script: string) => {}
+    const { clock, link, lines } = start(() => new Promise((resolve) => (read = resolve)))
+    link.use("a")
+    await clock.advance(0)
+    link.close()
+    read("relay")
+    await clock.advance(0)
+    expect(lines).toHaveLength(0)
+  })
+
+  test("is not made again where it is lost while nobody needs it; who needs it next has OpenCode looked for anew", async () => {
+    const { clock, link, lines, opened } = start()
+    link.use("a")
+    await clock.advance(0)
+    await opened()
+    link.release("a")
+    expect(link.contact).toBeUndefined()
+    link.use("b")
+    await clock.advance(0)
+    expect(lines[0]?.orders).toEqual(["serve", "listen", "rest", "serve", "listen"])
+    expect(link.contact?.server).toEqual(served)
+    link.release("b")
+    lines[0]?.ports.closed({ complaint: "", byItself: true, started: true })
+    await clock.advance(60_000)
+    expect([link.reach.phase, lines.length]).toEqual(["idle", 1])
+  })
+
+  test("tells what happens there while somebody needs it, and nobody counts on that without contact", async () => {
+    const { clock, link, lines, opened, heard } = start()
+    link.use("a")
+    await clock.advance(0)
+    await opened()
+    expect(link.hears).toBe(false)
+    const hint = { session: "ses_1", urgent: true }
+    const tells = (nth: number) => {
+      lines[nth]?.listening?.receiver?.head?.("{}")
+      lines[nth]?.listening?.receiver?.data?.(bytesOf(JSON.stringify(hint)))
+    }
+    tells(0)
+    expect([link.hears, heard]).toEqual([true, [undefined, hint]])
+    lines[0]?.ports.closed({ complaint: "", byItself: true, started: true })
+    expect(link.hears).toBe(false)
+    await clock.advance(0)
+    await opened()
+    tells(1)
+    expect([link.hears, heard.length]).toEqual([true, 4])
+    link.release("a")
+    expect([link.hears, lines[1]?.listening?.signal?.aborted]).toEqual([false, true])
+    tells(1)
+    expect(heard).toHaveLength(4)
+  })
+
+  test("is kept for a while when nobody needs it, and then let go", async () => {
+    const { clock, link, lines, opened } = start()
+    link.use("a")
+    await clock.advance(0)
+    await opened()
+    const answer = () => lines[0]?.pong?.({ now: 1, server: true })
+    link.release("a")
+    expect(lines[0]?.orders).toEqual(["serve", "listen", "rest"])
+    for (let waited = 0; waited < 600_000; waited += 4000) {
+      answer()
+      await clock.advance(4000)
+    }
+    expect(lines[0]?.closed).toBe(true)
+    expect(link.reach.phase).toBe("idle")
+  })
+})
+
+test("the command of a host has no terminal and no window to ask on", async () => {
+  const script = 'echo "$SSH_ASKPASS_REQUIRE" >&2; (exec </dev/tty) 2>/dev/null && echo terminal >&2; exit 1'
+  const closed = await new Promise<{ complaint: string }>((resolve) => {
+    new Channel({ command: ["sh", "-c", script], opening: "", heard: () => {}, opened: () => {}, closed: resolve })
+  })
+  expect(closed.complaint).toBe("never\n")
+})
+
+test("a far end that sends more than was asked for is left", async () => {
+  const frame = Buffer.from(encode("data", 1, new Uint8Array(MOST_BODY_BYTES))).toString("base64")
+  const hello = Buffer.from(encode("hello", 0, bytesOf('{"now":1,"cache":"/c"}'))).toString("base64")
+  const flood = `
+    process.stdout.write(${JSON.stringify(MARKER)})
+    process.stdout.write(Buffer.from(${JSON.stringify(hello)}, "base64"))
+    const frame = Buffer.from(${JSON.stringify(frame)}, "base64")
+    let came = 0
+    process.stdin.on("data", (chunk) => {
+      const isAsked = came <= "begin".length && came + chunk.length > "begin".length
+      came += chunk.length
+      if (isAsked) for (let sent = 0; sent < 40; sent++) process.stdout.write(frame)
+    })`
+  const closed = await new Promise<{ complaint: string }>((resolve) => {
+    const channel = new Channel({
+      command: [process.execPath, "-e", flood],
+      opening: "begin",
+      heard: () => {},
+      opened: () => {
+        const receiver = { data: () => new Promise<void>(() => {}) }
+        channel.call({ do: "run", line: "yes" }, { receiver }).catch(() => {})
+      },
+      closed: resolve,
+    })
+  })
+  expect(closed.complaint).toBe("more was sent than was asked for")
+})
+
+describe("the far end", () => {
+  const start = (patience = 60_000) => {
+    const [input, output] = [new PassThrough(), new PassThrough()]
+    const over = serve({ input, output }, { client: "me", unattended: 1000, kept: 1000, patience }, PROCESSES)
+    const frames = new Frames(true)
+    const waiting: ((taken: ReturnType<Frames["take"]>) => void)[] = []
+    const bytes = new Map<number, number>()
+    const came = (call: number) => bytes.get(call) ?? 0
+    output.on("data", (chunk: Uint8Array) => {
+      const taken = frames.take(chunk)
+      for (const { kind, call, body } of taken) if (kind === "data") bytes.set(call, came(call) + body.length)
+      for (const hear of waiting) hear(taken)
+    })
+    const run = (call: number, line: string, body = "") =>
+      new Promise<{ out: string; errors: string; end: object }>((resolve) => {
+        let [out, errors] = ["", ""]
+        waiting.push((taken) => {
+          for (const frame of taken.filter((each) => each.call === call)) {
+            if (frame.kind === "data") out += textOf(frame.body)
+            if (frame.kind === "errors") errors += textOf(frame.body)
+            if (frame.kind === "end") resolve({ out, errors, end: JSON.parse(textOf(frame.body)) })
+          }
+        })
+        input.write(encode("open", call, bytesOf(JSON.stringify({ do: "run", line }))))
+        for (const frame of inFrames("data", call, bytesOf(body))) input.write(frame)
+        input.write(encode("end", call))
+      })
+    return { input, over, run, came }
+  }
+
+  test("runs lines of shell side by side, and passes their streams", async () => {
+    const { input, over, run } = start()
+    const body = "x".repeat(200_000)
+    const [one, two] = await Promise.all([run(1, "cat | wc -c; echo no >&2; exit 3", body), run(2, "echo two")])
+    expect(one).toMatchObject({ errors: "no\n", end: { code: 3 } })
+    expect(one.out.trim()).toBe("200000")
+    expect(two).toEqual({ out: "two\n", errors: "", end: { code: 0 } })
+    input.end()
+    await over
+  })
+
+  test("sends no more of an answer than its reader takes", async () => {
+    const { input, over, run, came } = start()
+    void run(1, "head -c 4000000 /dev/zero")
+    await run(2, "sleep 0.1; echo two")
+    await vi.waitFor(() => expect(came(1)).toBeGreaterThanOrEqual(WINDOW_BYTES))
+    await run(3, "echo three")
+    expect(came(1)).toBeLessThanOrEqual(WINDOW_BYTES + MOST_BODY_BYTES)
+    for (let given = 0; given < 4; given++) {
+      input.write(encode("more", 1, bytesOf(String(WINDOW_BYTES))))
+      await vi.waitFor(() =>
+        expect(came(1)).toBeGreaterThanOrEqual(Math.min(4_000_000, (given + 2) * WINDOW_BYTES - 2 * MOST_BODY_BYTES)),
+      )
+    }
+    expect(came(1)).toBe(4_000_000)
+    input.end()
+    await over
+  })
+
+  test("ends what it runs when the connection ends", async () => {
+    const { input, over, run } = start()
+    const ended = run(1, "sleep 600 & echo $!; wait")
+    input.write(encode("cancel", 1))
+    expect((await ended).end).toEqual({ code: null })
+    input.end()
+    await over
+  })
+
+  test("goes when it hears nothing for too long", async () => {
+    await start(10).over
+  })
+})

@@ -1,0 +1,66 @@
+import "../../../src/features/maps/items.ts"
+import { expect, test } from "vitest"
+import { fitting, type Offered, type Wanted } from "../../../src/features/hosts/create-session.ts"
+import { eventually } from "../../support/eventually.ts"
+import { Rig } from "../../support/rig.ts"
+
+// Loaded by the first map, in time that the clock of a test knows nothing of.
+
+const OWN = { provider: "far", id: "own" }
+const MISSING = { provider: "mock", id: "one" }
+const BIG: Offered = {
+  name: "big",
+  agents: [
+    { name: "general", mode: "subagent" },
+    { name: "writer", mode: "subagent", model: OWN },
+    { name: "title", mode: "primary", hidden: true },
+  ],
+  models: ["far/own", "far/spare/2"],
+  spare: "",
+}
+const NONE = "big has no model mock/one. There are: far/own, far/spare/2."
+
+const refusal = (wanted: Wanted, offered = BIG) => {
+  try {
+    fitting(wanted, offered)
+  } catch (error) {
+    return { code: (error as { code: string }).code, text: (error as Error).message }
+  }
+  throw new Error("was not refused")
+}
+
+test("a model that the call names is taken there or refused: neither agent nor option has another for it", () => {
+  const named = { model: MISSING, isModelNamed: true }
+  const spare = { ...BIG, spare: "far/own" }
+  expect(refusal({ agent: "writer", ...named })).toEqual({ code: "place", text: NONE })
+  expect(refusal({ agent: "general", ...named }, spare)).toEqual({ code: "place", text: NONE })
+  expect(fitting({ agent: "writer", model: OWN, isModelNamed: true }, BIG)).toBe(OWN)
+})
+
+test("where the call names none, it is that of the agent there, or else of the option", () => {
+  expect(fitting({ agent: "writer", model: MISSING }, BIG)).toBeUndefined()
+  expect(fitting({ agent: "general" }, BIG)).toBeUndefined()
+  const spare = { provider: "far", id: "spare/2" }
+  expect(fitting({ agent: "general", model: MISSING }, { ...BIG, spare: "far/spare/2" })).toEqual(spare)
+  expect(refusal({ agent: "general", model: MISSING })).toEqual({ code: "place", text: NONE })
+  expect(refusal({ agent: "poet" }).text).toBe('big has no agent "poet". There are: general, writer.')
+})
+
+test("whether a call has named the model is told where the session is made, of a team's parts, too", async () => {
+  const rig = new Rig()
+  const named: unknown[] = []
+  const create = rig.host.createSession.bind(rig.host)
+  rig.host.createSession = (input, draft) => {
+    named.push(input.isModelNamed)
+    return create(input, draft)
+  }
+  await rig.launch({ prompt: "one", model: "scripted/beta" })
+  await rig.launch({ prompt: "two" })
+  await rig.launch({ prompt: "{{item}}", each: ["a"], model: "scripted/beta" })
+  // A map begins when its rows lie in a real file.
+  await eventually(async () => {
+    await rig.clock.advance(10)
+    return named.length === 4
+  })
+  expect(named).toEqual([true, false, true, true])
+})

@@ -1,0 +1,323 @@
+import { beforeEach, describe, expect, test } from "vitest"
+import type { Task } from "../../../src/core/task.ts"
+import type { LaunchRequest } from "../../../src/runtime/launch/request.ts"
+import { type Place, PlaceError } from "../../../src/runtime/places/place.ts"
+import { groupGoesOn } from "../../../src/runtime/recovery/orphan.ts"
+import { renderOutput } from "../../../src/tools/render.ts"
+import { FakeMachine } from "../../support/fake-machine.ts"
+import { Rig } from "../../support/rig.ts"
+import { taskOf } from "../../support/tasks.ts"
+
+/** Several tries of one task on another machine: what becomes of them when that cannot be reached. The place is played. */
+
+let big: FakeMachine
+let rig: Rig
+beforeEach(() => {
+  big = new FakeMachine()
+  const hosts = { big: { ssh: "big", contactTimeout: 60_000 } }
+  const kind = { names: ["big"], outlives: true, isShared: true, guards: true, mostAway: () => 60_000 } as const
+  rig = new Rig({ options: { hosts } as object, worktrees: async () => big as never as Place, kind })
+  rig.host.modelList = ["mock/one", "mock/two", "mock/three"]
+})
+
+const launch = (request: Partial<LaunchRequest> = {}) =>
+  rig.launch({ place: "big", check: "true", tries: ["mock/one", "mock/two"], ...request })
+/** The records of the tries, in the order in which they were made. */
+const parts = (): readonly Task[] => {
+  const { database } = rig.host
+  const all = [...database.sessions.values()].flatMap((session) => database.recordIn(session)?.task ?? [])
+  return all.filter(({ member }) => member !== undefined)
+}
+const output = async (id: string) => renderOutput(await rig.manager.output(id, rig.caller), 0).output
+
+const STOPPED =
+  "It is stopped on big as soon as big answers. What it changed is still on big, and is fetched when big answers."
+const OWED = "What it changed is still on big, and is fetched when big answers."
+
+describe("its line is cut before the winner's work came home", () => {
+  const lost = async (request: Partial<LaunchRequest> = {}) => {
+    big.cut = () => true
+    const { id } = await launch(request)
+    return { id, task: await rig.ended(id) }
+  }
+
+  test("it stays the winner, no other try is begun, and its work comes home when the host answers", async () => {
+    const { id, task } = await lost({ merge: true })
+    expect(task).toMatchObject({ status: "completed", group: { winner: parts()[0]?.id }, outcome: { note: OWED } })
+    expect(task.outcome).toMatchObject({ group: { won: "mock/one" } })
+    expect(task.outcome).not.toHaveProperty("work")
+    expect(big.entered).toHaveLength(1)
+    expect(big.settled).toEqual([])
+    expect(await output(id)).toContain(OWED)
+    await rig.manager.placeAnswers("big")
+    expect(rig.task(id).outcome).not.toHaveProperty("work")
+    big.cut = () => false
+    await rig.manager.placeAnswers("big")
+    expect(rig.task(id).outcome).toMatchObject({ note: undefined, work: { files: ["a"] }, group: { won: "mock/one" } })
+    expect(big.settled.at(-1)).toBe(parts()[0]?.id)
+    expect(parts().map(({ outcome }) => outcome?.work?.files)).toEqual([["a"]])
+    await rig.clock.advance(60_000)
+    expect(rig.notices()).toHaveLength(1)
+    expect(big.entered).toHaveLength(1)
+    const times = big.settled.length
+    await rig.manager.placeAnswers("big")
+    expect(big.settled).toHaveLength(times)
+    expect(rig.errors()).toEqual([])
+  })
+
+  test("a merge says that it cannot be reached, and brings it home once it can", async () => {
+    const { id } = await lost()
+    await expect(rig.manager.merge(id, rig.caller)).rejects.toThrow("big cannot be reached now.")
+    big.cut = () => false
+    const merged = await rig.manager.merge(id, rig.caller)
+    expect(merged.task.outcome).toMatchObject({ note: undefined, work: { merge: { kind: "merged" } } })
+    expect(big.settled.at(-1)).toBe(parts()[0]?.id)
+  })
+
+  test("so it is by the next OpenCode, too", async () => {
+    const { id } = await lost()
+    rig.restart()
+    await rig.manager.recover()
+    await rig.manager.ready(rig.parent)
+    await rig.clock.advance(1000)
+    big.cut = () => false
+    await rig.manager.placeAnswers("big")
+    expect(rig.task(id).outcome).toMatchObject({ note: undefined, work: { files: ["a"] } })
+    expect(big.settled.at(-1)).toBe(parts()[0]?.id)
+    await rig.clock.advance(60_000)
+    expect(rig.notices()).toHaveLength(1)
+  })
+})
+
+test("what a loser changed that could not be fetched keeps nothing back, and is put aside when the host answers", async () => {
+  big.passes = (nth) => nth === 2
+  big.cut = (taskID) => taskID === big.entered[0]
+  const { id } = await launch({ merge: true })
+  const rows = () => rig.task(id).outcome?.group
+  const task = await rig.ended(id)
+  expect(task.outcome).toMatchObject({ note: undefined, work: { merge: { kind: "merged" } } })
+  expect(rows()).toMatchObject({ won: "mock/two", rows: [{ how: "check did not pass (exit code 1)" }, { how: "won" }] })
+  expect(rows()).not.toHaveProperty("rows.0.ref")
+  await rig.manager.placeAnswers("big")
+  expect(rows()).not.toHaveProperty("rows.0.ref")
+  big.cut = () => false
+  await rig.manager.placeAnswers("big")
+  expect(rows()).toMatchObject({ rows: [{ ref: `refs/superagents-cleared/${id}/1` }, { how: "won" }] })
+  expect(rig.task(id).outcome?.work?.merge?.kind).toBe("merged")
+  expect(rig.notices()).toHaveLength(1)
+})
+
+describe("contact is lost while tries run", () => {
+  const hanging = async (request: Partial<LaunchRequest>) => {
+    rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { hang: true, text: "so far" }))
+    const { id } = await launch(request)
+    await rig.clock.advance(1000)
+    return id
+  }
+  const lose = (ids = parts().map((member) => member.id)) => {
+    for (const id of ids) rig.manager.placeTold(id, { type: "contact", lost: rig.clock.now() })
+    // What asks the host finds it out of reach.
+    rig.host.activity = async () => new Map(parts().map(({ sessionID }) => [sessionID, { type: "unreachable" }]))
+  }
+
+  test("they stand still, and nothing else is begun, until a single run would have ended", async () => {
+    const id = await hanging({})
+    lose()
+    await rig.clock.advance(50_000)
+    expect([rig.task(id).status, parts().length]).toEqual(["running", 1])
+    await rig.clock.advance(20_000)
+    expect(parts()).toHaveLength(2)
+    expect(parts()[0]?.outcome?.reason?.code).toBe("host")
+    expect(rig.task(id).status).toBe("running")
+  })
+
+  test("all that are lost for good are the task's failure, each with its reason", async () => {
+    const id = await hanging({ tries: 2 })
+    lose()
+    const { outcome } = await rig.ended(id)
+    expect(outcome?.reason?.code).toBe("check")
+    expect(outcome?.reason?.text.match(/no contact with big for 1m/g)).toHaveLength(2)
+    expect(outcome?.reason?.text).toContain("None of 2 tries passed")
+  })
+})
+
+test("a try that changed what is guarded does not pass, and none passes of which that cannot be told", async () => {
+  big.touches = (nth) => (nth === 1 ? ["test/a"] : [])
+  const { id } = await launch({ guard: ["test/**"] })
+  const task = await rig.ended(id)
+  expect(task).toMatchObject({ status: "completed", group: { winner: parts()[1]?.id } })
+  expect(task.outcome?.group).toMatchObject({
+    rows: [{ how: expect.stringContaining("it changed what it may not: test/a") }, { how: "won" }],
+  })
+})
+
+test("a try whose host cannot be asked for what it changed of what is guarded has neither passed nor failed yet", async () => {
+  let isCut = true
+  big.touches = () => {
+    if (isCut) throw new PlaceError("big cannot be reached now.", "host")
+    return []
+  }
+  const { id } = await launch({ guard: ["test/**"] })
+  await rig.clock.advance(10_000)
+  expect([rig.task(id).status, parts().map(({ status }) => status)]).toEqual(["running", ["running"]])
+  isCut = false
+  expect(await rig.ended(id)).toMatchObject({ status: "completed", group: { winner: parts()[0]?.id } })
+  expect(parts()).toHaveLength(1)
+})
+
+describe("tries are stopped without contact", () => {
+  const cutOff = async () => {
+    rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { hang: true, text: "so far" }))
+    const { id } = await launch({ tries: 2 })
+    await rig.clock.advance(1000)
+    big.cut = () => true
+    const doing = new Map(parts().map(({ sessionID }) => [sessionID, { type: "unreachable" } as const]))
+    rig.host.activity = async () => doing
+    for (const member of parts()) rig.manager.placeTold(member.id, { type: "contact", lost: rig.clock.now() })
+    return id
+  }
+
+  test("by a cancel: at once, and each comes home when the host answers", async () => {
+    const id = await cutOff()
+    const before = rig.clock.now()
+    await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+    expect(rig.clock.now() - before).toBeLessThan(1000)
+    expect([rig.task(id), ...parts()].map(({ status }) => status)).toEqual(["cancelled", "cancelled", "cancelled"])
+    expect(rig.task(id).outcome?.note).toBe(STOPPED)
+    big.cut = () => false
+    await rig.manager.placeAnswers("big")
+    expect(parts().map(({ outcome }) => [outcome?.work?.files, outcome?.note])).toEqual([
+      [["a"], undefined],
+      [["a"], undefined],
+    ])
+    expect(rig.task(id).outcome?.note).toBeUndefined()
+    expect(rig.task(id).outcome?.group).toMatchObject({
+      rows: [{ ref: `refs/superagents-cleared/${id}/1` }, { ref: `refs/superagents-cleared/${id}/2` }],
+    })
+  })
+
+  test("by a clear: each is owed, and nothing is known of them here", async () => {
+    const id = await cutOff()
+    const all = [id, ...parts().map((member) => member.id)]
+    await rig.manager.clear(rig.parent)
+    expect(big.cleared.toSorted()).toEqual(all.toSorted())
+    expect(parts()).toEqual([])
+    expect(rig.manager.list(rig.parent)).toEqual([])
+  })
+})
+
+describe("OpenCode here is restarted in the middle of tries", () => {
+  /** Tries that answer when they are let go, by what the host there does meanwhile. */
+  const running = async (request: Partial<LaunchRequest>) => {
+    rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { hang: true, text: "so far" }))
+    const { id } = await launch(request)
+    await rig.clock.advance(1000)
+    return id
+  }
+  const restarted = async () => {
+    rig.restart()
+    rig.host.modelList = ["mock/one", "mock/two", "mock/three"]
+    await rig.manager.recover()
+    await rig.manager.ready(rig.parent)
+    await rig.clock.advance(2000)
+  }
+  /** What the agent there has answered. */
+  const answers = (nth: number) => {
+    const last = rig.host.stored(parts()[nth]?.sessionID ?? "").messages.at(-1)
+    const text = [{ type: "text", id: `prt_${nth}`, text: `answer ${nth + 1}`, synthetic: false }]
+    Object.assign(last ?? {}, { finish: "stop", completedAt: rig.clock.now(), parts: text })
+  }
+  test("they go on, nobody is told, and the first that passes wins", async () => {
+    const id = await running({ tries: 2 })
+    rig.crash()
+    await restarted()
+    expect([rig.task(id).status, ...parts().map(({ status }) => status)]).toEqual(["running", "running", "running"])
+    expect(rig.notices()).toEqual([])
+    answers(1)
+    const task = await rig.ended(id)
+    expect(task).toMatchObject({
+      status: "completed",
+      group: { winner: parts()[1]?.id },
+      outcome: { work: { files: ["a"] } },
+    })
+    expect(parts()).toHaveLength(2)
+    expect(rig.notices()).toHaveLength(1)
+    expect(rig.notices()[0]?.hidden).toContain("answer 2")
+  })
+
+  test("a ladder goes on to its next rung, with what became of the one before", async () => {
+    big.passes = (nth) => nth === 2
+    const id = await running({})
+    rig.crash()
+    await restarted()
+    rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { text: "from the second" }))
+    answers(0)
+    const task = await rig.ended(id)
+    expect(task).toMatchObject({ status: "completed", outcome: { group: { won: "mock/two" } } })
+    const [asked] = rig.host.stored(parts()[1]?.sessionID ?? "").messages
+    const text = asked?.parts.map((part) => (part.type === "text" ? part.text : "")).join("\n")
+    expect(text).toMatch(/Try 1 \(mock\/one\): Its check `true` did not pass[\s\S]*Your task:\n\nFIND/)
+  })
+
+  test("one with a winner on record keeps it, though the record of that says that it runs", async () => {
+    rig.script(({ sessionID }) => {
+      if (sessionID === rig.parent) return undefined
+      const isSecond = rig.host.stored(sessionID).title.includes("(try 2 of")
+      return isSecond ? { text: "answer 2", delay: 5000 } : { hang: true, text: "so far" }
+    })
+    const { id } = await launch({ tries: 2 })
+    await rig.clock.advance(1000)
+    let writes = 0
+    rig.host.onCall = (method, _session, about) => {
+      if (method !== "saveRecord") return undefined
+      const { group, member } = about as Task
+      if (member?.nth === 1) return { slow: 1e9 }
+      return group?.kind === "tries" && group.winner !== undefined && ++writes === 2 ? "crash" : undefined
+    }
+    await rig.clock.until(() => writes === 2)
+    rig.crash()
+    expect([rig.host.database.sessions.size, parts()[1]?.status]).toEqual([4, "running"])
+    await restarted()
+    const task = await rig.ended(id)
+    expect(task).toMatchObject({ status: "completed", group: { winner: parts()[1]?.id } })
+    expect(parts().map(({ status }) => status)).toEqual(["cancelled", "completed"])
+    expect(rig.notices()[0]?.hidden).toContain("answer 2")
+  })
+
+  test("one that waited for its slot has not failed: it begins again, and may win", async () => {
+    big.passes = (nth) => nth === 2
+    rig = new Rig({
+      options: { hosts: { big: { ssh: "big", contactTimeout: 60_000 } }, maxConcurrentTasks: 1 } as object,
+      worktrees: async () => big as never as Place,
+      kind: { names: ["big"], outlives: true, isShared: true, guards: true, mostAway: () => 60_000 },
+    })
+    const id = await running({ tries: 2 })
+    expect(parts().map(({ run }) => run.startedAt !== undefined)).toEqual([true, false])
+    rig.crash()
+    await restarted()
+    rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { text: "from the second" }))
+    answers(0)
+    expect(await rig.ended(id)).toMatchObject({ status: "completed", outcome: { group: { won: "try 2" } } })
+  })
+
+  test("a team of which nothing had begun is told as interrupted, and so is one that only its last prompt could go on with", () => {
+    const team = { kind: "tries", prompt: "DO", count: 2, timeout: 0 } as const
+    const of = (run: Partial<Task["run"]>, more: object = {}) =>
+      taskOf({ group: { ...team, ...more }, run: { startedAt: 1, generation: 0, ...run } })
+    const begun = (...runs: number[]) =>
+      runs.map((run, nth) => ({
+        task: taskOf({ member: { kind: "tries", of: "t", nth, run, caller: "c", under: "u" } }),
+        closed: false,
+        began: true,
+      }))
+    expect(groupGoesOn(of({}), begun(0))).toBe("DO")
+    expect(groupGoesOn(of({}), [])).toBeUndefined()
+    expect(groupGoesOn(of({ startedAt: undefined }), begun(0))).toBeUndefined()
+    expect(groupGoesOn(of({}, { winner: "bg_1" }), begun(0))).toBeUndefined()
+    expect(groupGoesOn(taskOf({}), begun(0))).toBeUndefined()
+    expect(groupGoesOn(of({ after: ["bg_x"] }), begun(0))).toBeUndefined()
+    expect(groupGoesOn(of({ after: ["bg_x"] }), begun(0, 0))).toBe("DO")
+    expect(groupGoesOn(of({ generation: 1 }, { again: "bg_1" }), begun(0, 0))).toBeUndefined()
+    expect(groupGoesOn(of({ generation: 1 }, { again: "bg_1" }), begun(0, 1))).toBe("DO")
+  })
+})

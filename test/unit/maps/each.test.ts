@@ -1,0 +1,583 @@
+import { execFileSync } from "node:child_process"
+import { appendFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { encode } from "gpt-tokenizer/encoding/o200k_base"
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import type { ItemRow } from "../../../src/core/items.ts"
+import type { Task } from "../../../src/core/task.ts"
+import { stateText } from "../../../src/features/terminal/view-model.ts"
+import { agentRow } from "../../../src/features/web/rows.ts"
+import type { Caller } from "../../../src/runtime/launch/checks.ts"
+import type { LaunchRequest } from "../../../src/runtime/launch/request.ts"
+import { renderOutput } from "../../../src/tools/render.ts"
+import { renderList } from "../../../src/tools/render-list.ts"
+import { eventually } from "../../support/eventually.ts"
+import { Rig } from "../../support/rig.ts"
+
+/** One prompt for many items, through the manager on the fake host; ledgers are real files. */
+
+const SCHEMA = { type: "object", properties: { n: { type: "number" } }, required: ["n"] }
+
+let rig: Rig
+let clear: (() => void)[] = []
+const open = (options: object = {}): Rig => {
+  const made = new Rig({ options: { schemaRetries: 0, ...options } })
+  clear.push(() => rmSync(made.project, { recursive: true, force: true }))
+  return made
+}
+beforeEach(() => {
+  rig = open()
+})
+afterEach(() => {
+  expect(rig.errors()).toEqual([])
+  for (const each of clear) each()
+  clear = []
+})
+
+/** What the agents answer to the item that stands in their prompt; counts what was asked. */
+function agents(answer: (item: string) => string | undefined): Map<string, number> {
+  const asked = new Map<string, number>()
+  rig.script(({ sessionID, prompt }) => {
+    if (sessionID === rig.parent) return undefined
+    const item = /<(.*?)>/.exec(prompt)?.[1] ?? ""
+    asked.set(item, (asked.get(item) ?? 0) + 1)
+    const text = answer(item)
+    return text === undefined ? { text: "…", delay: 3_600_000 } : { text }
+  })
+  return asked
+}
+
+const request = (more: Partial<LaunchRequest> = {}): Partial<LaunchRequest> => ({
+  prompt: "Look at <{{item}}>.",
+  ...more,
+})
+
+const rowsIn = (file: string): ItemRow[] => {
+  const lines = readFileSync(file, "utf8").trim().split("\n")
+  return lines.filter(Boolean).map((line) => JSON.parse(line) as ItemRow)
+}
+
+const rowsOf = ({ group }: Task): ItemRow[] => rowsIn(group?.kind === "each" ? group.file : "")
+
+const sumsUp = ({ outcome }: Task) => {
+  const group = outcome?.group
+  if (group?.kind !== "each") throw new Error("no map")
+  expect(group.valid + group.failed + group.notBegun).toBe(group.total)
+  return group
+}
+
+const numbers = (length: number) => Array.from({ length }, (_none, nth) => nth)
+
+describe("a map", () => {
+  test("of six items of which two fail tells unasked: four valid, two failed, which, and why", async () => {
+    agents((item) => (Number(item) % 3 === 1 ? '{"no": 1}' : `{"n": ${item}}`))
+    const { id } = await rig.launch(request({ each: numbers(6), schema: SCHEMA }))
+    const task = await rig.endedBeside(id)
+    const items = [...rig.host.database.sessions.values()].filter(({ title }) => title.includes("background agent"))
+    expect(items.filter(({ rules }) => rules.some(({ permission }) => permission === "question"))).toHaveLength(7)
+    expect(task).toMatchObject({
+      status: "error",
+      outcome: { reason: { code: "items", text: "2 of 6 items failed." } },
+    })
+    expect(sumsUp(task)).toMatchObject({ valid: 4, failed: 2, notBegun: 0 })
+    expect(rig.notices()).toHaveLength(1)
+    const { hidden = "" } = rig.notices()[0] ?? {}
+    expect(hidden).toContain("Items: 4 valid, 2 failed, 0 running, 0 not begun, of 6.")
+    expect(hidden).toMatch(/- 2 failed \(item 2, 5\): Its answer did not match the schema/)
+    expect(hidden).toMatch(/Rows, one an item, of which the first has index 0: .*bg_\w+\.jsonl/)
+    expect(hidden).toContain('{"index":0,"item":0,"state":"valid","value":{"n":0}}')
+    const rows = rowsOf(task)
+    expect(rows.map(({ index, state }) => `${index} ${state}`)).toEqual([
+      "0 valid",
+      "1 failed",
+      "2 valid",
+      "3 valid",
+      "4 failed",
+      "5 valid",
+    ])
+    expect(rows[5]).toMatchObject({ item: 5, value: { n: 5 }, task: expect.stringMatching(/^bg_/), cost: 0.001 })
+    expect(rows[1]?.reason).toContain("did not match the schema")
+    expect(rig.manager.list(rig.parent)).toHaveLength(1)
+    const { output } = renderOutput(await rig.manager.output(id, rig.caller), 0)
+    expect(output.indexOf('"index":4')).toBeLessThan(output.indexOf('"index":0'))
+    expect(output).toContain(`superagents_output(task_id="${id}/1") opens the first, which has index 0.`)
+    const opened = async (reference: string) =>
+      (await rig.manager.outputs(reference, rig.caller)).map(({ answer }) => answer)
+    for (const name of [rows[2]?.task ?? "", rows[2]?.session ?? "", `${id}/3`, `${id.slice(0, 6)}/3`])
+      expect(await opened(name)).toEqual(['{"n": 2}'])
+    const names = `There are: ${id}/1 to ${id}/6.`
+    for (const wrong of [`${id}/0`, `${id}/7`])
+      await expect(opened(wrong)).rejects.toThrow(`${wrong} is not there, or has not begun. ${names}`)
+    await expect(opened("bg_none")).rejects.toThrow(`${id} (find it), of ${id}/1 to ${id}/6.`)
+    const plain = await rig.launch({ prompt: "<9>" })
+    await expect(opened(`${plain.id}/1`)).rejects.toThrow(`Task ${plain.id} is not a group of several`)
+    // At a start the records of an ended map's items are not read.
+    rig.restart()
+    await rig.manager.ready(rig.parent)
+    expect(await opened(rows[2]?.task ?? "")).toEqual(['{"n": 2}'])
+    expect(await opened(`${id}/3`)).toEqual(['{"n": 2}'])
+  })
+
+  test("has in an item's row how often it was asked, where a valid value came after a refused one", async () => {
+    rig = open({ schemaRetries: 1 })
+    // The question that follows a refused answer names no item.
+    agents((item) => (item === "1" ? "no" : `{"n": ${item || 1}}`))
+    const task = await rig.endedBeside((await rig.launch(request({ each: numbers(2), schema: SCHEMA }))).id)
+    expect(rowsOf(task).map((row) => row.asked)).toEqual([undefined, 2])
+    expect(rig.notices()[0]?.hidden).toContain('"value":{"n":1},"asked":2}')
+  })
+
+  test("all of whose items are valid has completed; without a schema the value is the text", async () => {
+    agents((item) => `saw ${item}`)
+    const task = await rig.endedBeside((await rig.launch(request({ each: ["a", "b"] }))).id)
+    expect(task.status).toBe("completed")
+    expect(rowsOf(task).map(({ value }) => value)).toEqual(["saw a", "saw b"])
+    await expect(rig.manager.resume(task.id, { prompt: "" }, rig.caller)).rejects.toThrow("All 2 items")
+  })
+
+  test("has its first go alone while its model has said nothing, whatever else is launched and ends meanwhile", async () => {
+    const asked = new Set<string>()
+    rig.script(({ sessionID, prompt }) => {
+      const item = /<(.*?)>/.exec(prompt)?.[1]
+      if (sessionID === rig.parent || item === undefined) return undefined
+      asked.add(item)
+      return { text: `saw ${item}`, delay: 5000 }
+    })
+    rig.onPrompt("MINE", { text: "ok" })
+    const { id } = await rig.launch(request({ each: ["a", "b", "c"] }))
+    await eventually(async () => {
+      await rig.clock.advance(10)
+      return asked.has("a")
+    })
+    await rig.ended((await rig.launch({ prompt: "MINE" })).id)
+    await rig.clock.advance(2000)
+    expect([...asked]).toEqual(["a"])
+    expect((await rig.endedBeside(id)).status).toBe("completed")
+    expect([...asked].sort()).toEqual(["a", "b", "c"])
+  })
+
+  test("that is cancelled says of each item that it stopped what ended all of them", async () => {
+    agents(() => undefined)
+    const { id } = await rig.launch(request({ each: ["a", "b"] }))
+    await eventually(async () => {
+      await rig.clock.advance(2000)
+      return rig.view(id).counts?.running === 2
+    })
+    await Promise.all([rig.manager.cancel({ type: "task", reference: id }, rig.caller), rig.clock.advance(6000)])
+    const task = await rig.endedBeside(id)
+    const why = "Stopped with all of its task: It was cancelled by the agent that launched it."
+    expect(rowsOf(task).map(({ reason }) => reason)).toEqual([why, why])
+    expect(sumsUp(task).groups).toEqual([{ why, count: 2, first: [0, 1] }])
+    const { output } = renderOutput(await rig.manager.output(rowsOf(task)[0]?.task ?? "", rig.caller), 0)
+    expect(output).toContain(`Reason: ${why}`)
+  })
+
+  test("has its first go alone until that has begun to answer, and then as many as there are slots", async () => {
+    rig = open({ maxConcurrentTasks: 3 })
+    const asked = agents(() => undefined)
+    const { id } = await rig.launch(request({ each: numbers(9) }))
+    const until = (many: number) =>
+      eventually(async () => {
+        await rig.clock.advance(50)
+        return asked.size >= many
+      })
+    await until(1)
+    await rig.clock.advance(1000)
+    expect([...asked.keys()]).toEqual(["0"])
+    expect(rig.view(id).counts).toEqual({ valid: 0, failed: 0, running: 1, notBegun: 8, total: 9 })
+    await rig.clock.advance(11_000)
+    await until(3)
+    await rig.clock.advance(1000)
+    expect([...asked.keys()].sort()).toEqual(["0", "1", "2"])
+    // Any other launch goes before the next item.
+    const other = await rig.launch({ prompt: "MINE" })
+    expect(rig.task(other.id).run.startedAt).toBeUndefined()
+    await Promise.all([rig.manager.cancel({ type: "all" }, rig.caller), rig.clock.advance(6000)])
+    const task = await rig.endedBeside(id)
+    expect(sumsUp(task)).toMatchObject({ valid: 0, failed: 3, notBegun: 6 })
+    expect(asked.size).toBe(3)
+  })
+
+  test("leaves its caller with one child more where there are many, and asks the user before", async () => {
+    agents((item) => item)
+    const asked: unknown[] = []
+    const permit: Caller["permit"] = async (what) => void asked.push(what)
+    const before = rig.host.database.sessions.size
+    const { view } = await rig.manager.launch(
+      { description: "many", agent: "general", fork: false, ...request({ each: numbers(60) }) } as LaunchRequest,
+      { ...rig.caller, permit },
+    )
+    const task = await rig.endedBeside(view.task.id)
+    expect(asked).toEqual([{ kind: "each", what: "60 items for general (scripted/alpha), cost not known" }])
+    expect(task.status).toBe("completed")
+    const children = [...rig.host.database.sessions.values()].filter(({ parentID }) => parentID === rig.parent)
+    expect(children).toHaveLength(1)
+    expect(rig.host.database.sessions.size - before).toBe(61)
+    const no = async () => {
+      throw new Error("The user rejected it.")
+    }
+    const again = rig.manager.launch(
+      { description: "many", agent: "general", fork: false, ...request({ each: numbers(60) }) } as LaunchRequest,
+      { ...rig.caller, permit: no },
+    )
+    await expect(again).rejects.toThrow("So many items were not allowed: The user rejected it. Nothing was launched.")
+    expect(rig.host.database.sessions.size - before).toBe(61)
+  })
+
+  test("says to the user what it is likely to cost: as such tasks did, at least what their prompts cost, or not known", async () => {
+    agents((item) => item)
+    const asked: string[] = []
+    const permit: Caller["permit"] = async (what) => {
+      if (what.kind === "each") asked.push(what.what)
+      throw new Error("no")
+    }
+    const each = numbers(30).map((n) => ({ n: `${n}`.padStart(10, "0"), long: "x".repeat(9000) }))
+    const ask = async () => {
+      const given = { description: "d", agent: "general", fork: false, prompt: "Look at <{{item.n}}>.", each }
+      await expect(rig.manager.launch(given, { ...rig.caller, permit })).rejects.toThrow("Nothing was launched.")
+      return asked.pop()
+    }
+    const text = "30 items for general (scripted/alpha), "
+    expect(await ask()).toBe(`${text}cost not known`)
+    rig.forks.perToken = 0.001
+    // 11 characters of the prompt each time, 10 of each item and 29 ends of lines.
+    const own = 30 * 10 + 29
+    expect(await ask()).toBe(`${text}at least $${((30 * 11 + own) / 1000).toFixed(4)}`)
+    rig.forks.price = { cached: 0.0001, anew: 0.001 }
+    expect(await ask()).toBe(`${text}at least $${((11 + own + 2.9 * 11) / 1000).toFixed(4)}`)
+    await rig.ended((await rig.launch({ prompt: "BEFORE" })).id)
+    expect(await ask()).toBe(`${text}about $0.0300`)
+    expect(rig.manager.list(rig.parent)).toHaveLength(1)
+  })
+
+  test("says no more than it may, however many there are", async () => {
+    agents((item) => (item.startsWith("bad") ? "no" : `{"n": 1}`))
+    const items = numbers(200).map((nth) => (nth % 4 === 0 ? `bad ${nth}` : `good ${"x".repeat(500)} ${nth}`))
+    rig = open({ each: { ask: 0 } })
+    agents((item) => (item.startsWith("bad") ? "no" : `{"n": 1}`))
+    const task = await rig.endedBeside((await rig.launch(request({ each: items, schema: SCHEMA }))).id)
+    expect(sumsUp(task)).toMatchObject({ valid: 150, failed: 50 })
+    const { hidden = "" } = rig.notices()[0] ?? {}
+    expect(hidden.length).toBeLessThan(3000)
+    expect(encode(hidden).length).toBeLessThan(3000)
+    expect(hidden).toContain("item 1, 5, 9, 13, 17 and 45 more")
+    expect(hidden).toContain(`superagents_output(task_id="${task.id}") shows the rows, those that failed first.`)
+  })
+
+  test("ends where ten in a row fail: something is wrong with all of them", async () => {
+    const asked = agents(() => "no")
+    const task = await rig.endedBeside((await rig.launch(request({ each: numbers(25), schema: SCHEMA }))).id)
+    expect(task.outcome?.reason?.text).toMatch(/^10 items in a row failed: Its answer did not match/)
+    const { notBegun, failed } = sumsUp(task)
+    expect(failed).toBeGreaterThanOrEqual(10)
+    expect(notBegun).toBeGreaterThan(0)
+    expect(asked.size).toBeLessThanOrEqual(failed)
+  })
+
+  test("is told to those that wait for it as whole rows, without counts, and where all lie where these are not all", async () => {
+    const prompts: string[] = []
+    rig.script(({ sessionID, prompt }) => {
+      if (sessionID === rig.parent) return undefined
+      prompts.push(prompt)
+      return { text: "y".repeat(3000) }
+    })
+    const { id } = await rig.launch(request({ each: numbers(4) }))
+    const next = await rig.launch({ prompt: "SUM UP", after: [id] })
+    await rig.endedBeside(next.id)
+    const prompt = prompts.at(-1) ?? ""
+    expect(prompt).not.toContain("Items: ")
+    expect(prompt).toMatch(/\nThese are not all rows; all are in \S+\.\n/)
+    const rows = prompt.match(/^\{"index".*$/gm) ?? []
+    expect(rows.length).toBe(2)
+    for (const row of rows) JSON.parse(row)
+  })
+})
+
+/** The numbers in `4 valid, 1 running of 6`, which sum up to the last. */
+function addsUp(text: string | undefined): void {
+  const [, counts = "", total = ""] =
+    /((?:[\d,]+ (?:valid|failed|running|not begun),? ?)+)of ([\d,]+)/.exec(text ?? "") ?? []
+  const sum = [...counts.matchAll(/\d+/g)].reduce((all, [each]) => all + Number(each), 0)
+  expect(`${sum} in ${text}`).toBe(`${Number(total)} in ${text}`)
+  expect(sum).toBeGreaterThan(0)
+}
+
+test("three maps and plain tasks that end together: every sum adds up, at every moment and wherever it is told", async () => {
+  let answers = 0
+  rig.script(({ sessionID, prompt }) => {
+    if (sessionID === rig.parent) return undefined
+    const isBad = prompt.includes("<") && ++answers % 4 === 0
+    return { text: isBad ? "no" : '{"n": 1}', delay: 100 * (answers % 3) }
+  })
+  const maps: string[] = []
+  for (const total of [5, 9, 14]) maps.push((await rig.launch(request({ each: numbers(total), schema: SCHEMA }))).id)
+  const plain = await Promise.all([1, 2, 3].map((n) => rig.launch({ prompt: `PLAIN ${n}` })))
+  const look = async () => {
+    const views = rig.manager.list(rig.parent)
+    for (const view of views.filter(({ task }) => maps.includes(task.id))) {
+      addsUp(agentRow(view, false, rig.clock.now()).counts)
+      const seen = (await rig.host.recordsSince(0)).map(({ task }) => ({ task }))
+      addsUp(stateText({ task: view.task }, seen, rig.clock.now()))
+      const report = await rig.manager.output(view.task.id, rig.caller)
+      addsUp(renderOutput(report, 0).output.replace(/, of /, " of "))
+    }
+    const lines = renderList(views, 0)
+      .output.split("\n")
+      .filter((line) => / of \d+/.test(line))
+    expect(lines).toHaveLength(3)
+    for (const line of lines) addsUp(line)
+  }
+  for (let moment = 0; moment < 12; moment++) {
+    await look()
+    await rig.clock.advance(60)
+  }
+  for (const id of maps) sumsUp(await rig.endedBeside(id))
+  for (const { id } of plain) expect((await rig.endedBeside(id)).status).toBe("completed")
+  await look()
+  for (const { hidden } of rig.notices().filter(({ hidden: text }) => text.includes("Items: ")))
+    addsUp(/Items: .*/.exec(hidden)?.[0].replace(/, of /, " of "))
+})
+
+describe("after a crash", () => {
+  test("the counts are true, what had answered is settled without a model, and a resume runs what is missing", async () => {
+    rig = open({ maxConcurrentTasks: 3 })
+    const asked = agents((item) => (Number(item) < 5 ? `{"n": ${item}}` : undefined))
+    const { id } = await rig.launch(request({ each: numbers(12), schema: SCHEMA }))
+    await eventually(async () => {
+      await rig.clock.advance(50)
+      return asked.size === 8
+    })
+    rig.restart()
+    await rig.manager.recover()
+    const task = await rig.endedBeside(id)
+    expect(task.outcome?.reason?.code).toBe("interrupted")
+    expect(sumsUp(task)).toMatchObject({ valid: 5, failed: 3, notBegun: 4 })
+    expect(rig.notices()[0]?.hidden).toContain(`superagents_task(resume="${id}") runs the items that are not valid.`)
+    const again = agents((item) => `{"n": ${item}}`)
+    await rig.manager.resume(id, { prompt: "And be quick." }, rig.caller)
+    const done = await rig.endedBeside(id)
+    expect(done.status).toBe("completed")
+    expect(sumsUp(done)).toMatchObject({ valid: 12, failed: 0, notBegun: 0 })
+    expect([...again.keys()].map(Number).sort((a, b) => a - b)).toEqual([5, 6, 7, 8, 9, 10, 11])
+    expect(rowsOf(done)).toHaveLength(12)
+  })
+
+  const KILLS = Number(process.env.KILLS ?? 5)
+  test(`${KILLS} kills at any moment: no valid item is asked again, and every sum adds up`, async () => {
+    rig = open({ maxConcurrentTasks: 4 })
+    const asked = agents((item) => `{"n": ${item}}`)
+    let seed = 28
+    const random = (most: number) => {
+      seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648
+      return seed % most
+    }
+    /** One map's life, killed again and again; returns how often. */
+    const life = async (most: number): Promise<number> => {
+      const { id } = await rig.launch(request({ each: numbers(20), schema: SCHEMA }))
+      const valid = new Set<number>()
+      const check = (task: Task) => {
+        sumsUp(task)
+        for (const item of valid) expect(asked.has(String(item))).toBe(false)
+        asked.clear()
+        for (const { state, index } of rowsOf(task)) if (state === "valid") valid.add(index)
+      }
+      for (let kills = 1; ; kills++) {
+        for (let step = random(14); step >= 0; step--) {
+          await rig.clock.advance(random(12))
+          // Files take real time.
+          await new Promise((resolve) => setTimeout(resolve, 1))
+        }
+        rig.restart()
+        await rig.manager.recover()
+        await rig.manager.ready(rig.parent)
+        check(await rig.endedBeside(id))
+        if (valid.size === 20) return kills
+        await rig.manager.resume(id, { prompt: "" }, rig.caller)
+        if (kills < most) continue
+        check(await rig.endedBeside(id))
+        expect(valid.size).toBe(20)
+        return kills
+      }
+    }
+    let [kills, maps] = [0, 0]
+    for (; kills < KILLS; maps++) kills += await life(KILLS - kills)
+    console.info(`each: ${kills} kills of ${maps} maps of 20 items, no valid item asked again, every sum right`)
+  }, 300_000)
+
+  test("a ledger that somebody deletes meanwhile is whole again at the end; one that is gone after it is no resume", async () => {
+    rig = open({ maxConcurrentTasks: 2 })
+    let file = ""
+    let seen = 0
+    agents((item) => {
+      // In the middle of it the agent tidies up what git ignores.
+      if (++seen === 3) rmSync(file)
+      return Number(item) === 4 ? "no" : `{"n": ${item}}`
+    })
+    const { id } = await rig.launch(request({ each: numbers(6), schema: SCHEMA }))
+    const { group } = rig.task(id)
+    file = group?.kind === "each" ? group.file : ""
+    const task = await rig.endedBeside(id)
+    expect(sumsUp(task)).toMatchObject({ valid: 5, failed: 1, notBegun: 0 })
+    const rows = rowsOf(task)
+    expect(rows.map(({ index, item, state }) => `${index} ${item} ${state}`)).toEqual(
+      numbers(6).map((n) => `${n} ${n} ${n === 4 ? "failed" : "valid"}`),
+    )
+    rmSync(file)
+    expect((await rig.manager.output(id, rig.caller)).answer).toBe("")
+    await rig.manager.resume(id, { prompt: "" }, rig.caller)
+    const again = await rig.endedBeside(id)
+    expect(again.outcome?.reason?.text).toMatch(
+      /^The rows of its items in .* are gone, or not whole: .* Launch a new task\.$/,
+    )
+    expect(sumsUp(again)).toMatchObject({ valid: 5, failed: 1 })
+  })
+
+  test("a pipe that an agent puts in its ledger's place holds nothing up", async () => {
+    let file = ""
+    agents((item) => {
+      if (item === "1") execFileSync("sh", ["-c", 'rm "$0"; mkfifo "$0"', file])
+      return `{"n": ${item}}`
+    })
+    const { id } = await rig.launch(request({ each: numbers(4), schema: SCHEMA }))
+    const { group } = rig.task(id)
+    file = group?.kind === "each" ? group.file : ""
+    const task = await rig.endedBeside(id)
+    expect(sumsUp(task)).toMatchObject({ valid: 4 })
+    expect(rowsOf(task).map(({ value }) => value)).toEqual(numbers(4).map((n) => ({ n })))
+  })
+
+  test.each<[string, (real: string) => object]>([
+    ["under a name of their own", () => ({ task: "bg_forged01" })],
+    ["in the name of the item's own task", (real) => ({ task: real })],
+    ["without a name", () => ({})],
+  ])("rows that somebody else has written into it do not count: %s", async (_what, named) => {
+    rig = open({ maxConcurrentTasks: 1 })
+    let [file, id] = ["", ""]
+    const forge = (index: number) => {
+      const real = rowsIn(file).findLast((row) => row.index === index)?.task ?? ""
+      const row = { index, item: "forged", state: "valid", value: { n: 7 }, ...named(real) }
+      appendFileSync(file, `${JSON.stringify(row)}\n${JSON.stringify({ ...row, index: 99 })}\n`)
+    }
+    agents((item) => {
+      if (item === "2") for (const index of [0, 1, 2, 3]) forge(index)
+      if (item === "2") void rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+      return item === "1" ? "no" : `{"n": ${item}}`
+    })
+    id = (await rig.launch(request({ each: numbers(4), schema: SCHEMA }))).id
+    const { group } = rig.task(id)
+    file = group?.kind === "each" ? group.file : ""
+    const task = await rig.endedBeside(id)
+    const rows = rowsOf(task)
+    expect(rows.slice(0, 2)).toMatchObject([
+      { index: 0, item: 0, state: "valid", value: { n: 0 } },
+      { index: 1, item: 1, state: "failed" },
+    ])
+    expect(rows.slice(2)).toMatchObject([
+      { index: 2, item: 2, state: expect.stringMatching(/^(valid|failed)$/) },
+      { index: 3, item: 3, state: "not begun" },
+    ])
+    expect(JSON.stringify(rows)).not.toContain('"n":7')
+    expect(sumsUp(task)).toMatchObject({ total: 4, notBegun: 1 })
+  })
+
+  test("rows that somebody else has changed since an earlier run do not count either", async () => {
+    let file = ""
+    let isAgain = false
+    agents((item) => {
+      if (isAgain) {
+        const forged = rowsIn(file).map((row) => ({ ...row, value: { n: 7 } }))
+        writeFileSync(file, forged.map((row) => `${JSON.stringify(row)}\n`).join(""))
+      }
+      return item === "1" && !isAgain ? "no" : `{"n": ${item}}`
+    })
+    const { id } = await rig.launch(request({ each: numbers(3), schema: SCHEMA }))
+    const { group } = rig.task(id)
+    file = group?.kind === "each" ? group.file : ""
+    await rig.endedBeside(id)
+    isAgain = true
+    await rig.manager.resume(id, { prompt: "" }, rig.caller)
+    const task = await rig.endedBeside(id)
+    expect(rowsOf(task).map(({ value }) => value)).toEqual([{ n: 0 }, { n: 1 }, { n: 2 }])
+    expect(sumsUp(task)).toMatchObject({ valid: 3, failed: 0 })
+  })
+
+  test("a torn line of the ledger does not count", async () => {
+    agents((item) => item)
+    const { id } = await rig.launch(request({ each: ["a", "b"] }))
+    const task = await rig.endedBeside(id)
+    const file = task.group?.kind === "each" ? task.group.file : ""
+    writeFileSync(file, `${readFileSync(file, "utf8")}{"index":1,"ite`)
+    const { answer } = await rig.manager.output(id, rig.caller)
+    expect(answer?.split("\n")).toHaveLength(2)
+  })
+})
+
+describe("its items", () => {
+  const launch = (more: object) => rig.launch(request(more) as Partial<LaunchRequest>)
+  const files = (name: string, text: string) => {
+    mkdirSync(rig.project, { recursive: true })
+    writeFileSync(join(rig.project, name), text)
+    rig.host.folderOf = () => rig.project
+  }
+
+  test.each<[object, RegExp]>([
+    [{ each: [] }, /there are no items/],
+    [{ each: ["a"], prompt: "no place" }, /`prompt` must contain \{\{item\}\}/],
+    [{ each: [{ a: 1 }, { b: 1 }], prompt: "{{item.a}}" }, /item 2 has no field "a"/],
+    [{ each: ["a"], prompt: "{{item.length}}" }, /item 1 has no field "length"/],
+    [{ each: numbers(1001) }, /1,001 items, and the option each\.most allows 1000/],
+    [{ each: "none.txt" }, /there is no file none\.txt/],
+    [{ each: "../../etc/hosts" }, /there is no file|lies outside/],
+  ])("that are none are errors, and nothing is made: %j", async (more, problem) => {
+    mkdirSync(rig.project, { recursive: true })
+    rig.host.folderOf = () => rig.project
+    await expect(launch(more)).rejects.toThrow(problem)
+    expect(rig.manager.list(rig.parent)).toEqual([])
+  })
+
+  test.each<[string, string, unknown[] | RegExp]>([
+    ["a.json", '[1, "two", {"x": 3}]', [1, "two", { x: 3 }]],
+    ["a.jsonl", '1\n\n{"x": 3}\n', [1, { x: 3 }]],
+    ["a.txt", "one\n\n two \r\n", ["one", " two "]],
+    ["bad.json", "[1,", /bad\.json is no JSON/],
+    ["bad.jsonl", "1\nno\n", /line 2 of bad\.jsonl is no JSON/],
+    ["object.json", "{}", /object\.json holds no array/],
+  ])("may lie in a file of the project, which the caller may read: %s", async (name, text, expected) => {
+    files(name, text)
+    agents(() => "ok")
+    const asked: unknown[] = []
+    const caller = { ...rig.caller, permit: async (what: unknown) => void asked.push(what) }
+    const given = { description: "d", agent: "general", fork: false, ...request({ each: name }) } as LaunchRequest
+    if (expected instanceof RegExp) return expect(rig.manager.launch(given, caller)).rejects.toThrow(expected)
+    const { view } = await rig.manager.launch(given, caller)
+    const task = await rig.endedBeside(view.task.id)
+    expect(rowsOf(task).map(({ item }) => item)).toEqual(expected)
+    expect(asked).toEqual([{ kind: "read", file: name }])
+    const no = { ...caller, permit: () => Promise.reject(new Error("No.")) }
+    await expect(rig.manager.launch(given, no)).rejects.toThrow(`Reading ${name} was not allowed: No.`)
+  })
+
+  test("are read from a file alone: nobody waits for what a pipe may say", async () => {
+    files("a.txt", "\uFEFFone\ntwo\n")
+    execFileSync("mkfifo", [join(rig.project, "pipe.txt")])
+    await expect(launch({ each: "pipe.txt" })).rejects.toThrow("pipe.txt is no file. Nothing was launched.")
+    await expect(launch({ each: "." })).rejects.toThrow("lies outside of")
+    await expect(launch({ each: "/etc/hosts" })).rejects.toThrow("/etc/hosts lies outside of")
+    agents(() => "ok")
+    const { id } = await launch({ each: join(rig.project, "a.txt") })
+    expect(rowsOf(await rig.endedBeside(id)).map(({ item }) => item)).toEqual(["one", "two"])
+  })
+
+  test("stand in the prompt as they are, and nothing in them is filled in again", async () => {
+    const prompts: string[] = []
+    rig.script(({ sessionID, prompt }) => {
+      if (sessionID === rig.parent) return undefined
+      prompts.push(prompt)
+      return { text: "ok" }
+    })
+    const item = { name: "$& {{item.other}}", other: [1, { a: "b" }] }
+    const { id } = await launch({ each: [item], prompt: "{{item.name}} / {{ item.other }} / {{item}}" })
+    await rig.endedBeside(id)
+    expect(prompts[0]).toBe(`$& {{item.other}} / [1,{"a":"b"}] / ${JSON.stringify(item)}`)
+  })
+})

@@ -1,0 +1,179 @@
+import { describe, expect, test } from "vitest"
+import {
+  answered,
+  type Breaker,
+  close,
+  freeRequests,
+  isClosedFor,
+  mustWaitForBreaker,
+  nextProbe,
+  sentThrough,
+  type Trip,
+  withdraw,
+  withoutUnheard,
+} from "../../../src/core/breaker.ts"
+
+/** All of an answer to a request that was sent then, or its first part. */
+const whole = (breaker: Breaker, taskID: string, sentAt: number) => answered(breaker, { taskID, sentAt, isWhole: true })
+const begun = (breaker: Breaker, taskID: string, sentAt: number) =>
+  answered(breaker, { taskID, sentAt, isWhole: false })
+
+const LIMIT: Trip = { kind: "limit", why: "The usage limit has been reached" }
+const told = (until: number): Trip => ({ ...LIMIT, until })
+
+describe("a gate that is closed", () => {
+  test("with a time opens then, for one probe", () => {
+    const breaker = close(undefined, told(9000), 1000)
+    expect(breaker).toMatchObject({ closedAt: 1000, opensAt: 9000, told: true })
+    expect(freeRequests(breaker, 8999)).toBe(0)
+    expect(freeRequests(breaker, 9000)).toBe(1)
+    expect(nextProbe(breaker)).toBe(9000)
+    expect(isClosedFor(breaker, "bg_a")).toBe(true)
+    expect(isClosedFor(undefined, "bg_a")).toBe(false)
+  })
+
+  test("without a time is tried after 5 s, then twice as late with each refused probe, five minutes at most", () => {
+    let breaker = close(undefined, LIMIT, 0)
+    const waits = [breaker.opensAt]
+    for (let tries = 0; tries < 8; tries++) {
+      const at = breaker.opensAt
+      breaker = close(sentThrough(breaker, "bg_a", at), LIMIT, at + 100)
+      waits.push(breaker.opensAt - at - 100)
+    }
+    expect(waits).toEqual([5000, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000, 300_000])
+  })
+
+  test("is tried after 5 s again where a probe was answered since: what is refused then is no probe", () => {
+    let breaker = close(undefined, LIMIT, 0)
+    for (const at of [5000, 20_000]) breaker = close(sentThrough(breaker, "bg_a", at), LIMIT, at + 100)
+    breaker = whole(sentThrough(breaker, "bg_a", 50_000), "bg_a", 50_000)
+    expect(close(sentThrough(breaker, "bg_b", 50_500), LIMIT, 51_000, 50_500)).toMatchObject({
+      opensAt: 56_000,
+      told: false,
+    })
+  })
+
+  test("is not closed anew by what was under way, but believes a time that it tells", () => {
+    const breaker = close(undefined, LIMIT, 1000)
+    expect(close(breaker, LIMIT, 1300, 900)).toBe(breaker)
+    const later = close(breaker, told(60_000), 1300, 900)
+    expect(later).toMatchObject({ closedAt: 1000, opensAt: 60_000, told: true })
+    expect(close(later, told(50_000), 1400, 900)).toBe(later)
+    expect(close(later, told(70_000), 1400, 900)).toMatchObject({ opensAt: 70_000 })
+  })
+
+  test("is not closed anew while it opens by what was under way when it closed, whatever time that tells", () => {
+    const opening = whole(close(undefined, LIMIT, 0), "bg_a", 6000)
+    expect(close(opening, LIMIT, 7000, 0)).toBe(opening)
+    expect(close(opening, told(9000), 7000, 0)).toBe(opening)
+  })
+
+  test("keeps its probe and its wait where one is refused that was under way when it closed", () => {
+    const probed = sentThrough(close(undefined, LIMIT, 0), "bg_a", 5000)
+    expect(close(probed, LIMIT, 5100, 0)).toBe(probed)
+    expect(close(probed, told(60_000), 5100, 0)).toMatchObject({ probe: probed.probe, opensAt: 60_000, refused: 1 })
+  })
+
+  test("waits twice as long where answers only begin and then break off, and not where one was complete since", () => {
+    const opening = begun(sentThrough(close(undefined, LIMIT, 0), "bg_a", 5000), "bg_a", 5000)
+    expect(close(opening, LIMIT, 6000, 5000).opensAt).toBe(16_000)
+    expect(close(whole(opening, "bg_b", 5500), LIMIT, 6000, 5900).opensAt).toBe(11_000)
+  })
+
+  test("is tried at once where that is told, but later and later where the probe is refused so again", () => {
+    let breaker = close(undefined, told(1000), 0)
+    expect(breaker).toMatchObject({ opensAt: 1000, told: true })
+    const waits: number[] = []
+    for (const at of [1000, 10_000, 30_000]) {
+      breaker = close(sentThrough(breaker, "bg_a", at), told(at + 1000), at)
+      waits.push(breaker.opensAt - at)
+    }
+    expect(waits).toEqual([5000, 10_000, 20_000])
+    expect(close(whole(breaker, "bg_a", 60_000), told(71_000), 70_000, 65_000)).toMatchObject({ opensAt: 71_000 })
+  })
+
+  test("is closed anew by a refusal while it opens, and begins to count again where a time is told", () => {
+    const opening = whole(close(undefined, LIMIT, 0), "bg_a", 6000)
+    expect(close(opening, told(9000), 7000)).toMatchObject({ closedAt: 7000, opensAt: 9000, refused: 0 })
+    expect(close(opening, told(9000), 7000).recovery).toBeUndefined()
+  })
+})
+
+describe("a probe", () => {
+  const breaker = sentThrough(close(undefined, told(9000), 1000), "bg_a", 9000)
+
+  test("goes alone", () => {
+    expect(freeRequests(breaker, 9001)).toBe(0)
+    expect(nextProbe(breaker)).toBe(39_000)
+    expect(isClosedFor(breaker, "bg_a")).toBe(false)
+    expect(isClosedFor(breaker, "bg_b")).toBe(true)
+    expect(isClosedFor(breaker, undefined)).toBe(true)
+  })
+
+  test("of which nothing is heard for half a minute leaves its place to another, as do those of a wave", () => {
+    expect(withoutUnheard(breaker, 38_999)).toBe(breaker)
+    expect(freeRequests(withoutUnheard(breaker, 39_000), 39_000)).toBe(1)
+    const wave = sentThrough(sentThrough(begun(breaker, "bg_a", 9000), "bg_b", 9500), "bg_c", 9600)
+    expect(nextProbe(wave)).toBe(39_600)
+    expect([
+      freeRequests(withoutUnheard(wave, 39_599), 39_599),
+      freeRequests(withoutUnheard(wave, 39_600), 39_600),
+    ]).toEqual([0, 2])
+    const closed = close(undefined, LIMIT, 0)
+    expect(withoutUnheard(closed, 99_000)).toBe(closed)
+  })
+
+  test("whose answer begins lets two go: it need not be complete", () => {
+    expect(freeRequests(begun(breaker, "bg_a", 9000), 9001)).toBe(2)
+  })
+
+  test("that comes to nothing leaves its place to another", () => {
+    expect(withdraw(breaker, "bg_b")).toBe(breaker)
+    expect(freeRequests(withdraw(breaker, "bg_a"), 9001)).toBe(1)
+  })
+
+  test("that is answered lets two go, and no more before one of them is answered", () => {
+    const opening = whole(breaker, "bg_a", 9000)
+    expect(freeRequests(opening, 9001)).toBe(2)
+    const one = sentThrough(opening, "bg_b", 9001)
+    const both = sentThrough(one, "bg_c", 9001)
+    expect([freeRequests(one, 9001), freeRequests(both, 9001), freeRequests(both, 99_999)]).toEqual([1, 0, 0])
+    expect(sentThrough(both, "bg_c", 9002)).toBe(both)
+    expect(nextProbe(opening)).toBe(Number.POSITIVE_INFINITY)
+  })
+
+  test("is followed by waves twice as large, each after an answer to one of the wave before", () => {
+    const sizes: number[] = []
+    let opening = whole(breaker, "bg_a", 9000)
+    for (let wave = 0; wave < 12; wave++) {
+      sizes.push(freeRequests(opening, 9001))
+      const last = sentThrough(sentThrough(opening, `bg_${wave}a`, 9001), `bg_${wave}b`, 9001)
+      expect(whole(last, "bg_other", 9100)).toBe(last)
+      opening = whole(last, `bg_${wave}a`, 9100)
+      expect(whole(opening, `bg_${wave}b`, 9200)).toBe(opening)
+    }
+    expect(sizes).toEqual([2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1024, 1024])
+  })
+
+  test("is followed by others in the place of one that comes to nothing", () => {
+    const both = sentThrough(sentThrough(whole(breaker, "bg_a", 9000), "bg_b", 9001), "bg_c", 9001)
+    expect(freeRequests(withdraw(both, "bg_b"), 9002)).toBe(1)
+    expect(withdraw(both, "bg_d")).toBe(both)
+  })
+
+  test("is followed by who has gone in a wave; what has not begun does not begin beside them", () => {
+    const opening = sentThrough(whole(breaker, "bg_a", 9000), "bg_b", 9001)
+    expect(isClosedFor(opening, "bg_c")).toBe(false)
+    expect([mustWaitForBreaker(opening, "bg_b"), mustWaitForBreaker(opening, "bg_c")]).toEqual([false, true])
+    expect([
+      mustWaitForBreaker(breaker, "bg_a"),
+      mustWaitForBreaker(breaker, "bg_b"),
+      mustWaitForBreaker(undefined, "bg_b"),
+    ]).toEqual([false, true, false])
+  })
+
+  test("is not proven by the answer to a request that was under way at the closing", () => {
+    expect(whole(breaker, "bg_a", 1000)).toBe(breaker)
+    expect(whole(breaker, "bg_a", 1001).recovery).toMatchObject({ wave: 2, gone: [] })
+  })
+})

@@ -1,0 +1,123 @@
+import { execFileSync } from "node:child_process"
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { afterEach, beforeEach, expect, test } from "vitest"
+import type { ItemRow } from "../../../src/core/items.ts"
+import { Ledgers } from "../../../src/runtime/ledgers.ts"
+import { Rig } from "../../support/rig.ts"
+
+/** Where results lie: a folder of the project, whatever links a repository brings. */
+
+let base: string
+let project: string
+beforeEach(() => {
+  base = mkdtempSync(join(tmpdir(), "superagents-keep-"))
+  project = join(base, "project")
+  mkdirSync(join(project, ".opencode"), { recursive: true })
+})
+afterEach(() => rmSync(base, { recursive: true, force: true }))
+
+test("a value lies in a file of its task's name, whole, and git ignores it", async () => {
+  const file = await new Ledgers(project).keep("bg_a", "[1]")
+  expect(file).toBe(join(project, ".opencode/superagents/bg_a.json"))
+  expect(readFileSync(file, "utf8")).toBe("[1]")
+  expect(await new Ledgers(project).keep("bg_a", "[2]")).toBe(file)
+  expect(readFileSync(file, "utf8")).toBe("[2]")
+  expect(readdirSync(join(project, ".opencode/superagents")).sort()).toEqual([".gitignore", "bg_a.json"])
+  expect(readFileSync(join(project, ".opencode/superagents/.gitignore"), "utf8")).toBe("*\n")
+})
+
+test("a link in the way of the folder is followed nowhere", async () => {
+  mkdirSync(join(base, "home"))
+  writeFileSync(join(base, "home", ".gitignore"), "mine\n")
+  symlinkSync(join(base, "home"), join(project, ".opencode", "superagents"))
+  const problem = /^Results lie in .*superagents, and that is a link to .*home\. Make it a folder of the project\.$/
+  await expect(new Ledgers(project).keep("bg_a", "[1]")).rejects.toThrow(problem)
+  const ledgers = new Ledgers(project)
+  await expect(ledgers.write(ledgers.fileOf("bg_a"), [])).rejects.toThrow(problem)
+  expect(readdirSync(join(base, "home"))).toEqual([".gitignore"])
+  expect(readFileSync(join(base, "home", ".gitignore"), "utf8")).toBe("mine\n")
+})
+
+test("a link in the place of what has git ignore it writes over nothing", async () => {
+  writeFileSync(join(base, "mine"), "mine\n")
+  mkdirSync(join(project, ".opencode", "superagents"))
+  symlinkSync(join(base, "mine"), join(project, ".opencode", "superagents", ".gitignore"))
+  await new Ledgers(project).keep("bg_a", "[1]")
+  expect(readFileSync(join(base, "mine"), "utf8")).toBe("mine\n")
+})
+
+test.each(["link", "pipe"])(
+  "a %s in the place of a value or of rows is written to by nobody, and read by none",
+  async (what) => {
+    const outside = join(base, "mine")
+    writeFileSync(outside, "mine\n")
+    const put = (file: string) => {
+      rmSync(file, { force: true })
+      if (what === "link") symlinkSync(outside, file)
+      else execFileSync("mkfifo", [file])
+    }
+    const ledgers = new Ledgers(project)
+    const rows = ledgers.fileOf("bg_a")
+    const value = rows.replace(/l$/, "")
+    const row: ItemRow = { index: 0, item: "a", state: "valid" }
+    await ledgers.write(rows, [row])
+    put(rows)
+    await expect(ledgers.append(rows, row)).rejects.toThrow()
+    expect(await ledgers.read(rows)).toEqual([])
+    for (const each of [`${rows}.new`, `${value}.new`, value]) put(each)
+    await ledgers.write(rows, [row])
+    await new Ledgers(project).keep("bg_a", "[1]")
+    expect(await ledgers.read(rows)).toEqual([row])
+    expect([readFileSync(value, "utf8"), readFileSync(outside, "utf8")]).toEqual(["[1]", "mine\n"])
+    for (const each of [rows, value]) {
+      expect(lstatSync(each).isFile()).toBe(true)
+      expect(lstatSync(each).mode & 0o777).toBe(0o600)
+    }
+  },
+)
+
+test("a map whose rows cannot be kept fails by saying so, and asks no model", async () => {
+  const rig = new Rig()
+  mkdirSync(join(rig.project, ".opencode"), { recursive: true })
+  symlinkSync(base, join(rig.project, ".opencode", "superagents"))
+  try {
+    const { id } = await rig.launch({ prompt: "DO {{item}}", each: ["a", "b"] })
+    const task = await rig.endedBeside(id)
+    expect(task.outcome?.reason?.text).toMatch(/^Results lie in .* Make it a folder of the project\.$/)
+    expect(rig.notices()[0]?.hidden).toContain("Results lie in")
+    expect(existsSync(join(base, `${id}.jsonl`))).toBe(false)
+    expect([...rig.host.database.sessions.values()]).toHaveLength(2)
+  } finally {
+    rmSync(rig.project, { recursive: true, force: true })
+  }
+})
+
+test("a value that cannot be kept is valid all the same", async () => {
+  const project = join(base, "other")
+  const rig = Object.assign(new Rig({ ledgers: new Ledgers(project) }), { project })
+  mkdirSync(join(rig.project, ".opencode"), { recursive: true })
+  symlinkSync(base, join(rig.project, ".opencode", "superagents"))
+  try {
+    const value = JSON.stringify("short")
+    rig.onPrompt("FIND", { text: value })
+    const { id } = await rig.launch({ schema: { type: "string" } })
+    const task = await rig.endedBeside(id)
+    expect(task).toMatchObject({ status: "completed", outcome: { value: { valid: true, asked: 1 } } })
+    expect(task.outcome?.value).not.toHaveProperty("file")
+    expect((await rig.manager.output(id, rig.caller)).answer).toBe(value)
+  } finally {
+    rmSync(rig.project, { recursive: true, force: true })
+  }
+})

@@ -1,0 +1,168 @@
+import { execFileSync } from "node:child_process"
+import { mkdirSync, mkdtempSync, rmSync, truncateSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { describe, expect, test } from "vitest"
+import { renderOutput } from "../../../src/tools/render.ts"
+import { Rig } from "../../support/rig.ts"
+
+const SCHEMA = { type: "object", properties: { verdict: { enum: ["pass", "fail"] } }, required: ["verdict"] }
+const VALID = '{"verdict":"pass"}'
+
+/** A task with a schema whose agent gives these answers, one after the other. */
+const withAnswersOf = async (answers: readonly string[], more: object = {}) => {
+  const rig = new Rig()
+  const asked: string[] = []
+  rig.script(({ lastUser, sessionID }) => {
+    if (sessionID === rig.parent) return undefined
+    asked.push(lastUser)
+    return { text: answers[asked.length - 1] ?? answers.at(-1) ?? "" }
+  })
+  const { id } = await rig.launch({ schema: SCHEMA, ...more })
+  return { rig, id, asked, task: await rig.ended(id) }
+}
+
+describe("a task with a schema", () => {
+  test("is told in its prompt what its last message has to be, and completes with a valid one", async () => {
+    const { asked, task, rig } = await withAnswersOf([VALID])
+    expect(asked).toEqual([
+      `FIND\n\nYour last message is read by a program: JSON alone, valid against this JSON Schema, with nothing before or after it.\n${JSON.stringify(SCHEMA)}`,
+    ])
+    expect(task).toMatchObject({ status: "completed", outcome: { value: { valid: true, asked: 1 } } })
+    expect(rig.notices()[0]?.hidden).toContain(`Schema: valid; the value is also in ${rig.valueFile(task.id)}\n`)
+  })
+
+  test("shows its value alone, wherever it stood in the answer", async () => {
+    const { rig, id } = await withAnswersOf([`Here it is:\n\`\`\`json\n${VALID}\n\`\`\`\nDone.`])
+    expect((await rig.manager.output(id, rig.caller, 0)).answer).toBe(VALID)
+    expect(rig.notices()[0]?.hidden).toContain(`<task_output>\n${VALID}\n</task_output>`)
+    expect(rig.notices()[0]?.hidden).not.toContain("Here it is")
+  })
+
+  test("is asked again with the places that are wrong, and not with the schema or the value", async () => {
+    const { asked, task, rig } = await withAnswersOf(['{"verdict":"secret"}', VALID])
+    expect(asked[1]).toMatch(/^Automatic message, not written by the user\. Your answer is not valid: at \/verdict: /)
+    expect(asked[1]).toMatch(/ Answer again, with the JSON alone\.$/)
+    expect(asked[1]).not.toContain("secret")
+    expect(task).toMatchObject({ status: "completed", outcome: { value: { valid: true, asked: 2 } } })
+    expect(rig.notices()[0]?.hidden).toContain("Schema: valid, asked 2 times; the value")
+  })
+
+  test("is told of as perhaps a placeholder where a far shorter value came after what was refused", async () => {
+    const long = JSON.stringify({ verdict: "maybe", notes: "x".repeat(3000) })
+    const { rig, id, task } = await withAnswersOf([long, "no", VALID])
+    expect(task.outcome?.value).toMatchObject({ asked: 3, length: VALID.length, refused: long.length })
+    const note = `Note: the value has ${VALID.length} characters, an answer that was refused before it 3,0`
+    expect(rig.notices()[0]?.hidden).toMatch(/Schema: valid, asked 3 times; /)
+    expect(rig.notices()[0]?.hidden).toContain(note)
+    expect(renderOutput(await rig.manager.output(id, rig.caller), 0).output).toContain(note)
+  })
+
+  test("names the file of its value before and after its end", async () => {
+    const { rig, id } = await withAnswersOf([VALID])
+    const file = rig.valueFile(id)
+    expect(await rig.manager.resultsOf(rig.task(id))).toBe(file)
+    expect(await rig.manager.resultsOf(await rig.launch())).toBeUndefined()
+    expect(rig.notices()[0]?.hidden).toContain(`the value is also in ${file}\n`)
+    expect(renderOutput(await rig.manager.output(id, rig.caller), 0).output).toContain(file)
+  })
+
+  test("fails when it has been asked as often as the option says, and keeps its text", async () => {
+    const { asked, task, rig, id } = await withAnswersOf(["All is well."])
+    expect(asked).toHaveLength(3)
+    expect(task).toMatchObject({
+      status: "error",
+      outcome: {
+        reason: {
+          code: "schema",
+          text: "Its answer did not match the schema (asked 3 times; the last time: it holds no JSON).",
+        },
+        value: { valid: false, asked: 3 },
+      },
+    })
+    expect(rig.notices()).toHaveLength(1)
+    expect(rig.notices()[0]?.hidden).toContain("Schema: not valid, asked 3 times")
+    expect((await rig.manager.output(id, rig.caller, 0)).answer).toBe("All is well.")
+  })
+
+  test("that is cancelled while it is asked again is cancelled", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { text: "no" })
+    rig.onPrompt("Your answer is not valid", { hang: true })
+    const { id } = await rig.launch({ schema: SCHEMA })
+    await rig.clock.until(() => rig.host.stored(rig.task(id).sessionID).messages.length > 2)
+    await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
+    expect((await rig.ended(id)).status).toBe("cancelled")
+  })
+
+  test("hands its value to what waits for it", async () => {
+    const rig = new Rig()
+    rig.onPrompt("FIND", { text: `Well: ${VALID}` })
+    const prompts: string[] = []
+    rig.script(({ lastUser }) => {
+      if (!lastUser.includes("SUM UP")) return undefined
+      prompts.push(lastUser)
+      return { text: "ok" }
+    })
+    const { id } = await rig.launch({ schema: SCHEMA })
+    const next = await rig.launch({ prompt: "SUM UP", after: [id] })
+    await rig.ended(next.id)
+    expect(prompts[0]).toContain(`\n${VALID}\n`)
+    expect(prompts[0]).not.toContain("Well:")
+  })
+
+  test("whose schema is none is not launched", async () => {
+    const rig = new Rig()
+    const wrong = { properties: { x: { type: "strng" } } }
+    await expect(rig.launch({ schema: wrong })).rejects.toThrow(
+      /^Argument `schema`: at \/properties\/x\/type: "strng" is no type\. .* Nothing was launched\.$/,
+    )
+    expect(rig.manager.list(rig.parent)).toEqual([])
+  })
+
+  test("whose schema's file is none that can be read at once, or may be read by the caller, is not launched", async () => {
+    const rig = new Rig()
+    const folder = mkdtempSync(join(tmpdir(), "superagents-schema-"))
+    rig.host.folderOf = () => folder
+    rig.onPrompt("FIND", { text: VALID })
+    try {
+      execFileSync("mkfifo", [join(folder, "pipe.json")])
+      mkdirSync(join(folder, "folder.json"))
+      writeFileSync(join(folder, "huge.json"), "")
+      truncateSync(join(folder, "huge.json"), 2_000_000_000)
+      for (const [schema, why] of [
+        ["pipe.json", "pipe.json is no file"],
+        ["folder.json", "folder.json is no file"],
+        ["huge.json", "huge.json has 2,000,000,000 bytes; at most 200,000 are read"],
+      ])
+        await expect(rig.launch({ schema })).rejects.toThrow(`Argument \`schema\`: ${why}. Nothing was launched.`)
+      writeFileSync(join(folder, "good.json"), JSON.stringify(SCHEMA))
+      const { id } = await rig.launch({ schema: join(folder, "good.json") })
+      expect(rig.manager.list(rig.parent)).toHaveLength(1)
+      const asked: unknown[] = []
+      const permit = async (what: unknown) => {
+        asked.push(what)
+        if (JSON.stringify(what).includes('"read"')) throw new Error("The user rejected it.")
+      }
+      const caller = { ...rig.caller, permit }
+      const request = { description: "find it", prompt: "FIND", agent: "general", fork: false, schema: "good.json" }
+      const why = "Reading good.json was not allowed: The user rejected it. Nothing was launched."
+      await expect(rig.manager.launch(request, caller)).rejects.toThrow(why)
+      expect(asked).toContainEqual({ kind: "read", file: "good.json" })
+      await rig.ended(id)
+      await expect(rig.manager.resume(id, { prompt: "Again", schema: "good.json" }, caller)).rejects.toThrow(why)
+      expect(rig.manager.list(rig.parent)).toHaveLength(1)
+    } finally {
+      rmSync(folder, { recursive: true })
+    }
+  })
+
+  test("is resumed with a schema only where that is given again", async () => {
+    const { rig, id } = await withAnswersOf([VALID, "plain", VALID])
+    await rig.manager.resume(id, { prompt: "And now?" }, rig.caller)
+    expect(await rig.ended(id)).toMatchObject({ status: "completed" })
+    expect(rig.task(id).outcome?.value).toBeUndefined()
+    await rig.manager.resume(id, { prompt: "Once more", schema: SCHEMA }, rig.caller)
+    expect(await rig.ended(id)).toMatchObject({ status: "completed", outcome: { value: { valid: true } } })
+  })
+})

@@ -1,0 +1,373 @@
+import fc from "fast-check"
+import { describe, expect, test } from "vitest"
+import type { Ask, Progress, Task } from "../../../src/core/task.ts"
+import { NO_FIGURES, NO_USAGE } from "../../../src/core/task.ts"
+import {
+  badgeOf,
+  barOf,
+  belowOf,
+  cut,
+  inOrder,
+  MOST_ROWS,
+  readable,
+  rowOf,
+  type Seen,
+  sectionOf,
+  stateText,
+  timeOf,
+} from "../../../src/features/terminal/view-model.ts"
+import { outcomeOf } from "../../support/tasks.ts"
+
+const START = 1_000_000
+
+type Given = Partial<Omit<Task, "run">> & { run?: Partial<Task["run"]> }
+
+const columnsOf = (text: string) =>
+  [...new Intl.Segmenter().segment(text)].reduce(
+    (sum, { segment }) => sum + (/[　-鿿가-힣𠀀]|\p{Emoji_Presentation}/u.test(segment) ? 2 : 1),
+    0,
+  )
+
+let made = 0
+const task = ({ run, ...given }: Given = {}): Task => {
+  const number = ++made
+  return {
+    id: `bg_${number}`,
+    sessionID: `ses_${number}`,
+    parentID: "ses_parent",
+    parentMessageID: "msg_0",
+    description: `task ${number}`,
+    agent: "general",
+    batch: "auto:bg_1",
+    depth: 1,
+    createdAt: 1,
+    earlier: NO_FIGURES,
+    fingerprint: "",
+    status: "running",
+    delivery: { state: "none" },
+    ...given,
+    run: {
+      generation: 0,
+      promptID: "msg_1",
+      createdAt: START,
+      startedAt: START,
+      timeout: 0,
+      ...run,
+    },
+  }
+}
+
+const progress = (given: Partial<Progress> = {}): Progress => ({
+  toolCalls: 0,
+  recentTools: [],
+  lastText: "",
+  lastSignAt: START,
+  usage: NO_USAGE,
+  asks: [],
+  openCalls: 0,
+  pendingCalls: 0,
+  emptyAnswers: 0,
+  ...given,
+})
+
+const ended = (given: Given = {}, ms = 12_345): Task =>
+  task({
+    status: "completed",
+    outcome: {
+      toolCalls: 7,
+      recentTools: [],
+      usage: { ...NO_USAGE, input: 12_000, output: 345, cost: 0.0123 },
+      openTodos: 0,
+      filesChanged: [],
+      moreFiles: 0,
+    },
+    ...given,
+    run: { endedAt: START + ms, ...given.run },
+  })
+
+const permission: Ask = {
+  id: "per_1",
+  sessionID: "ses_x",
+  kind: "permission",
+  what: "bash: rm -rf build",
+  askedAt: START,
+}
+
+const seen = (one: Task, live?: Partial<Progress>): Seen => ({ task: one, progress: live && progress(live) })
+const row = (each: Seen, now = START, all: readonly Seen[] = [each]) => rowOf(each, all, now)
+
+describe("the section", () => {
+  test("is not there when there is nothing to show", () => {
+    expect(sectionOf([], START)).toBeUndefined()
+  })
+
+  test("says how many run, and how many are done when none does", () => {
+    expect(sectionOf([seen(task(), {}), seen(ended())], START)?.summary).toBe("1 running")
+    expect(sectionOf([seen(ended()), seen(ended())], START)?.summary).toBe("2 done")
+  })
+
+  test("has what runs first, by launch, and then what ended, the latest first", () => {
+    const names = ["late", "early", "ended long ago", "just ended"]
+    const given = [
+      seen(ended({ description: "ended long ago" }, 1)),
+      seen(task({ description: "late", run: { createdAt: START + 5 } }), {}),
+      seen(ended({ description: "just ended" }, 500)),
+      seen(task({ description: "early" }), {}),
+    ]
+    expect(inOrder(given).map((each) => each.task.description)).toEqual([names[1], names[0], names[3], names[2]])
+  })
+
+  test("counts what it has no room for", () => {
+    const many = Array.from({ length: MOST_ROWS + 3 }, () => seen(ended()))
+    const section = sectionOf(many, START)
+    expect(section?.rows).toHaveLength(MOST_ROWS)
+    expect(section?.more).toBe(3)
+  })
+
+  test("sums tokens and cost of what has ended and of what runs, earlier runs too", () => {
+    const earlier = { toolCalls: 1, usage: { ...NO_USAGE, input: 600, cost: 0.007 } }
+    const rows = [seen(ended({ earlier })), seen(task(), { usage: { ...NO_USAGE, input: 55, cost: 0.0007 } })]
+    const section = sectionOf(rows, START)
+    expect(section?.totals).toEqual(["13.0K tokens · $0.0200"])
+  })
+
+  test("says of how much, where there are limits, in lines that a sidebar holds", () => {
+    const rows = [seen(task(), { usage: { ...NO_USAGE, input: 13_000, cost: 0.02 } })]
+    const totals = (tokens: number, cost: number) => sectionOf(rows, START, { tokens, cost })?.totals
+    expect(totals(0, 0.5)).toEqual(["13.0K tokens · $0.0200 of $0.50"])
+    expect(totals(50_000, 0)).toEqual(["13.0K of 50.0K tokens · $0.0200"])
+    expect(totals(50_000, 0.5)).toEqual(["13.0K of 50.0K tokens", "$0.0200 of $0.50"])
+  })
+
+  test("counts what the tasks below a session's own have spent, and no other session's", () => {
+    const cent = { usage: { ...NO_USAGE, cost: 0.01 } }
+    const [top, other] = [task({ parentID: "ses_top" }), task({ parentID: "ses_other" })]
+    const middle = task({ parentID: top.sessionID })
+    const all = [top, other, middle, task({ parentID: middle.sessionID })].map((each) => seen(each, cent))
+    expect(belowOf("ses_top", all)).toHaveLength(2)
+    expect(belowOf(top.sessionID, all)).toHaveLength(1)
+    expect(sectionOf(all.slice(0, 1), START, { tokens: 0, cost: 0 }, belowOf("ses_top", all))?.totals).toEqual([
+      "0 tokens · $0.0300",
+    ])
+  })
+
+  test("counts what was cleared while there is a budget, and what is below that", () => {
+    const spent = (cost: number) =>
+      ({ status: "completed", outcome: outcomeOf({ usage: { ...NO_USAGE, cost } }) }) as const
+    const gone = seen(task({ ...spent(0.25), forgotten: true }))
+    const below = seen(task({ ...spent(0.1), parentID: gone.task.sessionID }))
+    const elsewhere = seen(task({ ...spent(4), forgotten: true, parentID: "ses_other" }))
+    const here = seen(task(spent(0.01)))
+    const others = belowOf("ses_parent", [here, below], [gone, elsewhere])
+    expect(sectionOf([here], START, { tokens: 0, cost: 0.5 }, others)?.totals).toEqual(["0 tokens · $0.3600 of $0.50"])
+  })
+
+  test("says that it is at least so much, where OpenCode does not know all", () => {
+    const usage = { ...NO_USAGE, input: 13_000, cost: 0.02, atLeast: true } as const
+    const rows = [seen(task({ status: "error", outcome: outcomeOf({ usage }) }))]
+    expect(sectionOf(rows, START, { tokens: 0, cost: 0.5 })?.totals).toEqual(["≥ 13.0K tokens · ≥ $0.0200 of $0.50"])
+  })
+})
+
+describe("a row", () => {
+  test("says for whom a task waits, and that one is saying its last word", () => {
+    const first = seen(task({ id: "bg_first" }), {})
+    const waiting = seen(task({ run: { startedAt: undefined, after: ["bg_first", "bg_gone"] } }), {})
+    expect(row(waiting, START, [first, waiting])).toMatchObject({ tone: "queued", icon: "○" })
+    expect(row(waiting, START, [first, waiting]).detail).toContain("waiting for bg_first, bg_gone")
+    const last = row(seen(task({ run: { lastWordAt: START } }), {}))
+    expect(last).toMatchObject({ tone: "working" })
+    expect(last.detail).toContain("saying its last word")
+  })
+
+  test("of a queued task says at which limit its model is, where another is parked there", () => {
+    const model = { provider: "mock", id: "one" }
+    const limit = { at: START, model: "mock/one", why: "429" }
+    const parked = (given: object) => seen(task({ model, run: { parked: { ...limit, ...given } } }), {})
+    const queued = (id: string) => seen(task({ model: { provider: "mock", id }, run: { startedAt: undefined } }), {})
+    const detail = (id: string, given: object) => row(queued(id), START, [parked(given), queued(id)]).detail
+    expect(detail("one", { until: START + 60_000 })).toMatch(
+      /^waiting for mock\/one, which is at its limit \(until .+\)$/,
+    )
+    expect(detail("one", {})).toBe("waiting for mock/one (others try it first)")
+    expect(detail("two", { until: START + 60_000 })).toBe("queued for a free slot")
+    const dialog = stateText(queued("two"), [], START)
+    expect(dialog).toBe("general, queued for a free slot")
+  })
+
+  test("of a working task spins, and tells time, calls, phase and last tool", () => {
+    const each = seen(task({ description: "Look\n around" }), { toolCalls: 2, recentTools: ["glob", "grep"] })
+    expect(row(each, START + 2900)).toMatchObject({
+      tone: "working",
+      icon: undefined,
+      title: "Look around",
+      facts: "2s",
+      detail: "working · 2 calls · grep",
+    })
+  })
+
+  test("of a queued task tells how long it has waited", () => {
+    const each = seen(task({ run: { startedAt: undefined } }), {})
+    expect(row(each, START + 65_000)).toMatchObject({ tone: "queued", icon: "○", facts: "1m 5s" })
+    expect(row(each, START + 65_000).detail).toBe("queued for a free slot")
+  })
+
+  test("of a task that asks says what it asks", () => {
+    const each = seen(task(), { asks: [permission], recentTools: ["bash"] })
+    expect(row(each)).toMatchObject({
+      tone: "waiting",
+      icon: "?",
+      detail: "waiting for permission: bash: rm -rf build",
+    })
+  })
+
+  test("of a retrying task says which attempt it is, and why", () => {
+    const each = seen(task(), { retry: { attempt: 3, message: "overloaded" } })
+    expect(row(each).detail).toBe("retrying (3): overloaded")
+  })
+
+  test("has nothing that a terminal would act upon, whatever the agent and its provider say", () => {
+    const description = "Look\u001b[2J around\u0007"
+    const retry = { attempt: 1, message: "slow\u001b]0;x\u0007down" }
+    const asks = [{ ...permission, what: "bash: ls\u001b[2J" }]
+    expect(row(seen(task({ description }), { retry }))).toMatchObject({
+      title: "Look [2J around",
+      detail: "retrying (1): slow ]0;x down",
+    })
+    expect(row(seen(task(), { asks })).detail).toBe("waiting for permission: bash: ls [2J")
+  })
+
+  test("of a task whose own tasks run says so", () => {
+    const parent = seen(task({ sessionID: "ses_p" }), {})
+    const child = seen(task({ parentID: "ses_p" }), {})
+    expect(row(parent, START, [parent, child]).detail).toBe("waiting for its own tasks")
+    expect(sectionOf([parent], START, undefined, [child])?.rows[0]?.detail).toBe("waiting for its own tasks")
+  })
+
+  test("counts the calls of the tasks that the task launched, as the tools' list does", () => {
+    const top = seen(ended({ sessionID: "ses_p" }))
+    const middle = seen(ended({ parentID: "ses_p" }))
+    const low = seen(task({ parentID: middle.task.sessionID }), { toolCalls: 3 })
+    expect(row(top, START, [top, middle, low, seen(ended())]).facts).toBe("12.3s · 17 calls")
+    expect(row(middle, START, [top, middle, low]).facts).toBe("12.3s · 10 calls")
+  })
+
+  test.each([
+    ["completed", "✓"],
+    ["error", "✗"],
+    ["cancelled", "⊘"],
+  ] as const)("of a task that ended %s stands still", (status, icon) => {
+    const each = seen(ended({ status }))
+    expect(row(each, START + 999_999)).toMatchObject({ icon, facts: "12.3s · 7 calls", detail: undefined })
+  })
+
+  test("does not know of calls that nobody made", () => {
+    expect(row(seen(task(), {})).detail).toBe("working")
+    expect(row(seen(task(), { toolCalls: 1 })).detail).toBe("working · 1 call")
+  })
+})
+
+test("a running time has whole seconds, an exact one when it stands", () => {
+  expect(timeOf(task(), START + 59_999)).toBe("59s")
+  expect(timeOf(task(), START + 150_000)).toBe("2m 30s")
+  expect(timeOf(ended({}, 850), START)).toBe("850ms")
+})
+
+test("a task's state is its phase while it runs, and its status after", () => {
+  expect(stateText(seen(task(), {}), [], 0)).toBe("general, working")
+  expect(stateText(seen(ended({ status: "cancelled" })), [], 0)).toBe("general, cancelled")
+})
+
+describe("the batches", () => {
+  const batches = (...tasks: Task[]) =>
+    sectionOf(
+      tasks.map((each) => seen(each, {})),
+      START,
+    )?.batches
+
+  test("of one task need no bar", () => {
+    expect(batches(task())).toEqual([])
+  })
+
+  test("are those that run, with the names they were given", () => {
+    const tasks = [
+      task({ batch: "name:survey" }),
+      ended({ batch: "name:survey" }),
+      ended({ batch: "name:old" }),
+      ended({ batch: "name:old" }),
+    ]
+    expect(batches(...tasks)).toEqual([{ label: "survey", done: 1, total: 2 }])
+  })
+
+  test("are the latest one when none runs", () => {
+    const tasks = [
+      ended({ batch: "name:old" }),
+      ended({ batch: "name:old" }),
+      ended({ batch: "auto:x", run: { createdAt: START + 9 } }),
+      ended({ batch: "auto:x" }),
+    ]
+    expect(batches(...tasks)).toEqual([{ label: "", done: 2, total: 2 }])
+  })
+
+  test("have a bar that fills the line, whatever the name is written in, full at the end alone", () => {
+    const names = fc.string({ unit: fc.constantFrom("a", " ", "日", "𠀀", "🙂"), maxLength: 20 })
+    fc.assert(
+      fc.property(names, fc.nat(50), fc.nat(50), fc.integer({ min: 20, max: 80 }), (label, a, b, columns) => {
+        const [done, total] = [Math.min(a, b), Math.max(a, b)]
+        const { before, filled, rest, after } = barOf({ label, done, total }, columns)
+        expect(columnsOf(before) + filled.length + rest.length + after.length).toBe(columns)
+        if (total > 0) expect(rest === "").toBe(done === total)
+      }),
+    )
+    expect(barOf({ label: "survey", done: 1, total: 2 }, -3)).toMatchObject({ filled: "", rest: "" })
+  })
+})
+
+describe("the badge", () => {
+  test("is there only while something runs", () => {
+    expect(badgeOf([seen(ended())], [])).toBeUndefined()
+    expect(badgeOf([seen(task(), {}), seen(ended())], [])).toEqual({ text: "1 agent", waiting: false })
+  })
+
+  test("says when somebody waits for the user", () => {
+    const tasks = [seen(task(), { asks: [permission] }), seen(task(), {})]
+    expect(badgeOf(tasks, [])).toEqual({ text: "2 agents, 1 waiting", waiting: true })
+  })
+})
+
+describe("a text that is cut", () => {
+  test.each([
+    ["short", 10, "short"],
+    ["exactly so", 10, "exactly so"],
+    ["one too long", 10, "one too l…"],
+    ["日本語のテキスト", 7, "日本語…"],
+    ["𠀀𠀀𠀀", 5, "𠀀𠀀…"],
+    ["👩‍👩‍👧 family", 5, "👩‍👩‍👧 f…"],
+    ["anything", 0, ""],
+    ["anything", -4, ""],
+  ])("%j in %i columns is %j", (text, columns, result) => {
+    expect(cut(text, columns)).toBe(result)
+  })
+
+  test("never takes more room than there is", () => {
+    const texts = fc.string({ unit: fc.constantFrom("a", " ", "é", "日", "𠀀", "글", "🙂"), maxLength: 60 })
+    fc.assert(
+      fc.property(texts, fc.nat(40), (text, columns) => {
+        expect(columnsOf(cut(text, columns))).toBeLessThanOrEqual(columns)
+      }),
+    )
+  })
+})
+
+test("a text to be read keeps its lines, and has nothing that a terminal would act upon", () => {
+  expect(readable("one\r\n\ttwo\rthree\u001b[2J\u001b]0;x\u0007 \u009b1m日本語\n")).toBe(
+    "one\n\ttwo\nthree[2J]0;x 1m日本語\n",
+  )
+})
+
+test("tokens and cost are short", () => {
+  const totals = (usage: Partial<Progress["usage"]>) =>
+    sectionOf([seen(task(), { usage: { ...NO_USAGE, ...usage } })], START)?.totals
+  expect(totals({})).toEqual(["0 tokens · $0.0000"])
+  expect(totals({ input: 999_960, cacheRead: 5, cost: 12.5 })).toEqual(["1.0M tokens + 5 from the cache · $12.50"])
+})

@@ -1,0 +1,349 @@
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { afterEach, beforeEach, describe, expect, test } from "vitest"
+import { linkOf } from "../../../src/features/web/address.ts"
+import { createApp } from "../../../src/features/web/app.ts"
+import { newCode } from "../../../src/features/web/codes.ts"
+import { accessText } from "../../../src/features/web/handshake.ts"
+import { codeIn } from "../../../src/features/web/page/route.ts"
+import {
+  enter,
+  signIn,
+  UntrustedServer,
+  type WebSession,
+  webSessionOf,
+} from "../../../src/features/web/page/sign-in.ts"
+import { WEB_SESSION_MS, WebSessions } from "../../../src/features/web/web-sessions.ts"
+import { FakeClock } from "../../support/fake-clock.ts"
+import { addressOf, doorOf, TOKEN } from "../../support/web.ts"
+
+/** How the page gets in, and who does not: the server's door with the page's own side of it. */
+
+const URL = "http://127.0.0.1:4097"
+const HOUR_MS = 3_600_000
+const never = new AbortController().signal
+
+let folder: string
+let clock: FakeClock
+/** All that was sent to the server. */
+let sent: string[]
+
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "superagents-door-"))
+  clock = new FakeClock()
+  sent = []
+})
+afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+/** A server in one life of it. */
+function serve(boot = "boot-one", url = URL) {
+  const address = addressOf(url, boot)
+  const auth = doorOf(address, () => clock.now(), folder)
+  const feed = { join: async () => () => {} }
+  const source = () => ({ agents: { list: () => [] } as never, person: {} as never })
+  const app = createApp({ address, auth, host: "127.0.0.1", source, feed, page: () => "<p>", log: () => {} })
+  const ask = async (path: string, init: RequestInit = {}) => {
+    sent.push(`${init.method ?? "GET"} ${path} ${JSON.stringify(init.headers ?? {})} ${init.body ?? ""}`)
+    const headers = { host: "127.0.0.1:4097", ...(init.headers as Record<string, string>) }
+    return app.request(path, { ...init, headers })
+  }
+  return { address, door: auth, ask, around: { fetch: ask, origin: url } }
+}
+
+const codeOf = (server: ReturnType<typeof serve>) =>
+  codeIn(linkOf(server.address, clock.now()).slice(URL.length + 1)) ?? ""
+
+async function signedIn(server: ReturnType<typeof serve>): Promise<WebSession> {
+  const session = await signIn(codeOf(server), server.around, never)
+  if (!session) throw new Error("not signed in")
+  return session
+}
+
+async function bearerOf(session: WebSession, server: ReturnType<typeof serve>): Promise<string> {
+  const entered = await enter(session, server.around, never)
+  return "ended" in entered ? "" : entered.bearer
+}
+
+const reads = async (server: ReturnType<typeof serve>, bearer: string) =>
+  (await server.ask("/api/agents", { headers: { authorization: `Bearer ${bearer}` } })).status
+
+describe("a link", () => {
+  test("lets the page in once; what it and the page's session hold is never sent", async () => {
+    const server = serve()
+    const code = codeOf(server)
+    const session = (await signIn(code, server.around, never)) as WebSession
+    expect(await reads(server, await bearerOf(session, server))).toBe(200)
+    const [secret = ""] = code.split(".").slice(-1)
+    expect(sent.join()).not.toContain(secret)
+    expect(session.key.extractable).toBe(false)
+    expect(await signIn(code, server.around, never)).toBeUndefined()
+  })
+
+  test("holds for ten minutes, in the life of the server that it was made for", async () => {
+    const server = serve()
+    const code = codeOf(server)
+    await clock.advance(599_000)
+    expect(await signIn(code, server.around, never)).toBeDefined()
+    const late = codeOf(server)
+    await clock.advance(600_000)
+    expect(await signIn(late, server.around, never)).toBeUndefined()
+    expect(await signIn(codeOf(server), serve("boot-two").around, never)).toBeUndefined()
+  })
+
+  test("of the file holds for that whole life", async () => {
+    const server = serve()
+    const code = newCode(server.address.key, server.address.boot)
+    await clock.advance(100 * HOUR_MS)
+    expect(await signIn(code, server.around, never)).toBeDefined()
+    expect(await signIn(code, server.around, never)).toBeUndefined()
+  })
+
+  test("opens no route but that one, and no session is exchanged for another", async () => {
+    const server = serve()
+    const code = codeOf(server)
+    const at = code.lastIndexOf(".")
+    const bearer = await bearerOf(await webSessionOf(code.slice(0, at), code.slice(at + 1)), server)
+    expect(await reads(server, bearer)).toBe(401)
+    const post = (key: string) =>
+      server.ask("/sign-in", { method: "POST", headers: { authorization: `Bearer ${key}` } })
+    expect((await post(await bearerOf(await signedIn(server), server))).status).toBe(401)
+    expect((await post(TOKEN)).status).toBe(401)
+    expect((await post(bearer)).status).toBe(201)
+  })
+
+  test.each([
+    ["another secret", (code: string) => `${code.slice(0, -1)}${code.endsWith("A") ? "B" : "A"}`],
+    ["a later end", (code: string) => code.replace(/^(c\.[^.]+\.)[^.]+/, "$1zzzzzzzz")],
+    ["another life", (code: string) => code.replace("boot-one", "boot-two")],
+  ])("with %s is none: the server cannot prove that it knows it, and gets nothing", async (_what, change) => {
+    const server = serve()
+    await expect(signIn(change(codeOf(server)), server.around, never)).rejects.toThrow(UntrustedServer)
+    expect(sent.filter((each) => !each.startsWith("GET /hello?"))).toEqual([])
+  })
+})
+
+describe("a session of the page", () => {
+  test("outlives the server's life: its next is proved anew, and what was sent in the last is worth nothing", async () => {
+    const before = serve()
+    const session = await signedIn(before)
+    const bearer = await bearerOf(session, before)
+    const after = serve("boot-two")
+    expect(await reads(after, bearer)).toBe(401)
+    expect(await reads(after, await bearerOf(session, after))).toBe(200)
+  })
+
+  test("ends after a day without use, which the server proves, and not before", async () => {
+    const server = serve()
+    const [used, left] = [await signedIn(server), await signedIn(server)]
+    for (let hours = 0; hours < 30; hours += 10) {
+      await clock.advance(10 * HOUR_MS)
+      expect(await reads(server, await bearerOf(used, server))).toBe(200)
+    }
+    expect(await enter(left, server.around, never)).toEqual({ ended: true })
+    await clock.advance(WEB_SESSION_MS)
+    expect(await enter(used, server.around, never)).toEqual({ ended: true })
+    expect(await enter(used, serve("boot-two").around, never)).toEqual({ ended: true })
+  })
+
+  test("ends by its own wish, at once and for good, and no other with it", async () => {
+    const server = serve()
+    const [one, other] = [await signedIn(server), await signedIn(server)]
+    const bearer = await bearerOf(one, server)
+    const out = (key: string) =>
+      server.ask("/api/sign-out", { method: "DELETE", headers: { authorization: `Bearer ${key}` } })
+    expect((await out(bearer)).status).toBe(200)
+    expect(await reads(server, bearer)).toBe(401)
+    expect(await enter(one, server.around, never)).toEqual({ ended: true })
+    expect(await enter(one, serve("boot-two").around, never)).toEqual({ ended: true })
+    expect(await reads(server, await bearerOf(other, server))).toBe(200)
+    expect((await out(TOKEN)).status).toBe(409)
+  })
+
+  test("ends for good when the page is served at another port: at the old one others may use what the browser keeps", async () => {
+    const before = serve()
+    const session = await signedIn(before)
+    const moved = serve("boot-two", "http://127.0.0.1:4098")
+    expect(moved.door.hello(session.id, "0".repeat(32)).state).toBe("ended")
+    // As a page does that somebody else has loaded at the old address, for the server at the new one.
+    const { bearer } = (await enter(session, { fetch: before.ask, origin: URL }, never)) as { bearer: string }
+    expect(bearer).toContain(session.id)
+    const signed = await crypto.subtle.sign("HMAC", session.key, new TextEncoder().encode(accessText("boot-two")))
+    expect(await reads(moved, `${session.id}.${Buffer.from(signed).toString("base64url")}`)).toBe(401)
+    expect(await enter(session, serve("boot-three").around, never)).toEqual({ ended: true })
+  })
+
+  test("is not made up: an id that was never given is over, and its access no key", async () => {
+    const server = serve()
+    const id = `p.4097.${"a".repeat(22)}`
+    expect(await reads(server, `${id}.${"b".repeat(43)}`)).toBe(401)
+    expect(server.door.hello(id, "0".repeat(32)).state).toBe("ended")
+  })
+})
+
+describe("before anything is sent", () => {
+  test("whoever cannot prove to be the server gets an id and a nonce, and learns nothing of use", async () => {
+    const session = await signedIn(serve())
+    const got: string[] = []
+    const answers = [
+      () => new Response("<html>"),
+      () => Response.json({}),
+      () => Response.json({ origin: URL, boot: "boot-one", state: "live", proof: "A".repeat(43) }),
+      () => Response.json({ origin: URL, boot: "boot-one", state: "ended", proof: "?" }),
+      () => Response.json(null),
+    ]
+    for (const answer of answers) {
+      const fetch = async (url: string, init?: RequestInit) => {
+        got.push(`${url} ${JSON.stringify(init?.headers ?? {})} ${init?.body ?? ""}`)
+        return answer()
+      }
+      await expect(enter(session, { fetch, origin: URL }, never)).rejects.toThrow(UntrustedServer)
+    }
+    for (const each of got) expect(each).toMatch(/^\/hello\?id=p\.4097\.[\w-]{22}&nonce=[\da-f]{32} \{\} $/)
+    expect(new Set(got).size).toBe(answers.length)
+  })
+
+  test("an old answer proves nothing, nor does one that was changed", async () => {
+    const server = serve()
+    const session = await signedIn(server)
+    const old = (await (await server.ask(`/hello?id=${session.id}&nonce=${"a".repeat(32)}`)).json()) as object
+    const replay = { fetch: async () => Response.json(old), origin: URL }
+    await expect(enter(session, replay, never)).rejects.toThrow(UntrustedServer)
+    for (const change of [{ state: "ended" }, { boot: "boot-two" }, { origin: "http://127.0.0.1:4098" }]) {
+      const fetch = async (url: string) =>
+        Response.json({ ...((await (await server.ask(url)).json()) as object), ...change })
+      await expect(enter(session, { fetch, origin: URL }, never)).rejects.toThrow(UntrustedServer)
+    }
+  })
+
+  test("a thief who passes the questions on to the server at its new port is found out, with what to do", async () => {
+    const session = await signedIn(serve())
+    const moved = serve("boot-two", "http://127.0.0.1:4098")
+    const relayed = enter(session, { fetch: moved.ask, origin: URL }, never)
+    await expect(relayed).rejects.toThrow(UntrustedServer)
+    await expect(relayed).rejects.toThrow(
+      "OpenCode serves this page at http://127.0.0.1:4098, and this is http://127.0.0.1:4097.",
+    )
+    await expect(relayed).rejects.toThrow("ssh -L 4098:127.0.0.1:4098")
+  })
+
+  test("the server of another project is a stranger, and ends nobody's session", async () => {
+    const session = await signedIn(serve())
+    const other = serve("boot-one")
+    const auth = doorOf({ ...other.address, key: "o".repeat(43) }, () => clock.now(), folder)
+    const fetch = async (url: string) => {
+      const { searchParams } = new globalThis.URL(url, URL)
+      return Response.json(auth.hello(searchParams.get("id") ?? "", searchParams.get("nonce") ?? ""))
+    }
+    await expect(enter(session, { fetch, origin: URL }, never)).rejects.toThrow(UntrustedServer)
+  })
+
+  test.each([
+    ["", "a".repeat(32)],
+    ["p.x", ""],
+    ["p.x", "short"],
+    ["x.y", "a".repeat(32)],
+    ["p.x\n", "a".repeat(32)],
+    [`p.${"x".repeat(200)}`, "a".repeat(32)],
+    ["p.x", "a".repeat(65)],
+  ])("what is no question (%j, %j) gets no proof", async (id, nonce) => {
+    const query = new URLSearchParams({ id, nonce })
+    expect((await serve().ask(`/hello?${query}`)).status).toBe(400)
+  })
+
+  test("other pages do not even learn who is there", async () => {
+    const server = serve()
+    const path = `/hello?id=p.x&nonce=${"a".repeat(32)}`
+    for (const path_ of [path, "/sign-in"]) {
+      const method = path_ === path ? "GET" : "POST"
+      expect((await server.ask(path_, { method, headers: { origin: "http://evil.example" } })).status).toBe(403)
+      expect((await server.ask(path_, { method, headers: { host: "evil.example" } })).status).toBe(403)
+    }
+  })
+})
+
+test("under another name of the server the page is led to its one address", async () => {
+  const server = serve()
+  for (const host of ["localhost:4097", "[::1]:4097"]) {
+    const answer = await server.ask("/", { headers: { host } })
+    expect([answer.status, answer.headers.get("location")]).toEqual([302, `${URL}/`])
+  }
+  // Through a tunnel with another port: the page itself says what to do.
+  expect((await server.ask("/", { headers: { host: "localhost:9999" } })).status).toBe(200)
+  expect((await server.ask("/")).status).toBe(200)
+})
+
+describe("the sessions' file", () => {
+  const file = () => join(folder, "sessions.json")
+  const passes = (port = 4097) =>
+    new WebSessions({ file: file(), port, clock, log: (_level, message) => void sent.push(message) })
+  const written = () => JSON.parse(readFileSync(file(), "utf8")) as Record<string, number>
+
+  test("is the user's alone and has no secret; what was used is written down now and then", async () => {
+    const all = passes()
+    const id = all.issue()
+    const begun = clock.now()
+    expect(statSync(file()).mode & 0o777).toBe(0o600)
+    expect(written()).toEqual({ [id]: begun })
+    await clock.advance(60_000)
+    all.use(id)
+    expect(written()).toEqual({ [id]: begun })
+    await clock.advance(600_000)
+    all.use(id)
+    expect(written()).toEqual({ [id]: clock.now() })
+  })
+
+  test("is read by the next process, whatever somebody made of it", async () => {
+    const id = passes().issue()
+    expect(passes().isLive(id)).toBe(true)
+    writeFileSync(file(), JSON.stringify({ [id]: "yesterday", "p.<x>": 1, "p.4098.x": 1, __proto__: 1 }))
+    expect(passes().isLive(id)).toBe(false)
+    for (const text of ["", "[", "null", "7"]) {
+      writeFileSync(file(), text)
+      expect(passes().isLive(id)).toBe(false)
+    }
+  })
+
+  test("drops what is over, and the longest unused beyond 64", async () => {
+    const all = passes()
+    const first = all.issue()
+    await clock.advance(WEB_SESSION_MS)
+    const ids: string[] = []
+    for (let count = 0; count < 65; count++) {
+      ids.push(all.issue())
+      await clock.advance(1000)
+    }
+    expect(Object.keys(written())).toHaveLength(64)
+    expect([all.isLive(first), all.isLive(ids[0] ?? ""), all.isLive(ids[1] ?? "")]).toEqual([false, false, true])
+  })
+
+  test("that cannot be written is told, and its sessions hold in this process", async () => {
+    folder = join(folder, "nowhere")
+    const all = passes()
+    expect(all.isLive(all.issue())).toBe(true)
+    expect(sent).toEqual(["the page's sessions could not be written down"])
+  })
+
+  test("an open stream is use, for as long as it is open; an ended session ends its streams", async () => {
+    const all = passes()
+    const id = all.issue()
+    const ended: string[] = []
+    const leave = [all.open(id, () => ended.push("one")), all.open(id, () => ended.push("two"))]
+    await clock.advance(3 * WEB_SESSION_MS)
+    expect(all.isLive(id)).toBe(true)
+    leave[0]?.()
+    leave[0]?.()
+    await clock.advance(WEB_SESSION_MS)
+    expect(all.isLive(id)).toBe(true)
+    leave[1]?.()
+    await clock.advance(WEB_SESSION_MS - 1)
+    expect(all.isLive(id)).toBe(true)
+    await clock.advance(1)
+    expect(all.isLive(id)).toBe(false)
+    const other = all.issue()
+    const left = all.open(other, () => ended.push("three"))
+    all.end(other)
+    left()
+    expect([ended, all.isLive(other), other in written()]).toEqual([["three"], false, false])
+  })
+})

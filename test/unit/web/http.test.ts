@@ -1,0 +1,240 @@
+import { connect, type Socket } from "node:net"
+import { Hono } from "hono"
+import { afterEach, expect, test, vi } from "vitest"
+import { eventsRoute } from "../../../src/features/web/events.ts"
+import type { Env } from "../../../src/features/web/guard.ts"
+import { type Fetch, type Limits, type Listener, listen } from "../../../src/features/web/http.ts"
+import { eventually } from "../../support/eventually.ts"
+
+const open: Listener[] = []
+
+afterEach(async () => {
+  vi.restoreAllMocks()
+  for (const listener of open.splice(0)) await listener.close()
+})
+
+const LIMITS: Limits = { bodyMs: 60_000, stallMs: 60_000, atOnce: 100 }
+
+async function start(fetch: Fetch, limits: Partial<Limits> = {}): Promise<string> {
+  const listener = await listen(fetch, 0, "127.0.0.1", { ...LIMITS, ...limits })
+  if (!listener) throw new Error("no port")
+  open.push(listener)
+  return `http://127.0.0.1:${listener.port}`
+}
+
+test("a request comes with its method, path, headers and body, an answer with its status and headers", async () => {
+  const url = await start(async (request) => {
+    const { pathname, search } = new URL(request.url)
+    const told = [request.method, pathname, search, request.headers.get("x-one"), await request.text()]
+    return Response.json(told, { status: 201, headers: { "x-two": "2" } })
+  })
+  const response = await fetch(`${url}/a/b?c=d`, { method: "POST", headers: { "x-one": "1" }, body: "körper" })
+  expect([response.status, response.headers.get("x-two")]).toEqual([201, "2"])
+  expect(await response.json()).toEqual(["POST", "/a/b", "?c=d", "1", "körper"])
+})
+
+test("a port that is taken gives none; one that cannot be had is an error", async () => {
+  const url = await start(() => new Response())
+  expect(await listen(() => new Response(), Number(new URL(url).port), "127.0.0.1")).toBeUndefined()
+  await expect(listen(() => new Response(), 0, "192.0.2.1")).rejects.toThrow(/EADDRNOTAVAIL/)
+})
+
+test("a stream goes out piece by piece, and its request is aborted when the reader leaves", async () => {
+  let aborted = false
+  let send = (_text: string) => {}
+  const url = await start((request) => {
+    request.signal.addEventListener("abort", () => {
+      aborted = true
+    })
+    const encoder = new TextEncoder()
+    const body = new ReadableStream({
+      start(controller) {
+        send = (text) => controller.enqueue(encoder.encode(text))
+        send("one")
+      },
+    })
+    return new Response(body)
+  })
+  const stop = new AbortController()
+  const response = await fetch(url, { signal: stop.signal })
+  const reader = response.body?.getReader()
+  const next = async () => new TextDecoder().decode((await reader?.read())?.value)
+  expect(await next()).toBe("one")
+  send("two")
+  expect(await next()).toBe("two")
+  stop.abort()
+  await eventually(() => aborted)
+})
+
+test("a long stream leaves nothing behind while it goes on", async () => {
+  const added = vi.spyOn(AbortSignal.prototype, "addEventListener")
+  const removed = vi.spyOn(AbortSignal.prototype, "removeEventListener")
+  const chunk = new Uint8Array(1_000_000)
+  let left = 30
+  const url = await start(() => {
+    const pull = (controller: ReadableStreamDefaultController) => (left-- > 0 ? controller.enqueue(chunk) : undefined)
+    return new Response(new ReadableStream({ pull }))
+  })
+  const socket = await dial(url)
+  let size = 0
+  socket.on("data", (data) => {
+    size += data.length
+  })
+  socket.write("GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+  await eventually(() => size > 30_000_000)
+  expect(added.mock.calls.length - removed.mock.calls.length).toBeLessThan(10)
+  socket.destroy()
+})
+
+test("who asks for the head of the events alone is no reader of them", async () => {
+  const feed = {
+    readers: 0,
+    async join() {
+      feed.readers++
+      return () => void feed.readers--
+    },
+  }
+  const joins = vi.spyOn(feed, "join")
+  const app = new Hono<Env>()
+  app.use(async (context, next) => {
+    context.set("caller", { kind: "script" })
+    await next()
+  })
+  const url = await start(app.get("/", eventsRoute(feed, { open: () => () => {} })).fetch as Fetch)
+  const socket = await dial(url)
+  socket.write("HEAD / HTTP/1.1\r\nhost: x\r\n\r\n")
+  expect(await read(socket)).toMatch(/^HTTP\/1\.1 200[\s\S]*text\/event-stream/)
+  expect(joins).toHaveBeenCalled()
+  await eventually(() => feed.readers === 0)
+  expect(socket.destroyed).toBe(false)
+  socket.destroy()
+})
+
+/** Reads the body, and says why it could not be read. */
+const reading: Fetch = (request) =>
+  request.arrayBuffer().then(
+    (body) => Response.json({ size: body.byteLength }),
+    (error) => new Response(error.message, { status: error.status }),
+  )
+
+const POST = "POST / HTTP/1.1\r\nhost: x\r\n"
+
+test("a body beyond the limit is not read to its end", async () => {
+  const url = await start(reading)
+  const socket = await dial(url)
+  socket.write(`${POST}content-length: 1000000000\r\n\r\n${"x".repeat(1_200_000)}`)
+  expect(await read(socket)).toMatch(/^HTTP\/1\.1 413[\s\S]*1,048,576 bytes/)
+  await eventually(() => socket.destroyed || socket.readableEnded)
+})
+
+test("a body that nobody asks for is not read, and its connection serves no other request", async () => {
+  let asked = 0
+  const url = await start(() => {
+    asked++
+    return new Response("no", { status: 403 })
+  })
+  const socket = await dial(url)
+  socket.write(`${POST}content-length: 1000\r\n\r\n{`)
+  const answer = await read(socket)
+  expect(answer).toMatch(/^HTTP\/1\.1 403/)
+  expect(answer.toLowerCase()).toContain("connection: close")
+  await eventually(() => socket.destroyed || socket.readableEnded)
+  expect(asked).toBe(1)
+})
+
+test("a body that does not come is waited for as long as the limit says", async () => {
+  const url = await start(reading, { bodyMs: 50 })
+  const socket = await dial(url)
+  socket.write(`${POST}content-length: 1000\r\n\r\n{`)
+  expect(await read(socket)).toMatch(/^HTTP\/1\.1 408[\s\S]*within 0\.05 s/)
+  await eventually(() => socket.destroyed || socket.readableEnded)
+})
+
+test("a whole body leaves its connection open, however it was sent", async () => {
+  const url = await start(reading)
+  const socket = await dial(url)
+  for (const body of ["content-length: 3\r\n\r\nabc", "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"]) {
+    socket.write(`${POST}${body}`)
+    expect(await read(socket)).toContain('{"size":3}')
+  }
+  socket.destroy()
+})
+
+test("what asks for another protocol is closed at once", async () => {
+  const url = await start(() => new Response("fine"))
+  for (const head of ["GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket", "CONNECT x:80 HTTP/1.1"]) {
+    const socket = await dial(url)
+    socket.write(`${head}\r\nhost: x\r\n\r\n`)
+    expect(await read(socket)).toBe("")
+  }
+})
+
+test("more requests at once than the limit says are turned away, and let in when others have their answer", async () => {
+  const waiting: ((response: Response) => void)[] = []
+  const url = await start(() => new Promise<Response>((resolve) => void waiting.push(resolve)), { atOnce: 2 })
+  const held = [fetch(url), fetch(url)]
+  await eventually(() => waiting.length === 2)
+  expect((await fetch(url)).status).toBe(503)
+  for (const answer of waiting.splice(0)) answer(new Response("fine"))
+  for (const { status } of await Promise.all(held)) expect(status).toBe(200)
+  const again = fetch(url)
+  await eventually(() => waiting.length === 1)
+  waiting[0]?.(new Response("fine"))
+  expect((await again).status).toBe(200)
+})
+
+test("a reader that takes nothing in is let go", async () => {
+  let aborted = false
+  const chunk = new Uint8Array(1_000_000)
+  const url = await start(
+    (request) => {
+      request.signal.addEventListener("abort", () => {
+        aborted = true
+      })
+      return new Response(new ReadableStream({ pull: (controller) => controller.enqueue(chunk) }))
+    },
+    { stallMs: 50 },
+  )
+  const socket = await dial(url)
+  socket.pause()
+  socket.write("GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+  await eventually(() => aborted)
+  socket.destroy()
+})
+
+test("nonsense on the line stops nobody", async () => {
+  const url = await start((request) => new Response(new URL(request.url).pathname))
+  for (const line of [
+    "GARBAGE\r\n\r\n",
+    "GET http://evil.example/ HTTP/1.1\r\nhost: a b\r\n\r\n",
+    "GET * HTTP/1.1\r\nhost: <x>\r\n\r\n",
+  ]) {
+    const socket = await dial(url)
+    socket.write(line)
+    await read(socket)
+    socket.destroy()
+  }
+  expect(await (await fetch(`${url}/still`)).text()).toBe("/still")
+})
+
+test("an answer that fails closes the connection and nothing else", async () => {
+  const url = await start((request) => {
+    if (request.url.endsWith("/bad")) throw new Error("no")
+    return new Response("fine")
+  })
+  await expect(fetch(`${url}/bad`)).rejects.toThrow()
+  expect(await (await fetch(`${url}/good`)).text()).toBe("fine")
+})
+
+async function dial(url: string): Promise<Socket> {
+  const socket = connect(Number(new URL(url).port), "127.0.0.1")
+  socket.on("error", () => {})
+  await new Promise((resolve) => socket.once("connect", resolve))
+  return socket
+}
+
+const read = (socket: Socket): Promise<string> =>
+  new Promise((resolve) => {
+    socket.once("data", (data) => resolve(String(data)))
+    socket.once("close", () => resolve(""))
+  })

@@ -1,0 +1,505 @@
+import { describe, expect, test } from "vitest"
+import { NO_USAGE, NOBODY, type Task } from "../../../src/core/task.ts"
+import { EMPTY } from "../../../src/features/board/state.ts"
+import { stateOf } from "../../../src/features/board/status.ts"
+import { connect } from "../../../src/features/web/page/connection.ts"
+import { ago, dollars, hueOf, plural, short, shortTime, startOfDay } from "../../../src/features/web/page/format.ts"
+import { highlightLines, languageOf } from "../../../src/features/web/page/highlight.ts"
+import { batchMarks, lanesOf, spanOf, ticksOf } from "../../../src/features/web/page/lanes.ts"
+import { isSafeLink, markdown } from "../../../src/features/web/page/markdown.ts"
+import { patchLines } from "../../../src/features/web/page/patch.ts"
+import { errorIn } from "../../../src/features/web/page/response.ts"
+import { codeIn, hashOf, routeOf, threadCommand, threadLink } from "../../../src/features/web/page/route.ts"
+import {
+  adviceFor,
+  agentState,
+  columnOf,
+  grouped,
+  isStuck,
+  ofLastDay,
+  taskTone,
+  waitingFor,
+} from "../../../src/features/web/page/select.ts"
+import { type Entered, UntrustedServer } from "../../../src/features/web/page/sign-in.ts"
+import { costBy, costByHour, costOfLastDay } from "../../../src/features/web/page/spend.ts"
+import { agentRow } from "../../../src/features/web/rows.ts"
+import type { TaskRow } from "../../../src/features/web/wire.ts"
+import { eventReader } from "../../../src/lib/event-stream.ts"
+import { matches } from "../../../src/lib/find.ts"
+import { boardTaskOf } from "../../support/board-state.ts"
+import { viewOf } from "../../support/fake-agents.ts"
+import { FakeClock, flush } from "../../support/fake-clock.ts"
+import { askOf } from "../../support/tasks.ts"
+
+const rowOf = (...[view]: Parameters<typeof viewOf>) => agentRow(viewOf(view), false, 1000)
+
+describe("a model's text", () => {
+  test.each([
+    ["<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"],
+    ["<img src=x onerror=alert(1)>", "&lt;img src=x onerror=alert(1)&gt;"],
+    ["a <b>bold</b> claim", "a &lt;b&gt;bold&lt;/b&gt; claim"],
+    ["`</code><script>`", "<code>&lt;/code&gt;&lt;script&gt;</code>"],
+    ["```html\n<script>\n```", "&lt;<span"],
+    ["```\n<script>\n```", "&lt;script&gt;"],
+  ])("is text where it is HTML: %s", (text, html) => {
+    expect(markdown(text)).toContain(html)
+    expect(markdown(text)).not.toMatch(/<(script|img|b)\b/)
+  })
+
+  test.each([
+    "[x](javascript:alert(1))",
+    "[x](JaVaScRiPt:alert(1))",
+    "[x](data:text/html,<script>alert(1)</script>)",
+    "[x](vbscript:x)",
+    "[x](file:///etc/passwd)",
+    "[x](//evil.example)",
+    "[x](/api/tasks)",
+    "[x](#/task/5)",
+    "<javascript:alert(1)>",
+    "[x](&#106;avascript:alert(1))",
+  ])("has no link to anything but http and https: %s", (text) => {
+    expect(markdown(text)).not.toMatch(/<a |href=/)
+  })
+
+  test("has links that tell nobody where they were followed from", () => {
+    for (const text of ["[x](https://a.example/b?c=1)", "https://a.example/b?c=1", "<https://a.example/b?c=1>"])
+      expect(markdown(text)).toContain('<a href="https://a.example/b?c=1" rel="noreferrer noopener" target="_blank">')
+  })
+
+  test("fetches nothing: an image is a link to it", () => {
+    const html = markdown('![a "cat"](https://a.example/cat.png)')
+    expect(html).toContain('<a href="https://a.example/cat.png" rel="noreferrer noopener" target="_blank">[image: a')
+    expect(html).not.toContain("<img")
+    expect(markdown("![x](data:image/png;base64,AAAA)")).not.toMatch(/<img|<a /)
+    expect(markdown("[![x](https://a.example/i.png)](https://a.example)")).not.toContain("<img")
+  })
+
+  test("has its headings below the page's own, and tables that scroll", () => {
+    expect(markdown("# One\n\n###### Six")).toBe("<h4>One</h4>\n<h6>Six</h6>\n")
+    expect(markdown("| a |\n| - |\n| 1 |")).toMatch(/^<div class="scroll"[^>]*><table>[\s\S]*<\/table><\/div>/)
+  })
+
+  test("of other kinds leads nowhere either", () => {
+    expect([isSafeLink("https://a"), isSafeLink(" HTTP://a")]).toEqual([true, true])
+    expect(["https:", "https:// ", "ftp://a", "javascript://a", "java\nscript:x", ""].some(isSafeLink)).toBe(false)
+  })
+})
+
+test("code in a text has its words marked, and is escaped all the same", () => {
+  expect(markdown("```ts\nconst a = '<b>'\n```")).toContain('<span class="hljs-keyword">const</span>')
+  expect(markdown("```ts\nconst a = '<b>'\n```")).toContain("&lt;b&gt;")
+  expect(markdown("```nonsense\n<b>\n```")).toContain("&lt;b&gt;")
+  const lines = highlightLines(["/* one", "two */ const", "x"], "ts") ?? []
+  expect(lines[0]).toBe('<span class="hljs-comment">/* one</span>')
+  expect(lines[1]).toMatch(/^<span class="hljs-comment">two \*\/<\/span> <span class="hljs-keyword">const<\/span>$/)
+  expect([lines.length, highlightLines(["x"], "nonsense"), languageOf("a/b.test.TS"), languageOf("Makefile")]).toEqual([
+    3,
+    undefined,
+    "ts",
+    "",
+  ])
+})
+
+test("a patch is read line by line, numbered, without its heads", () => {
+  const patch =
+    "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,3 @@ fn\n one\n-two\n+zwei\n+--drei\n\\ No newline at end of file\n"
+  expect(patchLines(patch)).toEqual({
+    lines: [
+      { kind: "@", text: "fn" },
+      { kind: " ", text: "one", before: 1, after: 1 },
+      { kind: "-", text: "two", before: 2 },
+      { kind: "+", text: "zwei", after: 2 },
+      { kind: "+", text: "--drei", after: 3 },
+    ],
+    more: 0,
+  })
+  const [, , removed, added] = patchLines(patch.replaceAll("two", "const a").replaceAll("zwei", "let b"), "ts").lines
+  expect([removed?.html, added?.html]).toEqual([
+    '<span class="hljs-keyword">const</span> a',
+    '<span class="hljs-keyword">let</span> b',
+  ])
+  expect(patchLines("Binary files differ")).toEqual({ lines: [], more: 0 })
+  expect(patchLines(`@@ -1 +1 @@\n${"+x\n".repeat(2500)}`).more).toBe(501)
+})
+
+test("figures are short, and seldom change their width", () => {
+  expect([0, 5000, 125_000, 7_300_000, 200_000_000].map(ago)).toEqual([
+    "just now",
+    "5s ago",
+    "2m ago",
+    "2h ago",
+    "2d ago",
+  ])
+  expect([0, 0.0042, 0.084, 12.3].map((cost) => dollars(cost))).toEqual(["$0.0000", "$0.0042", "$0.0840", "$12.30"])
+  expect([dollars(0.084, true), short(950, true)]).toEqual(["≥ $0.0840", "≥ 950"])
+  expect([plural(1, "call"), plural(2, "call")]).toEqual(["1 call", "2 calls"])
+  const noon = startOfDay(1_700_000_000_000) + 12 * 3_600_000
+  expect(shortTime(noon, noon + 1000)).toBe("12:00")
+  expect(shortTime(noon - 86_400_000, noon)).toMatch(/^\d+ \w+ 12:00$/)
+  expect(hueOf("explore")).toBe(hueOf("explore"))
+})
+
+describe("the last day's lanes", () => {
+  const MINUTE = 60_000
+  const now = startOfDay(1_700_000_000_000) + 12 * 60 * MINUTE
+  const bar = (id: string, agent: string, from: number, to?: number, batch = "auto:x") =>
+    rowOf({
+      task: {
+        id,
+        agent,
+        batch,
+        status: to === undefined ? "running" : "completed",
+        run: { createdAt: now - from * MINUTE, startedAt: now - from * MINUTE, endedAt: to && now - to * MINUTE },
+      },
+      usage: { cost: 0.25 },
+    })
+
+  test("cover whole quarters of an hour, from the first bar on, at least one hour", () => {
+    expect(spanOf([], now + 1)).toEqual({ from: now - 45 * MINUTE, to: now + 15 * MINUTE })
+    expect(spanOf([bar("a", "x", 100)], now)).toEqual({ from: now - 105 * MINUTE, to: now + 15 * MINUTE })
+    expect(spanOf([bar("a", "x", 13 * 60)], now).from).toBe(now - 13 * 60 * MINUTE)
+    expect(spanOf([bar("a", "x", 30 * 60)], now).from).toBe(now - 24 * 60 * MINUTE)
+  })
+
+  test("are one for each agent, with what it cost, and lines for what overlaps", () => {
+    const agents = [bar("a", "one", 60, 30), bar("b", "one", 50), bar("c", "one", 29, 20), bar("d", "two", 10)]
+    const span = { from: now - 60 * MINUTE, to: now }
+    const [one, two] = lanesOf(agents, span, now)
+    expect(one).toMatchObject({ agent: "one", cost: 0.75, lines: 2 })
+    expect(one?.bars.map(({ id, line }) => [id, line])).toEqual([
+      ["a", 0],
+      ["b", 1],
+      ["c", 0],
+    ])
+    expect(one?.bars[0]).toMatchObject({ from: 0, to: 0.5 })
+    expect(two?.bars[0]).toMatchObject({ line: 0, to: 1 })
+  })
+
+  test("and the day's sum count what tasks themselves cost in 24 hours, not what earlier runs did before", () => {
+    const HOUR = 60 * MINUTE
+    const row = (id: string, agent: string, recent: Task["run"]["recent"], cost: number, atLeast = false) => {
+      const task = { id, agent, status: "completed", run: { createdAt: now - HOUR, endedAt: now, recent } } as const
+      const thisRun = { toolCalls: 0, usage: { ...NO_USAGE, cost, ...(atLeast && { atLeast }) } }
+      return agentRow(viewOf({ task, thisRun, usage: { cost: 7 } }), false, now)
+    }
+    const recent = [
+      { endedAt: now - 23 * HOUR, cost: 0.5 },
+      { endedAt: now - 25 * HOUR, cost: 4 },
+    ]
+    const agents = [row("a", "one", recent, 0.25), row("b", "two", undefined, 1, true)]
+    expect(costOfLastDay(agents, now)).toEqual({ cost: 1.75, atLeast: true })
+    // Of what has ended no news comes: it leaves by the page's own clock.
+    expect(costOfLastDay(agents, now + 24 * HOUR)).toEqual({ cost: 0, atLeast: false })
+    expect(lanesOf(agents, { from: 0, to: now }, now)).toMatchObject([
+      { agent: "one", cost: 0.75, atLeast: false },
+      { agent: "two", cost: 1, atLeast: true },
+    ])
+  })
+
+  test("have a few times on their axis, and a letter for each batch", () => {
+    const ticks = ticksOf({ from: now, to: now + 24 * 60 * MINUTE })
+    expect(ticks.length).toBeGreaterThan(3)
+    expect(ticks.length).toBeLessThan(10)
+    const marks = batchMarks([bar("a", "x", 9, 1, "name:late"), bar("b", "x", 20, 1, "name:early"), bar("c", "x", 30)])
+    expect([...marks]).toEqual([
+      ["early", "A"],
+      ["late", "B"],
+    ])
+  })
+})
+
+test("states have a word and a tone each", () => {
+  const run = { createdAt: 1, endedAt: 2 }
+  expect(agentState(rowOf({ phase: "working" }))).toEqual({ tone: "run", text: "working" })
+  expect(agentState(rowOf({ phase: "waiting for permission", asks: [askOf()] })).tone).toBe("needs")
+  expect(agentState(rowOf({ phase: "queued" }))).toEqual({ tone: "rest", text: "queued for a free slot" })
+  expect(agentState(rowOf({ phase: "retrying", retry: { attempt: 1, message: "x" } })).text).toBe("retrying")
+  expect(agentState(rowOf({ task: { status: "completed", run } }))).toEqual({ tone: "done", text: "completed" })
+  expect(agentState(rowOf({ task: { status: "error", run } })).text).toBe("failed")
+  const fetching = { ...rowOf({ task: { status: "error", run } }), fetching: true as const }
+  expect(agentState(fetching)).toEqual({ tone: "fail", text: "failed, fetching its work" })
+  expect(agentState(rowOf({ task: { status: "cancelled", run } })).tone).toBe("rest")
+  const columns = (
+    ["waiting for a person", "needs you", "running", "queued", "waits", "next run", "rests", "draft"] as const
+  ).map((state) => columnOf({ state, reason: "x" }))
+  expect(columns).toEqual(["needs you", "needs you", "working", "working", "waiting", "waiting", "needs you", "draft"])
+  const tones = (["running", "needs you", "done", "rests"] as const).map((state) => taskTone({ state, reason: "x" }))
+  expect(tones).toEqual(["run", "needs", "done", "fail"])
+})
+
+test("a task that rests for want of a further round is not stuck", () => {
+  const moment = { runOf: () => undefined, agents: ["build"], now: "2026-01-01T00:00:00.000Z", nextTick: "" }
+  const { state, reason } = stateOf(EMPTY, boardTaskOf("5", "2026-01-01T00:00:00.000Z", { owner: "build" }), moment)
+  expect([state, isStuck({ state, reason }), columnOf({ state, reason })]).toEqual(["rests", false, "waiting"])
+  expect(isStuck({ state: "rests", reason: "3 runs failed" })).toBe(true)
+})
+
+test("a person is waited for once by each question, also where it is that of a board task's run", () => {
+  const asks = [askOf(), askOf({ id: "per_2" })]
+  const agent = (id: string, task: Partial<Task>) => rowOf({ task: { id, ...task }, asks })
+  const unattended = { parentID: NOBODY, description: "#5 Grind" }
+  const rows = [agent("b", {}), agent("a", unattended), agent("c", { status: "error" })]
+  const tasks = (["needs you", "needs you", "running"] as const).map((state, index) => ({ id: `${5 + index}`, state }))
+  const { asking, waiting, count } = waitingFor(rows, tasks as unknown as TaskRow[])
+  expect([asking.map(({ id }) => id), waiting.map(({ id }) => id), count]).toEqual([["a", "b"], ["6"], 5])
+})
+
+test("the last day is what runs or ended in 24 hours, midnight or not; a filter wants all its words", () => {
+  const now = startOfDay(1_700_000_000_000) + 3_600_000
+  const yesterday = now - 86_400_000
+  const ended = (endedAt: number) => rowOf({ task: { status: "completed", run: { createdAt: yesterday, endedAt } } })
+  const rows = [ended(yesterday), ended(yesterday + 1), ended(now), rowOf({ task: { run: { createdAt: yesterday } } })]
+  expect(grouped([1, 2, 3], (n) => (n % 2 ? "odd" : "even"))).toEqual([
+    { name: "odd", rows: [1, 3] },
+    { name: "even", rows: [2] },
+  ])
+  expect(ofLastDay(rows, now)).toEqual(rows.slice(1))
+  expect(matches("load MIG", ["Migrate the loader", undefined])).toBe(true)
+  expect([matches("load x", ["Migrate the loader"]), matches("", [])]).toEqual([false, true])
+})
+
+describe("what was spent", () => {
+  const HOUR = 3_600_000
+  const now = 1_700_000_000_000
+  const row = (agent: string, from: number, to: number, cost: number) =>
+    agentRow(
+      viewOf({
+        task: { agent, status: "completed", run: { createdAt: now - from, startedAt: now - from, endedAt: now - to } },
+        usage: { cost },
+      }),
+      false,
+      now,
+    )
+
+  test("is told by name, what cost most first", () => {
+    const rows = [row("a", 900, 0, 1), row("b", 900, 0, 3), row("a", 900, 0, 1)]
+    expect(costBy(rows, now, ({ agent }) => agent)).toEqual([
+      { name: "b", runs: 1, cost: 3, atLeast: false },
+      { name: "a", runs: 2, cost: 2, atLeast: false },
+    ])
+  })
+
+  test("is told by hour, each run's cost over its time, and adds up to the whole", () => {
+    const hours = costByHour([row("a", 3 * HOUR, HOUR, 4), row("b", 1000, 1000, 1)], now)
+    expect(hours).toHaveLength(24)
+    expect(hours.reduce((sum, { cost }) => sum + cost, 0)).toBeCloseTo(5)
+    expect(hours.filter(({ cost }) => cost > 0).length).toBeGreaterThan(2)
+    expect(Math.max(...hours.map(({ cost }) => cost))).toBeCloseTo(2)
+  })
+})
+
+test("failures have advice where there is something to do", () => {
+  expect([adviceFor("timeout"), adviceFor("provider")]).toEqual([
+    expect.stringContaining("longer time limit"),
+    expect.stringContaining("another model"),
+  ])
+  expect([adviceFor("aborted"), adviceFor(undefined)]).toEqual(["", ""])
+})
+
+test("a filter with a number sign finds that task, not those whose numbers begin alike", () => {
+  const found = (filter: string) => ["#5", "#50", "#15"].filter((id) => matches(filter, [id, "Grind", "resting"]))
+  expect(found("#5")).toEqual(["#5"])
+  expect(found("#5 grind")).toEqual(["#5"])
+  expect(found("5")).toEqual(["#5", "#50", "#15"])
+  expect([found("#"), found("#1")]).toEqual([["#5", "#50", "#15"], []])
+  expect([matches("#5", ["#50", "After #5, grind"]), matches("#5", ["#50", "bg_1"])]).toEqual([true, false])
+})
+
+describe("an address", () => {
+  const shown = (hash: string) => routeOf(hash).shown
+
+  test("leads to a view, filtered, with what is looked at beside it", () => {
+    expect(shown("#/task/5")).toEqual({ kind: "task", id: "5" })
+    expect(shown("#/agent/bg_k3f9x2aa")).toEqual({ kind: "agent", id: "bg_k3f9x2aa" })
+    expect([shown("#/new"), shown("#/launch"), shown("#/launch/bg_1")]).toEqual([
+      { kind: "new" },
+      { kind: "launch" },
+      { kind: "launch", id: "bg_1" },
+    ])
+    expect(routeOf("#/answers/agent/bg_1?outcome=failed&group=batch&x=1")).toEqual({
+      view: "answers",
+      filters: { outcome: "failed", group: "batch" },
+      shown: { kind: "agent", id: "bg_1" },
+    })
+  })
+
+  test.each(["", "#", "#/", "#/task", "#/task/", "#/task/<x>", "#/task/constructor", "#main", "#code=a"])(
+    "that names nothing leads home: %s",
+    (hash) => {
+      expect(routeOf(hash)).toEqual({ view: "now", filters: {} })
+    },
+  )
+
+  test("that leaves the view out keeps it, with its filters", () => {
+    const before = routeOf("#/answers?outcome=failed")
+    expect(hashOf(routeOf("#/agent/bg_1", before))).toBe("#/answers/agent/bg_1?outcome=failed")
+    expect(routeOf("#/", before).view).toBe("now")
+  })
+
+  test.each(["#/", "#/now/agent/bg_1", "#/board/task/5", "#/answers/new?group=batch", "#/find?q=a+b", "#/now/launch"])(
+    "is the same when it is read and written: %s",
+    (hash) => {
+      expect(hashOf(routeOf(hash))).toBe(hash)
+    },
+  )
+})
+
+test("an address holds the key once, and a session has one of its own", () => {
+  expect([codeIn("#code=a.-_1"), codeIn("#/task/5"), codeIn("#code=<x>")]).toEqual(["a.-_1", undefined, undefined])
+  expect(threadLink("http://127.0.0.1:4096/p/session/", "ses_1")).toBe("http://127.0.0.1:4096/p/session/ses_1")
+  expect([threadLink(undefined, "ses_1"), threadLink("javascript:x", "ses_1")]).toEqual([undefined, undefined])
+  expect(threadCommand("ses_1")).toBe("opencode --session ses_1")
+})
+
+test("an event stream is read in whatever pieces it comes", () => {
+  const read = eventReader()
+  const whole = 'event: state\ndata: {"a":1}\n\nevent: beat\ndata: {}\n\n: a comment\n\ndata: one\ndata: two\n\n'
+  const events = [...whole].flatMap((letter) => read(letter))
+  expect(events).toEqual([
+    { event: "state", data: '{"a":1}' },
+    { event: "beat", data: "{}" },
+    { event: "message", data: "" },
+    { event: "message", data: "one\ntwo" },
+  ])
+})
+
+test("an event may have a text with separators that end no line of a stream", () => {
+  const data = JSON.stringify({ text: "one\u2028two\u2029three\rfour" })
+  expect(eventReader()(`event: change\ndata: ${data}\n\n`)).toEqual([{ event: "change", data }])
+})
+
+describe("a connection", () => {
+  const EVENT = 'event: state\ndata: {"n":1}\n\n'
+
+  function start(answers: (() => Promise<Response>)[], entered: () => Entered = () => ({ bearer: "key" })) {
+    const clock = new FakeClock()
+    const heard: unknown[] = []
+    const asked: RequestInit[] = []
+    const connection = connect(
+      async () => entered(),
+      {
+        event: (name, data) => void heard.push([name, data]),
+        lost: (retryIn) => void heard.push(["lost", retryIn]),
+        untrustedServer: (message) => void heard.push(["stranger", message]),
+        ended: () => void heard.push(["ended"]),
+      },
+      {
+        after: (ms, run) => clock.after(ms, run),
+        fetch: async (_url, init) => {
+          asked.push(init)
+          return (answers.shift() ?? (() => Promise.reject(new Error("refused"))))()
+        },
+      },
+    )
+    return { clock, heard, asked, connection }
+  }
+
+  const stream = (text: string, open = false) =>
+    new Response(
+      new ReadableStream({
+        start(controller) {
+          controller.enqueue(new TextEncoder().encode(text))
+          if (!open) controller.close()
+        },
+      }),
+    )
+
+  const settle = async () => {
+    for (let turn = 0; turn < 10; turn++) await flush()
+  }
+
+  test("sends the key in a header, hears events, and comes back when it is lost, ever later", async () => {
+    const { clock, heard, asked, connection } = start([async () => stream(EVENT)])
+    await settle()
+    expect(asked[0]?.headers).toEqual({ authorization: "Bearer key" })
+    expect(heard).toEqual([
+      ["state", { n: 1 }],
+      ["lost", 500],
+    ])
+    for (const pause of [500, 1000, 2000, 4000, 8000, 10_000]) {
+      await clock.advance(pause)
+      await settle()
+    }
+    expect(heard.slice(2)).toEqual([1000, 2000, 4000, 8000, 10_000, 10_000].map((pause) => ["lost", pause]))
+    connection.end()
+    await clock.advance(60_000)
+    expect(asked).toHaveLength(7)
+  })
+
+  test("tries again at once when asked to", async () => {
+    const { heard, asked, connection } = start([])
+    await settle()
+    expect(asked).toHaveLength(1)
+    connection.again()
+    await settle()
+    expect([asked.length, heard.length]).toEqual([2, 2])
+    connection.end()
+  })
+
+  test("stops where the server itself has ended the session", async () => {
+    const { clock, heard, asked } = start([], () => ({ ended: true }))
+    await settle()
+    await clock.advance(60_000)
+    expect([heard, asked.length]).toEqual([[["ended"]], 0])
+  })
+
+  test("asks again who is there where its key is refused: the server may have been started anew", async () => {
+    let life = 0
+    const refused = async () => Response.json({ error: "wrong key" }, { status: 401 })
+    const { clock, heard, asked } = start([refused, async () => stream(EVENT, true)], () => ({
+      bearer: `life ${++life}`,
+    }))
+    await settle()
+    await clock.advance(500)
+    await settle()
+    expect(heard).toEqual([
+      ["lost", 500],
+      ["state", { n: 1 }],
+    ])
+    expect(asked.map(({ headers }) => headers)).toEqual([
+      { authorization: "Bearer life 1" },
+      { authorization: "Bearer life 2" },
+    ])
+  })
+
+  test("sends nothing to a stranger, says so, and waits for the right one", async () => {
+    let isStranger = true
+    const { clock, heard, asked } = start([async () => stream(EVENT, true)], () => {
+      if (isStranger) throw new UntrustedServer("not ours")
+      return { bearer: "key" }
+    })
+    await settle()
+    expect([heard, asked.length]).toEqual([[["stranger", "not ours"]], 0])
+    isStranger = false
+    await clock.advance(500)
+    await settle()
+    expect(heard.at(-1)).toEqual(["state", { n: 1 }])
+  })
+
+  test("that is silent for too long counts as lost", async () => {
+    const { clock, heard, asked } = start([
+      () =>
+        new Promise((_resolve, reject) => {
+          queueMicrotask(() => asked[0]?.signal?.addEventListener("abort", () => reject(new Error("aborted"))))
+        }),
+    ])
+    await settle()
+    await clock.advance(39_000)
+    await settle()
+    expect(heard).toEqual([])
+    await clock.advance(1100)
+    await settle()
+    expect(heard).toEqual([["lost", 500]])
+  })
+
+  test("to a server that is troubled is tried again", async () => {
+    const { heard } = start([async () => new Response("", { status: 500 })])
+    await settle()
+    expect(heard).toEqual([["lost", 500]])
+  })
+})
+
+test("an error is read from its answer, or told by its status", async () => {
+  expect(await errorIn(Response.json({ error: "why" }, { status: 409 }))).toBe("why")
+  expect(await errorIn(new Response("<html>", { status: 502 }))).toContain("502")
+})

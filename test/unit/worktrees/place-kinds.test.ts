@@ -1,0 +1,43 @@
+import { describe, expect, test } from "vitest"
+import { FEATURES } from "../../../src/features/index.ts"
+import { hereKind } from "../../../src/runtime/places/here.ts"
+import { kindOf, type PlacePorts } from "../../../src/runtime/places/place.ts"
+import { DEFAULTS } from "../../support/options.ts"
+import { Rig } from "../../support/rig.ts"
+
+const kinds = [hereKind, ...FEATURES.flatMap(({ place }) => place?.(DEFAULTS, {} as PlacePorts) ?? [])]
+
+describe("the kinds of places", () => {
+  test("are found by the names of their places, and no two have one name", () => {
+    const names = kinds.flatMap((kind) => kind.names)
+    expect(names).toEqual(["here", "worktree"])
+    expect(new Set(names).size).toBe(names.length)
+    for (const kind of kinds) for (const name of kind.names) expect(kindOf(kinds, name)).toBe(kind)
+  })
+
+  test("that are not there are an error that names those there are, before anything is made", async () => {
+    expect(() => kindOf(kinds, "moon")).toThrow('There is no place "moon" here. There are: "here", "worktree".')
+    const rig = new Rig()
+    await expect(rig.launch({ place: "moon" })).rejects.toThrow(/no place "moon"/)
+    expect(rig.host.calls).not.toContain("createSession")
+  })
+
+  test("include the parent's own folder, where nothing is to be made, shown, merged or put away", async () => {
+    const here = await hereKind.open("here")
+    await here.capture("bg_a", "/project")
+    expect(await here.enter({ taskID: "bg_a", folder: "/project", timeLimit: 0 })).toEqual({
+      directory: "/project",
+      preface: "",
+    })
+    expect([await here.bringIn("bg_a", "/project"), await here.merge("bg_a", "/project")]).toEqual([
+      { kind: "nothing" },
+      { kind: "nothing" },
+    ])
+    expect(await here.putAway("bg_a", "/project")).toMatchObject({ files: [], unsaved: [] })
+    expect(await here.show("bg_a", "/project", 10)).toMatchObject({ files: [], diff: "" })
+    expect(await here.clear("/project", ["bg_a"])).toEqual([])
+    expect(await here.sweep("/project", () => false)).toEqual([])
+    expect(await here.expire("/project", 0, true, () => false)).toEqual([])
+    expect([hereKind.called("here"), hereKind.mayHaveLeft()]).toEqual(["", false])
+  })
+})
