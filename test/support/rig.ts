@@ -55,13 +55,12 @@ function parsedOnce(given: NonNullable<RigOptions["options"]>): Options {
   return options
 }
 
-/** The features, with answers validated without a thread. The validator is loaded by its name: the rig works without it. */
+/** The features, with answers validated without a thread. The validator is loaded where there is one: a rig needs none. */
 const IN_PROCESS = await Promise.all(
   FEATURES.map(async (feature): Promise<Feature> => {
     if (feature.name !== "schemas") return feature
-    const [validating, checking] = ["verify", "check-value"].map((file) => `../../src/features/schemas/${file}.ts`)
-    const { validator }: typeof import("../../src/features/schemas/verify.ts") = await import(`${validating}`)
-    const { checkValue }: typeof import("../../src/features/schemas/check-value.ts") = await import(`${checking}`)
+    const { validator } = await import("../../src/features/schemas/verify.ts")
+    const { checkValue } = await import("../../src/features/schemas/check-value.ts")
     return { ...feature, body: (runtime) => validator(runtime, async (schema, text) => checkValue(schema, text)) }
   }),
 )
