@@ -1,7 +1,7 @@
 import { listed } from "../core/errors.ts"
 import { figuresLine } from "../core/figures.ts"
 import { AUTOMATIC, endedUnanswered, nameOf, noText, summaryOf, textName } from "../core/summary.ts"
-import { elapsed, type Figures, type Task } from "../core/task.ts"
+import { elapsed, type Figures, STATUSES, type Status, type Task } from "../core/task.ts"
 import { duration } from "../lib/duration.ts"
 import { count, grouped, head, inTags, oneLine } from "../lib/text.ts"
 
@@ -151,6 +151,10 @@ function guidance({ task, running, untold, notFetched, together }: News, whole: 
 }
 
 const STILL_RUNNING = /(?:\n(?:Still running|Ended too, told next): [^\n]+){1,2}(?:\n[^\n]+){3}$/
+
+/** Status that the hidden part of this task's notification names. */
+export const toldStatus = (task: Task, hidden: string): Status | undefined =>
+  STATUSES.find((status) => hidden.startsWith(automatic(task, `${status}.`)))
 
 /** True for the hidden part of a notification; the one line on a task that its parent cancelled says nothing of others. */
 export const isNotice = (hidden: string): boolean =>

@@ -980,3 +980,38 @@ test("an answer that is fetched while its session is compacted is told by that c
   expect(watch.fetched.get("bg_aaaaaaa1")).toBe(FULL)
   expect(watch.breaches).toEqual([])
 })
+
+/** An agent ends so, its process dies before that is recorded, and its user then writes its prompt anew. */
+async function rewrittenAfterwards(reply: Reply, answer: Reply) {
+  const rig = new Rig()
+  rig.onPrompt("WORK", reply)
+  rig.onPrompt("BETTER", answer)
+  rig.host.onCall = (method) => (method === "saveRecord" ? "crash" : undefined)
+  const { id, sessionID, run } = await rig.launch({ prompt: "WORK" })
+  await rig.clock.advance(5000)
+  expect(rig.host.isDead).toBe(true)
+  rig.restart()
+  rig.host.undo(sessionID, run.promptID)
+  rig.host.say(sessionID, "BETTER", { agent: "general" })
+  await rig.clock.advance(1000)
+  await rig.manager.recover()
+  await rig.clock.advance(MINUTE)
+  expect(rig.notices()).toHaveLength(1)
+  return { task: rig.task(id), notice: rig.notices()[0] }
+}
+
+const STILL_AT_IT = { tools: [{ name: "read", args: { ms: MINUTE } }] } satisfies Reply
+
+test.each<[string, Reply, Reply]>([
+  ["completed", { text: "done" }, STILL_AT_IT],
+  ["error", { status: 400, body: { error: { message: "no such luck" } } }, { text: "done" }],
+  ["error", { text: "so far", finish: "content_filter" }, { text: "done" }],
+  ["error", { text: "so far", finish: "content_filter" }, STILL_AT_IT],
+])(
+  "an end as %s was told, and its session no longer shows it: it stays so after a crash",
+  async (status, reply, answer) => {
+    const { task, notice } = await rewrittenAfterwards(reply, answer)
+    expect(notice?.hidden).toContain(`: ${status}. `)
+    expect(task).toMatchObject({ status, delivery: { state: "confirmed" } })
+  },
+)

@@ -11,6 +11,7 @@ test.each([
   ["a time limit does not count what passes between a crash and the end of its owner's lease", 4407879],
   ["a turn that its user begins after a crash goes on, and its question is the user's", 4531162],
   ["a question of such a turn is open only until its user answers", 4220822],
+  ["an end that was told stays so after a crash, though its prompt was rewritten before it was recorded", 427],
 ])("%s", async (_what, seed) => {
   const file = new URL(`./tapes/${seed}.json`, import.meta.url)
   const { watch } = await replay(JSON.parse(readFileSync(file, "utf8")))

@@ -110,13 +110,13 @@ export class Settling {
     const { task, stored } = await this.#read(given)
     // Deleted meanwhile: its result is lost, and the parent may have been told.
     if (stored.length === 0 && !(await host.session(task.sessionID))) return remove(this.#parts, task.id)
-    const messages = await answerBeforeNotice(host, task, stored)
-    if (await this.#standsOn(task, messages)) return
+    const { messages, told } = await answerBeforeNotice(host, given, stored)
+    if (!told && (await this.#standsOn(task, messages))) return
     const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
     const lastSeen = Math.max(seenAt, lastLaunchBy(task, this.#parts.store))
-    const found = endOf(task, messages, lastSeen, hasWon(task, this.#parts.store))
-    if (!found || !this.#own(task)) return
-    const ending = await this.#validated(task, found, messages)
+    const found = told ?? endOf(task, messages, lastSeen, hasWon(task, this.#parts.store))
+    if (!found || !this.#own(told ? given : task)) return
+    const ending = told ?? (await this.#validated(task, found, messages))
     const endOptions = { messages, openTodos, wake: this.#wakes(task, seenAt), maybeDelivered: true }
     this.#ports.dispatcher.end(task.id, task.run.generation, ending, endOptions)
   }
