@@ -1,6 +1,6 @@
 import type { Task } from "../../src/core/task.ts"
 import type { CallFault } from "../support/fake-host.ts"
-import { FAILURES, INPUTS, type Input, REWRITES } from "./inputs.ts"
+import { FAILURES, INPUTS, type Input } from "./inputs.ts"
 import { BrokenLife, stillTime } from "./lives.ts"
 import { rest } from "./rest.ts"
 import { SCENARIOS, type Scenario } from "./scenarios.ts"
@@ -42,11 +42,9 @@ const faultIn =
   (held: Promise<void>): CallFault =>
     phase === "before" ? { held } : { heldAfter: held }
 
-const CROSSED = INPUTS.filter(({ name }) => name !== REWRITES)
-
 const INTERRUPTIONS: ReadonlyMap<string, Interruption> = new Map([
   ...FAILURES.map(({ name, fault }): [string, Interruption] => [name, { fault }]),
-  ...CROSSED.flatMap((input) =>
+  ...INPUTS.flatMap((input) =>
     PHASES.map((phase): [string, Interruption] => [textOf(phase, input), { input, fault: faultIn(phase) }]),
   ),
 ])
@@ -92,7 +90,7 @@ async function crossingsAt(scenario: Scenario, site: string): Promise<readonly C
   for (const phase of PHASES) {
     const { world, caught } = await stillTime(() => playToCall(scenario, site, faultIn(phase)))
     const task = caught && concerned(world, caught)
-    for (const input of task ? CROSSED : [])
+    for (const input of task ? INPUTS : [])
       if (task && canCome(world, task, input)) found.push({ scenario: scenario.name, site, what: textOf(phase, input) })
   }
   return found

@@ -259,9 +259,6 @@ async function rewrite(world: World, task: Task): Promise<void> {
 const QUICK_MS = 100
 const WRITING_MS = 5000
 
-/** Crossings leave it out: some break a promise, as some lives do (docs/reliability.md). */
-export const REWRITES = "its user takes the last prompt back, and writes another"
-
 const PEOPLE: readonly Input[] = [
   {
     name: "its user stops it",
@@ -290,7 +287,7 @@ const PEOPLE: readonly Input[] = [
     },
   },
   {
-    name: REWRITES,
+    name: "its user takes the last prompt back, and writes another",
     weight: 3,
     can: (world, task) => runs(world, task) && lastAsked(world, task) !== undefined,
     give: rewrite,
