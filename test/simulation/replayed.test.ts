@@ -12,6 +12,7 @@ test.each([
   ["a turn that its user begins after a crash goes on, and its question is the user's", 4531162],
   ["a question of such a turn is open only until its user answers", 4220822],
   ["an end that was told stays so after a crash, though its prompt was rewritten before it was recorded", 427],
+  ["what another machine ends after a crash is over for every process", 786],
 ])("%s", async (_what, seed) => {
   const file = new URL(`./tapes/${seed}.json`, import.meta.url)
   const { watch } = await replay(JSON.parse(readFileSync(file, "utf8")))
