@@ -14,7 +14,10 @@ type Before = { readonly messages: readonly Message[]; readonly told?: Ending }
 export async function answerBeforeNotice(host: Host, task: Task, messages: readonly Message[]): Promise<Before> {
   const isAlone = messages.every(({ role, id }) => role !== "user" || id === task.run.promptID)
   if (isAlone && classify(messages, "idle").proven) return { messages }
-  const [notice] = await host.messagesSince(task.parentID, notificationID(host.messageID, task))
+  const id = notificationID(host.messageID, task)
+  // Most runs that a crash ended were not told: one small request shows it.
+  if (!(await host.hasMessage(task.parentID, id, 0))) return { messages }
+  const [notice] = await host.messagesSince(task.parentID, id)
   if (!notice) return { messages }
   const before = messages.filter(
     ({ createdAt, completedAt = createdAt }) => createdAt < notice.createdAt && completedAt < notice.createdAt,
