@@ -26,6 +26,8 @@ export type JournalPorts = {
  */
 export class Journal {
   readonly #ports: JournalPorts
+  /** Resolves once it is known which tasks another machine took over while this one slept. Never rejects. */
+  takenUp: Promise<unknown> = Promise.resolve()
 
   constructor(ports: JournalPorts) {
     this.#ports = ports

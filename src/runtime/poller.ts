@@ -56,8 +56,6 @@ export class Poller {
   #lookedAt = 0
   /** A remote task was active since the last look. */
   #isStirred = false
-  /** The process slept past its leases: another machine may have taken over. */
-  #lapsed = false
 
   constructor(parts: Parts, ports: PollerPorts) {
     this.#parts = parts
@@ -102,7 +100,7 @@ export class Poller {
     const { host, options, store, journal, stopped } = this.#parts
     this.#woke(late)
     try {
-      if (this.#lapsed) await this.#takeUpLeases()
+      await journal.takenUp
       const running = store.active().filter((task) => !isQueued(task) && !isPaused(task))
       const looks = running.length > 0 && (options.pollInterval !== 0 || this.#isStirred)
       const activity = looks ? await this.#look(running) : undefined
@@ -187,12 +185,11 @@ export class Poller {
     for (const task of store.active()) background.run("renew a lease", () => journal.save(task))
   }
 
-  /** Finds out before limits are checked whether another machine has taken over. Never rejects. */
-  async #takeUpLeases(): Promise<void> {
+  /** Finds out before limits are checked and ends are told whether another machine has taken over. */
+  #takeUpLeases(): void {
     const { clock, store, journal } = this.#parts
-    this.#lapsed = false
     this.#leasesRenewedAt = clock.now()
-    await Promise.all(store.active().map((task) => journal.save(task)))
+    journal.takenUp = Promise.all(store.active().map((task) => journal.save(task)))
   }
 
   #woke(late: number): void {
@@ -204,12 +201,12 @@ export class Poller {
     const ms = setBack < 0 ? setBack : slept
     if (ms >= 0 && ms < SLEPT_MS) return
     this.#wokenAt = now
-    this.#lapsed ||= now - this.#leasesRenewedAt >= LEASE_MS
     for (const { id, run } of store.active()) {
       // A run started after the wake-up has not slept; time paused before is not counted twice.
       const age = now - (run.startedAt ?? run.createdAt) - pausedTime(run)
       this.#ports.dispatcher.deliver(id, { type: "slept", ms: Math.min(ms, Math.max(0, age)) })
     }
+    if (now - this.#leasesRenewedAt >= LEASE_MS) this.#takeUpLeases()
   }
 
   *#deadlines(): Iterable<number> {

@@ -13,6 +13,7 @@ test.each([
   ["a question of such a turn is open only until its user answers", 4220822],
   ["an end that was told stays so after a crash, though its prompt was rewritten before it was recorded", 427],
   ["what another machine ends after a crash is over for every process", 786],
+  ["an end is not told while it is open whether another machine took the task over during sleep", 4671484],
 ])("%s", async (_what, seed) => {
   const file = new URL(`./tapes/${seed}.json`, import.meta.url)
   const { watch } = await replay(JSON.parse(readFileSync(file, "utf8")))

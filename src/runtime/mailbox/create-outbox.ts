@@ -23,13 +23,14 @@ export function outboxOf(
     host,
     clock,
     stopped,
-    isKnown: (id) => store.get(id) !== undefined,
+    isKnown: (id) => store.get(id) !== undefined && !store.handle(id)?.borrowed,
     isLast: (task) => isLastNews(task, store),
     gatherMs: (task) => gatherMs(task, store),
     mayWake: (task) => mayWake(task, store),
     isClosed: (task, persona) => others().breakers.keepsFromWaking(task, persona?.model),
     silence: (parentID) => stopSession(parts, parentID).soon,
     compose: async (task) => {
+      await journal.takenUp
       const wanted = options.notifyAnswerChars > 0 && wantsAnswer(asItIs(task, store))
       const answer = wanted ? await answerTo(task, parts, answers) : undefined
       return compose({ ...newsOf(task, store), answer }, { ...options, development })

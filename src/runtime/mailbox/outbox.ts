@@ -18,7 +18,7 @@ const MOST_NUDGES = 3
 
 export type OutboxPorts = SenderPorts & {
   readonly clock: Clock
-  /** False where the task was cleared meanwhile. */
+  /** False where the task was cleared meanwhile, or another process has taken it over. */
   readonly isKnown: (taskID: string) => boolean
   /** No other task of this parent is still to be announced. */
   readonly isLast: (task: Task) => boolean
