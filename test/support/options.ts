@@ -7,9 +7,9 @@ export const SPECS = optionsOf(FEATURES)
 export const DEFAULTS: Options = Object.freeze(complete(SPECS, {}))
 
 /** The options as they are used where a user wrote this, in one place alone. */
-export function parseOptions(input: unknown): { options: Options; problems: string[] } {
-  const { given, problems } = readOptions(SPECS, input)
-  return { options: complete(SPECS, given), problems }
+export function parseOptions(input: unknown, specs = SPECS): { options: Options; problems: string[] } {
+  const { given, problems } = readOptions(specs, input)
+  return { options: complete(specs, given), problems }
 }
 
 export const meet = (own: unknown, project: unknown) => sources.meet(SPECS, own, project)

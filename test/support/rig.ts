@@ -6,7 +6,7 @@ import type { Feature } from "../../src/core/feature.ts"
 import type { Host } from "../../src/core/ports.ts"
 import { isActive, type Task } from "../../src/core/task.ts"
 import { FEATURES } from "../../src/features/index.ts"
-import type { Options } from "../../src/options/options.ts"
+import { type Options, optionsOf } from "../../src/options/options.ts"
 import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
 import { Ledgers } from "../../src/runtime/ledgers.ts"
 import { hereKind } from "../../src/runtime/places/here.ts"
@@ -36,6 +36,8 @@ export type RigOptions = {
   ledgers?: Ledgers
   /** A further kind of places, and what the host is for the manager where some of its sessions are elsewhere. */
   elsewhere?: { kind: (rig: Rig) => PlaceKind; over: (host: FakeHost, clock: FakeClock) => Host }
+  /** Features beside the plugin's own. */
+  features?: readonly Feature[]
   /** Whether its OpenCode has a screen of its own. */
   isTerminal?: () => Promise<boolean>
   /** Where another process works already: a second one on the same project. */
@@ -47,9 +49,9 @@ let projects = 0
 let lastParsed: { readonly given: object; readonly options: Options } | undefined
 
 /** Two processes of one project have the same options. */
-function parsedOnce(given: NonNullable<RigOptions["options"]>): Options {
+function parsedOnce(given: NonNullable<RigOptions["options"]>, more: readonly Feature[]): Options {
   if (lastParsed?.given === given) return lastParsed.options
-  const { options, problems } = parseOptions(given)
+  const { options, problems } = parseOptions(given, optionsOf([...FEATURES, ...more]))
   if (problems.length > 0) throw new Error(problems.join("\n"))
   lastParsed = { given, options }
   return options
@@ -83,6 +85,7 @@ export class Rig {
   readonly #kind: RigOptions["kind"]
   readonly #elsewhere: RigOptions["elsewhere"]
   readonly #isTerminal: RigOptions["isTerminal"]
+  readonly #features: readonly Feature[]
   /** Where results lie: a folder that is made when there is one. */
   readonly project = join(tmpdir(), `superagents-rig-${process.pid}-${++projects}`)
   readonly #ledgers: Ledgers
@@ -92,7 +95,9 @@ export class Rig {
   readonly #letter: string
 
   constructor(given: RigOptions = {}) {
-    const { options = {}, development = false, worktrees, hears, kind, elsewhere, ledgers, share, isTerminal } = given
+    const { options = {}, development = false, worktrees, hears, kind, elsewhere, ledgers, share } = given
+    const { features = [], isTerminal } = given
+    this.#features = [...IN_PROCESS, ...features]
     this.#isTerminal = isTerminal
     this.#kind = kind
     this.#ledgers = ledgers ?? new Unwritten(this.project)
@@ -101,7 +106,7 @@ export class Rig {
     this.#elsewhere = elsewhere
     this.#letter = share ? "b" : "a"
     this.clock = share?.clock ?? new FakeClock()
-    this.options = parsedOnce(options)
+    this.options = parsedOnce(options, features)
     this.#development = development
     this.host = this.#newHost(share?.database)
     this.timers = this.clock.view()
@@ -269,7 +274,7 @@ export class Rig {
       options: this.options,
       randomID: () => String(++this.#ids).padStart(8, this.#letter),
       development: this.#development,
-      features: IN_PROCESS,
+      features: this.#features,
       kinds: this.#kinds(),
       ledgers: async () => this.#ledgers,
       isTerminal: this.#isTerminal,
