@@ -26,7 +26,7 @@ export const SHORT_E2E: readonly string[] = [
 /** Beside the end-to-end tests. */
 export const LONG: readonly string[] = [
   "test/place/{checks,conflicts,crash,dependencies,fuzz,hostile,hosts-files,hosts-place}.test.ts",
-  "test/place/{merge,repositories,stash,tries}.test.ts",
+  "test/place/{merge,merge-back,repositories,stash,tries,worktrees}.test.ts",
   "test/simulation/{crossings-even,crossings-odd,lives-*}.test.ts",
 ]
 
@@ -71,5 +71,6 @@ export const LONGEST: readonly string[] = [
   e2e("place-agents"),
   e2e("records"),
   "test/place/tries.test.ts",
+  "test/place/worktrees.test.ts",
   "test/place/crash.test.ts",
 ]
