@@ -40,7 +40,7 @@ const BY_COPY = "made by session.fork, in memory"
 forkContract(BY_REPLAY, async () => worldWith(true), seen)
 forkContract(BY_COPY, async () => worldWith(false), seen)
 
-test("both ways made the same of every history, in memory", () => {
+test("both ways to fork give the same result for every history in memory", () => {
   const of = (name: string) => [...seen].flatMap(([key, view]) => (key.startsWith(name) ? [view] : []))
   expect(of(BY_REPLAY).length).toBeGreaterThan(4)
   expect(of(BY_COPY)).toEqual(of(BY_REPLAY))

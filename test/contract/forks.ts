@@ -71,7 +71,7 @@ export function forkContract(name: string, make: () => Promise<ForkWorld>, seen:
       return said.slice(0, -1)
     }
 
-    test("shows the model what was said as it was, a cut result with its length, and the preamble last", async () => {
+    test("a fork shows the model the earlier messages unchanged, cut results with their length, and the preamble last", async () => {
       const forked = await forkOf(PAST)
       const said = await viewOf("short", forked)
       expect(said.map((line) => line.slice(0, 40))).toEqual([
@@ -89,7 +89,7 @@ export function forkContract(name: string, make: () => Promise<ForkWorld>, seen:
       expect(forked.info).toMatchObject({ messages: 4, droppedMessages: 0, cuts: [{ tool: "read", of: 6000 }] })
     })
 
-    test("has a record and rules of its own, nothing of its parent's metadata, and has cost nothing", async () => {
+    test("a fork has its own record and rules, no cost yet, and none of its parent's metadata", async () => {
       const rules = [{ permission: "bash", pattern: "*", action: "deny" as const }]
       const { id: parentID, messageIDs } = await world.openWithPast(PAST)
       await world.setMetadata(parentID, { theirs: 1, superagentsRequest: { id: "r", action: "cancel" } })
@@ -103,7 +103,7 @@ export function forkContract(name: string, make: () => Promise<ForkWorld>, seen:
       expect((await world.session(sessionID))?.usage).toMatchObject({ input: 100, output: 20 })
     })
 
-    test("leaves its parent as it was", async () => {
+    test("making a fork does not change the parent session", async () => {
       const { id: parentID, messageIDs } = await world.openWithPast(PAST)
       const before = await world.stored(parentID)
       const draft = draftBelow(parentID, String(messageIDs.at(-1)))
@@ -111,7 +111,7 @@ export function forkContract(name: string, make: () => Promise<ForkWorld>, seen:
       expect(await world.stored(parentID)).toEqual(before)
     })
 
-    test("holds what fits and no more, with the message that began a broken turn shortened", async () => {
+    test("a long fork keeps only what fits and shortens the message that began a broken turn", async () => {
       const steps = Array.from(
         { length: 12 },
         (_, step): PastMessage => ({ role: "assistant", text: `step ${step} ${"word ".repeat(200)}` }),
@@ -134,7 +134,7 @@ export function forkContract(name: string, make: () => Promise<ForkWorld>, seen:
       )
     })
 
-    test("keeps the tail of a compaction in mid-turn where the host shows it, also what is left of it", async () => {
+    test("a fork keeps the tail that OpenCode shows after a compaction in the middle of a turn", async () => {
       const past: PastMessage[] = [
         { role: "user", text: "from long ago" },
         { role: "assistant", text: "gone" },
@@ -161,7 +161,7 @@ export function forkContract(name: string, make: () => Promise<ForkWorld>, seen:
       ])
     })
 
-    test("has what the host shows of a subtask, and does not run it", async () => {
+    test("a fork copies what OpenCode shows of a subtask, and does not run the subtask", async () => {
       const before = (await world.sessionIDs()).length
       const forked = await forkOf([
         { role: "user", subtask: "look at it" },
@@ -171,7 +171,7 @@ export function forkContract(name: string, make: () => Promise<ForkWorld>, seen:
       expect(await world.sessionIDs()).toHaveLength(before + 2)
     })
 
-    test("can itself be forked, and a cut result keeps its first length", async () => {
+    test("a fork can be forked again, and a cut result keeps its original length", async () => {
       const { sessionID } = await forkOf(PAST)
       await world.ask(sessionID)
       const last = (await world.stored(sessionID)).at(-1) as { info: { id: string } }
@@ -183,7 +183,7 @@ export function forkContract(name: string, make: () => Promise<ForkWorld>, seen:
       expect(said[2]?.length).toBeLessThanOrEqual("tool: ".length + 300)
     })
 
-    test("that cannot be made is an error with nothing left behind", async () => {
+    test("a fork that cannot be made gives an error and leaves nothing behind", async () => {
       const { id: parentID } = await world.openWithPast(PAST)
       const before = await world.sessionIDs()
       const fork = (below: string, messageID: string) =>

@@ -21,17 +21,17 @@ export function hostContract(name: string, make: () => Promise<World>): void {
     workContract(driver)
     questionContract(driver)
 
-    test("agents are named with what they are for", async () => {
+    test("the host port lists agents with a description of what each is for", async () => {
       const agents = await driver.host.agents()
       expect(agents).toContainEqual(expect.objectContaining({ name: "general", mode: "subagent" }))
       expect(agents.find((agent) => agent.name === "general")?.description).not.toBe("")
     })
 
-    test("models are listed as provider/model", async () => {
+    test("the host port lists models as provider/model", async () => {
       expect(await driver.host.models()).toEqual(expect.arrayContaining(["scripted/alpha", "scripted/beta"]))
     })
 
-    test("toasts and logs are sent without a word", () => {
+    test("the host port sends toasts and logs without printing anything", () => {
       expect(driver.host.toast({ title: "t", message: "m", variant: "info" })).toBeUndefined()
       expect(driver.host.log("info", "hello", { number: 1 })).toBeUndefined()
     })

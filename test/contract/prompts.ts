@@ -6,7 +6,7 @@ const BETA = { provider: "scripted", id: "beta" }
 
 export function promptContract(driver: Driver): void {
   describe("a prompt", () => {
-    test("is answered, and the run can be read from it on, oldest first", async () => {
+    test("a prompt is answered, and its run can be read from that message on, oldest first", async () => {
       driver.world.onPrompt("SIMPLE", { text: "the answer", usage: { input: 100, output: 20 } })
       const sessionID = await driver.child()
       await driver.answered(await driver.send(sessionID, "something before"))
@@ -35,7 +35,7 @@ export function promptContract(driver: Driver): void {
       expect(await driver.host.messagesSince(sessionID, "msg_none")).toEqual([])
     })
 
-    test("counts its tokens in its messages", async () => {
+    test("the messages of an answered prompt carry the token counts", async () => {
       driver.world.onPrompt("COUNT", { text: "dear", usage: { input: 100, output: 20 } })
       const sessionID = await driver.child()
       const sent = await driver.send(sessionID, "COUNT")
@@ -46,7 +46,7 @@ export function promptContract(driver: Driver): void {
       expect(usage.cost).toBeGreaterThan(0)
     })
 
-    test("is told of in order: active, text, answered, idle; and its usage", async () => {
+    test("a prompt causes the events active, text, answered and idle in this order, with its usage", async () => {
       driver.world.onPrompt("EVENTS", { text: "one two", chunks: 2 })
       const sessionID = await driver.child()
       await driver.answered(await driver.send(sessionID, "EVENTS"))
@@ -69,7 +69,7 @@ export function promptContract(driver: Driver): void {
       expect(text).toMatchObject({ text: "one two", messageID })
     })
 
-    test("is told of without what its model only thought", async () => {
+    test("the text events of a prompt leave out what the model only thought", async () => {
       driver.world.onPrompt("THINK", { text: "said", reasoning: "thought" })
       const sessionID = await driver.child()
       await driver.answered(await driver.send(sessionID, "THINK"))
@@ -80,7 +80,7 @@ export function promptContract(driver: Driver): void {
       expect(JSON.stringify(events)).not.toContain("thought")
     })
 
-    test("sent twice under one message id is one message and one answer", async () => {
+    test("a prompt that is sent twice with one message id gives one message and one answer", async () => {
       const sessionID = await driver.child()
       const sent = await driver.send(sessionID, "twice")
       await driver.host.prompt(sent)
@@ -91,7 +91,7 @@ export function promptContract(driver: Driver): void {
     })
 
     test.each([false, true])(
-      "with noReply is only stored, whether it is looked for afterwards or not: %s",
+      "a prompt with noReply is only stored, whether OpenCode is asked for it afterwards or not: %s",
       async (lookedFor) => {
         const sessionID = await driver.child()
         const parts = [
@@ -112,7 +112,7 @@ export function promptContract(driver: Driver): void {
       },
     )
 
-    test("that was only stored is answered when it is sent again", async () => {
+    test("a prompt that was only stored is answered when it is sent again", async () => {
       const sessionID = await driver.child()
       const sent = await driver.send(sessionID, "stored first", { noReply: true })
       await driver.world.eventually(() => driver.host.hasMessage(sessionID, sent.messageID, 1))
@@ -120,7 +120,7 @@ export function promptContract(driver: Driver): void {
       expect((await driver.answered(sent)).map(({ role }) => role)).toEqual(["user", "assistant"])
     })
 
-    test("to a busy session is read at its next step", async () => {
+    test("a prompt to a busy session is read at the session's next step", async () => {
       driver.world.onPrompt("FIRST", { text: "one", delay: 500 })
       driver.world.onPrompt("SECOND", { text: "two" })
       const sessionID = await driver.child()
@@ -133,7 +133,7 @@ export function promptContract(driver: Driver): void {
       expect(answers).toEqual([first.messageID, second.messageID])
     })
 
-    test("that comes just before its busy session is stopped is stored, and begins no turn", async () => {
+    test("a prompt that arrives just before its busy session is stopped is stored and starts no turn", async () => {
       driver.world.onPrompt("LONG", { hang: true, text: "so far" })
       const sessionID = await driver.child()
       await driver.send(sessionID, "LONG")
@@ -146,7 +146,7 @@ export function promptContract(driver: Driver): void {
       expect(since.map(({ role }) => role)).toEqual(["user"])
     })
 
-    test("comes last, and is answered, although its id is of an earlier time", async () => {
+    test("a prompt is placed last and answered even if its id is from an earlier time", async () => {
       const sessionID = await driver.child()
       const first = await driver.send(sessionID, "the first")
       await driver.answered(first)
@@ -159,7 +159,7 @@ export function promptContract(driver: Driver): void {
       expect(seen).toEqual([one, `to ${one}`, two, `to ${two}`])
     })
 
-    test("of any kind deletes for good what the session's user has undone, and until then it is told of", async () => {
+    test("any prompt permanently deletes the messages that the user has undone; before it the session counts as reverted", async () => {
       const sessionID = await driver.child()
       const first = await driver.send(sessionID, "the first")
       await driver.answered(first)
@@ -178,7 +178,7 @@ export function promptContract(driver: Driver): void {
       expect(await driver.host.hasMessage(sessionID, first.messageID, 1)).toBe(true)
     })
 
-    test("whose turn was stopped and that was undone is shown until another takes its place", async () => {
+    test("a prompt whose turn was stopped and undone stays visible until another prompt replaces it", async () => {
       driver.world.onPrompt("WORSE", { hang: true, text: "so far" })
       driver.world.onPrompt("BETTER", { text: "done" })
       const sessionID = await driver.child()
@@ -198,7 +198,7 @@ export function promptContract(driver: Driver): void {
       expect(asked?.id).toBe(better.messageID)
     })
 
-    test("for an unknown agent gives an error, no idle and no message", async () => {
+    test("a prompt for an unknown agent gives an error, no idle event and no message", async () => {
       const sessionID = await driver.child()
       const sent = await driver.send(sessionID, "hello", { agent: "nobody" })
       await driver.heard(sessionID, "error")
@@ -210,7 +210,7 @@ export function promptContract(driver: Driver): void {
       expect(await driver.isIdle(sessionID)).toBe(true)
     })
 
-    test("leaves agent and model behind as the session's persona", async () => {
+    test("a prompt sets its agent and model as those of the session", async () => {
       const sessionID = await driver.child()
       expect(await driver.host.persona(sessionID)).toBeUndefined()
       await driver.answered(await driver.send(sessionID, "hello", { model: BETA }))
@@ -220,7 +220,7 @@ export function promptContract(driver: Driver): void {
       expect(await driver.host.persona(sessionID)).toMatchObject({ model: ALPHA })
     })
 
-    test("has an answer whose agent and model can be asked for", async () => {
+    test("the agent and model of a prompt's answer can be looked up", async () => {
       const sessionID = await driver.child()
       const sent = await driver.send(sessionID, "hello")
       const [, answer] = await driver.answered(sent)

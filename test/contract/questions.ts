@@ -12,7 +12,7 @@ export function questionContract(driver: Driver): void {
   const bash = { tools: [permission] }
 
   describe("an open question", () => {
-    test("about a permission is heard and listed; refused, the agent is told why and goes on", async () => {
+    test("a permission question is reported and listed; when it is refused, the agent reads the reason and continues", async () => {
       driver.world.onPrompt("PERMISSION", bash, { text: "without it" })
       const sessionID = await driver.child({ agent: "build" })
       const sent = await driver.send(sessionID, "PERMISSION", { agent: "build" })
@@ -31,7 +31,7 @@ export function questionContract(driver: Driver): void {
       await driver.host.refuse(ask, "once more")
     })
 
-    test("of the agent is heard and listed; refused, its turn ends there", async () => {
+    test("an agent's question is reported and listed; when it is refused, the turn ends", async () => {
       const questions = [{ question: "Which?", header: "Which", options: [{ label: "a", description: "b" }] }]
       driver.world.onPrompt("QUESTION", { tools: [{ name: "question", args: { questions } }] }, { text: "on" })
       const sessionID = await driver.child({ agent: "build" })
@@ -55,7 +55,7 @@ export function questionContract(driver: Driver): void {
       await driver.host.refuse(ask, "once more")
     })
 
-    test("stays open when its session is stopped, until it is refused", async () => {
+    test("an open question stays open when its session is stopped, until it is refused", async () => {
       driver.world.onPrompt("LEAVE", bash)
       const sessionID = await driver.child({ agent: "build" })
       await driver.send(sessionID, "LEAVE", { agent: "build" })
@@ -69,7 +69,7 @@ export function questionContract(driver: Driver): void {
       expect(await driver.isIdle(sessionID)).toBe(true)
     })
 
-    test("is closed, and that is heard, where it is refused and its session stopped in one moment", async () => {
+    test("a question that is refused while its session is stopped is closed and reported as closed", async () => {
       driver.world.onPrompt("MOMENT", bash)
       const sessionID = await driver.child({ agent: "build" })
       await driver.send(sessionID, "MOMENT", { agent: "build" })
@@ -81,7 +81,7 @@ export function questionContract(driver: Driver): void {
       expect(driver.heardOf(sessionID)).toContainEqual({ type: "replied", sessionID, askID: ask.id })
     })
 
-    test("about three equal calls ends the turn at its refusal with an error, with a word and without", async () => {
+    test("refusing a permission for three equal calls ends the turn with an error, with or without a reason", async () => {
       const same = { name: "read", args: { filePath: "/no/such/file" } }
       driver.world.onPrompt("DOOM", { text: "I read", tools: [same, same, same] }, { text: "without it" })
       for (const word of ["nobody is here", ""]) {
@@ -126,7 +126,7 @@ export function questionContract(driver: Driver): void {
       }
       const rests = (sessionID: string) => driver.world.eventually(() => driver.isIdle(sessionID))
 
-      test("a permission that is refused takes the other along without a word, and that ends the turn", async () => {
+      test("refusing a permission without a reason also refuses the other open request and ends the turn", async () => {
         const { sessionID, asks, since, refusals } = await asked("BOTH", [permission, permission])
         await driver.host.refuse(asks[0] as Ask, "nobody is here")
         await rests(sessionID)
@@ -136,7 +136,7 @@ export function questionContract(driver: Driver): void {
         await driver.heard(sessionID, "replied", 2)
       })
 
-      test("a question that is refused leaves the other open; the turn ends when that is answered", async () => {
+      test("refusing a question leaves the step's other question open; the turn ends when that is answered", async () => {
         const { sessionID, asks, since, refusals } = await asked("TWICE", [question("one?"), question("two?")])
         await driver.host.refuse(asks[0] as Ask, "")
         await driver.world.pause()
@@ -148,7 +148,7 @@ export function questionContract(driver: Driver): void {
         expect((await since()).map(({ finish }) => finish)).toEqual([undefined, "called"])
       })
 
-      test("a permission that is refused with a word leaves a question open, and its agent goes on", async () => {
+      test("refusing a permission with a reason leaves a question of the same step open, and the agent continues", async () => {
         const { sessionID, asks, since } = await asked("MIXED", [permission, question("two?")])
         const of = (kind: Ask["kind"]) => asks.find((ask) => ask.kind === kind) as Ask
         await driver.host.refuse(of("permission"), "nobody is here")

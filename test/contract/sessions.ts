@@ -5,7 +5,7 @@ import { type Driver, draftOf, GONE } from "./driver.ts"
 
 export function sessionContract(driver: Driver): void {
   describe("sessions", () => {
-    test("are made with their record, and read back with it", async () => {
+    test("a session is created with its record, and the record can be read back", async () => {
       const parentID = await driver.world.openSession()
       const rules = [{ permission: "task", pattern: "*", action: "deny" as const }]
       const draft = draftOf({ parentID, earlier: { toolCalls: 3, usage: { ...NO_USAGE, cost: 0.5 } } })
@@ -23,13 +23,13 @@ export function sessionContract(driver: Driver): void {
       expect(driver.heardOf(sessionID)).toContainEqual({ type: "created", sessionID, parentID })
     })
 
-    test("that a user opened have neither record nor parent nor rules", async () => {
+    test("a session that a user opened has no record, no parent and no rules", async () => {
       const session = await driver.host.session(await driver.world.openSession())
       expect(session).toMatchObject({ rules: [] })
       expect([session?.record, session?.parentID]).toEqual([undefined, undefined])
     })
 
-    test("that are gone cannot be written, prompted or deleted: not found", async () => {
+    test("a deleted session cannot be written, prompted or deleted: the error is not found", async () => {
       const notFound = { name: "HostError", notFound: true }
       await expect(driver.host.saveRecord(GONE, undefined)).rejects.toMatchObject(notFound)
       await expect(driver.host.clearRequest(GONE, "r")).rejects.toMatchObject(notFound)
@@ -38,7 +38,7 @@ export function sessionContract(driver: Driver): void {
       await expect(driver.host.persona(GONE)).rejects.toMatchObject(notFound)
     })
 
-    test("that are gone read as empty", async () => {
+    test("a deleted session reads as an empty one", async () => {
       expect(await driver.host.session(GONE)).toBeUndefined()
       expect(await driver.host.messagesSince(GONE, "msg_none")).toEqual([])
       expect(await driver.host.lastMessage(GONE)).toBeUndefined()
@@ -49,7 +49,7 @@ export function sessionContract(driver: Driver): void {
       await driver.host.abort(GONE)
     })
 
-    test("can be deleted while they work, and are not busy afterwards", async () => {
+    test("a session can be deleted while it works, and is not busy afterwards", async () => {
       driver.world.onPrompt("DELETE-ME", { hang: true })
       const sessionID = await driver.child()
       await driver.send(sessionID, "DELETE-ME")
@@ -60,7 +60,7 @@ export function sessionContract(driver: Driver): void {
       await driver.heard(sessionID, "deleted")
     })
 
-    test("that are moved while they work go on where they were, and are stopped there alone", async () => {
+    test("a session moved while it works continues in its old folder and can be stopped only there", async () => {
       driver.world.onPrompt("MOVED", { hang: true, text: "so far" })
       const [home, other] = driver.world.folders
       const sessionID = await driver.child()
@@ -76,7 +76,7 @@ export function sessionContract(driver: Driver): void {
       expect(classify(since, "working")).toMatchObject({ type: "cancelled", reason: { code: "aborted" } })
     })
 
-    test("take their children with them, each with its event", async () => {
+    test("deleting a session deletes its children too, with an event for each", async () => {
       const parentID = await driver.world.openSession()
       const sessionID = await driver.child({ parentID })
       await driver.host.deleteSession(parentID)
@@ -89,7 +89,7 @@ export function sessionContract(driver: Driver): void {
 
 export function recordContract(driver: Driver): void {
   describe("a record", () => {
-    test("is written and removed without touching what others keep there", async () => {
+    test("a record is written and removed without changing other metadata of the session", async () => {
       const parentID = await driver.world.openSession()
       const sessionID = await driver.child({ parentID })
       await driver.world.setMetadata(sessionID, { theirs: { kept: true } })
@@ -101,14 +101,14 @@ export function recordContract(driver: Driver): void {
       expect(await driver.world.metadata(sessionID)).toEqual({ theirs: { kept: true } })
     })
 
-    test("that names another parent than its session's is not believed", async () => {
+    test("a record that names another parent than that of its session is ignored", async () => {
       const sessionID = await driver.child({ parentID: await driver.world.openSession() })
       const elsewhere = await driver.world.openSession()
       await driver.host.saveRecord(sessionID, { ...draftOf(), parentID: elsewhere, sessionID })
       expect((await driver.host.session(sessionID))?.record).toBeUndefined()
     })
 
-    test("that was changed by somebody else is not believed", async () => {
+    test("a record that somebody else has changed is ignored", async () => {
       const parentID = await driver.world.openSession()
       const sessionID = await driver.child({ parentID })
       await driver.host.saveRecord(sessionID, { ...draftOf(), parentID, sessionID })
@@ -118,7 +118,7 @@ export function recordContract(driver: Driver): void {
       expect((await driver.host.session(sessionID))?.record).toBeUndefined()
     })
 
-    test("that a newer version wrote is left alone", async () => {
+    test("a record written by a newer version is left unchanged", async () => {
       const sessionID = await driver.child()
       const newer = { superagents: { version: 99, secret: 1 } }
       await driver.world.setMetadata(sessionID, newer)
@@ -128,7 +128,7 @@ export function recordContract(driver: Driver): void {
       expect((await driver.host.session(sessionID))?.record).toBeUndefined()
     })
 
-    test("is found by its parent, and by when it changed", async () => {
+    test("a record is found by its parent and by the time of its last change", async () => {
       const parentID = await driver.world.openSession()
       const mine = await driver.child({ parentID })
       const other = await driver.child()
@@ -140,7 +140,7 @@ export function recordContract(driver: Driver): void {
       expect(await driver.host.recordsSince(future)).toEqual([])
     })
 
-    test("of a task's first moments, copied into another child, is the task's: its session holds the prompt", async () => {
+    test("a new task's record that is copied into another child belongs to the session that holds the prompt", async () => {
       driver.world.onPrompt("COPIED", { hang: true })
       const parentID = await driver.world.openSession()
       const mine = await driver.child({ parentID })
@@ -159,14 +159,14 @@ export function recordContract(driver: Driver): void {
       await driver.host.deleteSession(task)
     })
 
-    test("of this very instance is ours", async () => {
+    test("a record written by this instance is recognised as ours", async () => {
       const record = (await driver.host.session(await driver.child()))?.record
       if (!record) throw new Error("no record")
       expect(driver.host.ownership(record.owner)).toBe("ours")
       expect(driver.host.ownership({ ...record.owner, instance: "another", seenAt: 0 })).toBe("dead")
     })
 
-    test("stands beside the companion's request, which is heard of and cleared by its id", async () => {
+    test("a request of the terminal companion is stored next to the record, reported, and cleared by its id", async () => {
       const sessionID = await driver.child()
       const metadata = await driver.world.metadata(sessionID)
       const superagentsRequest = { id: "request-1", action: "resume", prompt: "go on" }

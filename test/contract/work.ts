@@ -5,7 +5,7 @@ import { CONTEXT, type Driver } from "./driver.ts"
 
 export function workContract(driver: Driver): void {
   describe("the model's work", () => {
-    test("shows as activity while it lasts; absent is idle", async () => {
+    test("a session is reported as active while its model works; a session without an activity is idle", async () => {
       driver.world.onPrompt("BUSY", { text: "done", delay: 500 })
       const sessionID = await driver.child()
       expect(await driver.isIdle(sessionID)).toBe(true)
@@ -16,7 +16,7 @@ export function workContract(driver: Driver): void {
       expect(await driver.isIdle(sessionID)).toBe(true)
     })
 
-    test("tells of tool calls by their call id, and keeps todos", async () => {
+    test("the model's tool calls are reported by call id, and its todos are stored", async () => {
       const todos = [
         { content: "one", status: "completed", priority: "high" },
         { content: "two", status: "in_progress", priority: "high" },
@@ -50,7 +50,7 @@ export function workContract(driver: Driver): void {
       expect(tools.at(-1)).toEqual({ ...shared, state: "ended", call: ended })
     })
 
-    test("is at no end between two steps, whatever its messages look like then", async () => {
+    test("a run between two steps does not count as ended, whatever its messages look like", async () => {
       const args = { pattern: "*" }
       const step = { tools: [{ name: "glob", args }], delay: 50 }
       driver.world.onPrompt("STEPS", step, step, step, step, { text: "all done", delay: 50 })
@@ -67,7 +67,7 @@ export function workContract(driver: Driver): void {
       expect(factsOf(since)).toMatchObject({ toolCalls: 4, recentTools: ["glob", "glob", "glob", "glob"] })
     })
 
-    test("that fails leaves its error in the message, after an error and an idle, and before a second idle", async () => {
+    test("a failed model request stores its error in the message, between an error event and two idle events", async () => {
       driver.world.onPrompt("BAD", { status: 400, body: { error: { message: "no such luck" } } })
       const sessionID = await driver.child()
       const since = await driver.answered(await driver.send(sessionID, "BAD"))
@@ -82,7 +82,7 @@ export function workContract(driver: Driver): void {
       expect(types.indexOf("error")).toBeLessThan(types.indexOf("idle"))
     })
 
-    test("that is tried again says so", async () => {
+    test("a model request that is retried is reported as retried", async () => {
       driver.world.onPrompt("AGAIN", { status: 500, body: { error: { message: "overloaded" } } })
       const sessionID = await driver.child()
       await driver.send(sessionID, "AGAIN")
@@ -98,7 +98,7 @@ export function workContract(driver: Driver): void {
       await driver.world.eventually(() => driver.isIdle(sessionID))
     })
 
-    test("can be stopped: the message says aborted and keeps its text, and idle comes twice", async () => {
+    test("a run that is stopped is marked as aborted, keeps its text, and reports idle twice", async () => {
       driver.world.onPrompt("STOP", { hang: true, text: "so far" })
       const sessionID = await driver.child()
       const sent = await driver.send(sessionID, "STOP")
@@ -110,7 +110,7 @@ export function workContract(driver: Driver): void {
       await driver.heard(sessionID, "idle", 2)
     })
 
-    test("tells of a call whose arguments never come as pending, and of its end when it is stopped", async () => {
+    test("a tool call without complete arguments is reported as pending, and as ended when the run is stopped", async () => {
       driver.world.onPrompt("HALF", { hang: true, call: { name: "glob", args: '{"pattern": "' } })
       const sessionID = await driver.child({ agent: "build" })
       const sent = await driver.send(sessionID, "HALF", { agent: "build" })
@@ -133,7 +133,7 @@ export function workContract(driver: Driver): void {
       expect(answerText(again)).toBe("whole")
     })
 
-    test("may be nothing at all, again and again", async () => {
+    test("a model that answers with nothing is asked again and again", async () => {
       driver.world.onPrompt("EMPTY", { empty: true })
       const sessionID = await driver.child()
       const sent = await driver.send(sessionID, "EMPTY")
@@ -147,21 +147,21 @@ export function workContract(driver: Driver): void {
       await driver.world.eventually(() => driver.isIdle(sessionID))
     })
 
-    test("with a finish reason that the host does not know is no end: the model is asked again", async () => {
+    test("a run with an unknown finish reason has not ended: OpenCode asks the model again", async () => {
       driver.world.onPrompt("ODD", { text: "hm", finish: "odd" }, { text: "hm", finish: "odd" }, { text: "done" })
       const sessionID = await driver.child()
       const since = await driver.answered(await driver.send(sessionID, "ODD"))
       expect(since.map(({ finish }) => finish)).toEqual([undefined, "untold", "untold", "done"])
     })
 
-    test("that its provider has filtered ends with an error", async () => {
+    test("an answer that the provider's content filter stopped ends with an error", async () => {
       driver.world.onPrompt("FILTER", { text: "so far", finish: "content_filter" })
       const sessionID = await driver.child()
       const since = await driver.answered(await driver.send(sessionID, "FILTER"))
       expect(since[1]).toMatchObject({ finish: "other: content-filter", error: {} })
     })
 
-    test("that is refused once is asked for again by the host itself, and answered in the same message", async () => {
+    test("a request that is refused once is repeated by OpenCode itself and answered in the same message", async () => {
       const refusal = { status: 529, body: { error: { message: "Overloaded" } } }
       driver.world.onPrompt("ONCE", refusal, { text: "done" })
       const sessionID = await driver.child()
@@ -175,7 +175,7 @@ export function workContract(driver: Driver): void {
       expect([...new Set(told)]).toEqual(["refused", "began", "answered"])
     })
 
-    test("that outgrows its model is compacted by a request of its own, and goes on", async () => {
+    test("a conversation too long for its model is compacted by a separate request, and the run continues", async () => {
       const call = { name: "glob", args: { pattern: "*" } }
       // What was said is part of the request that compacts it.
       driver.world.onPrompt("BIG", { tools: [call], usage: { input: CONTEXT + 50_000 } }, { text: "in short" })
@@ -196,7 +196,7 @@ export function workContract(driver: Driver): void {
       expect([since[2]?.parts, first]).toEqual([[{ type: "compaction" }], words])
     })
 
-    test("whose answer outgrows its model is compacted too, and goes on; the answer stays what it was", async () => {
+    test("an answer too long for its model is compacted too; the run continues and the answer is unchanged", async () => {
       driver.world.onPrompt("LAST", { text: "the answer", usage: { input: CONTEXT + 50_000 } }, { text: "in short" })
       driver.world.onPrompt("Continue if you have next steps", { text: "nothing left" })
       const sessionID = await driver.child({ agent: "build" })
@@ -210,7 +210,7 @@ export function workContract(driver: Driver): void {
       expect([answerText(since), since.at(-1)?.parts[0]]).toMatchObject(["the answer", { text: "nothing left" }])
     })
 
-    test("that its user has compacted ends its turn behind the step under way: the summary is no end", async () => {
+    test("a compaction by the user ends the turn after the current step; its summary is no answer", async () => {
       const step = { tools: [{ name: "glob", args: { pattern: "*" } }], delay: 300 }
       driver.world.onPrompt("COMPACT", step, { text: "never asked for" })
       const sessionID = await driver.child({ agent: "build" })
@@ -228,7 +228,7 @@ export function workContract(driver: Driver): void {
       expect(classify(since, "working")).toBeUndefined()
     })
 
-    test("goes on after calls of tools whatever finish reason the provider gives", async () => {
+    test("a run continues after tool calls, whatever finish reason the provider gives", async () => {
       const call = { tools: [{ name: "glob", args: { pattern: "*" } }], text: "Let me look.", finish: "stop" }
       driver.world.onPrompt("STOPS", call, { text: "seen" })
       const sessionID = await driver.child({ agent: "build" })
@@ -237,7 +237,7 @@ export function workContract(driver: Driver): void {
       expect(answerText(since)).toBe("seen")
     })
 
-    test("may end with nothing but what the model thought", async () => {
+    test("a run may end with nothing except the model's reasoning", async () => {
       driver.world.onPrompt("THINKS", { text: "", reasoning: "I should stop here" })
       const sessionID = await driver.child()
       const since = await driver.answered(await driver.send(sessionID, "THINKS"))
@@ -245,7 +245,7 @@ export function workContract(driver: Driver): void {
       expect(classify(since, "working")).toMatchObject({ type: "completed", thought: "I should stop here" })
     })
 
-    test("is harmless to stop where there is none", async () => {
+    test("stopping a session that does no work has no effect", async () => {
       const sessionID = await driver.child()
       await driver.host.abort(sessionID)
       expect(await driver.isIdle(sessionID)).toBe(true)

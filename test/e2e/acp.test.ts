@@ -17,7 +17,7 @@ afterAll(async () => {
   await model?.close()
 })
 
-test("over ACP the tools work, and what the woken parent says reaches the editor after its prompt has ended", async () => {
+test("the tools work over ACP, and a woken parent's text reaches the editor after its prompt has ended", async () => {
   model.use((request) => {
     if (request.firstUser === "Look around") return { text: "All is quiet.", delay: 1500 }
     if (isNotification(request.lastUser)) {

@@ -37,7 +37,7 @@ const rowOf = async (sessionID: string) => {
   return { tokens: (tokens?.input ?? 0) + (tokens?.output ?? 0) + (tokens?.reasoning ?? 0), cost: cost ?? 0 }
 }
 
-test("a conversation forked by its user is told whose the tasks are that it speaks of, and how to look there", async () => {
+test("a conversation that its user forked is told which session owns the tasks, and how to look there", async () => {
   const door = gate()
   model.use(async ({ lastUser }) => {
     if (!lastUser.startsWith("P-FORKED")) return undefined
@@ -56,7 +56,7 @@ test("a conversation forked by its user is told whose the tasks are that it spea
 })
 
 describe("five short answers", () => {
-  test("come with the news, whole, in one turn of the parent's; none is fetched, and each counts as fetched", async () => {
+  test("five short answers arrive whole with the notifications in one turn of the parent, and count as fetched", async () => {
     const door = gate()
     model.use(async ({ lastUser }) => {
       if (!lastUser.startsWith("P-FIVE-")) return undefined
@@ -87,7 +87,7 @@ describe("five short answers", () => {
 })
 
 describe("a long answer", () => {
-  test("comes with its beginning, is named as not fetched, and reads on where the message says", async () => {
+  test("a long answer arrives with its beginning, marked as not fetched, and can be read on", async () => {
     const text = `${"a".repeat(1000)}${"b".repeat(3500)}`
     model.use(({ lastUser }) => (lastUser === "P-LONG" ? { text } : undefined))
     const session = await openSession(host)
@@ -102,7 +102,7 @@ describe("a long answer", () => {
 })
 
 describe("two batches at once", () => {
-  test("are one to the hint: it names what still runs of the other, and says that all have finished at the last", async () => {
+  test("the hint counts two batches as one and says only at the end that all have finished", async () => {
     const [a, b] = [gate(), gate()]
     model.use(async ({ lastUser }) => {
       if (lastUser === "P-A") await a.opened
@@ -134,7 +134,7 @@ describe("two batches at once", () => {
 })
 
 describe("figures", () => {
-  test("of two runs are the host's own, this run apart from all of it", async () => {
+  test("the figures of two runs equal OpenCode's own, and each run's figures are shown separately", async () => {
     const usage = (input: number) => ({ input, output: 10 })
     model.use(({ lastUser, sinceUser }) => {
       if (lastUser === "P-AGAIN") return { text: "twice", usage: usage(50) }
@@ -162,7 +162,7 @@ describe("figures", () => {
     expect(list.split("\n")[0]).toContain(`| 1 tool call | 1,680 tokens, $${row.cost.toFixed(4)}`)
   })
 
-  test("of a run that was cut off in a step are the least they were", async () => {
+  test("the figures of a run that was stopped within a step are shown as a minimum", async () => {
     model.use(({ lastUser, sinceUser }) => {
       if (lastUser !== "P-CUT") return undefined
       const tools = [{ name: "glob", args: { pattern: "*" } }]
@@ -178,7 +178,7 @@ describe("figures", () => {
 })
 
 describe("a child", () => {
-  test("that is fresh is told in its system prompt that it works in the background; a forked one is not", async () => {
+  test("a fresh child's system prompt says that it works in the background; a fork's does not", async () => {
     const session = await openSession(host)
     await ask(host, session, "hello")
     const [fresh, forked] = await launchAll(host, model, session, [
@@ -194,7 +194,7 @@ describe("a child", () => {
   })
 })
 
-test("the log tells of calls, transitions and notifications, and of no prompt and no answer", async () => {
+test("the log contains calls, transitions and notifications, and no prompts or answers", async () => {
   model.use(({ lastUser }) => (lastUser.startsWith("P-SECRET") ? { text: "an answer for nobody's log" } : undefined))
   const session = await openSession(host)
   const { id } = await launch(host, model, session, { prompt: "P-SECRET nobody may read this", description: "hush" })

@@ -82,7 +82,7 @@ describe("a malformed call of superagents_task", () => {
     ["resume with an agent", { resume: "bg_aaaaaaaa", prompt: "go on", agent: "general" }, /leave out `agent`/],
   ]
 
-  test("is an error that names the argument and says what to do", async () => {
+  test("a malformed superagents_task call gives an error that names the argument and says what to do", async () => {
     const outcomes = await call(
       "superagents_task",
       CASES.map(([, args]) => args),
@@ -94,7 +94,7 @@ describe("a malformed call of superagents_task", () => {
     }
   })
 
-  test("is an error too where the arguments are no object at all", async () => {
+  test("a superagents_task call whose arguments are not an object gives an error too", async () => {
     const raw = ['["do it"]', '"do it"', "5", "null", "true", "{}"]
     for (const { status, text } of await call("superagents_task", raw)) {
       expect(status, text).toBe("error")
@@ -102,13 +102,13 @@ describe("a malformed call of superagents_task", () => {
     }
   })
 
-  test("is refused by the host itself where it has the key __proto__", async () => {
+  test("OpenCode itself refuses a superagents_task call that has the key __proto__", async () => {
     const raw = `{"__proto__": {"prompt": "P-NEVER"}, "description": "do it", "agent": "general"}`
     const [outcome] = await call("superagents_task", [raw])
     expect(outcome?.text).toContain("forbidden prototype property")
   })
 
-  test("is told as broken where it is not JSON", async () => {
+  test("a superagents_task call that is not valid JSON is reported as broken", async () => {
     const [outcome] = await call("superagents_task", ['{"description": "do it", "prompt": '])
     expect(outcome?.text).toMatch(/JSON|invalid/i)
   })
@@ -164,7 +164,7 @@ describe("a malformed call", () => {
     ],
   }
 
-  test.each(Object.keys(CASES))("of %s is an error that names the argument", async (tool) => {
+  test.each(Object.keys(CASES))("a malformed call of %s gives an error that names the argument", async (tool) => {
     const cases = CASES[tool] ?? []
     const outcomes = await call(
       tool,
@@ -177,7 +177,7 @@ describe("a malformed call", () => {
     }
   })
 
-  test("leaves the server as it was: it answers and launches", async () => {
+  test("a malformed call leaves the server working: it still answers and launches tasks", async () => {
     expect(await ask(host, session, "still there?")).toBe("ok")
     const other = await openSession(host)
     await launch(host, model, other, { prompt: "P-ALIVE" })
@@ -186,7 +186,7 @@ describe("a malformed call", () => {
 })
 
 describe("an argument", () => {
-  test("of null counts as absent", async () => {
+  test("an argument of null counts as absent", async () => {
     const mine = await openSession(host)
     const absent = { fork: null, resume: null, model: null, batch: null, timeout: null } as never
     const { id } = await launch(host, model, mine, { prompt: "P-NULLS", ...(absent as object) })
@@ -195,7 +195,7 @@ describe("an argument", () => {
     expect(output).toMatchObject({ status: "completed", text: expect.stringContaining("Status: completed") })
   })
 
-  test("may be as long as the limits say", async () => {
+  test("an argument may be as long as the documented limits allow", async () => {
     const mine = await openSession(host)
     const prompt = `P-LONG-${"x".repeat(100_000 - 7)}`
     await launch(host, model, mine, { prompt, description: "d".repeat(200) })
@@ -206,7 +206,7 @@ describe("an argument", () => {
 })
 
 describe("a task's id", () => {
-  test("may be a prefix that fits one task, and else the error names the candidates", async () => {
+  test("a task id may be shortened to a unique prefix; otherwise the error names the candidates", async () => {
     const mine = await openSession(host)
     const tasks = await launchAll(host, model, mine, [{ prompt: "P-X" }, { prompt: "P-Y" }])
     await notified(host, mine, 2)
@@ -233,7 +233,7 @@ describe("a task's id", () => {
     expect(bySessionPrefix?.text).toContain(`Task: ${y?.id}`)
   })
 
-  test("of another session is unknown here, whatever is done with it", async () => {
+  test("a task id of another session is unknown in this session for every tool", async () => {
     const door = gate()
     model.use(async (request) => {
       if (request.lastUser !== "P-FOREIGN") return undefined

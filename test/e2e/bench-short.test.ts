@@ -90,7 +90,7 @@ const launchCalls = (calls: readonly HostCall[], { launched }: Turn) => {
   return withoutLooks(calls).filter(({ at }) => at <= Math.max(...ends))
 }
 
-test('twice the tasks cause at most twice the calls, a place "here" none, and none is lost or told twice', async () => {
+test("twice the tasks cause at most twice the calls, `here` causes none, and each is reported once", async () => {
   const session = await openSession(plugin.host)
   await workOff(plugin, session, jobsOf(1))
   const count = async (jobs: readonly Job[]) => {
@@ -116,7 +116,7 @@ test('twice the tasks cause at most twice the calls, a place "here" none, and no
   expect(twenty).toBeLessThanOrEqual(2 * ten + 10 + 20)
 })
 
-test("a lone task takes four calls, and no line of the log goes along while a model is to be asked", async () => {
+test("a single task takes four calls, and no log line delays a request to a model", async () => {
   const session = await openSession(plugin.host)
   let before = await workOff(plugin, session, jobsOf(1))
   const rounds: { waited: string; along: readonly string[] }[] = []
@@ -150,7 +150,7 @@ test("a lone task takes four calls, and no line of the log goes along while a mo
   ).toContain(calls)
 })
 
-test("a look is one call, for one task and for five, and seldom; nothing is asked when nothing runs", async () => {
+test("polling takes one call for any number of tasks, happens rarely, and stops when nothing runs", async () => {
   const watch = async (bench: Bench, from: CallLog, tasks: number, ms: number) => {
     const door = gate()
     const jobs = jobsOf(tasks)
@@ -190,7 +190,7 @@ test("a look is one call, for one task and for five, and seldom; nothing is aske
   expect(calls.filter(({ route }) => route !== RECORD)).toEqual([])
 })
 
-test("ten tasks that end together cost the parent at most one model request more than OpenCode's own do", async () => {
+test("ten tasks that end together cost the parent at most one model request more than OpenCode's own tasks", async () => {
   const requests = async (bench: Bench) => {
     const news = gate()
     const jobs = jobsOf(10)
@@ -215,7 +215,7 @@ test("ten tasks that end together cost the parent at most one model request more
   expect(await requests(plugin)).toBeLessThanOrEqual(natives + 1)
 })
 
-test("tasks that use none of it pay nothing for the limits, the last word and `after`: no call, and no request more", async () => {
+test("tasks without limits, last words or `after` cause no extra calls and no extra requests for them", async () => {
   const TASKS = 5
   const counts = async (bench: Bench, from: CallLog) => {
     const session = await openSession(bench.host)

@@ -120,7 +120,7 @@ test.each([
   },
 )
 
-test("a child without a shell that changes what an active task of build says starts nothing", async () => {
+test("a child without a shell that edits an active board task of build starts nothing", async () => {
   const session = await openSession(host)
   model.use((request) => (taskOf(request) ? { text: "Later." } : undefined))
   const id = idIn(await callBoard(host, model, session, "create_task", { title: "Write", status: "draft" }))
@@ -158,7 +158,7 @@ async function twoRoundsMore(): Promise<void> {
   await eventually(() => rounds.add(keptBoard(host).tick).size > 3, { timeout: 60_000, message: () => host.logs() })
 }
 
-test("a repository that is cloned with a board starts nothing, until a person has said so once", async () => {
+test("a cloned repository with a board starts nothing until a person has allowed it once", async () => {
   const folder = mkdtempSync(join(tmpdir(), "superagents-cloned-"))
   const board = join(folder, ".opencode", "tasks")
   const file = join(board, "tasks.json")

@@ -49,7 +49,7 @@ beforeEach(() => model.reset())
 const boardTools = (request: ModelRequest) => request.tools.filter((name) => name.startsWith("tasks_"))
 
 describe("the tools", () => {
-  test("are offered to the board's agents, explore among them, and to no other", async () => {
+  test("only the agents of the board, explore among them, are offered the board tools", async () => {
     for (const [agent, count] of [
       ["build", 14],
       ["librarian", 14],
@@ -64,7 +64,7 @@ describe("the tools", () => {
     }
   })
 
-  test("do what they are for, each of them, and show indices", async () => {
+  test("each board tool does what it is for and shows indices", async () => {
     const session = await openSession(host)
     const use = (name: string, args: object) => callBoard(host, model, session, name, args)
     const made = await use("create_task", {
@@ -90,7 +90,7 @@ describe("the tools", () => {
     expect(await use("get_task", { task_id: `#${task_id}` })).toContain("Status: cancelled.")
   })
 
-  test("say of a wrong call what happened and what was expected, each of them, and change nothing", async () => {
+  test("each board tool answers a wrong call with what happened and what was expected, and changes nothing", async () => {
     const session = await openSession(host)
     const theirs = idIn(
       await callBoard(host, model, session, "create_task", {
@@ -125,7 +125,7 @@ describe("the tools", () => {
     await callBoard(host, model, session, "cancel_task", { task_id: theirs })
   })
 
-  test("are offered in no background task's session, forked or fresh", async () => {
+  test("the board tools are not offered in the session of any background task, forked or fresh", async () => {
     for (const fork of [false, true]) {
       const session = await openSession(host)
       const { child } = await launch(host, model, session, { prompt: `P-${fork}`, agent: "librarian", fork })
@@ -137,7 +137,7 @@ describe("the tools", () => {
 })
 
 describe("the job", () => {
-  test("goes from its making through a subtask in another agent's thread to the parent's wake-up and end", async () => {
+  test("a board task passes through a subtask in another agent's thread to its parent's wake-up and its end", async () => {
     const seen: string[] = []
     const library = gate()
     model.use(async (request) => {
@@ -216,7 +216,7 @@ describe("the job", () => {
 })
 
 describe("a new owner", () => {
-  test("goes on in the old thread, under its own prompt; the one before has no say any more", async () => {
+  test("a board task's new owner continues in the old thread with its own prompt, replacing the previous owner", async () => {
     model.use((request) => {
       if (!taskOf(request)) return undefined
       return { text: blockOf(request).includes("Owner: librarian") ? "This far I came." : "I take over." }
@@ -255,7 +255,7 @@ describe("a new owner", () => {
 })
 
 describe("the <Task> block", () => {
-  test("is in every request of the thread as the turn began, with what has changed since, and in no other session", async () => {
+  test("each request of a thread, and of no other session, holds the <Task> block with all its changes", async () => {
     const session = await openSession(host)
     const id = idIn(
       await callBoard(host, model, session, "create_task", {
@@ -286,7 +286,7 @@ describe("the <Task> block", () => {
 })
 
 describe("a run", () => {
-  test("works in its thread, tells nobody, and is not repeated", async () => {
+  test("a board task's run works in its thread, notifies nobody and is not repeated", async () => {
     const session = await openSession(host)
     const id = idIn(await callBoard(host, model, session, "create_task", { title: "Quiet", owner: "librarian" }))
     const { threadId } = stored(host, id)
@@ -300,7 +300,7 @@ describe("a run", () => {
     await callBoard(host, model, session, "cancel_task", { task_id: id })
   })
 
-  test("is stopped by a cancel, with those of its subtasks two levels deep", async () => {
+  test("a cancel stops a board task's run together with the runs of its subtasks two levels deep", async () => {
     model.use((request) => (taskOf(request) ? { hang: true, text: "working" } : undefined))
     const session = await openSession(host)
     const top = idIn(await callBoard(host, model, session, "create_task", { title: "top", steps: [{ title: "a" }] }))
@@ -334,7 +334,7 @@ describe("a run", () => {
 })
 
 describe("a person", () => {
-  test("is asked for from a thread alone, and the state says so until they write there", async () => {
+  test("only a thread can notify a person, and the task's state says so until the person writes there", async () => {
     const session = await openSession(host)
     const outside = callBoard(host, model, session, "notify_user", { message: "hello" })
     await expect(outside).rejects.toThrow("Only the thread of an open task can notify a person")

@@ -144,7 +144,7 @@ async function live(host: Host): Promise<void> {
   }
 }
 
-test(`SIGKILL at a random moment, ${ROUNDS} times: nothing lost, doubled or half linked`, {
+test(`SIGKILL at a random moment loses, doubles or half-links no board task, ${ROUNDS} times`, {
   timeout: 120_000 + ROUNDS * 40_000,
 }, async () => {
   round = 0

@@ -46,7 +46,7 @@ afterAll(async () => {
 })
 beforeEach(() => model.reset())
 
-test("a permission that nobody gives is refused in time, and the task says what was asked until somebody writes", async () => {
+test("a permission that nobody answers is refused in time, and the board task shows it until somebody writes", async () => {
   model.use((request) => {
     if (!taskOf(request) || saidIn(request) > 0) return undefined
     return request.lastUser.includes("Work on the task")
@@ -78,7 +78,7 @@ async function countedHost() {
   return { host, calls: log, [Symbol.asyncDispose]: () => host.stop() }
 }
 
-test("a person's own turn in a thread that its model refuses has OpenCode looked at now and then, not back to back", async () => {
+test("OpenCode is polled only now and then during a person's own turn in a thread whose model refuses", async () => {
   await using counted = await countedHost()
   const { host, calls } = counted
   let isShut = false
@@ -109,7 +109,7 @@ test("a person's own turn in a thread that its model refuses has OpenCode looked
   expect(hasty.length).toBeLessThan(5)
 })
 
-test("the terminal shows active tasks in the sidebar, /board opens their threads, and the desktop hears who is needed", {
+test("the terminal lists active tasks in the sidebar, /board opens their threads, and the desktop notifies the person", {
   timeout: 180_000,
 }, async () => {
   const session = await openSession(host, { title: "A session of the terminal" })
@@ -169,7 +169,7 @@ async function pick(shown: Tui, row: string): Promise<void> {
   await shown.keys("Enter")
 }
 
-test("/board answers, completes and cancels, starts what another hand has written, and brings back what has gone", {
+test("/board answers, completes and cancels tasks, starts what a user's edit added, and restores deleted ones", {
   timeout: 240_000,
 }, async () => {
   const session = await openSession(host, { title: "A third session" })
@@ -235,7 +235,7 @@ test("/board answers, completes and cancels, starts what another hand has writte
   expect(await archived(host, "201")).toMatchObject({ status: "canceled", archivedBy: "user" })
 })
 
-test("/board has its cursor on one task, of those that have no thread, too", async () => {
+test("/board moves its cursor to one task, including tasks without a thread", async () => {
   const ids = ["101", "102", "103"]
   const tasks = ids.map((id) => ({ id, title: `Written by hand ${id}`, owner: "build", status: "draft" }))
   mkdirSync(boardFolder(host), { recursive: true })

@@ -44,7 +44,7 @@ afterAll(async () => {
 const runsOf = (id: string) =>
   model.requests.filter((request) => taskOf(request) === id && saidIn(request) === 0).length
 
-test("a linked git worktree sees the board of the main checkout, and its tasks are worked on there", async () => {
+test("a linked git worktree shows the board of the main checkout, and its tasks run there", async () => {
   const folder = join(mkdtempSync(join(tmpdir(), "superagents-linked-")), "w")
   execFileSync("git", ["worktree", "add", "--quiet", "--detach", folder], { cwd: host.directory, stdio: "ignore" })
   writeFileSync(join(folder, "opencode.json"), readFileSync(join(host.directory, "opencode.json")))
@@ -71,7 +71,7 @@ test("a linked git worktree sees the board of the main checkout, and its tasks a
   rmSync(folder, { recursive: true, force: true })
 })
 
-test("a copy of the project waits for a person, and works in threads of its own: those of its file are another's", async () => {
+test("a copied project waits for a person and uses its own threads, not those named in its file", async () => {
   const folder = mkdtempSync(join(tmpdir(), "superagents-copy-"))
   const client = createOpencodeClient({ baseUrl: host.url, directory: folder })
   const theirs = await openSession(host)
@@ -98,7 +98,7 @@ test("a copy of the project waits for a person, and works in threads of its own:
   rmSync(folder, { recursive: true, force: true })
 })
 
-test("a file that is broken by hand is left alone, every call says so, and mended it is taken up again", async () => {
+test("a board file broken by an edit stays untouched and is reported until it is repaired", async () => {
   const session = await openSession(host)
   const file = join(boardFolder(host), "tasks.json")
   const good = readFileSync(file, "utf8")
@@ -119,7 +119,7 @@ test("a file that is broken by hand is left alone, every call says so, and mende
 })
 
 describe("a second process on the same project", () => {
-  test("hears in OpenCode's own engine of a file that replaces another", () => {
+  test("a process is notified, within OpenCode's own engine, of a board file that replaces another", () => {
     const folder = mkdtempSync(join(tmpdir(), "superagents-watch-"))
     writeFileSync(join(folder, "tasks.json"), "")
     const source = fileURLToPath(new URL("../../src/features/board/store/watch.ts", import.meta.url))
@@ -148,7 +148,7 @@ process.stdout.write("heard", () => process.exit())`
     rmSync(folder, { recursive: true, force: true })
   })
 
-  test("sees the same board and starts nothing twice; it takes over within a minute of the first one's death", {
+  test("a second process shares the board, starts nothing twice, and takes over within a minute after a death", {
     timeout: 180_000,
   }, async () => {
     other = await startHost({ home: host.home })

@@ -35,7 +35,7 @@ describe.each<Form>(["openai", "anthropic"])("with %s's cache", (form) => {
 
   const lastOf = (sessionID: string) => model.requests.findLast((request) => request.sessionID === sessionID)
 
-  test("a riding fork begins with its parent's last request, and pays for little beside it", async () => {
+  test("a whole fork begins with its parent's last request and pays for few other tokens", async () => {
     const { session, riders } = await ride(bench, ["P-RIDE"])
     const [{ id, child, output, first, shared, anew }] = riders as [(typeof riders)[number]]
     console.log(`${form}: shared ${shared.toFixed(1)} %, read ${first.counted?.read}, anew ${anew}`)
@@ -55,14 +55,14 @@ describe.each<Form>(["openai", "anthropic"])("with %s's cache", (form) => {
     )
   })
 
-  test("five riders of one message pay for less than 3,000 tokens anew, all together", async () => {
+  test("five whole forks of one message together pay for fewer than 3,000 uncached tokens", async () => {
     const { riders } = await ride(bench, ["P-1", "P-2", "P-3", "P-4", "P-5"])
     const anew = riders.reduce((sum, rider) => sum + rider.anew, 0)
     console.log(`${form}: five riders, ${anew} tokens anew`)
     expect(anew).toBeLessThan(3000)
   })
 
-  test("five siblings of one message have what they have in common written once, and are all asked", async () => {
+  test("the cache gets the common part of five siblings once, and the model is asked for each", async () => {
     const session = await talk(bench)
     const { common, beside, askedAfter } = await launchSiblings(bench, session)
     console.log(
@@ -76,20 +76,20 @@ describe.each<Form>(["openai", "anthropic"])("with %s's cache", (form) => {
     expect(Math.min(...again.askedAfter)).toBeLessThan(0)
   })
 
-  test("nobody is held where the model has told of no cache", async () => {
+  test("no task is held back when the model has reported no cache", async () => {
     const spread = await launchUncached(bench)
     console.log(`${form}: five without a cache: the last asked ${Math.round(spread)} ms after the first`)
     expect(spread).toBeLessThan(1500)
   })
 
-  test("a thread's turn of seven steps pays for what is new, and 400 tokens a step beside it", async () => {
+  test("a thread's turn of seven steps pays for new text and at most 400 other tokens a step", async () => {
     const beside = await workInThread(bench)
     console.log(`${form}: a thread's steps: ${beside.join(", ")} tokens anew beside what is new`)
     expect(beside).toHaveLength(6)
     for (const tokens of beside) expect(tokens).toBeLessThanOrEqual(400)
   })
 
-  test("a rider's tools are refused, its resume goes on with the same bytes and keys, after a restart, too", async () => {
+  test("a whole fork's tool calls are refused, and its resume sends the same bytes even after a restart", async () => {
     const session = await talk(bench)
     model.use(({ lastUser, sinceUser }) => {
       if (!lastUser.includes("P-TRY")) return undefined
@@ -118,7 +118,7 @@ describe.each<Form>(["openai", "anthropic"])("with %s's cache", (form) => {
 
 const fixture = (name: string) => fileURLToPath(new URL(`../support/fixtures/${name}.ts`, import.meta.url))
 
-test("beside a plugin that rewrites the messages of all sessions alike, a whole fork stays whole", async () => {
+test("a fork stays whole next to a plugin that rewrites the messages of all sessions alike", async () => {
   const bench = await startCacheBench("openai", undefined, [fixture("shortening-plugin")])
   try {
     const { session, riders } = await ride(bench, ["P-ALIKE"])
@@ -138,7 +138,7 @@ test.each([
   ["adds to a parent's system prompt alone", "parents-plugin", "This is for parents alone."],
   ["rewrites a parent's messages alone", "shortening-parents-plugin", "[shortened]"],
 ])(
-  "beside a plugin that %s, a whole fork is trimmed before anything is sent",
+  "next to a plugin that %s, a whole fork is trimmed before anything is sent",
   async (_what, name, its) => {
     const bench = await startCacheBench("openai", undefined, [fixture(name)])
     try {

@@ -32,7 +32,7 @@ const rows = async (session: string, filter = {}) =>
   ((await call(session, "list", filter)).output ?? "").match(/^bg_.*$/gm) ?? []
 
 describe("a cancel", () => {
-  test("really stops the child, says so, and tells without waking", async () => {
+  test("superagents_cancel really stops the child, confirms it, and notifies the parent without waking it", async () => {
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "P-HANG" })
     const request = await asked(child)
@@ -48,7 +48,7 @@ describe("a cancel", () => {
     expect(wakes(model, session)).toEqual([])
   })
 
-  test("keeps what the child had written", async () => {
+  test("a cancelled task keeps the text that its child had written", async () => {
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "P-HANG" })
     await host.events.waitFor(({ type, properties }) => {
@@ -61,7 +61,7 @@ describe("a cancel", () => {
     expect(output).toContain(`Text it had written:\n<task_output id="${id}">\nso far so good\n</task_output>`)
   })
 
-  test("of what has ended is an error and changes nothing", async () => {
+  test("cancelling a task that has ended gives an error and changes nothing", async () => {
     const session = await openSession(host)
     const { id } = await launch(host, model, session, { prompt: "P-DONE" })
     await notified(host, session)
@@ -71,7 +71,7 @@ describe("a cancel", () => {
     expect(await rows(session, { status: "completed" })).toHaveLength(1)
   })
 
-  test("of a batch ends its tasks only", async () => {
+  test("cancelling a batch ends only the tasks of that batch", async () => {
     const session = await openSession(host)
     const tasks = await launchAll(host, model, session, [
       { prompt: "P-HANG-1", batch: "nightly" },
@@ -91,7 +91,7 @@ describe("a cancel", () => {
     await notified(host, session, 3)
   })
 
-  test("of all says when there is nothing to cancel", async () => {
+  test("cancelling all tasks says when there is nothing to cancel", async () => {
     const session = await openSession(host)
     const { status, output } = await call(session, "cancel", { all: true })
     expect(status).toBe("completed")
@@ -100,7 +100,7 @@ describe("a cancel", () => {
 })
 
 describe("a clear", () => {
-  test("stops what runs, forgets everything, tells nobody and keeps the sessions", async () => {
+  test("superagents_clear stops running tasks, forgets everything, notifies nobody and keeps the sessions", async () => {
     const session = await openSession(host)
     const done = await launch(host, model, session, { prompt: "P-CLEARED" })
     await notified(host, session)
@@ -117,7 +117,7 @@ describe("a clear", () => {
     expect(await notifications(host, session), "of the first task alone").toHaveLength(1)
   })
 
-  test("leaves other sessions alone", async () => {
+  test("superagents_clear does not touch the tasks of other sessions", async () => {
     const [mine, other] = [await openSession(host), await openSession(host)]
     const door = gate()
     model.use(async (request) => {
@@ -132,7 +132,7 @@ describe("a clear", () => {
     expect(notification?.hidden).toContain(`Task ${id}: completed.`)
   })
 
-  test("begins a new count", async () => {
+  test("superagents_clear starts a new task count", async () => {
     const session = await openSession(host)
     await launchAll(host, model, session, [{ prompt: "P-OLD-1" }, { prompt: "P-OLD-2" }])
     await notified(host, session, 2)

@@ -33,7 +33,7 @@ const listed = async (session: string) =>
 const promptIn = (text: string) => /N-\d+/.exec(text.split("Your task:").at(-1) ?? "")?.[0]
 
 describe("a task that waits for others", () => {
-  test("holds no slot, says for whom it waits, and starts with their answers in front, in the order given", async () => {
+  test("a task with `after` takes no slot while it waits, and starts with the awaited answers in order", async () => {
     const door = gate()
     model.use(async ({ lastUser }) => {
       if (lastUser === "N-1" || lastUser === "N-2") await door.opened
@@ -54,7 +54,7 @@ describe("a task that waits for others", () => {
     expect(lastUser.endsWith("N-3")).toBe(true)
   })
 
-  test("can wait for a batch: map, then reduce", async () => {
+  test("a task can wait for a whole batch: map, then reduce", async () => {
     model.use(({ lastUser }) => (promptIn(lastUser) ? { text: `mapped ${promptIn(lastUser)}` } : undefined))
     const session = await openSession(host)
     await launchAll(
@@ -70,7 +70,7 @@ describe("a task that waits for others", () => {
     for (const text of ["mapped N-1", "mapped N-2", "mapped N-3"]) expect(lastUser).toContain(text)
   })
 
-  test("is an error where it would wait for nobody, or for what has failed already", async () => {
+  test("a launch gives an error if it would wait for nothing or for a failed task", async () => {
     model.use(({ lastUser }) => (lastUser === "N-1" ? { status: 400 } : undefined))
     const session = await openSession(host)
     const failed = await launch(host, model, session, { prompt: "N-1" }, PATIENT)
@@ -85,7 +85,7 @@ describe("a task that waits for others", () => {
     expect((await listed(session)).split("\n")).toHaveLength(2)
   })
 
-  test("is cancelled with what it waits for; where the parent did that, nobody is woken", async () => {
+  test("a waiting task is cancelled with the one it awaits; the parent's own cancel wakes nobody", async () => {
     model.use(({ lastUser }) => (lastUser === "N-1" ? { hang: true } : undefined))
     const session = await openSession(host)
     const one = await launch(host, model, session, { prompt: "N-1" }, PATIENT)
@@ -101,7 +101,7 @@ describe("a task that waits for others", () => {
   })
 })
 
-test("ten tasks in a diamond with a failure in the middle: what waits for it is told, the rest completes", async () => {
+test("a failure in a diamond of ten tasks is reported to the waiting tasks; the others complete", async () => {
   /** Each task, and those that it waits for. */
   const graph: Record<number, number[]> = {
     1: [],
@@ -152,7 +152,7 @@ test("ten tasks in a diamond with a failure in the middle: what waits for it is 
   expect([...begun.keys()].sort((a, b) => a - b)).toEqual([1, 2, 3, 4, 5, 6, 9, 10])
 })
 
-test("a process that dies: what waited is told as interrupted before it began, once, and asks no model", async () => {
+test("a waiting task whose process dies is reported once as interrupted before it began, and asks no model", async () => {
   model.use(({ lastUser }) => (lastUser === "N-1" ? { hang: true } : undefined))
   const session = await openSession(host)
   const one = await launch(host, model, session, { prompt: "N-1" }, PATIENT)

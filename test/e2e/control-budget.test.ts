@@ -49,7 +49,7 @@ describe("with budgets for a task and a session", () => {
   })
   afterAll(() => host?.stop())
 
-  test("ten agents that would cost $0.40 stay below $0.10 and the steps under way; all are told with what they had", async () => {
+  test("budgets keep ten agents worth $0.40 below $0.10 plus the current steps, and all text is reported", async () => {
     script(4)
     const session = await openSession(running())
     const prompts = Array.from({ length: 10 }, (_, index) => ({ prompt: `B-${index}.` }))
@@ -77,7 +77,7 @@ describe("with budgets for a task and a session", () => {
     expect(model.requests.some(({ lastUser }) => lastUser === "B-MORE")).toBe(false)
   })
 
-  test("a task ends at its own, and can then not be resumed; another session's tasks are not asked for it", async () => {
+  test("a task that used up its budget cannot be resumed; other sessions' tasks do not matter", async () => {
     script(9, 30)
     const session = await openSession(running())
     const { id, child } = await launch(running(), model, session, { prompt: "B-DEAR" }, PATIENT)
@@ -90,7 +90,7 @@ describe("with budgets for a task and a session", () => {
     expect(error).toContain("(option maxCostPerTask)")
   })
 
-  test("a call can ask for less, and not for more", async () => {
+  test("a call can ask for a smaller budget than the configured one, not for a larger one", async () => {
     script(9, 30)
     const session = await openSession(running())
     expect((await task(session, { prompt: "B-MORE", max_cost: 0.06 })).error).toMatch(/`max_cost`.*0\.05/)
@@ -105,7 +105,7 @@ describe("with budgets for a task and a session", () => {
 describe("with a budget for the day", () => {
   afterEach(() => host?.stop())
 
-  test("what was spent counts after a SIGKILL in the middle of last words, which are not asked for again", async () => {
+  test("the day's spending still counts after a SIGKILL during last words, which are not requested again", async () => {
     host = await startPlugged(model, { maxCostPerDay: 0.08, lastWord: 8000 }, { permission: ASKS_FOR_LS })
     script(2, 30)
     const session = await openSession(host)

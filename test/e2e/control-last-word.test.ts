@@ -92,7 +92,7 @@ const saidItsWord = async ({ session, id }: { session: string; id: string }, lim
   expect(output).toMatch(/its last word is below\.[\s\S]*partial[\s\S]*<task_output[\s\S]*half is done/)
 }
 
-test("a compaction that takes the last of the tokens does not end a run before its last word", async () => {
+test("a compaction that uses the last tokens does not end a run before its last word", async () => {
   let child = ""
   model.use((request) => {
     const usage = { input: 99_990, cached: 150_000, output: 0 }
@@ -112,7 +112,7 @@ test("a compaction that takes the last of the tokens does not end a run before i
 describe.concurrent("near each kind of limit a child that obeys ends with its last word:", () => {
   const steps = () => read({ usage: CENT, delay: 60 })
 
-  test("its time, in a fork as well", async () => {
+  test("a child near its time limit ends with its last word, in a fork as well", async () => {
     const tasks = await Promise.all([
       launched(() => read({ delay: 250 }), OBEYS),
       launched(() => read({ delay: 250 }), OBEYS, { ...TIMED, fork: true }),
@@ -124,13 +124,13 @@ describe.concurrent("near each kind of limit a child that obeys ends with its la
     }
   })
 
-  test("its tokens", async () => {
+  test("a child near its token limit ends with its last word", async () => {
     const task = await launched(steps, OBEYS, {})
     await saidItsWord(task, "token limit")
     expect(asked(task.child)).toHaveLength(1)
   })
 
-  test("its session's tokens, with the other that has spent them", async () => {
+  test("two children near their session's token limit both end with their last words", async () => {
     const door = gate()
     const spending = () => {
       let taken = 0
@@ -152,7 +152,7 @@ describe.concurrent("near each kind of limit a child that obeys ends with its la
     }
   })
 
-  test("its cost, in a fork as well", async () => {
+  test("a child near its cost limit ends with its last word, in a fork as well", async () => {
     const [fresh, forked] = await Promise.all([
       launched(steps, OBEYS, { max_cost: 0.05 }),
       launched(steps, OBEYS, { max_cost: 0.05, fork: true }),
@@ -165,7 +165,7 @@ describe.concurrent("near each kind of limit a child that obeys ends with its la
     expect(requests).toHaveLength(6)
   })
 
-  test("its session's cost: with it one that goes on, one in a tool, one before a question, and a fork", async () => {
+  test("five different children near their session's cost limit all end with their last words", async () => {
     await fiveNearALimit(host, model, {
       // Dear ones: no task comes near its own limit on tokens.
       step: { input: 0, output: 17_500 },
@@ -173,7 +173,7 @@ describe.concurrent("near each kind of limit a child that obeys ends with its la
     })
   })
 
-  test("and a resume afterwards has all its tools, and hears nothing of it", async () => {
+  test("a task resumed after its last word has all its tools and no limit warning", async () => {
     const { session, id, child } = await launched(steps, OBEYS, { max_cost: 0.05 })
     await told(session)
     const before = model.requests.find(({ sessionID }) => sessionID === child)?.tools
@@ -195,7 +195,7 @@ describe.concurrent("near each kind of limit a child that obeys ends with its la
 })
 
 describe.concurrent("a child near its time limit", () => {
-  test("that goes on calling tools has its calls refused with that reason, and is stopped", async () => {
+  test("a child that keeps calling tools near its time limit is refused with the reason, and is stopped", async () => {
     const { session, id, child } = await launched(
       () => read({ delay: 1_000 }),
       () => read({ text: "not yet", delay: 1_000 }),
@@ -211,7 +211,7 @@ describe.concurrent("a child near its time limit", () => {
     for (const { tools } of later) expect(tools).toEqual(first?.tools)
   })
 
-  test("that hangs in a tool is interrupted, asked once more with its tools, and has time of its own", async () => {
+  test("a child hanging in a tool near its time limit is interrupted and can say its last word", async () => {
     const task = await launched(
       () => bash("sleep 60"),
       () => ({ ...OBEYS(), delay: 300 }),
@@ -222,7 +222,7 @@ describe.concurrent("a child near its time limit", () => {
     expect((await messages(host, task.child)).at(-1)?.info.role).toBe("assistant")
   })
 
-  test("that calls a tool all the same, asked once more, has none in the request after that", async () => {
+  test("a child that calls a tool instead of saying its last word gets no tools next time", async () => {
     const task = await launched(
       () => bash("sleep 60"),
       (request) => (request.tools.length > 0 ? read({ delay: 100 }) : { ...OBEYS(), delay: 100 }),
@@ -232,7 +232,7 @@ describe.concurrent("a child near its time limit", () => {
     expect(asked(task.child).map(({ tools }) => tools.length > 0)).toEqual([true, false])
   })
 
-  test("that hangs then too is stopped when its own time is over", async () => {
+  test("a child that hangs during its last word is stopped when the extra time is over", async () => {
     const { session, id, child } = await launched(
       () => bash("sleep 60"),
       () => ({ hang: true, text: "almost" }),
@@ -242,7 +242,7 @@ describe.concurrent("a child near its time limit", () => {
     await eventually(() => asked(child)[0]?.aborted.aborted, PATIENT)
   })
 
-  test("that waits for a permission has its question refused first", async () => {
+  test("a child that waits for a permission near its time limit has its question refused first", async () => {
     const task = await launched(() => bash("ls"), OBEYS)
     await saidItsWord(task, LIMIT)
     const open = await unwrap(host.client.permission.list())
@@ -250,7 +250,7 @@ describe.concurrent("a child near its time limit", () => {
     expect(asked(task.child)).toHaveLength(1)
   })
 
-  test("that has ended by then is told of nothing; nor is one that is cancelled", async () => {
+  test("a child that ended or was cancelled before its time limit is not asked for a last word", async () => {
     const ended = await launched(() => ({ text: "all is done", delay: 400 }), OBEYS)
     expect((await told(ended.session))?.visible).toContain(" finished in ")
     const hanging = await launched(() => bash("sleep 60"), OBEYS)

@@ -10,7 +10,7 @@ import { endsWith, host, isBusy, model, outputOf, PATIENT, tell, tellScene } fro
 tellScene()
 
 describe("a word reaches a task", () => {
-  test("that streams its last text: it goes on and answers", async () => {
+  test("a task that streams its last text reads a new message, continues and answers it", async () => {
     const door = gate()
     model.use(({ lastUser }) => {
       if (lastUser === "T-MORE") return { text: "that too" }
@@ -26,7 +26,7 @@ describe("a word reaches a task", () => {
     await endsWith(session, id, "that too")
   })
 
-  test("that is queued: it stands behind its prompt", async () => {
+  test("a message to a queued task is placed after the task's prompt", async () => {
     const door = gate()
     model.use(async ({ lastUser }) => {
       if (lastUser.startsWith("T-FULL")) await door.opened
@@ -49,7 +49,7 @@ describe("a word reaches a task", () => {
     expect(model.requests.filter(({ sessionID }) => sessionID === child)).toHaveLength(1)
   })
 
-  test("that waits for a permission, or an answer of the user's: it reads it when that was given", async () => {
+  test("a task that waits for a permission or a user's answer reads a message after it gets that", async () => {
     const questions = [{ question: "Which?", header: "h", options: [{ label: "this", description: "one" }] }]
     model.use(({ lastUser, sinceUser, userTexts }) => {
       if (lastUser === "T-MORE") return { text: "after the answer" }
@@ -73,7 +73,7 @@ describe("a word reaches a task", () => {
     for (const { session, id } of [permission, question]) await endsWith(session, id, "after the answer")
   })
 
-  test("that is a fork, that was resumed, or that waits for another", async () => {
+  test("a message reaches a fork, a resumed task, and a task that waits for another", async () => {
     const door = gate()
     model.use(async ({ lastUser }) => {
       if (lastUser === "T-MORE") return { text: "read it" }
@@ -100,7 +100,7 @@ describe("a word reaches a task", () => {
     expect(await outputOf(session, waiting.id)).toContain("\nread both\n</task_output>")
   })
 
-  test("whose provider is tried again", async () => {
+  test("a message reaches a task whose provider is being retried", async () => {
     let tries = 0
     model.use(({ lastUser }) => {
       if (lastUser === "T-MORE") return { text: "it works again" }
@@ -114,7 +114,7 @@ describe("a word reaches a task", () => {
     await endsWith(session, id, "it works again")
   })
 
-  test("that waits for its own tasks", async () => {
+  test("a message reaches a task that waits for its own tasks", async () => {
     const door = gate()
     model.use(async ({ lastUser, sinceUser, userTexts }) => {
       if (lastUser === "T-BELOW") await door.opened
@@ -136,7 +136,7 @@ describe("a word reaches a task", () => {
   })
 })
 
-test("a hundred words in the moment of the end: each is read or an error, none is lost, and no turn runs unwatched", {
+test("each of a hundred messages sent as tasks end is read or refused, and no turn runs unwatched", {
   timeout: 600_000,
 }, async () => {
   const SESSIONS = 4

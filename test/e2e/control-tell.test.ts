@@ -7,7 +7,7 @@ import { endsWith, host, isBusy, model, outputOf, PATIENT, tell, tellScene } fro
 
 tellScene()
 
-test("a word reaches a task at work, which reads it at its next step", async () => {
+test("a running task reads a message at its next step", async () => {
   const door = gate()
   model.use(async ({ lastUser, sinceUser }) => {
     if (lastUser === "T-MORE") return { text: "both done" }
@@ -27,7 +27,7 @@ test("a word reaches a task at work, which reads it at its next step", async () 
 })
 
 describe("a word is refused", () => {
-  test("where the task has ended, which names `resume`, where there is none, and where there is nothing to say", async () => {
+  test("superagents_task refuses an empty message, an unknown task, and an ended task, where it suggests `resume`", async () => {
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
     await notified(host, session, 1, PATIENT.timeout)
@@ -38,7 +38,7 @@ describe("a word is refused", () => {
     expect(model.requests.slice(count).some(({ sessionID }) => sessionID === child)).toBe(false)
   })
 
-  test("where the task is saying its last word", async () => {
+  test("a message is refused while the task is saying its last word", async () => {
     model.use(({ userTexts, messages: said }) => {
       if (userTexts[0] !== "T-DEAR") return undefined
       if (JSON.stringify(said).includes("Answer at once: what is done")) return { hang: true }
@@ -53,7 +53,7 @@ describe("a word is refused", () => {
     expect(model.requests.some(({ lastUser }) => lastUser === "T-MORE")).toBe(false)
   })
 
-  test("together with any other argument, naming both", async () => {
+  test("a message together with any other argument is refused with an error that names both", async () => {
     const values = { fork: true, timeout: 5000, max_cost: 1, after: ["bg_x"] }
     const others = { resume: "bg_x", description: "d", agent: "general", model: "scripted/beta", batch: "b", ...values }
     const calls = Object.entries(others).map(([name, value]) => ({

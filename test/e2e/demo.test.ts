@@ -16,7 +16,7 @@ afterAll(async () => {
   await terminal?.stop()
 })
 
-test.concurrent("in a terminal the demo shows the agents live, and ends with what it cost", async () => {
+test.concurrent("the demo in a terminal shows the agents live and ends with the cost", async () => {
   const env = { PATH: process.env.PATH, HOME: process.env.HOME, TERM: "xterm-256color" }
   terminal = openTerminal({ command: process.execPath, args: DEMO, cwd: PACKAGE, env, size: [110, 60] })
   const live = await terminal.waitFor(
@@ -34,7 +34,7 @@ test.concurrent("in a terminal the demo shows the agents live, and ends with wha
   expect(terminal.exitCode()).toBe(0)
 }, 180_000)
 
-test.concurrent("piped it prints plain lines", async () => {
+test.concurrent("the demo prints plain lines when its output is piped", async () => {
   const { stdout } = await promisify(execFile)(process.execPath, DEMO, { cwd: PACKAGE, timeout: DEMO_MS })
   expect(stdout).toMatch(/^ {2}· Run the tests +working/m)
   expect(stdout).toMatch(/^ {2}✓ Run the tests +completed/m)
@@ -43,7 +43,7 @@ test.concurrent("piped it prints plain lines", async () => {
   expect(stdout).toMatch(BILL)
 }, 180_000)
 
-test.concurrent("the third act is a ladder, won by its second rung", async () => {
+test.concurrent("the third act of the demo is a ladder that its second rung wins", async () => {
   const act = ["--import", "tsx", join(PACKAGE, "demo", "tries.ts")]
   const { stdout } = await promisify(execFile)(process.execPath, act, { cwd: PACKAGE, timeout: DEMO_MS })
   expect(stdout).toContain("Try 1 (scripted/alpha): Its check `sh test/sum.test.sh` did not pass")

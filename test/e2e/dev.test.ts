@@ -8,7 +8,7 @@ import { openTerminal, type Terminal } from "../support/terminal.ts"
 let terminal: Terminal | undefined
 afterAll(() => terminal?.stop())
 
-test("the scripted model of npm run dev calls a tool that is spelt out, and repeats other messages", () => {
+test("the scripted model of npm run dev calls a tool that is spelled out, and repeats other messages", () => {
   const said = (lastUser: string) => replyTo({ lastUser, sinceUser: [] })
   expect(said('superagents_list {"status":"running"}')).toEqual({
     tools: [{ name: "superagents_list", args: '{"status":"running"}' }],
@@ -19,7 +19,7 @@ test("the scripted model of npm run dev calls a tool that is spelt out, and repe
   })
 })
 
-test("npm run dev opens OpenCode with the plugin, and starts it anew when a source file changes", async () => {
+test("npm run dev opens OpenCode with the plugin and restarts it when a source file changes", async () => {
   terminal = openTerminal({
     command: "npm",
     args: ["run", "--silent", "dev"],

@@ -26,7 +26,7 @@ const statusOf = async (child: string) => {
   return (metadata as { superagents: { task: { status: string } } }).superagents.task.status
 }
 
-test("a run whose tool calls were not heard of ends well, with all of them counted", TIMEOUT, async () => {
+test("a run whose tool call events were missed ends normally, with all its calls counted", TIMEOUT, async () => {
   model.use(({ lastUser, sinceUser }) => {
     if (lastUser !== "E-NUMB") return undefined
     // Each call another one: the host asks about calls that are repeated.
@@ -42,28 +42,32 @@ test("a run whose tool calls were not heard of ends well, with all of them count
   expect(output).toContain("Tool calls: 5 (last: glob, glob, glob, glob, glob)")
 })
 
-test("what the user has undone stays while a task ends, and its end is told when it is redone", TIMEOUT, async () => {
-  const door = gate()
-  model.use(async ({ lastUser }) => {
-    if (lastUser !== "E-UNDO") return undefined
-    await door.opened
-    return { text: "the answer" }
-  })
-  const session = await openSession(host)
-  const { child } = await launch(host, model, session, { prompt: "E-UNDO" })
-  await ask(host, session, "never mind")
-  const undone = (await messages(host, session)).findLast(({ info }) => info.role === "user")?.info.id ?? ""
-  await unwrap(host.client.session.revert({ sessionID: session, messageID: undone }))
-  door.open()
-  await eventually(async () => (await statusOf(child)) === "completed", PATIENCE)
-  const kept = async () => (await messages(host, session)).some(({ info }) => info.id === undone)
-  expect([await kept(), (await notifications(host, session)).length]).toEqual([true, 0])
-  await unwrap(host.client.session.unrevert({ sessionID: session }))
-  await notified(host, session, 1, 60_000)
-  expect(await kept()).toBe(true)
-})
+test(
+  "messages that the user undid stay while a task ends, and its end is reported after the redo",
+  TIMEOUT,
+  async () => {
+    const door = gate()
+    model.use(async ({ lastUser }) => {
+      if (lastUser !== "E-UNDO") return undefined
+      await door.opened
+      return { text: "the answer" }
+    })
+    const session = await openSession(host)
+    const { child } = await launch(host, model, session, { prompt: "E-UNDO" })
+    await ask(host, session, "never mind")
+    const undone = (await messages(host, session)).findLast(({ info }) => info.role === "user")?.info.id ?? ""
+    await unwrap(host.client.session.revert({ sessionID: session, messageID: undone }))
+    door.open()
+    await eventually(async () => (await statusOf(child)) === "completed", PATIENCE)
+    const kept = async () => (await messages(host, session)).some(({ info }) => info.id === undone)
+    expect([await kept(), (await notifications(host, session)).length]).toEqual([true, 0])
+    await unwrap(host.client.session.unrevert({ sessionID: session }))
+    await notified(host, session, 1, 60_000)
+    expect(await kept()).toBe(true)
+  },
+)
 
-test("two processes that bring back the same tasks tell each of them once", TIMEOUT, async () => {
+test("two processes that restore the same tasks notify the parent of each task once", TIMEOUT, async () => {
   const door = gate()
   model.use(async ({ lastUser }) => {
     if (!lastUser.startsWith("E-TWICE")) return undefined

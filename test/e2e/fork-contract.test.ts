@@ -78,7 +78,7 @@ const BY_COPY = "made by session.fork, where there is no replay"
 forkContract(BY_REPLAY, async () => worldWith(host.client), seen)
 forkContract(BY_COPY, async () => worldWith(clientWith((path) => path === "/sync/replay", page)), seen)
 
-test("a fork that neither way can make is an error with nothing left behind", async () => {
+test("a fork that neither method can make gives an error and leaves nothing behind", async () => {
   const before = await worldWith(host.client).sessionIDs()
   const { id: parentID, messageIDs } = await openWithPast(host, [
     { role: "user", text: "hello" },
@@ -94,7 +94,7 @@ test("a fork that neither way can make is an error with nothing left behind", as
   expect(await worldWith(host.client).sessionIDs()).toHaveLength(before.length + 2)
 })
 
-test("a copy that OpenCode would compact at once is an error, with nothing left behind", async () => {
+test("a copy that OpenCode would compact at once gives an error and leaves nothing behind", async () => {
   const { id: parentID, messageIDs } = await openWithPast(host, [
     { role: "user", text: "hello" },
     { role: "assistant", text: "hi", counted: 195_000 },
@@ -107,7 +107,7 @@ test("a copy that OpenCode would compact at once is an error, with nothing left 
   expect(await worldWith(host.client).sessionIDs()).toEqual(before)
 })
 
-test("both ways made the same of every history, and told the same of it", () => {
+test("both ways to fork make and report the same for every history", () => {
   const of = (name: string) => [...seen].flatMap(([key, view]) => (key.startsWith(name) ? [view] : []))
   expect(of(BY_REPLAY).length).toBeGreaterThan(4)
   expect(of(BY_COPY)).toEqual(of(BY_REPLAY))

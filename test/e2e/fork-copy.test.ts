@@ -26,7 +26,7 @@ afterAll(async () => {
   await model?.close()
 })
 
-test("a fork knows what was said, is launched with the same words, keeps the parent's deny rules and costs its own", async () => {
+test("a fork knows the conversation, is launched as usual, keeps the parent's deny rules, and costs its own", async () => {
   const permission = [{ permission: "bash", pattern: "*", action: "deny" as const }]
   const { id: session } = await unwrap(host.client.session.create({ title: "strict", permission }))
   await ask(host, session, "the word is tulip")
@@ -51,7 +51,7 @@ test("a fork knows what was said, is launched with the same words, keeps the par
   expect(list.output).toContain("120 tokens, $0.0001")
 })
 
-test("a fork is brought back after a restart like any other", async () => {
+test("a fork is restored after a restart like any other task", async () => {
   const session = await openSession(host)
   await ask(host, session, "the word is tulip")
   const { id } = await launch(host, model, session, { prompt: "HANG forked", fork: true })
@@ -62,7 +62,7 @@ test("a fork is brought back after a restart like any other", async () => {
   expect(await notified(host, session)).toHaveLength(1)
 })
 
-test("a fork is stopped when its parent is deleted, and nobody is told", async () => {
+test("a fork is stopped when its parent is deleted, and nobody is notified", async () => {
   const session = await openSession(host)
   await ask(host, session, "the word is tulip")
   await launch(host, model, session, { prompt: "HANG with the parent", fork: true })

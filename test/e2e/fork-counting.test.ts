@@ -76,7 +76,7 @@ describe("in an installed package", () => {
   })
   afterAll(() => host?.stop())
 
-  test("a history of 99,000 tokens stays whole, counted as o200k counts it", async () => {
+  test("the installed package counts tokens as o200k does and keeps a history of 99,000 tokens whole", async () => {
     const { messages, tokens, request, output } = await forkOf(host, pastOf(20, 98_500))
     // The call that launched the fork is a turn of its own, and its question belongs to the history.
     expect(messages).toBe(41)
@@ -87,7 +87,7 @@ describe("in an installed package", () => {
     expect(Math.abs(tokens / exact - 1)).toBeLessThan(0.01)
   })
 
-  test("an unbroken run of 110,000 letters costs the oldest turns alone", async () => {
+  test("an unbroken run of 110,000 letters in a history drops only the oldest turns from a fork", async () => {
     let state = 7
     const letters = Array.from({ length: 110_000 }, () => {
       state = (state * 1_103_515_245 + 12_345) % 2_147_483_648
@@ -105,7 +105,7 @@ describe("in an installed package", () => {
     expect(Math.abs(tokens / countOf(request) - 1)).toBeLessThan(0.01)
   })
 
-  test("what three agents answered is whole in the fork's request, and what was cut is named at the launch", async () => {
+  test("a fork's request holds three agents' answers whole, and the launch names what was cut", async () => {
     const session = await openSession(host)
     const answers = ["A", "B", "C"].map(
       (name, index) => `REPORT ${name} ${`${name.toLowerCase()} `.repeat(3000 + index * 2500)}END ${name}`,
@@ -133,7 +133,7 @@ describe("in an installed package", () => {
 })
 
 describe("in a host in which no thread starts", () => {
-  test("a fork is made by the estimate, and the host lives", async () => {
+  test("a fork is made with estimated token counts when no thread can start, and OpenCode stays alive", async () => {
     rmSync(join(installed, "dist", "tokenizer.js"))
     const host = await startPlugged(model, {}, { plugin: installed })
     try {

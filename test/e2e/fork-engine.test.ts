@@ -91,7 +91,7 @@ describe("a fork of a short history", () => {
     messageID = String((await messages(host, parent)).at(-1)?.info.id)
   })
 
-  test("shows the model the earlier messages as they were, the cut result with its length, and the prompt last", async () => {
+  test("a short history's fork has earlier messages unchanged, cut results with their length, and the prompt last", async () => {
     const { sessionID, info } = await fork(parent, messageID)
     const request = await viewOf(sessionID)
     const view = said(request)
@@ -113,7 +113,7 @@ describe("a fork of a short history", () => {
     expect(info).toMatchObject({ messages: 9, droppedMessages: 0, cutResults: 1 })
   })
 
-  test("is a child of its parent, with a record of its own, its agent and its rules, and has cost nothing", async () => {
+  test("a fork is a child of its parent with its own record, agent and rules, without cost", async () => {
     const draft = draftOf(parent, messageID)
     const rules = [{ permission: "bash", pattern: "*", action: "deny" as const }]
     const { sessionID, info } = await fork(parent, messageID, { draft, rules })
@@ -127,7 +127,7 @@ describe("a fork of a short history", () => {
     expect(after.tokens).toMatchObject({ input: 100, output: 20 })
   })
 
-  test("holds nothing where the calling message is the first", async () => {
+  test("a fork is empty when the calling message is the first of its session", async () => {
     const first = String((await messages(host, parent))[0]?.info.id)
     const { sessionID, info } = await fork(parent, first)
     expect(said(await viewOf(sessionID))).toHaveLength(2)
@@ -136,7 +136,7 @@ describe("a fork of a short history", () => {
 })
 
 describe("a fork of a compacted history", () => {
-  test("begins where the parent's model begins: at the summary", async () => {
+  test("a fork of a compacted history begins at the summary, where the parent's model begins", async () => {
     model.use(({ lastUser }) => ({ text: lastUser.startsWith("fact") ? `noted ${lastUser}` : "SUMMARY" }))
     const parent = await openSession(host)
     for (const fact of ["fact one", "fact two", "fact three"]) await ask(host, parent, fact)
@@ -169,7 +169,7 @@ describe("a fork of a long history", () => {
     },
   ]).flat()
 
-  test("is brought under the limit with the newest turns there, and tells what went", async () => {
+  test("a fork of a long history keeps the newest turns within the limit and says what was dropped", async () => {
     const { id, messageIDs } = await openWithPast(host, [...past, { role: "assistant", text: "calling" }])
     const { sessionID, info } = await fork(id, String(messageIDs.at(-1)))
     const request = await viewOf(sessionID)
@@ -189,7 +189,7 @@ describe("a fork of a long history", () => {
     expect(request.messages.filter(({ role }) => role === "tool")).toHaveLength(info.messages / 2)
   })
 
-  test("heeds the context of the child's model and the provider's count", async () => {
+  test("a fork respects the context size of the child's model and the provider's token counts", async () => {
     const counted = past.slice(0, 80).map((message, index): PastMessage => {
       return message.role === "assistant" ? { ...message, counted: (index + 1) * 2000 } : message
     })

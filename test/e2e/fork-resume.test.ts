@@ -24,7 +24,7 @@ const resume = (session: string, id: string, prompt: string) =>
   callTool(host, model, session, "superagents_task", { resume: id, prompt })
 
 describe("a task launched with fork", () => {
-  test("knows what was said before, not the call in flight, and has its prompt last; the list marks it", async () => {
+  test("a fork knows the conversation before the current call, has its prompt last, and is marked in lists", async () => {
     const session = await openSession(host)
     await ask(host, session, "the word is tulip")
     const { id, child, output } = await launch(host, model, session, { prompt: "WHICH WORD", fork: true })
@@ -45,7 +45,7 @@ describe("a task launched with fork", () => {
     expect(list.output).toContain("| 120 tokens, $0.0001")
   })
 
-  test("is brought back after a restart like any other", async () => {
+  test("a task launched with fork is restored after a restart like any other", async () => {
     const session = await openSession(host)
     await ask(host, session, "the word is tulip")
     const { id } = await launch(host, model, session, { prompt: "HANG forked", fork: true })
@@ -57,7 +57,7 @@ describe("a task launched with fork", () => {
     expect(await notificationsOf(host, session, [id])).toEqual([1])
   })
 
-  test("goes with its parent: its session is deleted and nobody is told", async () => {
+  test("a fork whose parent is deleted is deleted too, and nobody is notified", async () => {
     const session = await openSession(host)
     await ask(host, session, "the word is tulip")
     const { child } = await launch(host, model, session, { prompt: "HANG with the parent", fork: true })
@@ -70,7 +70,7 @@ describe("a task launched with fork", () => {
 })
 
 describe("a completed task", () => {
-  test("is resumed twice: it remembers, counts, and each time there is one notification", async () => {
+  test("a completed task can be resumed twice: it remembers, counts the runs, and notifies once each time", async () => {
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "first question" })
     await notified(host, session)
@@ -92,7 +92,7 @@ describe("a completed task", () => {
     expect(output).toContain(`${id} (resumed) `)
   })
 
-  test("is resumed once where two ask at once, and cannot be while it is", async () => {
+  test("of two simultaneous resumes of one task only one succeeds, and a task being resumed cannot be resumed", async () => {
     const session = await openSession(host)
     const { id } = await launch(host, model, session, { prompt: "asked by two" })
     await notified(host, session)
@@ -106,7 +106,7 @@ describe("a completed task", () => {
     await callTool(host, model, session, "superagents_cancel", { all: true })
   })
 
-  test("is waited for with block while it is resumed, and the wait does not wake the parent again", async () => {
+  test("the output tool can block on a resumed task, and the wait does not wake the parent again", async () => {
     const session = await openSession(host)
     const { id } = await launch(host, model, session, { prompt: "to be waited for" })
     await notified(host, session)
@@ -118,7 +118,7 @@ describe("a completed task", () => {
 })
 
 describe("a resume is refused", () => {
-  test("of a running task, of a failed one, of another session's and of one whose session is gone", async () => {
+  test("a resume is refused for a running or failed task, another session's, and one without a session", async () => {
     const session = await openSession(host)
     const running = await launch(host, model, session, { prompt: "HANG on" })
     expect((await resume(session, running.id, "more")).error).toContain("Only completed tasks can be resumed")

@@ -104,7 +104,7 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
     return /^Parked \d+ times?, /m.test(output ?? "")
   }
 
-  test("OpenCode's fetch is its own but for the exact gate, and has all that it had", async () => {
+  test("OpenCode's fetch is replaced only for the exact gate, and keeps all its properties", async () => {
     await openSession(host)
     const seen = await eventually(() => existsSync(join(folder, "seen")) && readFileSync(join(folder, "seen"), "utf8"))
     expect(JSON.parse(seen)).toEqual({ marked: gate === "exact", own: gate !== "exact", preconnect: "function" })
@@ -124,14 +124,14 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
     ["400, a picture's size", refusal(400, "Image size limit exceeded")],
     ["400, a page on billing", refusal(400, "Unsupported parameter. See our billing page.")],
     ["404", refusal(404, "The model does not exist")],
-  ])("a refusal that does not pass is not parked: %s", async (_what, said) => {
+  ])("a task is not parked after a refusal that will not pass: %s", async (_what, said) => {
     const { sessionID, requests, tasks } = await launchSome(() => said)
     expect(await ends(sessionID, tasks)).toEqual([["✗"]])
     expect(requests).toHaveLength(1)
     expect(await wasParked(sessionID, tasks)).toBe(false)
   })
 
-  test("a conversation that is too long is not parked: OpenCode sums it up, and it goes on", async () => {
+  test("a task whose conversation is too long is not parked: OpenCode summarises it and the task continues", async () => {
     const long = refusal(400, "This model's maximum context length is 8192 tokens.", {
       code: "context_length_exceeded",
     })
@@ -148,7 +148,7 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
     ["a reset in 1e99 s", { ...refusal(429, "Slow down."), headers: { "retry-after": "1e99" } } as Reply],
     ["a body of 10 MB", refusal(429, LIMITED, { more: "x".repeat(10_000_000) })],
     ["a body that is no JSON", { status: 429, body: "<html>Too many requests" }],
-  ])("a task outlives %s: it is parked, and tries again when a gate without a time opens", async (_what, said) => {
+  ])("a task survives %s: it is parked and tries again when a gate without a known time opens", async (_what, said) => {
     const { sessionID, requests, tasks } = await launchSome((_number, sinceFirst) =>
       sinceFirst < UNTOLD_MS - 1000 ? said : { text: "done" },
     )
@@ -163,7 +163,7 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
     expect(answered?.endsWith).toBe("user")
   })
 
-  test.concurrent("a wrong request that speaks of limits ends after the few tries of OpenCode's own, and is never parked", async () => {
+  test.concurrent("a task with a wrong request that mentions limits ends after OpenCode's few retries and is never parked", async () => {
     const said = refusal(400, "Invalid schema for function 'set_rate_limit'", { type: "invalid_request_error" })
     const { sessionID, requests, tasks } = await launchSome(() => said)
     expect(await ends(sessionID, tasks)).toEqual([["✗"]])
@@ -178,7 +178,7 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
     ["an error in the stream", { fails: OVERLOADED }],
     ["an error in the middle of a text", { text: "half of an ans", fails: OVERLOADED }],
     ["a connection that breaks in the middle of a text", { text: "half of an ans", cut: true }],
-  ])("one overload is left to OpenCode's own retry: nobody is parked by %s", async (_what, said) => {
+  ])("a single overload is left to OpenCode's own retry, and no task is parked by %s", async (_what, said) => {
     const { sessionID, requests, tasks } = await launchSome(
       (number) => (number === 0 ? said : { text: "done", delay: 500 }),
       3,
@@ -192,7 +192,7 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
     ["529", refusal(529, "Overloaded")],
     ["an error in the stream", { fails: OVERLOADED }],
     ["an error in the middle of a text", { text: "half of an ans", fails: OVERLOADED }],
-  ])("overloads that go on trip the breaker at the second within ten seconds: %s", async (_what, said) => {
+  ])("repeated overloads trip the breaker at the second one within ten seconds: %s", async (_what, said) => {
     const { sessionID, requests, tasks } = await launchSome((number) => (number < 2 ? said : { text: "done" }), 2)
     expect(await ends(sessionID, tasks)).toEqual([["✓"], ["✓"]])
     const parked: boolean[] = []
@@ -204,7 +204,7 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
     expect(asked.map(({ endsWith }) => endsWith)).toEqual(asked.map(() => "user"))
   })
 
-  test.concurrent("a breaker resets with the first part of an answer, not with the end of its step", async () => {
+  test.concurrent("a breaker resets at the first part of an answer, not at the end of its step", async () => {
     const shutMs = 4000
     const stepMs = 60_000
     const { sessionID, requests, tasks } = await launchSome(
@@ -220,7 +220,7 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
     expect(await ends(sessionID, tasks)).toEqual(tasks.map(() => ["✓"]))
   })
 
-  test.concurrent("a limit told at the end of a long text that speaks of billing is no want of money, and is tried in time", async () => {
+  test.concurrent("a rate limit at the end of a long text about billing is not taken for missing money", async () => {
     const shutMs = 12_000
     // Google's words, with all that stands before the time.
     const words = (leftMs: number) =>
@@ -263,7 +263,7 @@ describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
       "the beginning of a body of 10 MB",
       (leftMs) => refusal(429, "Limited.", { resets_in_seconds: leftMs / 1000, more: "x".repeat(10_000_000) }),
     ],
-  ])("a task waits until the time that only %s tells", async (_what, said) => {
+  ])("a task waits until the reset time that only %s tells", async (_what, said) => {
     const { sessionID, requests, tasks } = await launchSome(
       (_number, sinceFirst) => (sinceFirst < SHUT_MS ? said(SHUT_MS - sinceFirst) : { text: "done" }),
       3,

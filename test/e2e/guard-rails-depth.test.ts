@@ -29,7 +29,7 @@ const launchesOwn = (child: string, grandchild: string) => (request: ModelReques
   return { tools: [{ name: "superagents_task", args }] }
 }
 
-test("a child below the limit may launch; it is done only after it has heard of its own task", async () => {
+test("a child below the depth limit may launch a task, and ends only after that task's notification", async () => {
   const door = gate()
   model.use(launchesOwn("P-CHILD", "P-GRANDCHILD"))
   model.use(async (request) => {
@@ -57,7 +57,7 @@ test("a child below the limit may launch; it is done only after it has heard of 
   expect(output, "the child's own three answers and the grandchild's").toContain("Usage: 480 tokens")
 })
 
-test("a grandchild is offered none of our tools, nor the host's, and its parent is", async () => {
+test("a grandchild is offered no launching tool of ours or of OpenCode's, but its parent is", async () => {
   model.use(launchesOwn("P-OFFER-CHILD", "P-OFFER-GRANDCHILD"))
   const session = await openSession(host)
   const { child } = await launch(host, model, session, { prompt: "P-OFFER-CHILD" })
@@ -71,7 +71,7 @@ test("a grandchild is offered none of our tools, nor the host's, and its parent 
   expect(tools).not.toContain("task")
 })
 
-test("a cancelled child takes its own tasks with it", async () => {
+test("cancelling a child also cancels the child's own tasks", async () => {
   model.use(launchesOwn("P-DOOMED", "P-DOOMED-TOO"))
   model.use((request) => (request.lastUser === "P-DOOMED-TOO" ? { hang: true } : undefined))
   const session = await openSession(host)
@@ -83,7 +83,7 @@ test("a cancelled child takes its own tasks with it", async () => {
   expect(told?.visible).toContain("cancelled after ")
 })
 
-test("a grandchild sees only its own tasks, and the parent only its child", async () => {
+test("a grandchild lists only its own tasks, and the parent lists only its child", async () => {
   model.use(launchesOwn("P-SCOPE", "P-SCOPE-DEEP"))
   const session = await openSession(host)
   const { id } = await launch(host, model, session, { prompt: "P-SCOPE" })

@@ -30,7 +30,7 @@ const outputOf = async (session: string, id: string) =>
 const words = (count: number) => Array.from({ length: count }, (_, index) => `word${index} `).join("")
 
 describe("a task that passes a limit is ended, says which, and keeps its text:", () => {
-  test("the option taskTimeout", async () => {
+  test("a task that passes the option taskTimeout is ended, names that limit, and keeps its text", async () => {
     model.use((request) =>
       request.lastUser === "P-ENDLESS" ? { text: words(200), chunks: 200, pace: 300 } : undefined,
     )
@@ -44,7 +44,7 @@ describe("a task that passes a limit is ended, says which, and keeps its text:",
     await eventually(() => request.aborted.aborted)
   })
 
-  test("the argument timeout", async () => {
+  test("a task that passes the argument timeout is ended, names that limit, and keeps its text", async () => {
     model.use((request) => (request.lastUser === "P-TIMED" ? { hang: true, text: "not much" } : undefined))
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "P-TIMED", timeout: 1500 })
@@ -56,7 +56,7 @@ describe("a task that passes a limit is ended, says which, and keeps its text:",
     await eventually(() => request.aborted.aborted)
   })
 
-  test("the argument timeout, with the error that its provider answered all the time, and since when", async () => {
+  test("a task that reaches its timeout names its provider's repeated error and when that began", async () => {
     const body = { error: { message: "the disk of our server is broken" } }
     model.use((request) =>
       request.lastUser === "P-BROKEN" ? { status: 500, body, headers: { "retry-after": "3" } } : undefined,
@@ -73,7 +73,7 @@ describe("a task that passes a limit is ended, says which, and keeps its text:",
     )
   })
 
-  test("three times that silence, where a call is begun and never written to its end", async () => {
+  test("a task that is writing a tool call is ended only after three times stallTimeout without output", async () => {
     const half = { name: "write", args: '{"filePath": "' }
     model.use(({ lastUser }) => (lastUser === "P-HALF" ? { hang: true, call: half } : undefined))
     const session = await openSession(host)
@@ -82,7 +82,7 @@ describe("a task that passes a limit is ended, says which, and keeps its text:",
     expect(notification?.hidden).toContain("stallTimeout allows 2.5s, and 3 times that while it writes a tool call")
   })
 
-  test("silence, the option stallTimeout", async () => {
+  test("a task that is silent longer than the option stallTimeout is ended and keeps its text", async () => {
     model.use((request) => (request.lastUser === "P-SILENT" ? { hang: true, text: "hm" } : undefined))
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "P-SILENT" })
@@ -93,7 +93,7 @@ describe("a task that passes a limit is ended, says which, and keeps its text:",
     await eventually(() => request.aborted.aborted)
   })
 
-  test("tokens, the option maxTokensPerTask", async () => {
+  test("a task that passes the option maxTokensPerTask is ended, names that limit, and keeps its text", async () => {
     model.use((request) => {
       if (request.lastUser !== "P-DEAR") return undefined
       const usage = { input: 500, output: 50, cached: 5000 }
@@ -111,7 +111,7 @@ describe("a task that passes a limit is ended, says which, and keeps its text:",
 })
 
 describe("what counts as life:", () => {
-  test("a running tool", async () => {
+  test("a running tool keeps a task from counting as silent", async () => {
     model.use((request) => {
       if (request.lastUser !== "P-TOOL") return undefined
       if (request.sinceUser.length > 0) return { text: "slept well" }
@@ -123,7 +123,7 @@ describe("what counts as life:", () => {
     expect(await outputOf(session, id)).toContain("slept well")
   })
 
-  test("text that comes slowly", async () => {
+  test("text that arrives slowly keeps a task from counting as silent", async () => {
     model.use((request) => (request.lastUser === "P-DROPS" ? { text: words(9), chunks: 9, pace: 400 } : undefined))
     const session = await openSession(host)
     const { id } = await launch(host, model, session, { prompt: "P-DROPS" })
@@ -138,7 +138,7 @@ describe("an agent that left todos open", () => {
     { content: "second", status: "pending", priority: "low" },
   ]
 
-  test("is completed after todoGrace, and the output says so", async () => {
+  test("a task that left todos open is completed after todoGrace, and its output says so", async () => {
     model.use((request) => {
       if (request.lastUser !== "P-TODO") return undefined
       return request.sinceUser.length > 0 ? { text: "enough" } : { tools: [{ name: "todowrite", args: { todos } }] }
@@ -151,7 +151,7 @@ describe("an agent that left todos open", () => {
     expect(await outputOf(session, id)).toContain("Note: the agent left 1 of its todos open.")
   })
 
-  test("but has closed them in the end is simply completed", async () => {
+  test("a task that closes its open todos before the end is completed without a note", async () => {
     const closed = todos.map((todo) => ({ ...todo, status: "completed" }))
     model.use((request) => {
       if (request.lastUser !== "P-TODO-DONE") return undefined

@@ -54,7 +54,7 @@ const round = async (name: string, count: number) => {
   return { session, launched }
 }
 
-test(`${TASKS} tasks of five tool calls through ten slots: all reported once, and memory stays flat`, {
+test(`${TASKS} tasks of five tool calls through ten slots are reported once each with constant memory`, {
   timeout: 1_500_000,
 }, async () => {
   let atWork = 0

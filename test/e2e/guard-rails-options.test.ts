@@ -32,7 +32,7 @@ afterAll(async () => {
 
 beforeEach(() => model.reset())
 
-test("wrong options are reported, each by its name, in the log and not on the terminal", () => {
+test("wrong options are reported by name in the log and not on the terminal", () => {
   const [output = "", log = ""] = startLogs.split(/^--- \//m)
   expect(log).toMatch(/Option \\?"maxConcurrentTasks\\?" is \\*"many\\*": .*expected.*Using the default/)
   expect(log).toMatch(/Option \\?"taskTimeout\\?" is -5: .*Using the default/)
@@ -42,7 +42,7 @@ test("wrong options are reported, each by its name, in the log and not on the te
   expect(output).not.toContain("maxConcurrent")
 })
 
-test("for wrong options the defaults are used", async () => {
+test("the default is used for each option that is wrong", async () => {
   const session = await openSession(host)
   const tasks = Array.from({ length: 11 }, (_, index) => ({ prompt: `P-DEFAULT-${index}` }))
   model.use(({ lastUser }) => (lastUser.startsWith("P-DEFAULT") ? { hang: true } : undefined))
@@ -52,7 +52,7 @@ test("for wrong options the defaults are used", async () => {
   await notified(host, session, 11)
 })
 
-test("allowModelOverride: false refuses a model before anything is made", async () => {
+test("allowModelOverride: false refuses another model before anything is created", async () => {
   const session = await openSession(host)
   const before = await countSessions(host)
   const args = { description: "do it", prompt: "P-NEVER", agent: "general", model: "scripted/beta" }
@@ -74,7 +74,7 @@ test("reuseIdentical: true returns the earlier task for the same agent and promp
   expect(model.requests.filter(({ lastUser }) => lastUser === "P-SAME")).toHaveLength(2)
 })
 
-test('wake: "never" tells and does not wake', async () => {
+test('wake: "never" notifies the parent without waking it', async () => {
   const session = await openSession(host)
   await launch(host, model, session, { prompt: "P-QUIET" })
   await notified(host, session)

@@ -40,7 +40,7 @@ const call = async (session: string, tool: string, args: Record<string, unknown>
   (await callTool(host, model, session, `superagents_${tool}`, args)).output ?? ""
 
 describe("a child that asks for a permission", () => {
-  test("shows what it asks, and goes on when the user allows it", async () => {
+  test("a child that asks for a permission shows its question and continues when the user allows it", async () => {
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "P-ASK-YES" })
     const question = await questionOf(child)
@@ -53,7 +53,7 @@ describe("a child that asks for a permission", () => {
     expect(await call(session, "output", { task_id: id })).toContain("the tool said: P-ASK-YES")
   })
 
-  test("and is refused by the user is told as what it is", async () => {
+  test("a child whose permission the user refuses is reported with that refusal", async () => {
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "P-ASK-NO" })
     const question = await questionOf(child)
@@ -65,7 +65,7 @@ describe("a child that asks for a permission", () => {
     expect(output).toContain("I need the shell")
   })
 
-  test("and gets no answer is refused after permissionTimeout, not ended as silent, and goes on without", async () => {
+  test("a permission without an answer is refused after permissionTimeout, and the child continues instead of ending as silent", async () => {
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "P-ASK-NOBODY" })
     await questionOf(child)
@@ -79,7 +79,7 @@ describe("a child that asks for a permission", () => {
     expect(await call(session, "output", { task_id: id })).toContain("the tool said: ")
   })
 
-  test("for three equal calls in one message, and gets no answer, goes on with its task", async () => {
+  test("a child whose permission question for three equal calls gets no answer continues its task", async () => {
     const args = { filePath: "/no/such/file" }
     const read = { name: "read", args }
     model.use(({ userTexts }) => {
@@ -99,7 +99,7 @@ describe("a child that asks for a permission", () => {
     )
   })
 
-  test("and is cancelled meanwhile leaves no question behind", async () => {
+  test("a child that is cancelled while it asks for a permission leaves no question open", async () => {
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "P-ASK-CANCEL" })
     await questionOf(child)
@@ -110,7 +110,7 @@ describe("a child that asks for a permission", () => {
     expect(model.requests.filter((request) => request.sessionID === child)).toHaveLength(1)
   })
 
-  test("and reaches its time limit meanwhile leaves no question behind", async () => {
+  test("a child that reaches its time limit while it asks for a permission leaves no question open", async () => {
     const session = await openSession(host)
     const { child } = await launch(host, model, session, { prompt: "P-ASK-LIMIT", timeout: 2000 })
     await questionOf(child)
@@ -119,7 +119,7 @@ describe("a child that asks for a permission", () => {
     await eventually(async () => (await unwrap(host.client.permission.list())).length === 0)
   })
 
-  test("from deeper below (the host's own subagent) shows on the task", async () => {
+  test("a permission question of OpenCode's own subagent below a child is shown on the child's task", async () => {
     model.use((request) => {
       if (request.lastUser !== "P-DELEGATE" || request.sinceUser.length > 0) return undefined
       const args = { description: "deeper", prompt: "P-ASK-DEEP", subagent_type: "general" }

@@ -47,7 +47,7 @@ const listed = async (session: string) =>
   ((await callTool(host, model, session, "superagents_list", {})).output ?? "").split("\n")
 
 describe("two slots", () => {
-  test("let two of five tasks at the model, and the others in their turn", async () => {
+  test("two slots run two of five tasks at once, and the others in order", async () => {
     const { atWork, open, peak } = scriptDoors()
     const session = await openSession(host)
     const prompts = [1, 2, 3, 4, 5].map((number) => `P-QUEUE-${number}`)
@@ -79,7 +79,7 @@ describe("two slots", () => {
     expect(found.map(({ visible }) => visible.split("Task Progress: ")[1])).toEqual(["1/5", "2/5", "3/5", "4/5", "5/5"])
   })
 
-  test("are not taken by a queued task that is cancelled: it never reaches the model", async () => {
+  test("a queued task that is cancelled takes no slot and never reaches the model", async () => {
     const { atWork, open } = scriptDoors()
     const session = await openSession(host)
     const prompts = ["P-ONE", "P-TWO", "P-THREE", "P-FOUR"]
@@ -106,7 +106,7 @@ describe("two slots", () => {
     expect(rows.filter((row) => row.includes("| cancelled |"))).toHaveLength(1)
   })
 
-  test("are freed by a failure and by a cancel as by a success", async () => {
+  test("a slot becomes free after a failure and a cancel, as after a success", async () => {
     model.use(({ lastUser }) => {
       if (lastUser === "P-FAILS") return { status: 400 }
       return lastUser === "P-HANGS" ? { hang: true } : undefined
@@ -123,7 +123,7 @@ describe("two slots", () => {
     expect(found.filter(({ visible }) => visible.startsWith("✓"))).toHaveLength(3)
   })
 
-  test("a session: another has its own", async () => {
+  test("a session with two slots does not use the slots of another session", async () => {
     const { atWork, open } = scriptDoors()
     const [mine, other] = [await openSession(host), await openSession(host)]
     await launchAll(host, model, mine, [{ prompt: "P-MINE-1" }, { prompt: "P-MINE-2" }])
@@ -133,7 +133,7 @@ describe("two slots", () => {
     await Promise.all([notified(host, mine, 2), notified(host, other)])
   })
 
-  test("for a model of which only one may run: a saturated model does not block another", async () => {
+  test("a task for a model without a free slot does not block a task for another model", async () => {
     const { atWork, open } = scriptDoors()
     const session = await openSession(host)
     await launchAll(host, model, session, [{ prompt: "P-BETA-1", model: "scripted/beta" }])
@@ -154,7 +154,7 @@ describe("two slots", () => {
 })
 
 describe("six launches a minute", () => {
-  test("are the most: the seventh is refused, says when to try again, and refused ones do not count", async () => {
+  test("the seventh launch in a minute is refused with a time to retry; refused launches do not count", async () => {
     const session = await openSession(host)
     const calls = Array.from({ length: 8 }, (_, index) => ({
       name: "superagents_task",

@@ -43,7 +43,7 @@ const hangs = (prompt: string) => model.use((request) => (request.lastUser === p
 const asked = (child: string): Promise<ModelRequest> => model.waitFor((request) => request.sessionID === child)
 
 describe("at the depth limit", () => {
-  test("a child is offered neither our launching tool nor the host's", async () => {
+  test("a child at the depth limit is offered neither our launching tool nor OpenCode's", async () => {
     const session = await openSession(host)
     const { child } = await launch(host, model, session, { prompt: "P-SHALLOW" })
     const { tools } = await asked(child)
@@ -53,7 +53,7 @@ describe("at the depth limit", () => {
     await notified(host, session)
   })
 
-  test("a child that calls it all the same makes no task", async () => {
+  test("a child at the depth limit that calls the launching tool anyway creates no task", async () => {
     model.use((request) => {
       if (request.lastUser !== "P-INSIST" || request.sinceUser.length > 0) return undefined
       const args = { description: "deeper", prompt: "P-TOO-DEEP", agent: "general" }
@@ -68,7 +68,7 @@ describe("at the depth limit", () => {
 })
 
 describe("the model of a child", () => {
-  test("may be chosen, and the parent's stays as it was", async () => {
+  test("a launch can choose the child's model without changing the parent's model", async () => {
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "P-MODEL", model: "scripted/beta" })
     expect((await asked(child)).model).toBe("beta")
@@ -80,7 +80,7 @@ describe("the model of a child", () => {
     expect(row.model).toMatchObject({ providerID: "scripted", id: "alpha" })
   })
 
-  test("is its agent's own before it is the parent's", async () => {
+  test("a child uses its agent's own model rather than the parent's model", async () => {
     const session = await openSession(host)
     const { child } = await launch(host, model, session, { prompt: "P-OWN-MODEL", agent: "second" })
     expect((await asked(child)).model).toBe("beta")
@@ -88,7 +88,7 @@ describe("the model of a child", () => {
     await eventually(() => wakes(model, session)[0]?.model === "alpha")
   })
 
-  test("that does not exist is refused with near matches", async () => {
+  test("an unknown model is refused with a list of similar model names", async () => {
     const session = await openSession(host)
     const args = { description: "do it", prompt: "P-NEVER", agent: "general", model: "scripted/betta" }
     const { status, error } = await callTool(host, model, session, "superagents_task", args)
@@ -98,7 +98,7 @@ describe("the model of a child", () => {
 })
 
 describe("what it costs", () => {
-  test("adds up: tokens and cost in output, list, hint and total", async () => {
+  test("tokens and cost agree in the output, the list, the hint and the total", async () => {
     const usage = { input: 1000, output: 200, reasoning: 50, cached: 300 }
     model.use((request) => {
       if (!request.lastUser.startsWith("P-COST")) return undefined
@@ -126,7 +126,7 @@ describe("what it costs", () => {
 })
 
 describe("when somebody else ends something:", () => {
-  test("the parent is aborted: its children live on and report", async () => {
+  test("aborting the parent leaves its children running, and they report their ends", async () => {
     const door = gate()
     model.use(async (request) => {
       if (request.lastUser === "tell me a story") return { hang: true, text: "Once" }
@@ -148,7 +148,7 @@ describe("when somebody else ends something:", () => {
     await eventually(() => wakes(model, session).length === 1)
   })
 
-  test("the user aborts a child: cancelled, and the parent is woken", async () => {
+  test("a child that the user aborts counts as cancelled, and the parent is woken", async () => {
     hangs("P-ABORTED")
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "P-ABORTED" })
@@ -162,7 +162,7 @@ describe("when somebody else ends something:", () => {
     expect(output).toContain("Reason: It was stopped in its own session.")
   })
 
-  test("the user deletes a child: cancelled, and the parent is woken", async () => {
+  test("a child that the user deletes counts as cancelled, and the parent is woken", async () => {
     hangs("P-DELETED")
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "P-DELETED" })
@@ -176,7 +176,7 @@ describe("when somebody else ends something:", () => {
     expect(await notifications(host, session)).toHaveLength(1)
   })
 
-  test("the parent is deleted: its children are stopped, and others are left alone", async () => {
+  test("deleting the parent stops its own children and leaves other sessions alone", async () => {
     hangs("P-ORPHAN")
     const door = gate()
     model.use(async (request) => {

@@ -33,7 +33,7 @@ afterAll(async () => {
   await model?.close()
 })
 
-test("a task works in a container, and its work comes home", async ({ skip }) => {
+test("a task works in a container, and its work is fetched from there", async ({ skip }) => {
   skip(problem !== undefined, problem)
   const user = new Repository(host.directory)
   user.commit("before")
@@ -55,7 +55,9 @@ test("a task works in a container, and its work comes home", async ({ skip }) =>
   expect(container.files()).toBe("")
 }, 240_000)
 
-test("a disk that is full there is told, nothing is left, and there is room for the next", async ({ skip }) => {
+test("a full disk on the host is reported, leaves no files behind, and can be used again afterwards", async ({
+  skip,
+}) => {
   skip(problem !== undefined, problem)
   const user = new Repository(host.directory)
   const session = await openSession(host)

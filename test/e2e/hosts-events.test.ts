@@ -95,7 +95,7 @@ const going = (prompt: string) => {
   return { wait: `until [ -e '${go}' ]; do sleep 0.1; done; echo x > ${prompt}.txt`, go: () => writeFileSync(go, "") }
 }
 
-test("an end is told at once though nobody looks, and nobody is woken while nothing happens", async () => {
+test("a task's end is reported at once without polling, and nothing is polled while nothing happens", async () => {
   await start("told", { pollInterval: NEVER_MS })
   const { wait, go } = going("END")
   await working("END", wait)
@@ -108,7 +108,7 @@ test("an end is told at once though nobody looks, and nobody is woken while noth
   expect(looks() - before).toBeLessThan(8)
 }, 180_000)
 
-test("a question is shown at once though nobody looks, and so is its answer's end", async () => {
+test("a question is shown at once without polling, and disappears at once when it is answered", async () => {
   await start("told", { pollInterval: NEVER_MS })
   await working("ASK", "echo x >gone.txt; rm gone.txt")
   await eventually(async () => (await list()).includes("waiting for permission (bash: "), {
@@ -118,7 +118,7 @@ test("a question is shown at once though nobody looks, and so is its answer's en
   await tool("superagents_clear", {})
 }, 180_000)
 
-test("an end without contact is told at once when there is contact again", async () => {
+test("a task that ends without contact to its host is reported at once when contact returns", async () => {
   await start("told", { pollInterval: NEVER_MS })
   const { wait, go } = going("BACK")
   await working("BACK", wait)
@@ -131,7 +131,7 @@ test("an end without contact is told at once when there is contact again", async
 }, 180_000)
 
 test.each(["refused", "mute"] as const)(
-  "where the events are %s the next look finds the end",
+  "the next poll finds a task's end where the events are %s",
   async (events) => {
     await start(events, { pollInterval: 1500 })
     const { wait, go } = going(events)

@@ -213,7 +213,7 @@ const live = async (lane: Lane, round: number, kind: string) => {
 }
 
 test(
-  `${ROUNDS} rounds of faults, seed ${SEED}`,
+  `tasks on a host survive ${ROUNDS} rounds of random faults with seed ${SEED}`,
   async () => {
     const failures: string[] = []
     const ends: Record<string, number> = {}

@@ -24,7 +24,7 @@ import { notifications } from "../support/plugin.ts"
 
 hostsScene()
 
-test("a run goes on at its host while contact is lost, and is read when the host answers", async () => {
+test("a run continues on its host while contact is lost, and is read when the host answers", async () => {
   const { wait, go } = going("LOSS")
   const { id } = await working("LOSS", `${wait}; echo made > made.txt`)
   const toasts = toastsOfHost()
@@ -48,7 +48,7 @@ test("a run goes on at its host while contact is lost, and is read when the host
   expect(toasts()).toEqual(["big: no contact", "big: contact again"])
 }, 180_000)
 
-test("one toast tells of a loss, however many tasks are there, and each loss has its own", async () => {
+test("each loss of contact shows one toast, however many tasks run on the host", async () => {
   await working("FIRST", "sleep 600")
   await working("SECOND", "sleep 600")
   const toasts = toastsOfHost()
@@ -66,7 +66,7 @@ test("one toast tells of a loss, however many tasks are there, and each loss has
   expect(toasts()).toEqual(expected)
 }, 240_000)
 
-test("a restart of OpenCode here in mid-run goes on with the same run, and tells nobody", async () => {
+test("a local restart of OpenCode in the middle of a run continues the same run and notifies nobody", async () => {
   const { wait, go } = going("RESTART")
   const { id } = await working("RESTART", `${wait}; echo made > made.txt`)
   await host.kill("SIGKILL")
@@ -84,7 +84,7 @@ test("a restart of OpenCode here in mid-run goes on with the same run, and tells
   expect(toasts()).toEqual([])
 }, 180_000)
 
-test("what is cancelled without contact is stopped when the host answers, and what it changed is fetched", async () => {
+test("a task that is cancelled without contact is stopped when the host answers, and its changes are fetched", async () => {
   const { id } = await working("CANCEL", "echo made > made.txt; sleep 600")
   far.cut()
   await eventually(async () => (await list()).includes("no contact with big"), LONG)
@@ -100,7 +100,7 @@ test("what is cancelled without contact is stopped when the host answers, and wh
   nothingLeft()
 }, 180_000)
 
-test("what is cancelled without contact is stopped when the host answers, also by the next OpenCode", async () => {
+test("a task cancelled without contact is stopped when the host answers, even by the next OpenCode process", async () => {
   const pid = join(far.root, "cancelled.pid")
   const { id } = await working("STOPPED", `echo made > made.txt; echo $$ > '${pid}'; sleep 600`)
   const works = () => existsSync(`/proc/${readFileSync(pid, "utf8").trim()}`)
@@ -124,7 +124,7 @@ test("what is cancelled without contact is stopped when the host answers, also b
   nothingLeft()
 }, 240_000)
 
-test("what is cleared without contact is stopped and removed when the host answers", async () => {
+test("a task that is cleared without contact is stopped and removed when the host answers", async () => {
   await working("CLEAR", "echo made > made.txt; sleep 600")
   far.cut()
   await eventually(async () => (await list()).includes("no contact with big"), LONG)
@@ -134,7 +134,7 @@ test("what is cleared without contact is stopped and removed when the host answe
   nothingLeft()
 }, 180_000)
 
-test("a server that dies there interrupts its run, which is told with its text and its files", async () => {
+test("a server that dies on the host interrupts its run, which is reported with its text and files", async () => {
   const { id } = await working("DIES", "echo made > made.txt; sleep 20")
   far.signalServer("SIGKILL")
   const [{ hidden } = { hidden: "" }] = await told()

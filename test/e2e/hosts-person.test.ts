@@ -72,7 +72,7 @@ const terminal = () => {
   return { toasts, ...createActions(api) }
 }
 
-test("a permission is asked for here, and answered from /tasks", async () => {
+test("a permission of a task on a host is asked for locally and answered from /tasks", async () => {
   agent("PERMIT", bash("echo x >gone.txt; rm gone.txt; echo removed"))
   const { id, child } = await launch("PERMIT")
   const ask = await shownAsk(child)
@@ -90,7 +90,7 @@ test("a permission is asked for here, and answered from /tasks", async () => {
   dispose()
 }, 180_000)
 
-test("a question is answered from /tasks with what it offers", async () => {
+test("a question of a task on a host is answered from /tasks with the offered options", async () => {
   const questions = [{ question: "Which colour?", header: "Colour", options: [{ label: "Red", description: "r" }] }]
   agent("ASK", { name: "question", args: { questions } })
   const { child } = await launch("ASK")
@@ -103,7 +103,7 @@ test("a question is answered from /tasks with what it offers", async () => {
   dispose()
 }, 180_000)
 
-test("on the page a permission is refused with a word, and the agent reads that", async () => {
+test("a permission refused on the page with a reason gives the agent on the host that reason", async () => {
   agent("REFUSE", bash("echo x >gone.txt; rm gone.txt; echo removed"))
   const { child } = await launch("REFUSE")
   const { id: ask } = await shownAsk(child)
@@ -116,7 +116,7 @@ test("on the page a permission is refused with a word, and the agent reads that"
   expect((await askPage(host, `/api/asks/${ask}`, { method: "POST", headers, body })).status).toBe(409)
 }, 180_000)
 
-test("no secret of this machine is sent, but the files that the host's own option names", async () => {
+test("no secret of this machine is sent to a host, except the files named in its option", async () => {
   const data = join(host.home, "data/opencode")
   const config = join(host.home, "config/opencode")
   mkdirSync(data, { recursive: true })
@@ -145,7 +145,7 @@ test("no secret of this machine is sent, but the files that the host's own optio
   }
 }, 180_000)
 
-test("work that is merged by itself is checked there with what was changed here meanwhile", async () => {
+test("work to be merged automatically is checked on the host together with recent local changes", async () => {
   user.write("a.txt", "one\n").write("b.txt", "one\n").commit()
   agent("MERGED", bash("echo two >a.txt; sleep 4"))
   const launched = await launch("MERGED", { check: "cat a.txt b.txt; test -e a.txt", merge: true })
@@ -159,7 +159,7 @@ test("work that is merged by itself is checked there with what was changed here 
   expect(far.folders()).toEqual([])
 }, 180_000)
 
-test("and is not merged where its check does not pass with that", async () => {
+test("work whose check on the host fails with recent local changes is not merged", async () => {
   user.write("a.txt", "one\n").write("b.txt", "one\n").commit()
   agent("UNFIT", bash("echo two >a.txt; sleep 4"))
   const { id } = await launch("UNFIT", { check: "grep -q one b.txt", merge: true })
@@ -171,7 +171,7 @@ test("and is not merged where its check does not pass with that", async () => {
   expect(far.folders()).toEqual([])
 }, 180_000)
 
-test("a task that was cleared without contact is stopped and put away there by the next OpenCode", async () => {
+test("the next OpenCode process stops and removes a task that was cleared without contact", async () => {
   agent("OWED", bash("echo made >made.txt; sleep 600"))
   await launch("OWED")
   await eventually(async () => (await list()).includes("1 tool call"), LONG)
@@ -188,7 +188,7 @@ test("a task that was cleared without contact is stopped and put away there by t
   await eventually(async () => far.folders().length === 0, { ...LONG, message: () => host.logs() })
 }, 240_000)
 
-test("a guarded file is guarded there, too", async () => {
+test("a guarded file is also guarded on a host", async () => {
   user.write("a.txt", "one\n").write("locked.txt", "one\n").commit()
   agent("GUARDED", bash("echo two >a.txt; echo two >locked.txt"))
   const { id } = await launch("GUARDED", { check: "true", guard: ["locked.txt"] })
@@ -196,7 +196,7 @@ test("a guarded file is guarded there, too", async () => {
   expect(await output(id)).toContain("it changed what it may not: locked.txt")
 }, 180_000)
 
-test("items of a map work there, no more at once than the host takes, and nothing of them stays there", async () => {
+test("items of a map run on a host no more at once than it allows, and leave nothing there", async () => {
   const seen = new Set<string>()
   const ended = new Set<string>()
   let most = 0

@@ -15,7 +15,7 @@ import {
 
 hostsScene()
 
-test("what cannot be there is told in its sentence, and nothing is left", async () => {
+test("a task that cannot run on a host is refused with the right reason, and nothing is left", async () => {
   const failed = async (args: Record<string, unknown>) => {
     await newSession()
     const { id } = await launch("NEVER", args)
@@ -40,7 +40,7 @@ test("what cannot be there is told in its sentence, and nothing is left", async 
   nothingLeft()
 }, 180_000)
 
-test("a check runs there, and its agent is asked again where it does not pass", async () => {
+test("a check runs on the host, and its agent is asked again when it fails", async () => {
   agent("CHECKED", ["echo bad > it.txt"], ["echo good > it.txt"])
   const { id } = await launch("CHECKED", { check: "pwd; grep good it.txt" })
   await told()

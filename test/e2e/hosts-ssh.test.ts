@@ -92,7 +92,7 @@ const toastsOf = ({ events }: Host) => {
 
 const hasContact = async () => !/no contact|connecting/.test(await list())
 
-test("a task works where the user's own ssh leads, and nothing listens that did not before", async () => {
+test("a task works where the user's own ssh leads, and opens no new listening port", async () => {
   const task = await launched("WORK")
   await task.begun()
   expect(sshd.clients()).toHaveLength(1)
@@ -108,7 +108,7 @@ test("a task works where the user's own ssh leads, and nothing listens that did 
   await task.ends()
 }, 240_000)
 
-test("packets that are dropped for a while lose nothing", async () => {
+test("a time of dropped network packets loses nothing", async () => {
   const task = await launched("SHORT")
   await task.begun()
   sshd.set("dropped")
@@ -118,7 +118,7 @@ test("packets that are dropped for a while lose nothing", async () => {
   await task.ends()
 }, 240_000)
 
-test("a dead line is noticed within 15 s, and contact is there again within 15 s", async () => {
+test("a dead connection is noticed within 15 s, and contact is restored within 15 s", async () => {
   const task = await launched("DEAD")
   await task.begun()
   await eventually(hasContact, LONG)
@@ -147,7 +147,7 @@ test("a dead line is noticed within 15 s, and contact is there again within 15 s
 
 const seconds = (ms: number) => `${(ms / 1000).toFixed(1)} s`
 
-test("a target that accepts and never answers holds nobody up, and is reached once it answers", async () => {
+test("a target that accepts connections but never answers blocks nobody, and is reached once it answers", async () => {
   sshd.set("hangs")
   sshd.kill()
   const began = performance.now()
@@ -161,7 +161,7 @@ test("a target that accepts and never answers holds nobody up, and is reached on
   await task.ends()
 }, 240_000)
 
-test("a line of 200 kB/s and 300 ms is slow, and no more than that", async () => {
+test("a connection of 200 kB/s with 300 ms of delay is slow but works", async () => {
   sshd.set("slow")
   sshd.kill()
   const task = await launched("SLOW")
@@ -171,7 +171,7 @@ test("a line of 200 kB/s and 300 ms is slow, and no more than that", async () =>
   await task.ends()
 }, 240_000)
 
-test("a laptop that sleeps goes on where it was", async () => {
+test("a task continues where it was after the laptop has slept", async () => {
   const task = await launched("SLEEP")
   await task.begun()
   sshd.kill("SIGSTOP")
@@ -183,7 +183,7 @@ test("a laptop that sleeps goes on where it was", async () => {
   await task.ends()
 }, 240_000)
 
-test("a restart of OpenCode here in mid-run goes on with the same run, and tells nobody", async () => {
+test("a local restart of OpenCode in the middle of a run over ssh continues it and notifies nobody", async () => {
   const task = await launched("RESTART")
   await task.begun()
   await host.kill("SIGKILL")

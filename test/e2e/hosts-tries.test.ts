@@ -61,7 +61,7 @@ const nothingLeft = async (id: string) => {
   expect(refs()).toContain(`refs/superagents/${id}`)
 }
 
-test("of three tries there the first that passes wins, comes home byte for byte, and nothing stays there", async () => {
+test("the first of three tries to pass on a host is fetched byte for byte, leaving nothing there", async () => {
   const bytes = Buffer.from(Array.from({ length: 256 }, (_, at) => at))
   const failed = going("FIRST-FAILED")
   const asked = agents(
@@ -93,7 +93,7 @@ test("of three tries there the first that passes wins, comes home byte for byte,
   expect(aside.trim().split("\n")).toHaveLength(2)
 }, 180_000)
 
-test("a winner whose line is cut before its work came home stays it, and its work comes when the host answers", async () => {
+test("a winner whose connection breaks before its work is fetched remains the winner, and is fetched later", async () => {
   const asked = agents("CUT", "echo right > sum.txt; head -c 60000000 /dev/urandom > large.bin", "sleep 600")
   const { id } = await launch("CUT", { tries: 2, check: "sh test.sh" })
   // Its check has passed, and what it changed is on its way.
@@ -117,7 +117,7 @@ test("a winner whose line is cut before its work came home stays it, and its wor
   expect(await told()).toHaveLength(1)
 }, 180_000)
 
-test("a try there that changes what is guarded does not pass, though its check does", async () => {
+test("a try on a host that changes a guarded file fails even if its check passes", async () => {
   const failed = going("GUARD-FAILED")
   agents("GUARD", "echo right > sum.txt; echo true > test.sh", `${failed.wait}; echo right > sum.txt`)
   const { id } = await launch("GUARD", { tries: 2, check: "sh test.sh", guard: ["test.*"] })
@@ -150,7 +150,7 @@ describe("tries that stop without contact", () => {
     return { id, works }
   }
 
-  test("by a cancel: each is stopped when the host answers, and what it changed is put aside here", async () => {
+  test("tries that are cancelled without contact are each stopped later, and their changes are archived here", async () => {
     const { id, works } = await cutOff("CANCELLED")
     expect((await tool("superagents_cancel", { task_id: id })).output).toContain(id)
     expect(await output(id)).toContain("cancelled")
@@ -163,7 +163,7 @@ describe("tries that stop without contact", () => {
     expect(await told()).toHaveLength(1)
   }, 180_000)
 
-  test("by a clear: each is stopped and removed when the host answers, be it by the next OpenCode", async () => {
+  test("tries cleared without contact are stopped and removed when the host answers, even by the next OpenCode", async () => {
     const { works } = await cutOff("CLEARED")
     expect((await tool("superagents_clear", {})).error).toBeUndefined()
     await host.kill("SIGKILL")

@@ -20,7 +20,7 @@ import {
 
 hostsScene()
 
-test("a task works on another machine in what its parent sees, and its work comes home", async () => {
+test("a task on another machine works with what its parent sees, and its work is fetched back", async () => {
   user.write("shared.txt", "one\ntwo\n").write("gone.txt", "x").commit()
   user.write("shared.txt", "one, not committed\ntwo\n").write("mine.txt", "untracked\n")
   const bytes = Buffer.from(Array.from({ length: 256 }, (_, at) => at))

@@ -39,7 +39,7 @@ const warnings = () =>
     type === "tui.toast.show" && properties.title === TITLE ? [properties.message] : [],
   )
 
-test("a deleted key: log and toast say so, and what the tasks of before cost still counts for the day", async () => {
+test("a deleted key is reported in log and toast, and earlier tasks still count towards the day's budget", async () => {
   const session = await openSession(host)
   await launch(host, model, session, { prompt: "SPEND" })
   await notified(host, session)
@@ -57,7 +57,7 @@ test("a deleted key: log and toast say so, and what the tasks of before cost sti
   expect(host.logs()).not.toContain(readFileSync(key(), "utf8"))
 })
 
-test("a key that others may write is not used: it is said with what mends it, and nothing is overwritten", async () => {
+test("a key that others can write is not used; the fix is named and nothing is overwritten", async () => {
   await host.kill("SIGKILL")
   chmodSync(key(), 0o666)
   const before = readFileSync(key(), "utf8")
@@ -69,7 +69,7 @@ test("a key that others may write is not used: it is said with what mends it, an
   expect(readFileSync(key(), "utf8")).toBe(before)
 })
 
-test("an http_proxy sees requests to models alone: none to OpenCode on loopback, and none to the page", async () => {
+test("an http_proxy sees only requests to models, not those to OpenCode on loopback or to the page", async () => {
   const { origin } = new URL(model.url)
   expect(proxy.seen.length).toBeGreaterThan(0)
   expect(proxy.seen.filter((url) => !url.startsWith(origin))).toEqual([])

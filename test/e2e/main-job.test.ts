@@ -35,7 +35,7 @@ afterAll(async () => {
 beforeEach(() => model.reset())
 
 describe("a launch", () => {
-  test("returns long before the child answers", async () => {
+  test("a launch returns long before the child answers", async () => {
     model.use((request) => (request.lastUser === "P-SLOW" ? { text: "the answer is 42", delay: 3000 } : undefined))
     const session = await openSession(host)
     const task = await launch(host, model, session, { prompt: "P-SLOW" })
@@ -45,7 +45,7 @@ describe("a launch", () => {
     expect(notification?.visible).toMatch(/ finished in [3-9](\.\d)?s\.\*\*/)
   })
 
-  test("gives a child session of its own: below the parent, with the agent, the prompt and a title", async () => {
+  test("a launch creates a child session below the parent with the agent, the prompt and a title", async () => {
     const session = await openSession(host)
     const task = await launch(host, model, session, {
       prompt: "P-TITLE",
@@ -63,7 +63,7 @@ describe("a launch", () => {
     await notified(host, session)
   })
 
-  test("is offered with the names of the agents there are and what each is for", async () => {
+  test("the launch tool's description lists the available agents and what each is for", async () => {
     await ask(host, await openSession(host), "what is there?")
     const offered = model.requests[0]?.body.tools as { function: { name: string; description: string } }[]
     const description = offered.find((tool) => tool.function.name === "superagents_task")?.function.description
@@ -80,7 +80,7 @@ describe("a launch", () => {
     ])
   })
 
-  test("is not offered the tools that the configuration keeps for primary agents, nor let call them", async () => {
+  test("a launched child is neither offered nor allowed the tools that the configuration reserves for primary agents", async () => {
     const session = await openSession(host)
     const fresh = await launch(host, model, session, { prompt: "P-CHILD" })
     const { tools } = await model.waitFor((each) => each.sessionID === fresh.child)
@@ -99,7 +99,7 @@ describe("a launch", () => {
     expect(part?.state).toMatchObject({ status: "error", error: expect.stringContaining("Refused") })
   })
 
-  test("goes to a hidden agent by name, and a hidden caller forks itself", async () => {
+  test("a hidden agent can be launched by name, and a hidden caller can fork itself", async () => {
     const session = await openSession(host)
     const named = await launch(host, model, session, { prompt: "P-GHOST", agent: "ghost" })
     const forked = await launch(
@@ -115,7 +115,7 @@ describe("a launch", () => {
     await notified(host, session, 2)
   })
 
-  test("has the parent's own model when the agent has none", async () => {
+  test("a launched child uses the parent's own model when its agent has none", async () => {
     const session = await openSession(host)
     await launch(host, model, session, { prompt: "P-INHERIT" }, { model: "scripted/beta", variant: "keen" })
     const request = await model.waitFor((each) => each.lastUser === "P-INHERIT")
@@ -125,7 +125,7 @@ describe("a launch", () => {
 })
 
 describe("an answer", () => {
-  test("is fetched after the notification, between tags, and counts as read", async () => {
+  test("an answer is fetched after the notification, stands between tags, and counts as read", async () => {
     model.use((request) => (request.lastUser === "P-FETCH" ? { text: "fetched\nand fine" } : undefined))
     const session = await openSession(host)
     const { id } = await launch(host, model, session, { prompt: "P-FETCH", description: "fetch it" })
@@ -139,7 +139,7 @@ describe("an answer", () => {
     expect(byPrefix.output).toContain("fetched\nand fine")
   })
 
-  test("is the text of the last step, after the tools", async () => {
+  test("a task's answer is the text of the last step, after the tool calls", async () => {
     model.use((request) => {
       if (request.lastUser !== "P-STEPS") return undefined
       if (request.sinceUser.length > 0) return { text: "there is a readme" }
@@ -154,7 +154,7 @@ describe("an answer", () => {
     expect(output).not.toContain("let me look")
   })
 
-  test("cannot be had before the end: until then there is progress", async () => {
+  test("the output tool shows progress, not an answer, before the task has ended", async () => {
     const door = gate()
     model.use(async (request) => {
       if (request.lastUser !== "P-PROGRESS") return undefined
@@ -174,7 +174,7 @@ describe("an answer", () => {
     await notified(host, session)
   })
 
-  test("blocks when asked to, hands the answer over, and does not wake the parent once more", async () => {
+  test("a blocking output call returns the answer without waking the parent a second time", async () => {
     const [child, parent] = [gate(), gate()]
     let id = ""
     model.use(async (request) => {
@@ -206,7 +206,7 @@ describe("an answer", () => {
     expect(steps, "two for the launch, two for the output, one for the question").toHaveLength(5)
   })
 
-  test("that is blocked for too long comes back as progress", async () => {
+  test("a blocking output call that waits too long returns the progress", async () => {
     const door = gate()
     model.use(async (request) => {
       if (request.lastUser !== "P-LATE") return undefined
@@ -228,13 +228,13 @@ describe("an answer", () => {
 })
 
 describe("the list", () => {
-  test("says when there is nothing", async () => {
+  test("superagents_list says when there are no tasks", async () => {
     const session = await openSession(host)
     const { output } = await callTool(host, model, session, "superagents_list", {})
     expect(output).toBe("No background tasks found")
   })
 
-  test("shows this session's tasks only, and sums them up", async () => {
+  test("superagents_list shows only this session's tasks, with their total", async () => {
     const [mine, other] = [await openSession(host), await openSession(host)]
     const [a, b] = await launchAll(host, model, mine, [{ prompt: "P-A" }, { prompt: "P-B", agent: "librarian" }])
     const foreign = await launch(host, model, other, { prompt: "P-C" })
@@ -248,7 +248,7 @@ describe("the list", () => {
     expect(output).not.toContain(foreign.id)
   })
 
-  test("is cut down to a status or a batch", async () => {
+  test("superagents_list can be filtered by a status or a batch", async () => {
     const door = gate()
     model.use(async (request) => {
       if (request.lastUser !== "P-RUNS") return undefined
@@ -278,7 +278,7 @@ describe("the list", () => {
 })
 
 describe("what the user chose", () => {
-  test("stays after a notification: model, agent and variant, in the session and for the woken model", async () => {
+  test("the user's choice of model, agent and variant stays after a notification and for the woken model", async () => {
     const session = await openSession(host)
     const chosen = { model: "scripted/beta", agent: "plan", variant: "keen" }
     await launch(host, model, session, { prompt: "P-CHOICE" }, chosen)

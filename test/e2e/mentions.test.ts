@@ -19,7 +19,7 @@ afterAll(async () => {
   await model?.close()
 })
 
-test("what a prompt names with an @ is before the agent in its first request", async () => {
+test("the content of a file named with @ in a prompt is in the child's first request", async () => {
   mkdirSync(join(host.directory, "notes"), { recursive: true })
   writeFileSync(join(host.directory, "notes/plan.md"), "the plan says 4711\n")
   const seen: string[] = []

@@ -66,7 +66,7 @@ async function lifeThatDies(moment: Moment) {
 /** The child has done one step of two when its host dies: its plan is half done. */
 const ROUNDS = Number(process.env.SUPERAGENTS_GAP_ROUNDS ?? 2)
 
-test(`between two steps of the child, ${ROUNDS} times of ${ROUNDS}`, {
+test(`OpenCode's death between two steps of the child interrupts the task once, in ${ROUNDS} of ${ROUNDS} rounds`, {
   timeout: 60_000 + ROUNDS * 60_000,
 }, async () => {
   for (let round = 0; round < ROUNDS; round++) {
@@ -85,9 +85,13 @@ test.each<[string, Moment, status: string]>([
   ["when the notification was just accepted", { ...PROMPT, nth: 2, when: "after" }, "completed"],
   ["between the notification and the record of the end", { ...RECORD, nth: 1, when: "before" }, "completed"],
   ["after the record of the end", { ...RECORD, nth: 1, when: "after" }, "completed"],
-])("%s", { timeout: 180_000 }, async (_name, moment, status) => {
-  const { session, ids, told } = await lifeThatDies(moment)
-  if (status === "none") return expect(ids).toEqual([])
-  expect(ids).toHaveLength(1)
-  expect(told, session).toEqual([{ id: ids[0], status, notifications: 1 }])
-})
+])(
+  "a task gets at most one end and one notification if OpenCode dies %s",
+  { timeout: 180_000 },
+  async (_name, moment, status) => {
+    const { session, ids, told } = await lifeThatDies(moment)
+    if (status === "none") return expect(ids).toEqual([])
+    expect(ids).toHaveLength(1)
+    expect(told, session).toEqual([{ id: ids[0], status, notifications: 1 }])
+  },
+)

@@ -22,7 +22,7 @@ afterAll(() => Promise.all([theirs?.stop(), lean?.stop(), whole?.stop()]))
 const lastOf = ({ model }: Bench, session: string) =>
   model.requests.findLast(({ sessionID }) => sessionID === session) as ModelRequest
 
-test("`task` is in no request, of parent or child, and launches work", async () => {
+test("OpenCode's `task` tool is in no request of parent or child, and launching works without it", async () => {
   const session = await openSession(lean.host)
   const { child } = await launch(lean.host, lean.model, session, { prompt: "P-LEAN" })
   await notified(lean.host, session)
@@ -36,7 +36,7 @@ test("`task` is in no request, of parent or child, and launches work", async () 
   expect(text).toContain("wait for it with `superagents_output` and `block: true`")
 })
 
-test("a message that mentions an agent has it for its turn, and the next has not", async () => {
+test("a message that mentions an agent offers `task` for its own turn only", async () => {
   const { host, model } = lean
   const session = await openSession(host)
   // The user's mention changes the tools, which stand first.
@@ -53,7 +53,7 @@ test("a message that mentions an agent has it for its turn, and the next has not
   expect(lastOf(lean, session).tools).not.toContain("task")
 })
 
-test("a turn that OpenCode begins after a compaction has it neither, and may be ridden on", async () => {
+test("a turn that OpenCode begins after a compaction has no `task` tool and can be forked whole", async () => {
   const { host, model } = lean
   const session = await openSession(host)
   await ask(host, session, "a first word")
@@ -72,7 +72,7 @@ test("a turn that OpenCode begins after a compaction has it neither, and may be 
   expect(turn.flatMap(({ toolResults }) => toolResults.map(({ content }) => content)).join("\n")).toContain(", uncut.")
 })
 
-test("five short answers cost a parent at most what OpenCode's own tasks do, `task` itself aside", async () => {
+test("five short answers cost a parent no more than with OpenCode's own tasks, apart from `task` itself", async () => {
   const readIn = async (bench: Bench) => readBy((await readAnswers(bench)).at(-1) as ModelRequest)
   const [own, without, both] = [await readIn(theirs), await readIn(lean), await readIn(whole)]
   console.log(

@@ -50,7 +50,7 @@ const pick = async (row: string) => {
   await tui.keys("Enter")
 }
 
-test("/board opens a purse, shows what is spent of it, closes it and reads its report", async () => {
+test("/board opens a purse, shows its spending, closes it and shows its report", async () => {
   let isHeld = true
   model.use(async (request) => {
     const id = taskOf(request)
@@ -104,7 +104,7 @@ const reports = (): string[] => {
   }
 }
 
-test("a parked task is seen in the sidebar until when, and goes on now when its user wants that", async () => {
+test("the sidebar shows until when a task is parked, and the user can continue it at once", async () => {
   const session = await openSession(host, { title: "A parked one in the terminal" })
   await tui.show({ id: session, title: "A parked one in the terminal" }, [200, 50])
   let isShut = true

@@ -36,7 +36,7 @@ const quietSession = async (sessionID: string) => {
 }
 
 describe("a notification", () => {
-  test("of a success has the words of the specification, the second part hidden", async () => {
+  test("the notification of a success has the specified text, with its second part hidden", async () => {
     const session = await openSession(host)
     const { id } = await launch(host, model, session, { prompt: "P-OK", description: "do it well" })
     const [notification] = await notified(host, session)
@@ -48,7 +48,7 @@ describe("a notification", () => {
     expect(lines?.slice(-2)).toEqual(["All 1 tasks finished.", FETCH])
   })
 
-  test("of a failure too, with the reason in the hidden part", async () => {
+  test("the notification of a failure has the specified text, with the reason in the hidden part", async () => {
     model.use((request) =>
       request.lastUser === "P-FAIL" ? { status: 400, body: { error: { message: "no such luck" } } } : undefined,
     )
@@ -64,7 +64,7 @@ describe("a notification", () => {
     expect(lines?.slice(-2)).toEqual(["All 1 tasks finished.", FETCH])
   })
 
-  test("of a cancel too, and it does not wake the parent, nor keep it at work", async () => {
+  test("the notification of a cancel has the specified text and neither wakes the parent nor prolongs its turn", async () => {
     const door = gate()
     let id = ""
     model.use(async (request) => {
@@ -92,7 +92,7 @@ describe("a notification", () => {
     expect(steps, "two for the launch, two for the cancel, one for the question").toHaveLength(5)
   })
 
-  test("says what to do while others run, and that all have finished when none does", async () => {
+  test("a notification says what to do while others run, and when all have finished", async () => {
     const door = gate()
     model.use(async (request) => {
       if (request.lastUser !== "P-LONG") return undefined
@@ -113,7 +113,7 @@ describe("a notification", () => {
     expect(second?.hidden.split("\n").slice(-2)).toEqual(["All 2 tasks finished.", FETCH])
   })
 
-  test("counts a named batch by itself, and names what still runs outside of it", async () => {
+  test("a notification counts a named batch separately and names the tasks that still run outside of it", async () => {
     const door = gate()
     model.use(async (request) => {
       if (request.lastUser !== "P-ASIDE") return undefined
@@ -136,7 +136,7 @@ describe("a notification", () => {
     expect(second?.hidden).toContain("All 2 tasks finished.")
   })
 
-  test("has no mark of a developer's", async () => {
+  test("a notification contains no debug marker meant for developers", async () => {
     const session = await openSession(host)
     await launch(host, model, session, { prompt: "P-PLAIN" })
     const [notification] = await notified(host, session)
@@ -145,7 +145,7 @@ describe("a notification", () => {
 })
 
 describe("ten tasks side by side", () => {
-  test("send ten notifications, 1/10 to 10/10, and say once that all have finished", async () => {
+  test("ten parallel tasks send ten notifications, 1/10 to 10/10, and only one says that all have finished", async () => {
     const door = gate()
     model.use(async (request) => {
       if (!request.lastUser.startsWith("P-TEN-")) return undefined
@@ -171,7 +171,7 @@ describe("ten tasks side by side", () => {
 })
 
 describe("a busy parent", () => {
-  test("that is in the middle of a long answer reads the notification after it, once", async () => {
+  test("a parent in the middle of a long answer reads the notification once, after the answer", async () => {
     const [child, parent] = [gate(), gate()]
     model.use(async (request) => {
       if (request.lastUser === "P-MEANWHILE") {
@@ -199,7 +199,7 @@ describe("a busy parent", () => {
     expect(history?.info, "the story was not cut short").toMatchObject({ role: "assistant", finish: "stop" })
   })
 
-  test("that waits for a long tool reads the notification at its next step, once", async () => {
+  test("a parent that waits for a long tool reads the notification once, at its next step", async () => {
     const door = gate()
     const file = join(host.directory, "tool-may-end")
     const command = `while [ ! -e ${file} ]; do sleep 0.05; done; echo finished`
@@ -224,7 +224,7 @@ describe("a busy parent", () => {
     expect((await toolParts(host, session, "bash"))[0]?.state).toMatchObject({ status: "completed" })
   })
 
-  test("that is in a block for another task is told of both, each once", async () => {
+  test("a parent that blocks on one task is notified of both tasks, once each", async () => {
     const [first, second] = [gate(), gate()]
     model.use(async (request) => {
       if (request.lastUser === "P-FIRST") await first.opened
@@ -249,7 +249,7 @@ describe("a busy parent", () => {
 })
 
 describe("three tasks that end at once", () => {
-  test("send three notifications and wake the parent at most twice", async () => {
+  test("three tasks that end at once send three notifications and wake the parent at most twice", async () => {
     const door = gate()
     model.use(async (request) => {
       if (!request.lastUser.startsWith("P-AT-ONCE-")) return undefined

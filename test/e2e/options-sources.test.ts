@@ -44,7 +44,7 @@ const toasts = (from: Host, title: string) =>
     type === "tui.toast.show" && properties.title === title ? [properties.message] : [],
   )
 
-test("a project that overrules: the user's budget holds, the page stays on loopback, what is turned on is told once", async () => {
+test("a project cannot raise the user's budget or publish the page, and what it enables is reported once", async () => {
   const port = await freePort()
   const own = `{
     // Of all projects.
@@ -88,7 +88,7 @@ test("a project that overrules: the user's budget holds, the page stays on loopb
   expect(running.logs()).toContain("turns on")
 })
 
-test("a user's own options are nobody's to tell of, whether in the global configuration alone or in both", async () => {
+test("a user's own options cause no toast, whether they are set globally or also in the project", async () => {
   const own = `{"plugin": [["${PACKAGE}", {"board": {"schedule": "0 0 30 2 *"}, "maxLaunchesPerMinute": 1}]]}`
   const running = await start(own, { maxLaunchesPerMinute: 0, board: {} })
   const session = await openSession(running)

@@ -21,7 +21,7 @@ afterAll(async () => {
   await model?.close()
 })
 
-test("on a host that lacks a route no tool is offered, and a toast and the log say once what is missing", async () => {
+test("an OpenCode that lacks a route gets no tools; a toast and the log name it once", async () => {
   await eventually(() => host.logs().includes("it lacks GET /question"))
   expect(await unwrap(host.client.tool.ids())).not.toContain("superagents_task")
   const sessionID = await openSession(host)

@@ -55,7 +55,7 @@ afterAll(async () => {
   await Promise.all([removeHome(folder), removeHome(home.root)])
 })
 
-test("the package has both halves, what a reader needs, and nothing to install", () => {
+test("the package contains both halves and its documents, and installs no dependencies", () => {
   const paths = packed.files.map(({ path }) => path)
   expect(paths).toEqual(
     expect.arrayContaining([
@@ -77,7 +77,7 @@ test("the package has both halves, what a reader needs, and nothing to install",
   expect(packed.size).toBeLessThan(MOST_PACKED_BYTES)
 })
 
-test("installed from the tarball by `opencode plugin`, both halves work", async () => {
+test("the plugin works in both halves when `opencode plugin` installs it from the tarball", async () => {
   expect(await install()).toMatch(/Detected server \+ tui targets.*exit 0$/s)
   host = await startHost({ home: home.root, model })
   expect(await unwrap(host.client.tool.ids())).toContain("superagents_task")
@@ -95,7 +95,7 @@ test("installed from the tarball by `opencode plugin`, both halves work", async 
   expect(notification?.visible).toContain('Agent "Try the package" finished')
 })
 
-test("a range that excludes this OpenCode takes the plugin away without a word, so ours must include it", async () => {
+test("OpenCode silently drops a plugin whose version range excludes it, so our range must include it", async () => {
   const other = await excluded()
   const elsewhere = await prepareHome({ model })
   writeFileSync(join(String(elsewhere.env.HOME), ".npmrc"), `registry=${other.url}/\n`)
@@ -113,7 +113,7 @@ test("a range that excludes this OpenCode takes the plugin away without a word, 
   }
 })
 
-test("loading it costs OpenCode's Bun little", async () => {
+test("loading the plugin costs OpenCode's Bun little CPU time", async () => {
   const installed = installedServer(join(home.root, "cache"))
   const script = `const begin = process.cpuUsage()
 const { default: plugin } = await import(${JSON.stringify(installed)})

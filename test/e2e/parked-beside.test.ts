@@ -76,7 +76,7 @@ const ended = (id: string) =>
   })
 const asked = (prompt: string) => seen.filter((each) => each.prompt === prompt).length
 
-test("each parent is told by one message, its user by one toast, however many tasks there are", async () => {
+test("each parent gets one message and its user one toast about parked tasks, however many there are", async () => {
   opensAt = Date.now() + 600_000
   play(() => ({ text: "done" }))
   const other = await openSession(host)
@@ -115,7 +115,7 @@ test("each parent is told by one message, its user by one toast, however many ta
   }
 })
 
-test("others wait for a parked task; it is cancelled, cleared and asked for without a request or a wait", async () => {
+test("a parked task can be awaited, cancelled, cleared and read without a model request or a delay", async () => {
   opensAt = Date.now() + 600_000
   play(({ firstUser, lastUser }) => ({
     text: lastUser.includes("P-after") ? `after: ${lastUser}` : `done ${firstUser}`,
@@ -142,7 +142,7 @@ test("others wait for a parked task; it is cancelled, cleared and asked for with
   expect([asked("P-first"), asked("P-after")]).toEqual([2, 1])
 })
 
-test("a clear of parked tasks stops them for good", async () => {
+test("clearing parked tasks stops them for good", async () => {
   opensAt = Date.now() + 600_000
   play(() => ({ text: "done" }))
   const { id } = await start({ prompt: "P-gone" })
@@ -156,7 +156,7 @@ test("a clear of parked tasks stops them for good", async () => {
   expect(asked("P-gone")).toBe(before)
 })
 
-test("a task in a worktree is parked in the middle, passes its check afterwards and is merged, no step twice", async () => {
+test("a worktree task that is parked midway passes its check later and is merged without repeating a step", async () => {
   opensAt = Date.now() + 600_000
   const command = "echo work >> work.txt"
   play(

@@ -36,7 +36,7 @@ test.each<[number, string, true | "exact", Says]>([
   [10, "a header that events do not show", "exact", inHeader],
   [10, "a body alone", "exact", inBody],
 ])(
-  "%i tasks on a bucket that tells its time by %s are done and told once each; hardly a request meets the closed gate",
+  "%i tasks on a rate limit that gives its time by %s complete, with hardly any request too early",
   async (many, _how, gate, says) => {
     const host = await start(gate)
     const sessionID = await openSession(host)
@@ -81,7 +81,7 @@ const ROUNDS = Number(process.env.SUPERAGENTS_PARKED_KILL_ROUNDS ?? 2)
 const KILLED_TASKS = 3
 
 test(
-  `${ROUNDS} kills while tasks are parked lose none, and repeat no step`,
+  `no parked task is lost and no step is repeated in ${ROUNDS} kills`,
   async () => {
     const host = await start()
     const sessionID = await openSession(host)

@@ -9,7 +9,7 @@ import { Repository } from "../support/repository.ts"
 
 bucketScene()
 
-test("tasks launched while the breaker of their model is open outlive a kill, with a worktree and with named files", async () => {
+test("tasks launched while their model's breaker is open survive a kill, with a worktree and named files", async () => {
   const host = await start()
   const user = new Repository(host.directory)
   writeFileSync(join(host.directory, "plan.md"), "the plan says 4711\n")

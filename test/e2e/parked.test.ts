@@ -7,7 +7,7 @@ import { notifications } from "../support/plugin.ts"
 
 bucketScene()
 
-test("a task that is parked when OpenCode is killed goes on at its time, without a step repeated", async () => {
+test("a task that is parked when OpenCode is killed continues at its time without repeating a step", async () => {
   const host = await start()
   const sessionID = await openSession(host)
   const log = bucketOf(1, 12_000)

@@ -136,7 +136,7 @@ const press = async (...keys: string[]) => {
   for (const terminal of terminals.values()) await terminal.keys(...keys)
 }
 
-test("the sidebar with agents at work", async () => {
+test("the picture of the sidebar shows agents at work", async () => {
   await take("sidebar", "Three background agents at work, in the sidebar", (text) => {
     return (
       /Background agents 3 running/.test(text) && /working · 3 calls · read/.test(text) && /1 call · grep/.test(text)
@@ -144,14 +144,14 @@ test("the sidebar with agents at work", async () => {
   })
 }, 120_000)
 
-test("a notification in the conversation", async () => {
+test("the picture of a conversation shows a notification", async () => {
   reported.open()
   await take("notification", "An agent has finished: the notification, and what the parent says to it", (text) => {
     return /Agent "Map the source" finished/.test(text) && /Noted\. I wait/.test(text) && /survey ━+─+ 1\/3/.test(text)
   })
 }, 120_000)
 
-test("/tasks, with a question that waits", async () => {
+test("the picture of /tasks shows a question that waits", async () => {
   tried.open()
   for (const terminal of terminals.values()) await terminal.waitFor("waiting for permission", { timeout: SCENE_MS })
   await press("C-x")
@@ -159,7 +159,7 @@ test("/tasks, with a question that waits", async () => {
   await take("tasks", "/tasks: all background agents", /Background agents\s+esc.*✓ Map the source/s)
 }, 120_000)
 
-test("the question, answered from the parent's session", async () => {
+test("the picture of the question shows it answered from the parent's session", async () => {
   await press("Down", "Enter")
   for (const terminal of terminals.values())
     await terminal.waitFor("Answer its permission question", { timeout: SCENE_MS })

@@ -28,7 +28,7 @@ import { bash } from "../support/shell-agent.ts"
 
 placeScene()
 
-test("ten agents that change one file in ten places are merged by themselves, every change there", async () => {
+test("ten agents that change one file in ten places are merged automatically without losing a change", async () => {
   user.write("shared.txt", text()).commit()
   user.write("shared.txt", text({ 39: "the user's own" }))
   const names = Array.from({ length: 10 }, (_, index) => `TEN-${index}-`)
@@ -48,7 +48,7 @@ test("ten agents that change one file in ten places are merged by themselves, ev
   nothingLeft()
 }, 180_000)
 
-test("launches of one message know each other: two are one batch, and a third waits for a batch beside it", async () => {
+test("two launches of one message form a batch, and a third waits for another batch of that message", async () => {
   user.write("shared.txt", text()).commit()
   for (const name of ["MAP-1", "MAP-2", "REDUCE", "ALONE-1", "ALONE-2"]) agent(name, [`echo x > ${name}`])
   const call = (prompt: string, more: object) => {
@@ -70,7 +70,7 @@ test("launches of one message know each other: two are one batch, and a third wa
   for (const part of ["done: MAP-1", "done: MAP-2"]) expect(reduced?.lastUser).toContain(part)
 }, 180_000)
 
-test("a question of an agent in a worktree is seen and answered; told words reach it; a cancel keeps its work", async () => {
+test("an agent in a worktree can ask questions, receives messages, and keeps its work after a cancel", async () => {
   user.write("shared.txt", text()).commit()
   const { opened, open } = gate()
   model.use(async ({ sessionID, firstUser, sinceUser, userTexts }) => {
@@ -107,7 +107,7 @@ test("a question of an agent in a worktree is seen and answered; told words reac
   expect(user.read("shared.txt")).toBe(text())
 }, 180_000)
 
-test("what a user has an agent do before its turn comes ends first, or is stopped with it; then its worktree is its place", async () => {
+test("a user's earlier prompt to a waiting agent ends or is stopped before the agent gets its worktree", async () => {
   user.write("shared.txt", text()).commit()
   const first = gate()
   const users = gate()
@@ -153,7 +153,7 @@ test("what a user has an agent do before its turn comes ends first, or is stoppe
   nothingLeft()
 }, 180_000)
 
-test("a fork works in a worktree, too", async () => {
+test("a fork can work in a worktree too", async () => {
   user.write("shared.txt", text()).commit()
   model.use(({ sessionID, lastUser, sinceUser }) => {
     if (sessionID === session || !lastUser.startsWith("FORKED")) return undefined
@@ -167,7 +167,7 @@ test("a fork works in a worktree, too", async () => {
   nothingLeft()
 }, 120_000)
 
-test("a worktree of a worktree: its work comes home to the agent that asked for it, told words included", async () => {
+test("the work of a nested worktree is merged into the worktree of the agent that launched it", async () => {
   user.write("shared.txt", text()).commit()
   user.write("mine.txt", "the user's, not committed\n")
   const before = user.state()

@@ -26,7 +26,7 @@ import { bash } from "../support/shell-agent.ts"
 
 placeScene()
 
-test("a limit strikes in a worktree: its last word is told, or none, and its work is kept either way", async () => {
+test("a limit reached in a worktree reports the last word, if any, and keeps the work either way", async () => {
   user.write("shared.txt", text()).commit()
   const isAsked = ({ messages }: ModelRequest) => JSON.stringify(messages).includes("Answer at once: what is done")
   model.use((request) => {
@@ -50,7 +50,7 @@ test("a limit strikes in a worktree: its last word is told, or none, and its wor
   expect([user.read("SPENDS.txt"), user.read("HANGS-ON.txt")]).toEqual(["half\n", "half\n"])
 }, 240_000)
 
-test("a check that fails twice and then passes: asked again in the same run, merged only then", async () => {
+test("an agent whose check fails twice is asked again in the same run, and merged after it passes", async () => {
   agent("CHECKED", ["echo one > steps"], ["echo two >> steps"], ["echo three >> steps"])
   const check = "test $(wc -l < steps) -ge 3 || { echo 'Tests:       1 failed, 12 passed, 13 total'; exit 1; }"
   const { id, child } = await launch("CHECKED", { check, merge: true })
@@ -69,7 +69,7 @@ test("a check that fails twice and then passes: asked again in the same run, mer
   expect(await output(id)).toContain("Status: completed")
 }, 120_000)
 
-test("a check that never passes, one that hangs, one that is not allowed, and one in the parent's own folder", async () => {
+test("a task fails by a check that never passes or hangs, and a forbidden check is refused", async () => {
   agent("NEVER", ["echo never > never.txt"])
   const never = await launch("NEVER", { check: "echo the reason; exit 7", merge: true })
   await told()
@@ -95,7 +95,7 @@ test("a check that never passes, one that hangs, one that is not allowed, and on
   expect(await output(here.id)).toContain("passed (exit code 0)")
 }, 240_000)
 
-test("the receipt of thirty commands is what ran, not what was said", async () => {
+test("the receipt of thirty commands lists what really ran, not what the agent claims", async () => {
   const commands = Array.from({ length: 30 }, (_, index) =>
     index % 10 === 3 ? `exit ${index}` : index % 10 === 7 ? "CUT" : `echo ${index}`,
   )
@@ -140,7 +140,7 @@ describe("a project with a folder of OpenCode's, where no registry answers:", ()
     ["what it has installed there is in the worktree", true, "there"],
     ["where it has installed nothing yet, the worktree has what lies in the user's own folder", false, "theirs"],
   ])(
-    "%s, so an agent works and its work comes home",
+    "a project with OpenCode's folder: %s, so an agent works without a registry",
     async (_what, isInstalled, name) => {
       project(isInstalled)
       agent("INSTALLED", [`ls .opencode/node_modules > seen.txt; git status --porcelain >> seen.txt`])

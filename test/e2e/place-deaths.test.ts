@@ -29,7 +29,7 @@ import { bash } from "../support/shell-agent.ts"
 
 placeScene()
 
-test("the project's instance is ended and made anew: so is the agent in the worktree, its work is kept, and it is told", async () => {
+test("a restart of the project's instance also restarts its worktree's agent, which keeps its work and is reported", async () => {
   const steps = [bash("echo precious > kept.txt")]
   model.use(({ sessionID, firstUser, sinceUser }) => {
     if (sessionID === session || !firstUser.startsWith("DISPOSED")) return undefined
@@ -50,7 +50,7 @@ test("the project's instance is ended and made anew: so is the agent in the work
   expect(user.read("kept.txt")).toBe("precious\n")
 }, 180_000)
 
-test("after a kill the work is kept, that of a worktree's own too, nothing is left over, and it is told", async () => {
+test("a kill of OpenCode keeps the work of nested worktrees too, leaves no files over, and is reported", async () => {
   user.write("shared.txt", text()).commit()
   const before = user.state()
   const below = { description: "below", prompt: "BELOW", agent: "general", place: "worktree", merge: true }
@@ -85,7 +85,7 @@ test("after a kill the work is kept, that of a worktree's own too, nothing is le
   expect(told2?.hidden).toContain("Changes: 1 file, +1 −0: deep.txt")
 }, 180_000)
 
-test("a second process leaves a worktree alone, has one of its own, and both come home to the same file", async () => {
+test("a second process uses its own worktree beside the first's, and both merge into the same file", async () => {
   user.write("shared.txt", text()).commit()
   const { opened, open } = gate()
   const parents = [session]
@@ -117,7 +117,7 @@ test("a second process leaves a worktree alone, has one of its own, and both com
   nothingLeft()
 }, 180_000)
 
-test("where the plugin is not loaded in the worktree, polling finds the end, and questions", async () => {
+test("polling finds the end and questions of a worktree task where the plugin is not loaded", async () => {
   const home = realpathSync(mkdtempSync(join(tmpdir(), "superagents-bare-")))
   const config = {
     provider: model.provider(),

@@ -16,4 +16,8 @@ test.each<[string, Moment | string, string]>([
     { method: "POST", path: "/prompt_async$", nth: 2, when: "before" },
     MERGED,
   ],
-])("%s", { timeout: 240_000 }, (_name, moment, status) => diesAt(moment, status))
+])(
+  "a worktree task keeps its work and is reported once if OpenCode dies %s",
+  { timeout: 240_000 },
+  (_name, moment, status) => diesAt(moment, status),
+)

@@ -5,4 +5,8 @@ import { diesAt, MERGED, placeKillScene } from "../support/place-kill-scene.ts"
 
 placeKillScene()
 
-test("while the merge writes its files", { timeout: 240_000 }, () => diesAt("checkout-index", MERGED))
+test(
+  "a worktree task is merged completely if OpenCode dies while the merge writes its files",
+  { timeout: 240_000 },
+  () => diesAt("checkout-index", MERGED),
+)

@@ -24,7 +24,7 @@ import { gate } from "../support/plugin.ts"
 
 placeScene()
 
-test("a task works in what its parent sees, leaves nothing behind, and its work is merged on demand", async () => {
+test("a task works with what its parent sees, leaves nothing behind, and is merged on demand", async () => {
   user.write("shared.txt", text()).write("gone.txt", "x").commit()
   user.write("shared.txt", text({ 0: "mine, not committed" })).write("mine.txt", "untracked\n")
   user.write("staged.txt", "staged\n").git("add", "staged.txt")
@@ -64,7 +64,7 @@ test("a task works in what its parent sees, leaves nothing behind, and its work 
   expect(user.ours().filter((name) => name.endsWith(id))).toEqual([])
 })
 
-test("a notification that waits for the end of its parent's turn tells the merge and the ends in that turn", async () => {
+test("a notification delayed until its parent's turn ends reports the merge and ends of that turn", async () => {
   user.write("shared.txt", text()).commit()
   const gates = { WORK: gate(), LATER: gate() }
   const ids: string[] = []
@@ -92,7 +92,7 @@ test("a notification that waits for the end of its parent's turn tells the merge
   expect(second?.hidden).toContain("Not merged yet")
 })
 
-test("two that change the same line: the second's merge changes nothing, and the resumed agent solves it", async () => {
+test("the second of two changes to one line merges nothing, and its resumed agent solves the conflict", async () => {
   user.write("shared.txt", text()).commit()
   agent("FIRST", [setLine(5, "first")])
   agent("SECOND", [setLine(5, "second")], ["cat shared.txt", "printf 'line 0\\nboth\\n' > shared.txt"])
@@ -116,7 +116,7 @@ test("two that change the same line: the second's merge changes nothing, and the
   nothingLeft()
 }, 180_000)
 
-test("what the parent may not edit is not merged", async () => {
+test("a file that the parent may not edit is not merged", async () => {
   agent("LOCKED", ["mkdir locked && echo x > locked/file && echo y > open"])
   const { id } = await launch("LOCKED")
   await told()

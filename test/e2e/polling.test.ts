@@ -24,7 +24,7 @@ afterAll(async () => {
 
 beforeEach(() => model.reset())
 
-test("a missed session.idle is found by polling, once", async () => {
+test("polling finds the end after a missed session.idle event, and reports it once", async () => {
   model.use((request) => (request.lastUser === "P-UNHEARD" ? { text: "nobody told you" } : undefined))
   const session = await openSession(host)
   const { id } = await launch(host, model, session, { prompt: "P-UNHEARD" })
@@ -35,7 +35,7 @@ test("a missed session.idle is found by polling, once", async () => {
   expect(await notifications(host, session)).toHaveLength(1)
 })
 
-test("a missed error is found by polling", async () => {
+test("polling finds the error after a missed error event", async () => {
   model.use((request) => (request.lastUser === "P-UNSAID" ? { status: 400 } : undefined))
   const session = await openSession(host)
   await launch(host, model, session, { prompt: "P-UNSAID" })
@@ -44,7 +44,7 @@ test("a missed error is found by polling", async () => {
   expect(notification?.hidden).toContain("Reason: scripted status 400")
 })
 
-test("polling leaves what works alone", async () => {
+test("polling does not disturb a task that still works", async () => {
   const door = gate()
   model.use(async (request) => {
     if (!request.lastUser.startsWith("P-WORKS")) return undefined
@@ -64,7 +64,7 @@ test("polling leaves what works alone", async () => {
   expect(last?.visible).toContain('"do P-WORKS-1" finished')
 })
 
-test("a developer sees that a hint is attached", async () => {
+test("a developer sees the mark [hint attached] in a notification", async () => {
   const session = await openSession(host)
   await launch(host, model, session, { prompt: "P-DEVELOP" })
   const [notification] = await notified(host, session)

@@ -25,7 +25,7 @@ const recordIn = async (where: Host, session: string) =>
   (await unwrap(where.client.session.get({ sessionID: session }))).metadata?.superagents
 
 describe("the companion's requests", () => {
-  test("a cancel written into the session's metadata is carried out once and removed; the record and others' keys stay", async () => {
+  test("a cancel written into the session's metadata is carried out once and removed; other metadata stay", async () => {
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "HANG for the companion" })
     const before = await metadataOf(child)
@@ -46,7 +46,7 @@ describe("the companion's requests", () => {
     expect(after.superagents).toMatchObject({ task: { id, status: "cancelled" } })
   })
 
-  test("a resume written there asks the task again", async () => {
+  test("a resume written into the session's metadata asks the task again", async () => {
     const session = await openSession(host)
     const { child } = await launch(host, model, session, { prompt: "quick one" })
     await notified(host, session)
@@ -64,7 +64,7 @@ describe("the companion's requests", () => {
     ).toHaveLength(1)
   })
 
-  test("a clear written there forgets the task and tells nobody", async () => {
+  test("a clear written into the session's metadata forgets the task and notifies nobody", async () => {
     const session = await openSession(host)
     const { child } = await launch(host, model, session, { prompt: "HANG until cleared" })
     const request = { id: "req_3", action: "clear" }
@@ -81,7 +81,7 @@ describe("the companion's requests", () => {
 })
 
 describe("a compaction of the parent", () => {
-  test("is told the tasks there are, their states and what was fetched", async () => {
+  test("a compaction of the parent gets the list of tasks, their states and what was fetched", async () => {
     const session = await openSession(host)
     const { id } = await launch(host, model, session, { prompt: "quick before compaction" })
     await notified(host, session)
@@ -97,7 +97,7 @@ describe("a compaction of the parent", () => {
 })
 
 describe("two OpenCode processes on one project", () => {
-  test("the second leaves alone what the first runs, and takes it over when the first dies", async () => {
+  test("a second OpenCode process leaves the first one's running tasks alone, and takes them over when it dies", async () => {
     const session = await openSession(host)
     const { id } = await launch(host, model, session, { prompt: "HANG in the first process" })
     const second = await startHost({ model, plugin: [[PACKAGE, {}]], home: host.home })
@@ -116,7 +116,7 @@ describe("two OpenCode processes on one project", () => {
     }
   })
 
-  test("what ended and was told of in the first is resumed in the second, and the first then leaves it alone", async () => {
+  test("a second OpenCode process can resume the first one's ended task, and the first then leaves it alone", async () => {
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "quick in the first process" })
     await notified(host, session)
@@ -137,7 +137,7 @@ describe("two OpenCode processes on one project", () => {
 })
 
 describe("SIGTERM", () => {
-  test("ends a host with running tasks, as it does one without the plugin", async () => {
+  test("SIGTERM ends OpenCode with running tasks as it does without the plugin", async () => {
     const session = await openSession(host)
     await launch(host, model, session, { prompt: "HANG through SIGTERM" })
     await host.kill("SIGTERM")

@@ -107,7 +107,7 @@ const centsOf = ({ tasks }: PurseReport) =>
 const logged = () => Object.fromEntries(log)
 const inAll = () => [...log.values()].reduce((sum, count) => sum + count, 0)
 
-test("a night's report is the provider's log to the cent, and is told once to the session that opened the purse", async () => {
+test("a purse's report equals the provider's log to the cent and is told once, to its session", async () => {
   host = await start()
   let refused = 0
   // The provider is at its limit for a while: what was answered before stays paid for.
@@ -133,7 +133,7 @@ test("a night's report is the provider's log to the cent, and is told once to th
   expect(keptBoard(host).purse).toBeUndefined()
 })
 
-test("a purse is passed by one step for each agent at work at most, and the report is the log to the cent", async () => {
+test("a purse is exceeded by at most one step per working agent, and the report equals the log", async () => {
   host = await start()
   // Each run goes on for ever unless it is asked for its last word.
   counting((request, id) => {
@@ -154,7 +154,7 @@ test("a purse is passed by one step for each agent at work at most, and the repo
   expect(report.tasks.map(({ id }) => id)).toEqual(["1", "2", "3"])
 })
 
-test("killed while the report is written, there is one, and it is the log to the cent", async () => {
+test("a kill while a purse's report is written leaves one report, equal to the log to the cent", async () => {
   host = await start()
   counting(works)
   const session = await openFor(host, 2, 5)

@@ -36,7 +36,7 @@ const opencode = async (...args: string[]) => {
 
 const ownRequests = (marker: string) => model.requests.filter(({ lastUser }) => lastUser.includes(marker))
 
-test("a copy that the user makes of a task's session is no task: after a crash the task itself is judged", async () => {
+test("a user's copy of a task's session is no task: a crash restores the original", async () => {
   model.use(({ lastUser }) => (lastUser === "COPIED" ? { hang: true } : undefined))
   const session = await openSession(host)
   const { id, child } = await launch(host, model, session, { prompt: "COPIED" })
@@ -53,7 +53,7 @@ test("a copy that the user makes of a task's session is no task: after a crash t
   expect(await notified(host, session)).toHaveLength(1)
 })
 
-test("a running task's record, copied into another child of its parent, is no task: after a crash the task itself is judged", async () => {
+test("a running task's record copied into another child is no task: a crash restores the original", async () => {
   model.use(({ lastUser }) => (lastUser === "FORMER" ? { text: "former text" } : undefined))
   model.use(({ lastUser }) => (lastUser === "LATTER" ? { text: "latter text", hang: true } : undefined))
   const session = await openSession(host)
@@ -80,7 +80,7 @@ test("a running task's record, copied into another child of its parent, is no ta
   expect(told[0]?.hidden).toContain("while it ran")
 })
 
-test("a session that was imported with a record of somebody else's starts no model, and nobody is told of it", async () => {
+test("an imported session with somebody else's record starts no model and notifies nobody", async () => {
   const session = await openSession(host)
   const { child } = await launch(host, model, session, { prompt: "honest work" })
   await notified(host, session)

@@ -20,7 +20,7 @@ afterAll(async () => {
 
 const ENDS = ["completed", "error"]
 const rounds = Number(process.env.SUPERAGENTS_KILL_ROUNDS ?? 3)
-test(`${rounds} rounds of five tasks: one end and one notification each`, {
+test(`each of five tasks has one end and one notification after a kill, in ${rounds} rounds`, {
   timeout: 60_000 + rounds * 60_000,
 }, async () => {
   const remove = model.use((request) => {

@@ -20,7 +20,7 @@ afterAll(async () => {
 const inSession = (prompt: string) => (request: { lastUser: string }) => request.lastUser.startsWith(prompt)
 
 describe("after SIGKILL and a restart", () => {
-  test("what ran is told once as interrupted, with the text there is and advice", async () => {
+  test("a running task is reported once as interrupted after SIGKILL, with its text and advice", async () => {
     const remove = model.use((request) =>
       inSession("HANG")(request) ? { hang: true, text: "half an answer" } : undefined,
     )
@@ -39,7 +39,7 @@ describe("after SIGKILL and a restart", () => {
     expect(output).toContain("To go on: launch the task again")
   })
 
-  test("what had ended and was told is not told again", async () => {
+  test("a task that ended and was reported before SIGKILL is not reported again", async () => {
     const { session, ids } = await launchMany(host, model, 2, (index) => `QUICK ${index}`)
     await eventually(async () => (await notificationsOf(host, session, ids)).every((count) => count === 1))
     await host.kill("SIGKILL")
@@ -53,7 +53,7 @@ describe("after SIGKILL and a restart", () => {
     expect(output).toContain("ok")
   })
 
-  test("what waited in the queue is not started, but told with the advice to launch it again", async () => {
+  test("a queued task is not started after SIGKILL, but reported with the advice to launch it again", async () => {
     const remove = model.use((request) => (inSession("SLOT")(request) ? { hang: true } : undefined))
     const { session, ids } = await launchMany(host, model, 7, () => "SLOT")
     await eventually(() => model.requests.filter(inSession("SLOT")).length === 5)
@@ -67,7 +67,7 @@ describe("after SIGKILL and a restart", () => {
     expect(output).toContain("before it began: it was interrupted. Launch it again if it is still needed.")
   })
 
-  test("a parent that is not used again is told all the same", async () => {
+  test("a parent that is not used again after SIGKILL is still notified", async () => {
     const remove = model.use((request) => (inSession("ALONE")(request) ? { hang: true } : undefined))
     const { session, ids } = await launchMany(host, model, 1, () => "ALONE")
     await eventually(() => model.requests.some(inSession("ALONE")))

@@ -63,7 +63,7 @@ test.each<[string, string]>([
   ["of a valid value within a broken one", `{"verdict":"fail","sub":${VALID}`],
   ["with a key twice", '{"verdict":7,"verdict":"pass"}'],
   ["for which a pattern runs for ever", JSON.stringify({ verdict: "pass", name: `${"a".repeat(40)}!` })],
-])("an answer %s is asked for again, and never counts as completed while it is not valid", async (what, answer) => {
+])("an answer %s is asked for again and never counts as completed while it is not valid", async (what, answer) => {
   const good = await run(`P-good ${what}`, [answer, VALID])
   expect(good.notice?.hidden).toContain("Schema: valid, asked 2 times")
   expect(good.asked()).toBe(2)
@@ -73,7 +73,7 @@ test.each<[string, string]>([
   expect(bad.asked()).toBe(3)
 })
 
-test("a value lies in a file of its task's name, which launch, notification and output name", async () => {
+test("a value is stored in a file with its task's id, named by launch, notification and output", async () => {
   const sessionID = await openSession(host)
   model.use(({ firstUser }) => (firstUser.includes("P-file") ? { text: `So: ${VALID}` } : undefined))
   const task = { prompt: "P-file", description: "Judge it", schema: SCHEMA }
@@ -87,7 +87,7 @@ test("a value lies in a file of its task's name, which launch, notification and 
   expect(shown.output).toContain(file)
 })
 
-test("a value of a megabyte is read by length and path, and lies in a file that only its user can read", async () => {
+test("a value of a megabyte is read by length and path, in a file private to its user", async () => {
   const { id, notice, sessionID } = await run("P-long", [LONG])
   const file = join(host.directory, ".opencode/superagents", `${id}.json`)
   expect(notice?.hidden).toContain(`Schema: valid; the value is also in ${file}`)
@@ -99,7 +99,7 @@ test("a value of a megabyte is read by length and path, and lies in a file that 
   expect(shown.output).toContain(`the value is also in ${file}`)
 })
 
-test("a model that has no tools gives its value like any other, and is asked again like any other", async () => {
+test("a model without tools can give its value, and is asked again like any other", async () => {
   const sessionID = await openSession(host)
   const offered: number[] = []
   model.use((request) => {
@@ -114,7 +114,7 @@ test("a model that has no tools gives its value like any other, and is asked aga
   expect(offered).toHaveLength(2)
 })
 
-test("an empty answer is asked for again; a model that gives no other has failed", async () => {
+test("an empty answer is asked for again, and a model that gives no other has failed", async () => {
   const good = await run("P-some", ["", VALID])
   expect(good.notice?.hidden).toContain("Schema: valid, asked 2 times")
   const bad = await run("P-none", [""])

@@ -42,7 +42,7 @@ const output = async (id: string) =>
 const children = async () => (await unwrap(host.client.session.children({ sessionID: session }))).length
 const told = async () => (await notified(host, session, 1, 120_000))[0]
 
-test("a ladder is won by its second rung, which reads what became of the first, and merged once", async () => {
+test("a ladder is won by its second rung, which reads the first one's result, and is merged once", async () => {
   user.write("sum.txt", "wrong\n").write("test/sum.test.sh", "grep -q right sum.txt\n").commit("before")
   const asked: string[] = []
   let whole = ""
@@ -109,7 +109,7 @@ const answers = () =>
   })
 const SCHEMA = { type: "object", properties: { n: { type: "number" } }, required: ["n"] }
 
-test("a map of six items of which two fail tells unasked which, and why", async () => {
+test("a map of six items reports by itself which two failed, and why", async () => {
   answers()
   const { id } = launchedFrom(await task({ prompt: "LOOK-AT {{item}}", each: [0, 1, 2, 3, 4, 5], schema: SCHEMA }))
   const notice = await told()
@@ -133,7 +133,7 @@ test("a map of six items of which two fail tells unasked which, and why", async 
   expect(wrong.error).toContain(`There are: ${id}/1 to ${id}/6.`)
 }, 180_000)
 
-test("the first item of a map goes alone until its provider has said something, and a cancel is the others' reason", async () => {
+test("a map's first item runs alone until its provider answers; a cancel becomes the others' reason", async () => {
   const HELD_MS = 3000
   const asked = new Map<string, number>()
   model.use(({ firstUser }) => {
@@ -158,7 +158,7 @@ test("the first item of a map goes alone until its provider has said something, 
   expect(await output(id)).toContain(`- 2 failed (item 2, 3): ${why}`)
 }, 180_000)
 
-test("more items than 25 ask the user first, and are one child more", async () => {
+test("a map of more than 25 items asks the user first, and creates one more child", async () => {
   answers()
   const each = Array.from({ length: 40 }, (_none, nth) => nth * 3)
   const calling = task({ prompt: "LOOK-AT {{item}}", each, schema: SCHEMA })

@@ -19,7 +19,7 @@ afterAll(async () => {
 })
 
 describe("the output of an ended task", () => {
-  test("names the files that it changed", async () => {
+  test("the output of an ended task names the files that the task changed", async () => {
     model.use((request) => {
       if (!request.lastUser.startsWith("WRITE")) return undefined
       const filePath = `${host.directory}/made-by-the-child.txt`
@@ -34,7 +34,7 @@ describe("the output of an ended task", () => {
     expect(output).toContain("Files changed: made-by-the-child.txt")
   })
 
-  test("does not take for its work what somebody else changed in the folder meanwhile", async () => {
+  test("the output of an ended task leaves out changes that somebody else made in the folder meanwhile", async () => {
     model.use((request) => {
       if (!request.lastUser.startsWith("READ")) return undefined
       // Another is at work beside it.

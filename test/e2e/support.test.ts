@@ -22,7 +22,7 @@ afterAll(async () => {
 beforeEach(() => model.reset())
 
 describe("the scripted model on a real host", () => {
-  test("answers", async () => {
+  test("the scripted model answers a prompt on the real OpenCode", async () => {
     model.use((request) => (request.lastUser === "hello" ? { text: "good day to you", chunks: 4 } : undefined))
     const sessionID = await openSession(host)
     expect(await ask(host, sessionID, "hello")).toBe("good day to you")
@@ -35,7 +35,7 @@ describe("the scripted model on a real host", () => {
     expect(model.peakInFlight).toBe(1)
   })
 
-  test("keeps requests for titles apart", async () => {
+  test("the scripted model separates requests for titles from the others", async () => {
     const { data } = await host.client.session.create()
     await ask(host, String(data?.id), "hello")
     await eventually(
@@ -45,7 +45,7 @@ describe("the scripted model on a real host", () => {
     expect(model.requests).toHaveLength(1)
   })
 
-  test("counts tokens and cost as the session's row does", async () => {
+  test("the scripted model reports the same tokens and cost as the session's row", async () => {
     model.use(() => ({
       text: "dear",
       reasoning: "hm",
@@ -58,7 +58,7 @@ describe("the scripted model on a real host", () => {
     expect(data?.cost).toBeCloseTo(0.0015, 6)
   })
 
-  test("ends a turn with an error on a 400", async () => {
+  test("a 400 from the scripted model ends the turn with an error", async () => {
     model.use(() => ({ status: 400, body: { error: { message: "no such luck" } } }))
     const sessionID = await openSession(host)
     expect(await ask(host, sessionID, "hello")).toBe("")
@@ -66,7 +66,7 @@ describe("the scripted model on a real host", () => {
     expect(model.requests).toHaveLength(1)
   })
 
-  test("hangs until the session is aborted", async () => {
+  test("a hanging request of the scripted model ends when the session is aborted", async () => {
     model.use(() => ({ hang: true, text: "so far" }))
     const sessionID = await openSession(host)
     await say(host, sessionID, "hello")
@@ -78,7 +78,7 @@ describe("the scripted model on a real host", () => {
     expect(await lastError(host, sessionID)).toMatchObject({ name: "MessageAbortedError" })
   })
 
-  test("stops a delayed answer when the client goes away", async () => {
+  test("the scripted model stops a delayed answer when the client disconnects", async () => {
     model.use(() => ({ text: "late", delay: 60_000 }))
     const sessionID = await openSession(host)
     await say(host, sessionID, "hello")
@@ -87,7 +87,7 @@ describe("the scripted model on a real host", () => {
     await eventually(() => model.inFlight === 0)
   })
 
-  test("breaks the connection, and is asked again", async () => {
+  test("a connection that the scripted model breaks is asked for again", async () => {
     model.use((request) => (request.number === 1 ? { cut: true, text: "hal" } : { text: "whole" }))
     const sessionID = await openSession(host)
     expect(await ask(host, sessionID, "hello")).toBe("whole")
@@ -95,7 +95,7 @@ describe("the scripted model on a real host", () => {
 })
 
 describe("tool calls", () => {
-  test("reach the plugin and come back with its result", async () => {
+  test("a scripted tool call reaches the plugin and returns with its result", async () => {
     const sessionID = await openSession(host)
     const outcome = await callTool(host, model, sessionID, "echo", { text: "hi" })
     expect(outcome).toMatchObject({
@@ -114,13 +114,13 @@ describe("tool calls", () => {
     expect(JSON.stringify(model.requests[0]?.body.tools)).toContain('Says it back. {\\"loud\\":true}')
   })
 
-  test("report what the tool threw", async () => {
+  test("a scripted tool call reports the error that the tool threw", async () => {
     const sessionID = await openSession(host)
     const outcome = await callTool(host, model, sessionID, "echo", { text: "throw" })
     expect(outcome).toMatchObject({ status: "error", error: expect.stringContaining("thrown as asked") })
   })
 
-  test("go out together in one message", async () => {
+  test("several scripted tool calls are sent together in one message", async () => {
     const sessionID = await openSession(host)
     const calls = ["one", "two"].map((text) => ({ name: "echo", args: { text } }))
     const outcomes = await callTools(host, model, sessionID, calls)
@@ -128,14 +128,14 @@ describe("tool calls", () => {
     expect(model.requests).toHaveLength(2)
   })
 
-  test("may be broken JSON", async () => {
+  test("a scripted tool call may contain broken JSON", async () => {
     const sessionID = await openSession(host)
     expect(await callTool(host, model, sessionID, "echo", '{"text": ')).toMatchObject({ status: "completed" })
   })
 })
 
 describe("the host", () => {
-  test("tells of events, past ones too, and of those that never came", async () => {
+  test("the test support's OpenCode waits for past and future events, and names those that never came", async () => {
     const since = host.events.mark()
     const sessionID = await openSession(host)
     await ask(host, sessionID, "hello")
@@ -145,7 +145,7 @@ describe("the host", () => {
     await expect(never).rejects.toThrow(/something impossible.*session\.idle.*listening on/s)
   })
 
-  test("keeps sessions over SIGKILL and restart", async () => {
+  test("the test support's OpenCode keeps its sessions over SIGKILL and restart", async () => {
     const sessionID = await openSession(host, { title: "survivor" })
     await ask(host, sessionID, "hello")
     const { pid } = host

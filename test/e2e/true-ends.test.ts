@@ -31,7 +31,7 @@ const call = async (session: string, tool: string, args: Record<string, unknown>
   (await callTool(host, model, session, `superagents_${tool}`, args, PATIENT)).output ?? ""
 
 describe("a stopped agent", () => {
-  test("is not set to work again by news of its own agent that it had not read", async () => {
+  test("a stopped agent is not restarted by an unread notification of its own task", async () => {
     const below = { description: "below", prompt: "T-BELOW", agent: "general" }
     model.use(({ lastUser, sinceUser }) => {
       if (lastUser === "T-BELOW") return { text: "below is done", delay: 300 }
@@ -50,7 +50,7 @@ describe("a stopped agent", () => {
 })
 
 describe("after its user's ESC a parent", () => {
-  test("is told without being woken, until its user writes again", async () => {
+  test("a parent whose user pressed ESC is notified without being woken until its user writes again", async () => {
     const door = gate()
     model.use(async ({ lastUser }) => {
       if (lastUser === "THINK") return { hang: true, text: "hm" }
@@ -73,7 +73,7 @@ describe("after its user's ESC a parent", () => {
   })
 })
 
-test("a step that failed without an error is told as a failure", async () => {
+test("a step that failed without an error is reported as a failure", async () => {
   model.use(({ lastUser }) => (lastUser === "T-FINISH" ? { text: "", finish: "error" } : undefined))
   const session = await openSession(host)
   await launch(host, model, session, { prompt: "T-FINISH" }, PATIENT)
@@ -81,7 +81,7 @@ test("a step that failed without an error is told as a failure", async () => {
   expect(notification?.visible).toMatch(/^✗/)
 })
 
-test("a prompt that its user undoes and writes better is followed, and that answer is told", async () => {
+test("a prompt that its user undoes and rewrites is followed, and the new answer is reported", async () => {
   model.use(({ lastUser }) => {
     if (lastUser === "T-WORSE") return { hang: true, text: "so far" }
     return lastUser === "T-BETTER" ? { text: "the better answer", delay: 500 } : undefined
@@ -102,7 +102,7 @@ test("a prompt that its user undoes and writes better is followed, and that answ
   expect(await call(session, "output", { task_id: id })).toContain("the better answer")
 })
 
-test("an undo of a launch says what it leaves, and a redo is warned of that resets what an agent edited since", async () => {
+test("an undo of a launch says what remains; a redo warns if it resets an agent's later edit", async () => {
   const undoing = await startPlugged(model, {}, { config: { snapshot: true } })
   try {
     const path = (name: string) => join(undoing.directory, name)
@@ -149,7 +149,7 @@ describe("a compaction", () => {
   const FILLED = { input: 60_000, cached: 150_000 }
   const summarize = { providerID: "scripted", modelID: "alpha" }
 
-  test("of an agent at work is no end: it is asked to go on, and its true answer is told", async () => {
+  test("an agent whose conversation is compacted while it works is asked to continue, and its answer is reported", async () => {
     model.use(({ lastUser }) => {
       if (lastUser.includes("The conversation was compacted")) return { text: "all three are done" }
       if (lastUser !== "T-COMPACTED") return undefined
@@ -171,7 +171,7 @@ describe("a compaction", () => {
   test.each([
     ["an answer", "the whole answer", undefined],
     ["a value", '{"found":1}', { type: "object", required: ["found"] }],
-  ])("behind %s that fills the context leaves that the answer", async (what, text, schema) => {
+  ])("the answer of a run stays %s when that fills the context and causes a compaction", async (what, text, schema) => {
     const prompt = `T-FILLED with ${what}`
     model.use(({ lastUser }) => {
       if (lastUser.startsWith(prompt)) return { text, usage: FILLED }
@@ -196,7 +196,7 @@ describe("a turn that ended at a refusal", () => {
   const asksOf = async (child: string) =>
     (await unwrap(host.client.permission.list())).filter(({ sessionID }) => sessionID === child)
 
-  test("of ours goes on: with two questions open, the agent is asked to", async () => {
+  test("an agent whose two open questions our plugin refused is asked to continue", async () => {
     model.use(({ lastUser, sinceUser }) => {
       if (lastUser.includes("Nobody allowed")) return { text: "done without them" }
       if (lastUser !== "T-TWO") return undefined
@@ -210,7 +210,7 @@ describe("a turn that ended at a refusal", () => {
     expect(await call(session, "output", { task_id: id })).toContain("done without them")
   })
 
-  test("of its user's that leaves no text is no success, and has a mark of its own", async () => {
+  test("a turn that ends without text at its user's refusal is no success and has its own mark", async () => {
     model.use(({ lastUser }) => (lastUser === "T-NO" ? { tools: [command("no")] } : undefined))
     const session = await openSession(host)
     const { child } = await launch(host, model, session, { prompt: "T-NO" }, PATIENT)

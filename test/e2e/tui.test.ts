@@ -103,7 +103,7 @@ const openTasks = async (screen: Tui) => {
 }
 
 describe.each([["wide", WIDE] as const])("the sidebar on a %s terminal", (_name, size) => {
-  test("shows nothing before there is anything to show", async () => {
+  test("the sidebar shows nothing while there are no tasks", async () => {
     const screen = await attach(await begin(), size)
     await screen.waitFor("Context")
     expect(screen.screen()).not.toContain("Background agents")
@@ -113,7 +113,7 @@ describe.each([["wide", WIDE] as const])("the sidebar on a %s terminal", (_name,
     await screen.waitFor("The board is off")
   })
 
-  test("shows a task appear, count up and end, and its notification without the hidden part", async () => {
+  test("the sidebar shows a task appear, count up and end, and its notification without the hidden part", async () => {
     const sessionID = await begin()
     const screen = await attach(sessionID, size)
     const { opened, open } = gate()
@@ -136,7 +136,7 @@ describe.each([["wide", WIDE] as const])("the sidebar on a %s terminal", (_name,
     expect(last).toMatch(/[\d.]+K? tokens · \$0\.\d{4}/)
   })
 
-  test("shows the progress of a batch, and forks among the children", async () => {
+  test("the sidebar shows the progress of a batch, and forks among the children", async () => {
     const sessionID = await begin()
     const screen = await attach(sessionID, size)
     const breakers = [gate(), gate()]
@@ -160,7 +160,7 @@ describe.each([["wide", WIDE] as const])("the sidebar on a %s terminal", (_name,
     await screen.waitFor(/Background agents 2 done/)
   })
 
-  test("shows what is spent, for whom a task waits, and that one says its last word", async () => {
+  test("the sidebar shows what was spent, which task another waits for, and who says its last word", async () => {
     const sessionID = await begin()
     const screen = await attach(sessionID, size)
     const { opened, open } = gate()
@@ -182,7 +182,7 @@ describe.each([["wide", WIDE] as const])("the sidebar on a %s terminal", (_name,
     await screen.waitFor(/20\.0K tokens · \$0\.0200/)
   })
 
-  test("shows a terminal that comes later what went before", async () => {
+  test("the sidebar in a terminal opened later shows the earlier tasks", async () => {
     const sessionID = await begin()
     const { opened, open } = gate()
     replies.set("Early bird", async (step) => {
@@ -203,7 +203,7 @@ describe.each([
   ["wide", WIDE],
   ["narrow", NARROW],
 ] as const)("/tasks on a %s terminal", (name, size) => {
-  test("jumps to a child and leads back", async () => {
+  test("/tasks jumps to a child session and leads back", async () => {
     const sessionID = await begin()
     const screen = await attach(sessionID, size)
     replies.set("Say hello", () => ({ text: "Hello from the child." }))
@@ -232,7 +232,7 @@ describe.each([
     await screen.waitFor((text) => text.includes("Task Progress: 1/1") && !text.includes("Subagent"))
   })
 
-  test.runIf(name === "narrow")("shows what an agent wrote as text, though a terminal would act upon it", async () => {
+  test.runIf(name === "narrow")("/tasks shows an agent's terminal control codes as plain text", async () => {
     const sessionID = await begin()
     const screen = await attach(sessionID, size)
     replies.set("Wipe the screen", () => ({ text: "First line.\u001b[2J\u001b]0;taken\u0007\n\nLast line." }))
@@ -246,7 +246,7 @@ describe.each([
     await screen.waitFor((text) => !text.includes("First line.[2J"))
   })
 
-  test("cancels, resumes and clears", async () => {
+  test("/tasks can cancel, resume and clear background tasks", async () => {
     const sessionID = await begin()
     const screen = await attach(sessionID, size)
     replies.set("Never ends", () => ({ hang: true }))
@@ -284,7 +284,7 @@ describe.each([
     if (name === "wide") await screen.waitFor((text) => !text.includes("✓ Ask me again"))
   })
 
-  test("says something to an agent at work", async () => {
+  test("/tasks can send a message to a working agent", async () => {
     const sessionID = await begin()
     const screen = await attach(sessionID, size)
     const door = gate()
@@ -314,7 +314,7 @@ describe.each([
   })
 
   // Without the sidebar: what stands there is the list's alone.
-  test.runIf(name === "narrow")("shows how time passes, and what begins while it is open", async () => {
+  test.runIf(name === "narrow")("/tasks updates times and shows new tasks while it is open", async () => {
     const sessionID = await begin()
     const screen = await attach(sessionID, size)
     for (const prompt of ["Stays silent", "Comes later"]) replies.set(prompt, () => ({ hang: true }))
@@ -331,34 +331,37 @@ describe.each([
     await callTool(host, model, sessionID, "superagents_cancel", { all: true })
   })
 
-  test.runIf(name === "narrow")("keeps the cursor on its row while another task ends and one begins", async () => {
-    const sessionID = await begin()
-    const screen = await attach(sessionID, size)
-    const { opened, open } = gate()
-    replies.set("The first", () => ({ hang: true }))
-    replies.set("The second", () => opened.then(() => ({ text: "Done." })))
-    replies.set("The third", () => ({ hang: true }))
-    replies.set("The fourth", () => ({ hang: true }))
-    for (const each of ["The first", "The second", "The third"]) await launch(sessionID, each)
-    await screen.waitFor("3 agents")
-    await openTasks(screen)
-    await screen.waitFor(/The third general, working/)
-    await sleep(DIALOG_MS)
-    await screen.keys("Down", "Down")
-    open()
-    await screen.waitFor(/✓ The second general, completed/)
-    await launch(sessionID, "The fourth")
-    await choose(screen, /The fourth general, working/)
-    await screen.waitFor(/The third\s+esc/)
-    await screen.keys("Escape")
-    await screen.waitFor((text) => !/The third\s+esc/.test(text))
-    await openTasks(screen)
-    await choose(screen, /Cancel all 3 at work/, "Up")
-    await screen.waitFor(/Agent "The fourth" cancelled after/)
-    await screen.waitFor(name === "narrow" ? (text) => !/\d agents?/.test(text) : "4 done")
-  })
+  test.runIf(name === "narrow")(
+    "/tasks keeps the cursor on its row while another task ends and one begins",
+    async () => {
+      const sessionID = await begin()
+      const screen = await attach(sessionID, size)
+      const { opened, open } = gate()
+      replies.set("The first", () => ({ hang: true }))
+      replies.set("The second", () => opened.then(() => ({ text: "Done." })))
+      replies.set("The third", () => ({ hang: true }))
+      replies.set("The fourth", () => ({ hang: true }))
+      for (const each of ["The first", "The second", "The third"]) await launch(sessionID, each)
+      await screen.waitFor("3 agents")
+      await openTasks(screen)
+      await screen.waitFor(/The third general, working/)
+      await sleep(DIALOG_MS)
+      await screen.keys("Down", "Down")
+      open()
+      await screen.waitFor(/✓ The second general, completed/)
+      await launch(sessionID, "The fourth")
+      await choose(screen, /The fourth general, working/)
+      await screen.waitFor(/The third\s+esc/)
+      await screen.keys("Escape")
+      await screen.waitFor((text) => !/The third\s+esc/.test(text))
+      await openTasks(screen)
+      await choose(screen, /Cancel all 3 at work/, "Up")
+      await screen.waitFor(/Agent "The fourth" cancelled after/)
+      await screen.waitFor(name === "narrow" ? (text) => !/\d agents?/.test(text) : "4 done")
+    },
+  )
 
-  test.runIf(name === "wide")("keeps the words that could not be sent", async () => {
+  test.runIf(name === "wide")("/tasks keeps the text of a message that could not be sent", async () => {
     const sessionID = await begin()
     const screen = await attach(sessionID, size)
     replies.set("Goes away", () => ({ hang: true }))
@@ -385,7 +388,7 @@ describe.each([
   test.each([
     ["of a fork", { fork: true }],
     ["of one in a worktree", { place: "worktree" }],
-  ])("answers a permission question %s", async (_whose, how) => {
+  ])("/tasks answers a permission question %s", async (_whose, how) => {
     const sessionID = await begin()
     const from = host.events.all.length
     const screen = await attach(sessionID, size)
@@ -414,7 +417,7 @@ describe.each([
     ])
   })
 
-  test("answers a question of which several choices may be ticked", async () => {
+  test("/tasks answers a question that allows several choices", async () => {
     const sessionID = await begin()
     const screen = await attach(sessionID, size)
     const labels = ["Apples", "Bread", "Cheese"]
@@ -445,7 +448,7 @@ describe.each([
     expect(JSON.stringify(answer)).toMatch(/They said .*Apples, Cheese/)
   })
 
-  test.runIf(name === "narrow")("sends what is typed along with what is ticked", async () => {
+  test.runIf(name === "narrow")("/tasks sends a typed answer together with the ticked choices", async () => {
     const sessionID = await begin()
     const screen = await attach(sessionID, size)
     const options = ["Apples", "Bread"].map((label) => ({ label, description: `some ${label.toLowerCase()}` }))
@@ -474,7 +477,7 @@ describe.each([
   })
 })
 
-test("the key that opens the tasks is the user's to choose", async () => {
+test("the key that opens the tasks can be changed by the user", async () => {
   const sessionID = await openSession(host)
   tui = await startTui({ host, sessionID, plugin: [[source("features/terminal/tui.tsx"), { keybind: "<leader>j" }]] })
   await tui.keys("C-x")
@@ -482,7 +485,7 @@ test("the key that opens the tasks is the user's to choose", async () => {
   await tui.waitFor("No background agents in this session yet.")
 })
 
-test("without the server half, tasks of earlier are shown and nobody pretends to cancel one", async () => {
+test("a terminal without the server half shows earlier tasks and does not pretend to cancel them", async () => {
   const bare = await startHost({ model })
   try {
     const parent = await openSession(bare)
@@ -533,7 +536,7 @@ test("a narrow terminal is never wrapped", async () => {
   expect(text).toMatch(/\n +working$/m)
 })
 
-test("a terminal that is its own host shows it all, what may be spent too, and nothing is written across the screen", async () => {
+test("a terminal that runs OpenCode itself shows everything, also budgets, and no stray text on the screen", async () => {
   tui = await startTui({
     home: { model, plugin: [[PACKAGE, { maxCostPerSession: 5, maxTokensPerSession: 2_000_000 }]] },
     plugin: [PACKAGE],

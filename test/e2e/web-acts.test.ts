@@ -47,7 +47,7 @@ const agent = (prompt: string, ...replies: ((said: string) => object)[]) =>
 const answerOf = async (id: string) => (await askPage(host, `/api/agents/${id}`)).json.answer
 
 describe.skipIf(!browser)("on the page", () => {
-  test("a permission is allowed, and the agent goes on; another is refused with a word, and it reads that", async () => {
+  test("a permission allowed on the page continues the agent, and one refused there gives it the reason", async () => {
     for (const name of ["YES", "NO"])
       agent(
         `P-${name}`,
@@ -74,7 +74,7 @@ describe.skipIf(!browser)("on the page", () => {
     expect(await answerOf(no.id)).toContain("That one is precious.")
   })
 
-  test("questions are answered with their options, several at once, and with words of one's own", async () => {
+  test("a question is answered on the page by its options, several at once, or in free text", async () => {
     const options = ["red", "green", "blue"].map((label) => ({ label, description: `It is ${label}.` }))
     const questions = [
       { question: "Which colour?", header: "Colour", options },
@@ -104,7 +104,7 @@ describe.skipIf(!browser)("on the page", () => {
     for (const word of ["green", "red", "blue", "ochre"]) expect(answer).toContain(word)
   })
 
-  test("what is answered elsewhere is gone within a second", async () => {
+  test("a question answered elsewhere disappears from the page within a second", async () => {
     agent("P-ELSEWHERE", () => bash("rm x.txt"))
     const session = await openSession(host)
     const page = await open()
@@ -125,7 +125,7 @@ describe.skipIf(!browser)("on the page", () => {
     expect(Math.min(...took)).toBeLessThan(1000)
   })
 
-  test("a reply wakes a board task, whose owner reads it", async () => {
+  test("a reply on the page wakes a board task, whose owner reads it", async () => {
     model.use((request) => {
       const id = taskOf(request)
       if (id === undefined) return undefined
@@ -155,7 +155,7 @@ describe.skipIf(!browser)("on the page", () => {
     expect(said).toHaveLength(1)
   })
 
-  test("an agent is launched in a new conversation, told, and resumed; its runs and calls are shown", async () => {
+  test("the page launches an agent in a new conversation, sends it messages, resumes it and shows its runs", async () => {
     let go = () => {}
     // Its first answer waits until the word is with it, and its second step reads that.
     const told = new Promise<void>((resolve) => {
@@ -197,7 +197,7 @@ describe.skipIf(!browser)("on the page", () => {
     await notified(host, parent, 2)
   })
 
-  test("a launch that cannot be is told in the tool's words, and leaves no conversation behind", async () => {
+  test("a launch on the page that fails shows the tool's error and leaves no conversation behind", async () => {
     const page = await open("#/launch")
     const sheet = page.locator(".sheet")
     await sheet.getByLabel(/^What it is to do/).fill("P-NOWHERE")
@@ -210,7 +210,7 @@ describe.skipIf(!browser)("on the page", () => {
     expect(sessions.map(({ title }) => title)).not.toContain("Go nowhere")
   })
 
-  test("work is merged, a conflict is shown with its files, and the resumed agent solves it", async () => {
+  test("the page merges work and shows a conflict with its files, which the resumed agent solves", async () => {
     user.write("shared.txt", "one\n").commit()
     for (const word of ["FIRST", "SECOND"]) agent(`P-${word}`, () => bash(`echo ${word} > shared.txt`))
     agent("Your worktree now has", () => bash("echo both > shared.txt"))
@@ -248,7 +248,7 @@ describe.skipIf(!browser)("on the page", () => {
     expect(user.read("shared.txt")).toBe("both\n")
   }, 240_000)
 
-  test("all are stopped at once, and one that failed is shown until it is tried again", async () => {
+  test("the page stops all agents at once and shows a failed one until it is tried again", async () => {
     model.use(({ lastUser }) => {
       if (lastUser.startsWith("P-HANG")) return { hang: true }
       return lastUser.startsWith("P-FAIL") ? { status: 400, body: { error: { message: "No such bean." } } } : undefined

@@ -99,7 +99,7 @@ async function flat(what: string, attack: () => Promise<void>): Promise<void> {
 
 const body = Buffer.alloc(MEGABYTE - 1, "x")
 
-test("300 bodies to a forbidden name are not read: memory stays flat", async () => {
+test("300 request bodies with a forbidden Host header are not read, and memory stays constant", async () => {
   const head = `POST /api/tasks HTTP/1.1\nhost: evil.example\ncontent-length: ${MEGABYTE}\n\n`
   await flat("300 connections with a forbidden Host", async () => {
     const callers = Array.from({ length: 300 }, () => call(head, body))
@@ -107,7 +107,7 @@ test("300 bodies to a forbidden name are not read: memory stays flat", async () 
   })
 })
 
-test("nor are 300 bodies without the key, or of a stranger's page, in pieces", async () => {
+test("300 chunked request bodies without the key or from a foreign page are not read either", async () => {
   const piece = Buffer.concat([Buffer.from(`${body.length.toString(16)}\r\n`), body, Buffer.from("\r\n")])
   const heads = [
     "host: 127.0.0.1\n",
@@ -124,14 +124,14 @@ test("nor are 300 bodies without the key, or of a stranger's page, in pieces", a
   })
 })
 
-test("a body with the key that does not come is waited for a while, and no longer", async () => {
+test("a request body with the right key that never arrives is waited for only a limited time", async () => {
   const head = `POST /api/tasks HTTP/1.1\nhost: 127.0.0.1\nauthorization: Bearer ${token}\ncontent-type: application/json\ncontent-length: 1000\n\n{`
   const callers = Array.from({ length: 20 }, () => call(head))
   await eventually(() => callers.every(({ isClosed }) => isClosed()), { timeout: 40_000 })
   expect(callers.map(({ said }) => said().slice(9, 12))).toEqual(callers.map(() => "408"))
 })
 
-test("1,000 upgrades are refused and closed", async () => {
+test("1,000 upgrade requests to the page server are refused and closed", async () => {
   const heads = [
     "connection: upgrade\nupgrade: websocket\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\nsec-websocket-version: 13\n",
     "connection: upgrade\nupgrade: h2c\n",
@@ -148,7 +148,7 @@ test("1,000 upgrades are refused and closed", async () => {
   })
 })
 
-test("of 500 streams at once 64 are open, and when they are left others can be opened", async () => {
+test("64 of 500 simultaneous event streams are open, and others can open after those close", async () => {
   const head = `GET /api/events HTTP/1.1\nhost: 127.0.0.1\nauthorization: Bearer ${token}\n\n`
   await flat("500 streams", async () => {
     const callers = Array.from({ length: 500 }, () => call(head))

@@ -40,7 +40,7 @@ const ask = (path: string, init?: RequestInit) => askPage(host, path, init)
 
 const open = (hash?: string) => pages.open(host, hash)
 
-test("the file with address and key is the user's alone, and the log never has the key", async () => {
+test("only the user can read the file with address and key, and the log never contains the key", async () => {
   const { url, token, key } = await address()
   expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/)
   for (const name of readdirSync(folder())) expect(statSync(join(folder(), name)).mode & 0o077).toBe(0)
@@ -50,7 +50,7 @@ test("the file with address and key is the user's alone, and the log never has t
   expect(host.logs()).not.toContain(key)
 })
 
-test("the server in OpenCode's own process answers as the routes do: strangers, streams, too much", async () => {
+test("the server in a real OpenCode process refuses strangers and large bodies, and serves event streams", async () => {
   const { url, token } = await address()
   const headers = { authorization: `Bearer ${token}` }
   expect((await fetch(`${url}/api/agents`)).status).toBe(401)
@@ -76,7 +76,7 @@ test("the server in OpenCode's own process answers as the routes do: strangers, 
 })
 
 describe.skipIf(!browser)("in a browser", () => {
-  test("a task is followed from launch to answer without a reload", async () => {
+  test("a task is followed in a browser from launch to answer without a reload", async () => {
     const door = gate()
     model.use(async (request) => {
       if (request.lastUser !== "P-COUNT") return undefined
@@ -100,7 +100,7 @@ describe.skipIf(!browser)("in a browser", () => {
     })
   })
 
-  test("an agent is stopped, and its parent is told", async () => {
+  test("an agent is stopped in a browser, and its parent is notified", async () => {
     model.use((request) => (request.lastUser === "P-HANG" ? { hang: true, text: "I am" } : undefined))
     const page = await open()
     const session = await openSession(host)
@@ -113,7 +113,7 @@ describe.skipIf(!browser)("in a browser", () => {
     expect(told?.visible).toContain("cancelled")
   })
 
-  test("a board task is created, activated, asked about, answered in its thread, run and completed, another canceled", async () => {
+  test("a board task is created, activated, answered, run and completed in a browser, and another is canceled", async () => {
     model.use((request) => {
       const id = taskOf(request)
       if (id === undefined) return undefined
@@ -169,7 +169,7 @@ describe.skipIf(!browser)("in a browser", () => {
     expect(reopened.status).toBe(409)
   })
 
-  test("OpenCode dies and comes back: so does the page, with the same key", async () => {
+  test("the page in a browser recovers with the same key when OpenCode dies and restarts", async () => {
     const page = await open()
     const { token } = await address()
     await host.kill("SIGKILL")
@@ -183,7 +183,7 @@ describe.skipIf(!browser)("in a browser", () => {
   })
 })
 
-test("of two processes one serves, the other says where, and takes over when that one is killed", async () => {
+test("one of two processes serves the page; the other names it and takes over when it is killed", async () => {
   const before = await address()
   const second = await startHost({ home: host.home })
   try {

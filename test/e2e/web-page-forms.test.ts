@@ -21,7 +21,7 @@ describe.skipIf(!browser)("a form of the page", () => {
     return { page, problems, sheet }
   }
 
-  test("makes, changes, activates, runs, completes and cancels board tasks", async () => {
+  test("the page's forms create, change, activate, run, complete and cancel board tasks", async () => {
     const board = new FakeBoard()
     const web = await serve({ board })
     const { page } = await open(web.link, { hash: "#/board" })
@@ -70,7 +70,7 @@ describe.skipIf(!browser)("a form of the page", () => {
     expect(board.archive.map(({ id }) => id)).toEqual(["1", "8", "9"])
   })
 
-  test("brings back the tasks of a board whose file has gone, or lets them go, and believes what was changed", async () => {
+  test("the page restores or drops the tasks of a deleted board file, and accepts unverified changes", async () => {
     const board = new FakeBoard()
     const tasks = ["5", "6"].map((id) => board.put({ id, title: `Task ${id}` }))
     board.tasks.clear()
@@ -97,7 +97,7 @@ describe.skipIf(!browser)("a form of the page", () => {
     expect(board.accepted).toBe(1)
   })
 
-  test("shows as ended what came and went between two events of the stream", async () => {
+  test("the page shows a board task as ended that was created and ended between two stream events", async () => {
     const board = new FakeBoard()
     // The stream's clock stands still: it tells of changes when the test lets it.
     const clock = new FakeClock(Date.now())
@@ -118,7 +118,7 @@ describe.skipIf(!browser)("a form of the page", () => {
     await page.locator("[data-column=done] .task-card", { hasText: "Descale" }).waitFor()
   })
 
-  test("keeps what is being typed when the task changes elsewhere, and saves that alone", async () => {
+  test("a form keeps the user's typing when the task changes elsewhere, and saves only that", async () => {
     const board = new FakeBoard()
     board.put({ id: "1", title: "Grind", description: "Half a turn." })
     const { sheet } = await editFirst(board)
@@ -131,7 +131,7 @@ describe.skipIf(!browser)("a form of the page", () => {
     expect(await board.get("1")).toMatchObject({ description: "A whole turn.", owner: "plan" })
   })
 
-  test("saves no description that nobody touched, whatever blanks it ends with", async () => {
+  test("a form does not save a description that was not edited, whatever white space it ends with", async () => {
     const board = new FakeBoard()
     board.put({ id: "1", title: "Grind", description: "\nHalf a turn.\r\n\r\nNo more.\n" })
     const { sheet } = await editFirst(board)
@@ -142,7 +142,7 @@ describe.skipIf(!browser)("a form of the page", () => {
     expect(await board.get("1")).toMatchObject({ description: "A whole turn." })
   })
 
-  test("keeps what is being typed when the task ends meanwhile", async () => {
+  test("a form keeps the user's typing when its task ends meanwhile", async () => {
     const board = new FakeBoard()
     board.put({ id: "1", title: "Grind" })
     const { sheet } = await editFirst(board)
@@ -155,7 +155,7 @@ describe.skipIf(!browser)("a form of the page", () => {
     expect(await sheet.getByLabel("What is to be done").inputValue()).toBe("A page of thoughts.")
   })
 
-  test("keeps a task that has ended in sight though it cannot be read again just now", async () => {
+  test("an ended task stays visible on the page when reading it again fails", async () => {
     const board = new FakeBoard()
     for (const id of ["1", "2"]) board.put({ id, title: `Grind ${id}` })
     const web = await serve({ board })
@@ -173,7 +173,7 @@ describe.skipIf(!browser)("a form of the page", () => {
     expect(await sheet.getByRole("heading", { name: "Grind 1" }).count()).toBe(1)
   })
 
-  test("keeps a form open when text in it is selected with the mouse to beyond its edge", async () => {
+  test("a form stays open when text in it is selected with the mouse beyond its edge", async () => {
     const web = await serve({})
     const { page } = await open(web.link)
     await live(page)
@@ -194,7 +194,7 @@ describe.skipIf(!browser)("a form of the page", () => {
     await page.locator(".sheet[open]").waitFor({ state: "detached" })
   })
 
-  test("asks before it leaves a form in which something was typed", async () => {
+  test("the page asks before it leaves a form with unsaved text", async () => {
     const board = new FakeBoard()
     board.put({ id: "1", title: "Grind" })
     const web = await serve({ board })
@@ -255,7 +255,7 @@ describe.skipIf(!browser)("a form of the page", () => {
     expect(problems).toEqual([])
   })
 
-  test("asks before the browser's Back or a reload takes what was typed", async () => {
+  test("the page asks before the browser's Back or a reload discards unsaved text", async () => {
     const board = new FakeBoard()
     board.put({ id: "1", title: "Grind" })
     const { page, problems, sheet } = await editFirst(board)
@@ -293,7 +293,7 @@ describe.skipIf(!browser)("a form of the page", () => {
     expect([await asked.count(), problems]).toEqual([0, []])
   })
 
-  test("opens what is clicked in the moment when the sheet closes", async () => {
+  test("the page opens what is clicked at the moment when the sheet closes", async () => {
     const web = await serve({})
     const { page } = await open(web.link)
     await live(page)
@@ -314,7 +314,7 @@ describe.skipIf(!browser)("a form of the page", () => {
     await page.locator(".sheet").getByLabel("Title").waitFor()
   })
 
-  test("tries a task of another machine again on that machine, unless another place is chosen", async () => {
+  test("a new try of a remote task is made on its machine unless another place is chosen", async () => {
     const [agents, person] = [new FakeAgents(), new FakePerson()]
     const place = { kind: "big", folder: "", merge: false }
     agents.set(viewOf({ task: { id: "bg_far00000", place } }))
@@ -337,7 +337,7 @@ describe.skipIf(!browser)("a form of the page", () => {
     ])
   })
 
-  test("keeps the focus in the sheet when what was pressed goes", async () => {
+  test("the focus stays in the sheet when the pressed button disappears", async () => {
     const board = new FakeBoard()
     const agents = new FakeAgents()
     board.put({ id: "1", title: "Grind", status: "draft" })

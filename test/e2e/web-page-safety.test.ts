@@ -15,7 +15,7 @@ import { workingDay } from "../support/web-scene.ts"
 const { browser, serve, open } = await pageTests()
 
 describe.skipIf(!browser)("the page, attacked,", () => {
-  test("runs and fetches nothing of what agents and tasks are called, say or change", async () => {
+  test("the page runs and loads nothing from the names, texts and changes of agents and tasks", async () => {
     const evil = (where: string) =>
       `${where}"'><img src=x onerror="hacked('${where}')"><script>hacked('${where}')</script> [l](javascript:hacked('${where}')) ![i](https://evil.example/${where}.png) </style></script>`
     const agents = new FakeAgents()
@@ -124,7 +124,7 @@ describe.skipIf(!browser)("the page, attacked,", () => {
     })
     afterAll(() => other.close())
 
-    test("gets nothing from here: no answer, no event, no form, no socket, no frame", async () => {
+    test("another website gets no answer, event, form, socket or frame from the page", async () => {
       const { agents, board } = workingDay()
       const web = await serve({ board, agents })
       const tasks = board.tasks.size

@@ -29,7 +29,7 @@ const PLACES = [
 ]
 
 describe.skipIf(!browser)("the page", () => {
-  test("shows what there is in views, with what needs a person first", async () => {
+  test("the page shows what there is in views, with what needs a person first", async () => {
     const web = await serve(workingDay())
     const { page, problems } = await open(web.link)
     await live(page)
@@ -55,7 +55,7 @@ describe.skipIf(!browser)("the page", () => {
     expect(problems).toEqual([])
   })
 
-  test("keeps the key for the tab, wipes it from the address, and tells no other site of it", async () => {
+  test("the page keeps its key for the tab, removes it from the address, and sends it nowhere else", async () => {
     const agents = new FakeAgents()
     agents.set(viewOf({ task: { id: "bg_link0000", status: "completed", run: { endedAt: Date.now() } } }))
     agents.answers.set("bg_link0000", "see [this](https://other.example/page)")
@@ -82,7 +82,7 @@ describe.skipIf(!browser)("the page", () => {
     expect(requests.slice(1).join()).not.toContain(secret)
   })
 
-  test("is signed out in all tabs by its button, and for good", async () => {
+  test("the page's sign-out button ends the session in all tabs, and a reload does not bring it back", async () => {
     const web = await serve({ board: workingDay().board })
     const { page } = await open(web.link)
     await live(page)
@@ -100,7 +100,7 @@ describe.skipIf(!browser)("the page", () => {
     await live(page)
   })
 
-  test("without its key, or with a wrong one, shows no data and says what to do", async () => {
+  test("the page without its key or with a wrong one shows no data and says what to do", async () => {
     const web = await serve({ board: workingDay().board })
     const used = web.link
     await live((await open(used)).page)
@@ -116,7 +116,7 @@ describe.skipIf(!browser)("the page", () => {
     await live(page)
   })
 
-  test("without a board shows the background tasks alone", async () => {
+  test("the page of a project without a board shows only the background tasks", async () => {
     const web = await serve({ board: null })
     const { page } = await open(web.link)
     await live(page)
@@ -125,7 +125,7 @@ describe.skipIf(!browser)("the page", () => {
     await page.getByRole("heading", { name: "Nothing has been launched yet" }).waitFor()
   })
 
-  test("follows a task from launch to answer without a reload", async () => {
+  test("the page follows a task from launch to answer without a reload", async () => {
     const agents = new FakeAgents()
     const web = await serve({ agents })
     const { page } = await open(web.link)
@@ -158,7 +158,7 @@ describe.skipIf(!browser)("the page", () => {
     return view.task.run
   }
 
-  test("stops an agent, after asking", async () => {
+  test("the page stops an agent after asking for confirmation", async () => {
     const { agents, board } = workingDay()
     const web = await serve({ board, agents })
     const { page } = await open(`${web.link}`)
@@ -173,7 +173,7 @@ describe.skipIf(!browser)("the page", () => {
     expect(agents.cancelled).toEqual(["bg_k3f9x2aa"])
   })
 
-  test("shows what tries and items came to, and runs what is left of a map", async () => {
+  test("the page shows the results of tries and items, and runs the rest of a map", async () => {
     const day = fullDay()
     day.person.onCall = () => ({ taskID: "bg_e5k8n1gg", text: "Task bg_e5k8n1gg goes on." })
     const web = await serve(day)
@@ -194,7 +194,7 @@ describe.skipIf(!browser)("the page", () => {
     expect(day.person.calls.map(({ args }) => args)).toEqual([{ resume: "bg_e5k8n1gg" }])
   })
 
-  test("has its own words in their order whatever marks agents' texts have", async () => {
+  test("the page keeps its own words in order whatever text direction marks agents' texts contain", async () => {
     const agents = new FakeAgents()
     const now = Date.now()
     const ask = {
@@ -241,7 +241,7 @@ describe.skipIf(!browser)("the page", () => {
     expect(await page.locator(".confirm").getAttribute("aria-label")).not.toContain("\u202e")
   })
 
-  test("says that a command was copied only when it was; else it is selected", async () => {
+  test("the page says that a command was copied only if it was; otherwise it selects the command", async () => {
     const agents = new FakeAgents()
     const view = viewOf({ task: { id: "bg_copy0000", sessionID: "ses_copy" } })
     agents.set(view)
@@ -278,7 +278,7 @@ describe.skipIf(!browser)("the page", () => {
     }
   })
 
-  test("keeps the focus on a link among figures while they tick", async () => {
+  test("the page keeps the focus on a link next to figures that change each second", async () => {
     const agents = new FakeAgents()
     const board = new FakeBoard()
     const at = Date.now()
@@ -301,7 +301,7 @@ describe.skipIf(!browser)("the page", () => {
     await page.getByRole("heading", { name: "Grind", exact: true }).waitFor()
   })
 
-  test("shows a task's resources as they are when one is taken away", async () => {
+  test("the page shows a task's current resources after one is removed", async () => {
     const board = new FakeBoard()
     const resources = ["one", "two"].map((name) => ({ type: "url", value: `https://${name}.example/` }) as const)
     board.put({ id: "1", resources: [...resources] })
@@ -317,7 +317,7 @@ describe.skipIf(!browser)("the page", () => {
     expect(await links.textContent()).toContain("two.example")
   })
 
-  test("begins at the top of what a link in the sheet leads to", async () => {
+  test("a link in the page's sheet opens its target at the top", async () => {
     const agents = new FakeAgents()
     const board = new FakeBoard()
     const at = Date.now()
@@ -340,7 +340,7 @@ describe.skipIf(!browser)("the page", () => {
     expect(await title.evaluate((element) => element.getBoundingClientRect().top)).toBeGreaterThan(0)
   })
 
-  test("is where it was on the keyboard after a question was answered", async () => {
+  test("the page returns the keyboard focus to its place after a confirmation is answered", async () => {
     const web = await serve(workingDay())
     const { page, problems } = await open(web.link)
     await live(page)
@@ -353,7 +353,7 @@ describe.skipIf(!browser)("the page", () => {
     expect(problems).toEqual([])
   })
 
-  test("shows what was done while it was offline, also when as much was made", async () => {
+  test("the page shows what ended while it was offline, even if as many tasks were created", async () => {
     const board = new FakeBoard()
     board.put({ id: "1", title: "Grind" })
     const web = await serve({ board })
@@ -370,7 +370,7 @@ describe.skipIf(!browser)("the page", () => {
     await page.locator("[data-column=done] .task-card", { hasText: "Grind" }).waitFor({ timeout: 5000 })
   })
 
-  test("says when the server is gone, and is right again when it is back", async () => {
+  test("the page says when the server is gone, and updates itself when the server is back", async () => {
     const { agents, board } = workingDay()
     const web = await serve({ board, agents })
     const { page } = await open(web.link)
@@ -390,7 +390,7 @@ describe.skipIf(!browser)("the page", () => {
     expect(await page.locator("[data-column=waiting] .task-card", { hasText: "#8" }).count()).toBe(0)
   })
 
-  test("is live in each of many tabs that is looked at: a browser has six connections to a server", async () => {
+  test("the page is live in each visible one of many tabs, despite the browser's six connections", async () => {
     const board = new FakeBoard()
     const web = await serve({ board })
     const { page: first } = await open(web.link)
@@ -415,7 +415,7 @@ describe.skipIf(!browser)("the page", () => {
     await first.locator(".task-card", { hasText: "Made meanwhile" }).waitFor({ timeout: 5000 })
   })
 
-  test("finds what an ended agent has said in its answer, with the words around it", async () => {
+  test("the page's search finds text in an ended agent's answer and shows the words around it", async () => {
     const scene = workingDay()
     scene.agents.answers.set("bg_past0005", "After a long search: the treasure lies under the zanzibar palm, as told.")
     const web = await serve(scene)
@@ -433,7 +433,7 @@ describe.skipIf(!browser)("the page", () => {
     expect(await page.locator("main a.ended-row").count()).toBe(1)
   })
 
-  test("finds agents, answers and board tasks by one search, which stands in the address with the filters", async () => {
+  test("one search finds agents, answers and board tasks, and the address contains it with the filters", async () => {
     const web = await serve(workingDay())
     const { page } = await open(web.link)
     await live(page)
@@ -467,7 +467,7 @@ describe.skipIf(!browser)("the page", () => {
     expect(await page.evaluate(() => location.hash)).toBe("#/answers?outcome=completed")
   })
 
-  test("goes by its keys from view to view, and from one answer to the next", async () => {
+  test("keyboard shortcuts lead from view to view, and from one answer to the next", async () => {
     const day = workingDay()
     const web = await serve(day)
     const { page } = await open(web.link)
@@ -508,7 +508,7 @@ describe.skipIf(!browser)("the page", () => {
     await page.locator(".sheet").getByRole("heading", { name: "New task" }).waitFor()
   })
 
-  test("marks what has ended since as unread, until it was looked at", async () => {
+  test("the page marks tasks that ended as unread until the user has looked at them", async () => {
     const { agents, ...day } = workingDay()
     const web = await serve({ agents, ...day })
     const { page } = await open(web.link, { hash: "#/answers" })
@@ -528,7 +528,7 @@ describe.skipIf(!browser)("the page", () => {
     await unread.waitFor({ state: "detached" })
   })
 
-  test("is used by keyboard alone", async () => {
+  test("the page can be used with the keyboard alone", async () => {
     const { agents, board } = workingDay()
     const web = await serve({ board, agents })
     const { page } = await open(web.link)
@@ -558,7 +558,7 @@ describe.skipIf(!browser)("the page", () => {
     expect(await page.evaluate(() => document.activeElement?.closest(".day-lanes") !== null)).toBe(true)
   })
 
-  test.each([360, 768, 1280])("fits a width of %d pixels", async (width) => {
+  test.each([360, 768, 1280])("the page fits a width of %d pixels", async (width) => {
     const day = workingDay()
     const { board } = day
     board.put({ id: "30", title: "x".repeat(150), owner: "y".repeat(60) })
@@ -580,28 +580,31 @@ describe.skipIf(!browser)("the page", () => {
     }
   })
 
-  test.each(["light", "dark"] as const)("has no serious finding of axe in %s", async (colorScheme) => {
-    const web = await serve(workingDay())
-    const { page } = await open(web.link, { colorScheme })
-    await live(page)
-    await page.evaluate(axe.source)
-    for (const hash of PLACES) {
-      await go(page, hash)
-      await settled(page, hash)
-      const found = await page.evaluate(async () => {
-        const { axe } = window as unknown as {
-          axe: {
-            run(): Promise<{ violations: { id: string; impact: string; nodes: { html: string; any: unknown }[] }[] }>
+  test.each(["light", "dark"] as const)(
+    "the accessibility checker axe finds no serious problem on the page in %s",
+    async (colorScheme) => {
+      const web = await serve(workingDay())
+      const { page } = await open(web.link, { colorScheme })
+      await live(page)
+      await page.evaluate(axe.source)
+      for (const hash of PLACES) {
+        await go(page, hash)
+        await settled(page, hash)
+        const found = await page.evaluate(async () => {
+          const { axe } = window as unknown as {
+            axe: {
+              run(): Promise<{ violations: { id: string; impact: string; nodes: { html: string; any: unknown }[] }[] }>
+            }
           }
-        }
-        return (await axe.run()).violations.map(({ id, impact, nodes }) => ({
-          id,
-          impact,
-          html: nodes[0]?.html,
-          why: JSON.stringify(nodes[0]?.any),
-        }))
-      })
-      expect([hash, found.filter(({ impact }) => impact === "serious" || impact === "critical")]).toEqual([hash, []])
-    }
-  })
+          return (await axe.run()).violations.map(({ id, impact, nodes }) => ({
+            id,
+            impact,
+            html: nodes[0]?.html,
+            why: JSON.stringify(nodes[0]?.any),
+          }))
+        })
+        expect([hash, found.filter(({ impact }) => impact === "serious" || impact === "critical")]).toEqual([hash, []])
+      }
+    },
+  )
 })

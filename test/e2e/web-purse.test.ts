@@ -9,7 +9,7 @@ import { live, pageTests } from "../support/page.ts"
 const { browser, serve, open } = await pageTests()
 
 describe.skipIf(!browser)("the page", () => {
-  test("opens and closes a purse, shows what is spent of it as it is told, and reads a report", async () => {
+  test("the page opens and closes a purse, shows its current spending, and shows a report", async () => {
     const board = new FakeBoard()
     board.put({ id: "1", title: "Grind" })
     const at = "2026-03-03T07:00:00.000Z"
@@ -38,7 +38,7 @@ describe.skipIf(!browser)("the page", () => {
     expect(problems).toEqual([])
   })
 
-  test("lets a parked agent go on now", async () => {
+  test("the page can continue a parked agent at once", async () => {
     const agents = new FakeAgents()
     const person = new FakePerson()
     const now = Date.now()

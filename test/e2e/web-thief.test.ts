@@ -111,7 +111,7 @@ async function open(of = host): Promise<{ page: Page; link: string }> {
 }
 
 describe.skipIf(!browser)("a port thief", () => {
-  test("gets nothing of use from an open tab, whether it answers anything, passes questions on, or loads its own page there", async () => {
+  test("a process that takes over the page's port gets nothing useful from an open tab", async () => {
     const { page, link } = await open()
     const before = await addressOf(host)
     const port = Number(new URL(before.url).port)
@@ -162,7 +162,7 @@ describe.skipIf(!browser)("a port thief", () => {
     }
   }, 240_000)
 
-  test("is waited out by an open tab: the session goes on when OpenCode is back at its port", async () => {
+  test("an open tab waits while a foreign process holds the port, and continues when OpenCode is back", async () => {
     const { page } = await open()
     const { url } = await addressOf(host)
     await host.kill("SIGKILL")
@@ -176,7 +176,7 @@ describe.skipIf(!browser)("a port thief", () => {
 })
 
 test.skipIf(!browser)(
-  "two projects keep their ports, in whatever order they come back, and so do their tabs",
+  "two projects and their tabs keep their ports whatever order the projects restart in",
   async () => {
     const port = await freePort()
     const plugin: [string, Record<string, unknown>][] = [[PACKAGE, { web: { port } }]]

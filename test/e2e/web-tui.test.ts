@@ -26,7 +26,7 @@ afterAll(async () => {
   await model?.close()
 })
 
-test("is served by the terminal UI too, and /board shows the link to it", async () => {
+test("the terminal UI serves the page too, and /board shows the link to it", async () => {
   const folder = join(tui.root, "state", "opencode", "superagents")
   const address = await eventually(
     () => {

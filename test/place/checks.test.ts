@@ -24,7 +24,7 @@ const rigIn = (options = {}) => {
 
 const launch = (rig: Rig, check: string) => rig.launch({ check })
 
-test("passes at the third time: the agent was asked again twice in the same run, with what the check wrote", async () => {
+test("an agent whose check fails twice is asked again in the same run with the check's output", async () => {
   const rig = rigIn()
   const asked: string[] = []
   rig.script(({ sessionID, prompt }) => {
@@ -44,7 +44,7 @@ test("passes at the third time: the agent was asked again twice in the same run,
   expect(rig.errors()).toEqual([])
 })
 
-test("is not run again before the agent has read what came of it, however often its session is looked at", async () => {
+test("a check does not run again before the agent has read its result, however many idle events arrive", async () => {
   const rig = rigIn()
   const { id, sessionID } = await launch(rig, "exit 1")
   rig.host.onCall = (method, session) => {
@@ -56,7 +56,7 @@ test("is not run again before the agent has read what came of it, however often 
   expect(rig.answers(sessionID)).toHaveLength(3)
 })
 
-test("whose result is on its way to an agent that is stopped sets nobody to work", async () => {
+test("a failed check's result does not restart an agent that was stopped meanwhile", async () => {
   const rig = rigIn()
   const { id, sessionID } = await launch(rig, "exit 1")
   let sent = false
@@ -105,20 +105,20 @@ describe("before it is merged by itself, what was merged meanwhile is brought in
     return { calls, outcome: (await rig.endedBeside(id)).outcome, news: rig.notices()[0]?.hidden }
   }
 
-  test("it passes with that, too, and is merged", async () => {
+  test("work to be merged is checked again with what was merged meanwhile, and merged if that passes", async () => {
     const { calls, outcome } = await merging("true", "merged")
     expect(outcome?.receipt?.check).toMatchObject({ passed: true, runs: 2 })
     expect(calls).toEqual(["merge"])
   })
 
-  test("it does not, and is not merged, which is said", async () => {
+  test("work whose check fails with what was merged meanwhile is not merged, and the parent is told why", async () => {
     const { calls, outcome, news } = await merging("test ! -e meanwhile", "merged")
     expect(outcome).toMatchObject({ work: { merge: { kind: "refused" } }, receipt: { check: { passed: false } } })
     expect(calls).toEqual([])
     expect(news).toContain("with what was changed in your folder meanwhile, its check does not pass (exit code 1)")
   })
 
-  test("it hangs, where only the run has a limit: then that is its own, too", async () => {
+  test("work whose second check hangs is not merged, even if only the run has a time limit", async () => {
     const check = "test ! -e meanwhile || exec sleep 60"
     const { calls, outcome } = await merging(check, "merged", { checkTimeout: 0, taskTimeout: 2000 })
     expect(outcome).toMatchObject({
@@ -127,20 +127,20 @@ describe("before it is merged by itself, what was merged meanwhile is brought in
     expect(calls).toEqual([])
   })
 
-  test("which fails: it is not merged, but kept like any work", async () => {
+  test("work is archived and not merged if the meanwhile merged changes cannot be brought in", async () => {
     const { calls, outcome } = await merging("true", new Error("Permission denied"))
     expect(outcome?.work).toMatchObject({ files: ["a"], merge: { kind: "refused", text: "Permission denied" } })
     expect([calls, outcome?.note]).toEqual([[], undefined])
   })
 
-  test("where nothing was, it is not checked again", async () => {
+  test("work is not checked a second time if nothing was merged meanwhile", async () => {
     const { calls, outcome } = await merging("true", "nothing")
     expect(outcome?.receipt?.check).toMatchObject({ runs: 1 })
     expect(calls).toEqual(["merge"])
   })
 })
 
-test("whose process died before it was checked with what was changed meanwhile is not checked elsewhere, nor merged", async () => {
+test("work whose process died before its second check is neither checked nor merged by another process", async () => {
   const calls: string[] = []
   const worktrees = {
     capture: async () => {},
@@ -170,7 +170,7 @@ test("whose process died before it was checked with what was changed meanwhile i
   expect(calls).not.toContain("merge")
 })
 
-test("of two that end at once, the second is checked with what the first has merged", async () => {
+test("the second of two tasks that end at once is checked together with the first one's merged work", async () => {
   const merged: string[] = []
   const ids: string[] = []
   const worktrees = {
@@ -205,7 +205,7 @@ test.each([
   ["a module of Python's", "echo \"ModuleNotFoundError: No module named 'pytest'\"; exit 1", true],
   ["nothing", "echo 1 failed; exit 1", false],
 ])(
-  "that finds %s missing in a worktree without dependencies says so in place of asking its agent again",
+  "a check that finds %s missing in a worktree without dependencies says so and asks no agent",
   async (_what, check, isLacking) => {
     const lacks = "The worktree has no node_modules."
     const worktrees = {
@@ -249,7 +249,7 @@ describe("a task that is merged by itself keeps its check:", () => {
     return { rig, id, calls, resume }
   }
 
-  test("a resume that gives none runs it again, and what does not pass is not merged", async () => {
+  test("a resume without a check runs the earlier check again, and does not merge work that fails it", async () => {
     const { id, calls, resume } = await merging("test ! -e broken")
     expect(calls).toEqual(["merge"])
     writeFileSync(join(folder, "broken"), "")
@@ -264,7 +264,7 @@ describe("a task that is merged by itself keeps its check:", () => {
     expect(id).toBe(task.id)
   })
 
-  test("a resume that gives another runs that one, from then on", async () => {
+  test("a resume with another check runs that one from then on", async () => {
     const { calls, resume } = await merging("exit 1")
     expect(calls).toEqual([])
     expect((await resume({ check: "true" })).task.run.check).toBe("true")
@@ -273,7 +273,7 @@ describe("a task that is merged by itself keeps its check:", () => {
     expect(calls).toEqual(["merge", "merge"])
   })
 
-  test("one without a check has none at its resume, and is told to merge by itself", async () => {
+  test("a resume of a task without a check has none, and is still merged automatically", async () => {
     const { calls, resume } = await merging()
     const { view } = await resume({ merge: true })
     expect(view.task.run).not.toHaveProperty("check")
@@ -296,7 +296,7 @@ test("`merge: true` at a resume is an error for a task that was not launched wit
   expect(view.task.run).not.toHaveProperty("check")
 })
 
-test("never passes: the task is failed by it, with the last output", async () => {
+test("a check that never passes makes its task fail with the check's last output", async () => {
   const rig = rigIn({ checkRetries: 1 })
   const { id } = await launch(rig, "echo why; exit 4")
   const task = await rig.endedBeside(id)
@@ -307,7 +307,7 @@ test("never passes: the task is failed by it, with the last output", async () =>
   expect(rig.task(id).outcome?.receipt?.check?.output).toBe("why")
 })
 
-test("writes more than is told: what is cut off is whole letters", async () => {
+test("a check's long output is cut only between whole characters", async () => {
   const rig = rigIn({ checkRetries: 1 })
   const asked: string[] = []
   rig.script(({ sessionID, prompt }) => {
@@ -323,7 +323,7 @@ test("writes more than is told: what is cut off is whole letters", async () => {
   expect(task.outcome?.receipt?.check?.output).toBe(letters.slice(-3999))
 })
 
-test("fails for the last time while its agent is told something: that is read before the run ends", async () => {
+test("a message to an agent whose check fails for the last time is read before the run ends", async () => {
   const rig = rigIn({ checkRetries: 0, checkTimeout: 20_000 })
   rig.script(({ sessionID, prompt }) => {
     if (sessionID === rig.parent) return undefined
@@ -343,7 +343,7 @@ test("fails for the last time while its agent is told something: that is read be
   expect(rig.notices()[0]?.hidden).toContain("\nmended\n")
 })
 
-test("is not run for ever where its agent was told something and has read it", async () => {
+test("a check is not repeated forever when its agent got a message and has read it", async () => {
   const rig = rigIn({ checkRetries: 0 })
   rig.onPrompt("FIND", { text: "found", delay: 500 })
   const { id } = await launch(rig, "exit 1")
@@ -353,7 +353,7 @@ test("is not run for ever where its agent was told something and has read it", a
   expect(task).toMatchObject({ status: "error", outcome: { receipt: { check: { passed: false, runs: 1 } } } })
 })
 
-test("hangs, or cannot be started", async () => {
+test("a check that hangs or cannot be started makes its task fail", async () => {
   const rig = rigIn({ checkRetries: 0, checkTimeout: 200 })
   const hangs = await rig.endedBeside((await launch(rig, "sleep 60")).id)
   expect(hangs.outcome?.reason?.text).toContain("no end within 200ms")
@@ -362,7 +362,7 @@ test("hangs, or cannot be started", async () => {
   expect(gone.outcome?.reason?.text).toContain("it could not be started")
 })
 
-test("is stopped at the plugin's end, and another start tells that it had not passed", async () => {
+test("a check is stopped when the plugin ends, and the next start reports that it had not passed", async () => {
   const rig = rigIn({ checkTimeout: 0 })
   const { id } = await launch(rig, "echo $$ > pid; exec sleep 60")
   const pid = await eventually(async () => {
@@ -377,7 +377,7 @@ test("is stopped at the plugin's end, and another start tells that it had not pa
   expect(await rig.endedBeside(id)).toMatchObject({ status: "error" })
 })
 
-test("is stopped with its run, and counts as life while it runs", async () => {
+test("a check is stopped together with its run, and keeps the run from counting as silent", async () => {
   const rig = rigIn({ checkTimeout: 0, stallTimeout: 1000 })
   const { id } = await launch(rig, "echo $$ > pid; exec sleep 60")
   const pid = await eventually(async () => {

@@ -44,7 +44,7 @@ describe("the user's side comes first:", () => {
   }
   const mine = () => user.write("config", text({ 20: "mine" })).write("a", text({ 5: "mine" }))
 
-  test("merge=ours keeps the user's edit through a conflict that was solved elsewhere", async () => {
+  test("merge=ours keeps the user's edit in other files after the agent has solved a conflict", async () => {
     settings()
     const theirs = (child: Repository) => child.write("config", text({ 1: "theirs" })).write("a", text({ 5: "theirs" }))
     await conflicting(theirs, mine, ["a"])
@@ -56,7 +56,7 @@ describe("the user's side comes first:", () => {
     expect([user.read("config"), user.read("a")]).toEqual([text({ 20: "mine" }), text({ 5: "both" })])
   })
 
-  test("merge=ours keeps the user's edit where the parent's state is brought in to be checked", async () => {
+  test("merge=ours keeps the user's edit where the parent's state is brought in for a check", async () => {
     settings()
     const child = await bench.ready()
     child.write("config", text({ 1: "theirs" })).write("a", text({ 30: "theirs" }))
@@ -68,7 +68,7 @@ describe("the user's side comes first:", () => {
     expect(user.read("config")).toBe(text({ 20: "mine" }))
   })
 
-  test("merge=ours keeps the user's edit at a resume", async () => {
+  test("merge=ours keeps the user's edit when the task is resumed", async () => {
     settings()
     await bench.worked((child) => child.write("config", text({ 1: "theirs" })))
     user.write("config", text({ 20: "mine" }))
@@ -90,7 +90,7 @@ describe("marks", () => {
     )
   }
 
-  test("name the sides, not commits", async () => {
+  test("conflict marks name the two sides, not commits", async () => {
     await inOne()
     await again((child) => {
       expect(child.read("a")).toContain(`${OPEN}\nmine\n=======\ntheirs\n${CLOSE}\n`)
@@ -98,7 +98,7 @@ describe("marks", () => {
     })
   })
 
-  test("name the common start, where the user has git show it", async () => {
+  test("conflict marks contain the common start if the user's git is set to show it", async () => {
     user.git("config", "merge.conflictStyle", "diff3")
     await inOne()
     await again((child) => {
@@ -110,7 +110,7 @@ describe("marks", () => {
     ["the first", /^(=======|>>>>>>> .*)\n/gm],
     ["the middle one", /^(<<<<<<<|>>>>>>>) .*\n/gm],
     ["the last", /^(<<<<<<< .*|=======)\n/gm],
-  ])("of which only %s is left still are marks", async (_which, gone) => {
+  ])("conflict marks of which only %s is left still count as a conflict", async (_which, gone) => {
     await inOne()
     await again((child) => child.write("a", child.read("a").replaceAll(gone, "")))
     expect(await merge()).toEqual({ kind: "conflict", files: ["a"] })
@@ -119,7 +119,7 @@ describe("marks", () => {
     expect(await merge()).toMatchObject({ kind: "merged", files: ["a"] })
   })
 
-  test("that a file has of its own, as a title has, are none", async () => {
+  test("lines that look like conflict marks but belong to the file are not a conflict", async () => {
     const title = "Title\n=======\n\n"
     await inOne(title + text(), title + text({ 5: "theirs" }), `${title}Part\n=======\n${text({ 5: "mine" })}`)
     const solved = `${title}Part\n=======\n${text({ 5: "both" })}`
@@ -128,14 +128,14 @@ describe("marks", () => {
     expect(user.read("a")).toBe(solved)
   })
 
-  test("that were moved to another file are still marks", async () => {
+  test("conflict marks that were moved to another file still count as a conflict", async () => {
     await inOne()
     await again((child) => child.write("sub/b", child.read("a")).remove("a"))
     expect(await merge()).toEqual({ kind: "conflict", files: ["sub/b"] })
     expect(user.has("sub/b")).toBe(false)
   })
 
-  test("leave a text's other bytes as they are", async () => {
+  test("conflict marks leave the other bytes of a text unchanged", async () => {
     const latin1 = (line: string) => Buffer.from(text({ 0: "caf\u00e9", 5: line }), "latin1")
     user.write("a", latin1("before")).commit()
     await conflicting(
@@ -148,7 +148,7 @@ describe("marks", () => {
 })
 
 describe("a conflict that git makes no marks for has some, and stays one until it is decided:", () => {
-  test("a file that the user deleted and the agent edited", async () => {
+  test("a file deleted by the user and edited by the agent is a conflict with marks until decided", async () => {
     user.write("a", "before\n").commit()
     await conflicting(
       (child) => child.write("a", "theirs\n"),
@@ -164,7 +164,7 @@ describe("a conflict that git makes no marks for has some, and stays one until i
     expect(user.read("a")).toBe("theirs\n")
   })
 
-  test("and the agent agrees to its deletion", async () => {
+  test("a conflict about a file that the user deleted is solved when the agent deletes it too", async () => {
     user.write("a", "before\n").write("b", "b\n").commit()
     await conflicting(
       (child) => child.write("a", "theirs\n").write("b", "theirs\n"),
@@ -176,7 +176,7 @@ describe("a conflict that git makes no marks for has some, and stays one until i
     expect(user.has("a")).toBe(false)
   })
 
-  test("a file that the user edited and the agent deleted", async () => {
+  test("a file edited by the user and deleted by the agent is a conflict with marks until decided", async () => {
     user.write("a", "before\n").commit()
     await conflicting(
       (child) => child.remove("a"),
@@ -192,7 +192,7 @@ describe("a conflict that git makes no marks for has some, and stays one until i
     expect(user.has("a")).toBe(false)
   })
 
-  test("a file of the user's, untracked, and a folder of the agent's", async () => {
+  test("a user's untracked file against an agent's folder is a conflict with marks until decided", async () => {
     user.write("b", "b\n").commit()
     await conflicting(
       (child) => child.write("x/inner", "theirs\n"),
@@ -211,7 +211,7 @@ describe("a conflict that git makes no marks for has some, and stays one until i
     expect(Object.keys(user.files())).toEqual(["b", "x"])
   })
 
-  test("a folder of the user's and a file of the agent's", async () => {
+  test("a user's folder against an agent's file is a conflict with marks until decided", async () => {
     user.write("b", "b\n").commit()
     await conflicting(
       (child) => child.write("x", "theirs\n"),
@@ -227,7 +227,7 @@ describe("a conflict that git makes no marks for has some, and stays one until i
     expect(Object.keys(user.files())).toEqual(["b", "x/inner", "x/theirs"])
   })
 
-  test("a file that both have renamed, each to another name", async () => {
+  test("a file that user and agent have renamed differently is a conflict with marks until decided", async () => {
     user.write("old", text()).commit()
     await conflicting(
       (child) => void child.git("mv", "old", "theirs"),
@@ -241,7 +241,7 @@ describe("a conflict that git makes no marks for has some, and stays one until i
     expect(user.files()).toEqual({ mine: `644 ${Buffer.from(text({ 1: "both" })).toString("base64")}` })
   })
 
-  test("a binary; each side can be taken as the marks say", async () => {
+  test("a binary file changed by both is a conflict, and either side can be taken as the marks say", async () => {
     const [before, mine, theirs] = [Buffer.from([0, 1]), Buffer.from([0, 2]), Buffer.from([0, 3])]
     user.write("it's a file", before).write("b", "b\n").commit()
     await conflicting(
@@ -265,7 +265,7 @@ describe("a conflict that git makes no marks for has some, and stays one until i
     expect(readFileSync(join(user.top, "it's a file"))).toEqual(mine)
   })
 
-  test("a link that both have led elsewhere, and a link against a file", async () => {
+  test("a link that both have redirected, or a link against a file, is a conflict with marks", async () => {
     user.write("a", "a\n").write("b", "b\n").link("link", "a").commit()
     await conflicting(
       (child) => child.remove("link").link("link", "b").write("new", "theirs\n"),
@@ -282,7 +282,7 @@ describe("a conflict that git makes no marks for has some, and stays one until i
     expect([user.files().link, user.read("new")]).toEqual(["-> b", "both\n"])
   })
 
-  test("a text that a program of the user's reads and writes for git", async () => {
+  test("a text that a user's git filter converts gets conflict marks that stay until it is decided", async () => {
     user.git("config", "filter.large.clean", "base64")
     user.git("config", "filter.large.smudge", "base64 -d")
     user.write(".gitattributes", "*.large filter=large\n").write("a.large", text()).write("gone.large", text()).commit()
@@ -303,7 +303,7 @@ describe("a conflict that git makes no marks for has some, and stays one until i
     expect(user.has("gone.large")).toBe(false)
   })
 
-  test("such a text whose program takes no marks", async () => {
+  test("a text whose git filter rejects conflict marks is still a conflict until it is decided", async () => {
     // Fails on a text that begins with a mark.
     user.git("config", "filter.strict.clean", "t=$(mktemp); cat > $t; ! grep -q '^<<<' $t && cat $t")
     user.git("config", "filter.strict.smudge", "cat")

@@ -62,7 +62,7 @@ function waitWhile(holds: () => boolean) {
   for (let look = 0; look < 60 && holds(); look++) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 50)
 }
 
-test("a task that is launched while a merge changes its parent's files begins with all of what it brings", async () => {
+test("a task launched while a merge changes its parent's files begins with the complete merge", async () => {
   await atWork()
   await bench.places.putAway(ID, user.top)
   const second = "bg_bbbbbbbb"
@@ -82,7 +82,7 @@ test("a task that is launched while a merge changes its parent's files begins wi
   expect(user.git("show", `refs/superagents/${second}:c`)).toBe(user.read("c"))
 })
 
-test("a worktree that is put away while something is merged into it is kept with all of it", async () => {
+test("a worktree that is archived while work is merged into it is archived with all of that work", async () => {
   const child = await atWork()
   const second = "bg_bbbbbbbb"
   const grandchild = await bench.ready({ id: second, folder: child.top })
@@ -105,7 +105,7 @@ test("a worktree that is put away while something is merged into it is kept with
 
 describe("making ready", () => {
   test.each(["capture: state kept", "ready: marked", "ready: added", "ready: stash noted", "ready: set up"])(
-    "dies at %s",
+    "a launch that dies at %s while making its worktree leaves nothing behind",
     async (moment) => {
       const before = user.state()
       dies("ready", moment)
@@ -117,18 +117,21 @@ describe("making ready", () => {
     },
   )
 
-  test.each(["ready: marked", "ready: added", "ready: set up"])("again, dies at %s: the work stays", async (moment) => {
-    await atWork()
-    await bench.places.putAway(ID, user.top)
-    const kept = user.git("rev-parse", `refs/superagents/${ID}`)
-    dies("again", moment)
-    await bench.places.sweep(user.top, () => false)
-    nothingLeft()
-    expect(user.git("rev-parse", `refs/superagents/${ID}`)).toBe(kept)
-    expect((await bench.ready({ again: true })).read("new/file")).toBe("theirs\n")
-  })
+  test.each(["ready: marked", "ready: added", "ready: set up"])(
+    "a resume that dies at %s while making its worktree keeps the earlier work",
+    async (moment) => {
+      await atWork()
+      await bench.places.putAway(ID, user.top)
+      const kept = user.git("rev-parse", `refs/superagents/${ID}`)
+      dies("again", moment)
+      await bench.places.sweep(user.top, () => false)
+      nothingLeft()
+      expect(user.git("rev-parse", `refs/superagents/${ID}`)).toBe(kept)
+      expect((await bench.ready({ again: true })).read("new/file")).toBe("theirs\n")
+    },
+  )
 
-  test("dies within git itself: a half-made checkout is nobody's work", async () => {
+  test("a checkout half made by a dying git does not count as anybody's work", async () => {
     await atWork()
     await bench.places.putAway(ID, user.top)
     const kept = user.git("rev-parse", `refs/superagents/${ID}`)
@@ -144,17 +147,20 @@ describe("making ready", () => {
 })
 
 describe("an agent at work or putting away", () => {
-  test.each(["away: state kept", "away: marked", "away: removed"])("dies at %s: its work is kept", async (moment) => {
-    await atWork()
-    const before = user.state()
-    dies("putAway", moment)
-    await bench.places.sweep(user.top, () => false)
-    nothingLeft()
-    expect(user.state()).toEqual(before)
-    expect(await bench.places.putAway(ID, user.top)).toMatchObject(WORK)
-  })
+  test.each(["away: state kept", "away: marked", "away: removed"])(
+    "a task that dies at %s while its worktree is put away keeps its work",
+    async (moment) => {
+      await atWork()
+      const before = user.state()
+      dies("putAway", moment)
+      await bench.places.sweep(user.top, () => false)
+      nothingLeft()
+      expect(user.state()).toEqual(before)
+      expect(await bench.places.putAway(ID, user.top)).toMatchObject(WORK)
+    },
+  )
 
-  test("half removed: what is gone of the folder is not taken for the agent's work", async () => {
+  test("files already removed from a worktree that is put away do not count as the agent's deletions", async () => {
     const child = await atWork()
     dies("putAway", "away: marked")
     child.remove("b").remove("new")
@@ -163,7 +169,7 @@ describe("an agent at work or putting away", () => {
     expect(await bench.places.putAway(ID, user.top)).toMatchObject(WORK)
   })
 
-  test("the sweep dies, too", async () => {
+  test("a cleanup at startup that dies too loses no work of the worktree", async () => {
     await atWork()
     dies("sweep", "away: state kept")
     dies("sweep", "away: removed")
@@ -172,7 +178,7 @@ describe("an agent at work or putting away", () => {
     expect(await bench.places.putAway(ID, user.top)).toMatchObject(WORK)
   })
 
-  test("another's, or one that runs here, is left alone", async () => {
+  test("the cleanup at startup leaves alone worktrees of other processes and of running tasks", async () => {
     const child = await atWork()
     await bench.places.sweep(user.top, (taskID) => taskID === ID)
     await bench.worktrees({ isOthers: () => true }).sweep(user.top, () => false)
@@ -204,28 +210,31 @@ describe("a merge", () => {
     ["merge: one file", 5],
     ["merge: applied", 1],
     ["merge: done", 1],
-  ])("dies at %s (%i): every file is its old or its new self, and the next start finishes it", async (moment, nth) => {
-    await atWork()
-    await bench.places.putAway(ID, user.top)
-    const before = user.files()
-    const repository = user.repositoryState()
-    dies("merge", moment, nth)
-    for (const [name, was] of Object.entries(user.files())) {
-      const now = Buffer.from((was.split(" ")[1] as string) ?? "", "base64").toString()
-      expect([
-        before[name],
-        `644 ${Buffer.from(RESULT[name as keyof typeof RESULT] ?? "").toString("base64")}`,
-      ]).toContain(was)
-      expect(now).not.toBe(undefined)
-    }
-    await bench.places.sweep(user.top, () => false)
-    if (moment === "merge: mine kept") await bench.places.merge(ID, user.top)
-    isMerged()
-    expect(user.repositoryState()).toEqual(repository)
-    expect(await bench.places.merge(ID, user.top)).toEqual({ kind: "nothing" })
-  })
+  ])(
+    "a merge that dies at %s (%i) leaves every file old or new, and the next start finishes it",
+    async (moment, nth) => {
+      await atWork()
+      await bench.places.putAway(ID, user.top)
+      const before = user.files()
+      const repository = user.repositoryState()
+      dies("merge", moment, nth)
+      for (const [name, was] of Object.entries(user.files())) {
+        const now = Buffer.from((was.split(" ")[1] as string) ?? "", "base64").toString()
+        expect([
+          before[name],
+          `644 ${Buffer.from(RESULT[name as keyof typeof RESULT] ?? "").toString("base64")}`,
+        ]).toContain(was)
+        expect(now).not.toBe(undefined)
+      }
+      await bench.places.sweep(user.top, () => false)
+      if (moment === "merge: mine kept") await bench.places.merge(ID, user.top)
+      isMerged()
+      expect(user.repositoryState()).toEqual(repository)
+      expect(await bench.places.merge(ID, user.top)).toEqual({ kind: "nothing" })
+    },
+  )
 
-  test("is known again by its folder's name, whatever encoding the user has set for commits", async () => {
+  test("an interrupted merge is found again by its folder's name in any commit encoding of the user", async () => {
     user = bench.repository("prüfung")
     fill()
     user.git("config", "i18n.commitEncoding", "ISO-8859-1")
@@ -236,7 +245,7 @@ describe("a merge", () => {
     isMerged()
   })
 
-  test("and the one that finishes it dies as well", async () => {
+  test("an interrupted merge is finished even if the process that finishes it dies as well", async () => {
     await atWork()
     await bench.places.putAway(ID, user.top)
     dies("merge", "merge: one file", 1)
@@ -246,7 +255,7 @@ describe("a merge", () => {
     isMerged()
   })
 
-  test("is finished before another begins", async () => {
+  test("an interrupted merge is finished before another merge begins", async () => {
     await atWork()
     await bench.places.putAway(ID, user.top)
     dies("merge", "merge: one file", 2)
@@ -258,7 +267,7 @@ describe("a merge", () => {
     isMerged()
   })
 
-  test("what the user changed since stays; elsewhere it is finished, or it is a conflict", async () => {
+  test("finishing an interrupted merge keeps what the user has changed since", async () => {
     await atWork()
     await bench.places.putAway(ID, user.top)
     dies("merge", "merge: one file", 1)
@@ -270,7 +279,7 @@ describe("a merge", () => {
     nothingLeft()
   })
 
-  test("where that does not fit, nothing more is touched, and it says so", async () => {
+  test("an interrupted merge that conflicts with later edits changes nothing more and says so", async () => {
     await atWork()
     await bench.places.putAway(ID, user.top)
     dies("merge", "merge: one file", 1)
@@ -284,7 +293,7 @@ describe("a merge", () => {
     expect(await bench.places.merge(ID, user.top)).toEqual({ kind: "conflict", files: ["b"] })
   })
 
-  test("a lock that a dead process left is broken, and one of a living one is waited for", async () => {
+  test("a merge breaks the lock of a dead process and waits for the lock of a living one", async () => {
     await atWork()
     await bench.places.putAway(ID, user.top)
     const lockOf = (pid: number) =>
@@ -317,7 +326,7 @@ describe("a full disk", () => {
     spawnSync("umount", [join(bench.folder, "small")])
   })
 
-  test("is an error at the launch, at the end and at the merge, and nothing is lost", async (context) => {
+  test("a full disk gives an error at launch, end or merge, and no work is lost", async (context) => {
     const folder = mount("6m")
     if (!folder) context.skip("a file system cannot be mounted here")
     const small = Repository.init(join(folder as string, "project"))

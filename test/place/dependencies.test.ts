@@ -59,7 +59,7 @@ function npmProject() {
 }
 
 describe("a project of npm's", () => {
-  test("runs its tests in a worktree at once, and the agent's writes reach neither the user's files nor the merge", async () => {
+  test("an npm project runs its tests in a worktree at once without changing the user's files or the merge", async () => {
     npmProject()
     const before = user.state()
     const { child, preface, lacks } = await entered()
@@ -74,7 +74,7 @@ describe("a project of npm's", () => {
     expect(user.has("mine.txt")).toBe(true)
   })
 
-  test("has its placed files kept out of its work though the agent has git look at them, and adds them", async () => {
+  test("dependencies placed in a worktree stay out of the agent's work even if the agent commits them", async () => {
     npmProject()
     const before = user.state()
     const { child } = await entered()
@@ -84,7 +84,7 @@ describe("a project of npm's", () => {
     await onlyWork(before, [".gitignore", "mine.txt"])
   })
 
-  test("gets the packages of its workspaces, and links between them lead to the worktree's own", async () => {
+  test("a worktree gets the packages of npm workspaces with links to its own files", async () => {
     user
       .write(".gitignore", "node_modules\n")
       .write("package.json", json({ name: "root", private: true, workspaces: ["packages/*"] }))
@@ -103,7 +103,7 @@ describe("a project of npm's", () => {
   })
 })
 
-test("a project of pnpm's runs the worktree's own files, though its links and scripts name the original folder", async () => {
+test("a pnpm project in a worktree runs the worktree's files, not the original folder's", async () => {
   user
     .write(".gitignore", "node_modules\n")
     .write("pnpm-lock.yaml", "lockfileVersion: '9.0'\n")
@@ -130,7 +130,7 @@ test("a project of pnpm's runs the worktree's own files, though its links and sc
 })
 
 describe("a link out of the repository", () => {
-  test("is replaced by a copy, so that writing through it changes nothing of the user's", async () => {
+  test("a link out of the repository is replaced by a copy, so writing through it does not change the original", async () => {
     npmProject()
     const linked = new Repository(join(bench.folder, "linked"))
     linked.write("index.js", "module.exports = 'linked'\n").write("lib/a.js", "a").link("also.js", "lib/a.js")
@@ -146,7 +146,7 @@ describe("a link out of the repository", () => {
     expect(linked.files()).toEqual(theirs)
   })
 
-  test("into a store of packages is left out, which agent and check are told with the option that brings it", async () => {
+  test("a link into a package store is left out, and agent and check are told the option that brings it", async () => {
     npmProject()
     const store = new Repository(join(bench.folder, "store/node_modules/far"))
     store.write("index.js", "x")
@@ -159,7 +159,7 @@ describe("a link out of the repository", () => {
     expect(await bench.places.lacks(ID, user.top)).toBe(text)
   })
 
-  test("in the place of all packages is followed", async () => {
+  test("a link in place of the whole package folder is followed", async () => {
     npmProject()
     user.sh(`mv node_modules ${bench.folder}/shared && ln -s ${bench.folder}/shared node_modules`)
     const { child } = await entered()
@@ -172,7 +172,7 @@ describe("a link out of the repository", () => {
 describe("an environment of Python's", () => {
   const ignores = () => user.write(".gitignore", ".venv/\n").write("pyproject.toml", '[project]\nname = "p"\n')
 
-  test("made by venv runs the worktree's own sources and starts its own scripts", async () => {
+  test("a Python environment made by venv runs the worktree's own sources and scripts", async () => {
     ignores().write("src/mine.py", "WHERE = __file__\n").commit()
     user.sh("python3 -m venv --without-pip .venv")
     const packages = join(readdirOf(".venv/lib"), "site-packages")
@@ -192,7 +192,7 @@ describe("an environment of Python's", () => {
     await onlyWork(before, [])
   })
 
-  test("made by uv, whose packages are links into its cache, is not the user's cache", async () => {
+  test("a Python environment made by uv does not share uv's cache with the worktree", async () => {
     ignores().write("uv.lock", "version = 1\n").commit()
     const cache = new Repository(join(bench.folder, "cache/archive"))
     cache.write("dep/__init__.py", "X = 1\n")
@@ -233,7 +233,7 @@ test.each([
   ["poetry", "pyproject.toml", ".venv\npoetry.lock\n", [".venv/pyvenv.cfg", "poetry.lock"], []],
   ["none that is known", "Makefile", "vendor/\nnode_modules\n", [], ["vendor/a", "node_modules/b/index.js"]],
 ] as const)(
-  "a project of %s: what is installed comes along, what is built does not",
+  "a project of %s: its worktree gets what is installed, not what is built",
   async (_kind, manifest, ignored, brought, not) => {
     user.write(manifest, "{}").write(".gitignore", ignored).commit()
     for (const name of [...brought, ...not]) user.write(name, name)
@@ -246,7 +246,7 @@ test.each([
 )
 
 describe("what a worktree lacks", () => {
-  test("is told to the parent at once and to the agent, with the option that brings it", async () => {
+  test("packages that a worktree lacks are reported to the parent and the agent, with the option that brings them", async () => {
     user
       .write("package.json", json({ devDependencies: { vitest: "1" } }))
       .write(".gitignore", "node_modules\n")
@@ -262,13 +262,13 @@ describe("what a worktree lacks", () => {
   test.each([
     ["packages that nothing asks for", "package.json", json({ scripts: { test: "node --test" } })],
     ["packages that may be installed elsewhere", "requirements.txt", "flask\n"],
-  ])("is not %s", async (_what, manifest, content) => {
+  ])("a worktree is not said to lack %s", async (_what, manifest, content) => {
     user.write(manifest, content).commit()
     const { preface, lacks } = await entered()
     expect([lacks, preface.includes("worktree.setup")]).toEqual([undefined, false])
   })
 
-  test("is all that is more than a worktree gets; no copy is begun", async () => {
+  test("dependencies larger than one worktree's limit are reported as missing, and no copy is begun", async () => {
     npmProject()
     user.sh("truncate -s 0 node_modules/big && dd if=/dev/zero of=node_modules/big bs=1M count=3 status=none")
     bench.places = bench.worktrees({ bounds: { one: 2e6, all: 1e9 } })
@@ -278,7 +278,7 @@ describe("what a worktree lacks", () => {
     expect(preface).toContain(lacks)
   })
 
-  test("is what would be more than all worktrees may hold together, whichever repository they are of", async () => {
+  test("dependencies beyond the limit of all worktrees together, in any repository, are reported as missing", async () => {
     npmProject()
     user.sh("dd if=/dev/zero of=node_modules/big bs=1M count=3 status=none")
     bench.places = bench.worktrees({ bounds: { one: 1e9, all: 7e6 } })
@@ -292,7 +292,7 @@ describe("what a worktree lacks", () => {
     expect((await entered(user.top, "bg_eeeeeeee")).child.has("node_modules")).toBe(true)
   })
 
-  test("is everything with the option `none`, which only a check that fails is told", async () => {
+  test("a worktree with the option `none` has no dependencies, and only a failing check is told so", async () => {
     npmProject()
     bench.places = bench.worktrees({ settings: { setup: "", copy: [], dependencies: "none" } })
     const { child, preface, lacks } = await entered()
@@ -302,7 +302,7 @@ describe("what a worktree lacks", () => {
     )
   })
 
-  test("is for the option's command to bring, where there is one", async () => {
+  test("a worktree with a setup command gets its dependencies only from that command", async () => {
     npmProject()
     bench.places = bench.worktrees({ settings: { setup: "mkdir node_modules", copy: [], dependencies: "auto" } })
     const { child, lacks } = await entered()
@@ -310,7 +310,7 @@ describe("what a worktree lacks", () => {
   })
 })
 
-test("a folder that may not be written to, and a run that is stopped, leave nothing behind", async () => {
+test("a read-only folder and a stopped run leave no files of the worktree behind", async () => {
   npmProject()
   chmodSync(join(user.top, "node_modules/greet"), 0o555)
   await onlyWork(user.state(), (await entered()).child.has("x") ? ["x"] : [])
@@ -321,7 +321,7 @@ test("a folder that may not be written to, and a run that is stopped, leave noth
   expect(bench.leftovers()).toEqual([])
 })
 
-test("a later run has them again, with its own work", async () => {
+test("a later run gets fresh dependencies together with its own earlier work", async () => {
   npmProject()
   await bench.worked((child) => child.write("mine.txt", "x").sh("echo broken > node_modules/greet/index.js"))
   const again = await bench.ready({ again: true })
@@ -345,20 +345,23 @@ describe("what the host has installed for itself", () => {
   test.each([
     ["", "auto"],
     ["true", "none"],
-  ] as const)("comes along with setup %j and dependencies %j, and is no change", async (setup, dependencies) => {
-    bench.places = bench.worktrees({ hostFolder: hostFolder(), settings: { setup, copy: [], dependencies } })
-    user.write(".opencode/opencode.json", "{}").write("packages/a/b", "b").commit()
-    installed(user, ".opencode")
-    const before = user.state()
-    const { child } = await entered(join(user.top, "packages/a"))
-    const top = new Repository(join(child.top, "../.."))
-    expect(top.read(".opencode/node_modules/x/index.js")).toBe("x")
-    expect([top.has(".opencode/package.json"), top.has(".opencode/package-lock.json")]).toEqual([true, true])
-    expect(top.git("status", "--porcelain")).toBe("")
-    await onlyWork(before, [])
-  })
+  ] as const)(
+    "OpenCode's own packages are copied with setup %j and dependencies %j, and count as no change",
+    async (setup, dependencies) => {
+      bench.places = bench.worktrees({ hostFolder: hostFolder(), settings: { setup, copy: [], dependencies } })
+      user.write(".opencode/opencode.json", "{}").write("packages/a/b", "b").commit()
+      installed(user, ".opencode")
+      const before = user.state()
+      const { child } = await entered(join(user.top, "packages/a"))
+      const top = new Repository(join(child.top, "../.."))
+      expect(top.read(".opencode/node_modules/x/index.js")).toBe("x")
+      expect([top.has(".opencode/package.json"), top.has(".opencode/package-lock.json")]).toEqual([true, true])
+      expect(top.git("status", "--porcelain")).toBe("")
+      await onlyWork(before, [])
+    },
+  )
 
-  test("is taken from the user's own folder where the project has none yet, and never where it has its own packages", async () => {
+  test("OpenCode's packages come from the user's own folder only if the project has no package list there", async () => {
     bench.places = bench.worktrees({ hostFolder: hostFolder() })
     installed(new Repository(bench.folder), "own")
     user.write(".opencode/opencode.json", "{}").commit()
@@ -370,7 +373,7 @@ describe("what the host has installed for itself", () => {
     expect((await entered()).child.has(".opencode/node_modules")).toBe(false)
   })
 
-  test("is not put where the project has no folder of the host's", async () => {
+  test("OpenCode's packages are not copied if the project has no OpenCode folder", async () => {
     bench.places = bench.worktrees({ hostFolder: hostFolder() })
     installed(new Repository(bench.folder), "own")
     user.write("a", "a").commit()
@@ -378,7 +381,7 @@ describe("what the host has installed for itself", () => {
   })
 
   // With a part of it in a worktree, the host would look for its packages there and install them.
-  test("is not put where git ignores all of that folder, in part neither", async () => {
+  test("no part of OpenCode's packages is copied if git ignores all of that folder", async () => {
     bench.places = bench.worktrees({ hostFolder: hostFolder() })
     user.write(".opencode/.gitignore", "*\n").write(".opencode/package-lock.json", "{}").write("a", "a").commit()
     expect(existsSync(join((await entered()).child.top, ".opencode"))).toBe(false)

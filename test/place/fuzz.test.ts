@@ -35,7 +35,7 @@ afterAll(() => {
   console.log(`${COUNT} repositories: ${shown.join(", ")}`)
 })
 
-test.each(SEEDS)("seed %i: each path is the user's, the agent's or a reported conflict", async (seed) => {
+test.each(SEEDS)("seed %i: each path is the user's, the agent's or a conflict that is reported", async (seed) => {
   const bench = new Bench()
   try {
     await life(bench, new Random(seed))

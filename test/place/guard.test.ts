@@ -48,7 +48,7 @@ describe("a guarded file is named that", () => {
       "echo 'conf*' >> .gitignore; mkdir -- '-x\n\"'; echo > '-x\n\"/conftest.py'",
       '-x\n"/conftest.py',
     ],
-  ])("%s", async (_what, work, name) => {
+  ])("a guarded file is reported as changed if it %s", async (_what, work, name) => {
     expect(await guarded(work)).toEqual([name])
   })
 })
@@ -62,7 +62,7 @@ describe("no file is named that", () => {
       "mkdir test/.cache; echo '*' > test/.cache/.gitignore; echo > test/.cache/x",
     ],
     ["no glob names", "git init -q other; echo > other/b.sh; echo hidden >> .gitignore; echo > hidden"],
-  ])("%s", async (_what, work) => {
+  ])("nothing is reported about a file that %s", async (_what, work) => {
     expect(await guarded(work)).toEqual([])
   })
 })

@@ -35,7 +35,7 @@ async function under(variables: Record<string, string>, work: () => Promise<unkn
 }
 
 describe("work that git itself would lose", () => {
-  test("in a repository that the child has added to its own as a mere name", async () => {
+  test("a repository that the child added to its own as a link is not lost with its worktree", async () => {
     user.write("a", "a").commit()
     const child = await bench.ready()
     Repository.init(join(child.top, "nested")).write("x", "precious").commit()
@@ -48,7 +48,7 @@ describe("work that git itself would lose", () => {
     expect(await bench.places.putAway(ID, user.top)).toMatchObject({ unsaved: ["nested"] })
   })
 
-  test("in such a repository, where the folder was not put away before it is asked for again", async () => {
+  test("a nested repository survives when its worktree is used again without being put away first", async () => {
     user.write("a", "a").commit()
     const child = await bench.ready()
     Repository.init(join(child.top, "nested")).write("x", "precious").commit()
@@ -57,7 +57,7 @@ describe("work that git itself would lose", () => {
     expect(await bench.places.putAway(ID, user.top)).toMatchObject({ unsaved: ["nested"] })
   })
 
-  test("in a folder of which nothing can be told any more", async () => {
+  test("a folder whose description cannot be read is kept, and no new worktree replaces it", async () => {
     user.write("a", "a").commit()
     const child = await bench.ready()
     child.write("b", "precious")
@@ -83,7 +83,7 @@ describe("work that git itself would lose", () => {
       },
     ],
     ["new in it", (inner) => void inner.write("more.txt", "x")],
-  ])("in a submodule, %s, with the child's own commit around it", async (_what, work) => {
+  ])("work in a submodule, %s, is not lost even if the child has committed around it", async (_what, work) => {
     const library = bench.repository("library")
     library.write("lib.txt", "v1\n").commit()
     user.write("a", "a\n").git("submodule", "add", "--quiet", library.top, "vendor/lib")
@@ -94,7 +94,7 @@ describe("work that git itself would lose", () => {
     expect(await bench.places.putAway(ID, user.top)).toMatchObject({ unsaved: ["vendor/lib"], held: child.top })
   })
 
-  test("in a submodule, in a file that is new in it, where the user has git name no such files", async () => {
+  test("a new file in a submodule is not lost if the user's git hides untracked files", async () => {
     const library = bench.repository("library")
     library.write("lib.txt", "v1\n").commit()
     user.write("a", "a\n").git("submodule", "add", "--quiet", library.top, "lib")
@@ -107,7 +107,7 @@ describe("work that git itself would lose", () => {
     })
   })
 
-  test("in a file that the child told git not to look at", async () => {
+  test("a change to a file that the child told git not to look at is archived", async () => {
     user.write("a", "a\n").write("b", "b\n").commit()
     const child = await bench.ready()
     child.git("update-index", "--assume-unchanged", "a")
@@ -116,7 +116,7 @@ describe("work that git itself would lose", () => {
     expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: ["a", "b"] })
   })
 
-  test("in the worktree of a worktree that is gone", async () => {
+  test("the work of a nested worktree can be merged after the outer worktree is gone", async () => {
     user.write("a", "a\n").commit()
     const child = await bench.ready()
     const grandchild = await bench.ready({ id: SECOND, folder: child.top })
@@ -128,7 +128,7 @@ describe("work that git itself would lose", () => {
     expect(await merge(SECOND)).toMatchObject({ kind: "merged", files: ["b"] })
   })
 
-  test("kept today of a repository in which nothing was committed for years", async () => {
+  test("work archived today does not expire early in a repository whose last commit is years old", async () => {
     user.write("a", "a")
     user.git("add", "a")
     user.git("-c", "user.name=x", "commit", "--quiet", "--message", "old", "--date", "2001-01-01T00:00:00Z")
@@ -138,7 +138,7 @@ describe("work that git itself would lose", () => {
   })
 })
 
-test("a file that goes while git looks at it is no reason to launch nothing", async () => {
+test("a file that disappears while git reads the folder does not stop a launch", async () => {
   user.write(".gitattributes", "first filter=takes-last\n").commit()
   user.git("config", "filter.takes-last.clean", `rm -f '${join(user.top, "last")}'; cat`)
   user.write("first", "1").write("last", "2")
@@ -150,7 +150,7 @@ test.each([
   ["commit-tree", "error: unable to create temporary file: No such file or directory"],
   ["write-tree", "error: unable to create temporary file: No such file or directory"],
   ["worktree", "fatal: could not open '.git/worktrees/x/locked' for writing: No such file or directory"],
-])("a clean-up of the user's that takes away what git %s has just begun with is survived", async (command, message) => {
+])("git %s is tried again if the user's clean-up removes its files midway", async (command, message) => {
   const bin = new Repository(join(bench.folder, "bin"))
   const [real, once] = [
     spawnSync("sh", ["-c", "command -v git"], { encoding: "utf8" }).stdout.trim(),
@@ -166,7 +166,7 @@ test.each([
   })
 })
 
-test("names that differ in case alone are two where the disk has them so, whatever the repository says", async () => {
+test("names that differ only in case are two names if the disk says so, whatever git's setting", async () => {
   user.git("config", "core.ignorecase", "true")
   user.write("readme.md", "x\n").write("Dir/a", "a\n").commit()
   await bench.worked((child) => child.sh("mv readme.md README.md; mv Dir dir; echo more >> README.md"))
@@ -175,7 +175,7 @@ test("names that differ in case alone are two where the disk has them so, whatev
   expect(user.read("README.md")).toBe("x\nmore\n")
 })
 
-test("refs that a git of the user's packs for a while are waited for", async () => {
+test("a merge waits while the user's git packs the refs", async () => {
   user.write("a", "a").commit()
   await bench.worked((child) => child.write("b", "b"))
   user.git("pack-refs", "--all")
@@ -187,7 +187,7 @@ test("refs that a git of the user's packs for a while are waited for", async () 
 })
 
 describe("variables of whoever started the host", () => {
-  test("that redirect git make no worktree, since the agent's own git would follow them", async () => {
+  test("environment variables that redirect git prevent a worktree, since the agent's git would obey them", async () => {
     user.write("a", "a").commit()
     for (const name of ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"])
       await under({ [name]: join(bench.folder, "elsewhere") }, async () => {
@@ -196,7 +196,7 @@ describe("variables of whoever started the host", () => {
     expect(bench.leftovers()).toEqual([])
   })
 
-  test("that name the user's configuration are heeded", async () => {
+  test("environment variables that name the user's git configuration are respected", async () => {
     user.write("a", "a").commit()
     user.write("secret", "s").write("../config", `[core]\n\texcludesFile = ${join(bench.folder, "ignored")}\n`)
     user.write("../ignored", "secret\n")
@@ -209,7 +209,7 @@ describe("variables of whoever started the host", () => {
     })
   })
 
-  test("that tell Git LFS to fetch nothing, and how a remote is spoken to, are heeded", async () => {
+  test("environment variables for Git LFS and for connections to remotes are respected", async () => {
     const variables = { GIT_LFS_SKIP_SMUDGE: "1", GIT_SSH_COMMAND: "my-ssh", GIT_SSL_CAINFO: "my-ca" }
     user.write(".gitattributes", "*.big filter=large\n").write("a.big", "x\n").commit()
     user.git(
@@ -226,7 +226,7 @@ describe("variables of whoever started the host", () => {
 })
 
 describe("settings of the user's", () => {
-  test("for other encodings, signing, colours and split indexes change nothing", async () => {
+  test("the user's settings for encodings, signing, colours and split indexes do not change the work", async () => {
     user.write("a", text()).commit()
     for (const [name, value] of [
       ["i18n.commitEncoding", "ISO-8859-1"],
@@ -261,7 +261,7 @@ describe("settings of the user's", () => {
     expect(await bench.places.merge(ID, umlaut.top)).toMatchObject({ kind: "merged", files })
   })
 
-  test("for bare repositories leave no worktree behind", async () => {
+  test("a user's setting that restricts bare repositories leaves no worktree behind", async () => {
     user.write("a", "a").commit()
     user.write("../config", "[safe]\n\tbareRepository = explicit\n")
     await under({ GIT_CONFIG_GLOBAL: join(bench.folder, "config") }, async () => {
@@ -270,7 +270,7 @@ describe("settings of the user's", () => {
     expect(user.worktrees()).toBe(1)
   })
 
-  test("a sparse checkout stays one, here and there, and what is outside of it is not deleted", async () => {
+  test("a sparse checkout stays sparse in folder and worktree, and nothing outside of it is deleted", async () => {
     user.write("in/a", text()).write("out/b", "b").commit()
     user.git("sparse-checkout", "set", "in")
     expect(user.has("out/b")).toBe(false)
@@ -301,7 +301,7 @@ describe("settings of the user's", () => {
       },
     ],
   ])(
-    "for a file that %s: a change to it stays out, it is said what to do, and that helps",
+    "a change to a file that %s is not merged, and the advice given solves that",
     async (_what, hide, advice, mend) => {
       user.write("in/a", text()).write("out/b", "b\n").commit()
       if (hide) hide()
@@ -318,7 +318,7 @@ describe("settings of the user's", () => {
     },
   )
 
-  test("that came after a file was committed, and would have it stored otherwise, are no conflict", async () => {
+  test("attributes added after a file was committed, which would store it differently, cause no conflict", async () => {
     const dos = text().replaceAll("\n", "\r\n")
     user.write("a.txt", dos)
     utimesSync(join(user.top, "a.txt"), 1_000_000, 1_000_000)
@@ -331,7 +331,7 @@ describe("settings of the user's", () => {
     expect(user.read("a.txt")).toBe(text({ 7: "theirs" }))
   })
 
-  test("programs for diffs, and a driver for merges that fails, run over nothing of the user's", async () => {
+  test("the user's diff programs and a failing merge driver do not touch the user's files", async () => {
     user.git("config", "diff.own.textconv", `touch ${bench.folder}/ran; cat`)
     user.git("config", "diff.own.command", `touch ${bench.folder}/ran; true`)
     // Before the file is committed: else it depends on whether it is a second older than the index how it is stored.
@@ -347,7 +347,7 @@ describe("settings of the user's", () => {
   })
 })
 
-test("a file is written as the .gitattributes say that come with it", async () => {
+test("a file is written according to the .gitattributes that are merged with it", async () => {
   user.write(".gitattributes", "*.old filter=large\n").write("in/a", "a").write("b.large", "before\n").commit()
   user.git("config", "filter.large.clean", "tr a-z A-Z")
   user.git("config", "filter.large.smudge", "tr A-Z a-z")
@@ -399,7 +399,7 @@ describe("a parent", () => {
         return user
       },
     ],
-  ])("%s has its child, and its work comes home", async (what, make) => {
+  ])("a parent %s can launch a child in a worktree, and its work is merged back", async (what, make) => {
     const parent = make()
     const folder = what.includes("link") ? join(bench.folder, "link") : parent.top
     const before = parent.repositoryState()
@@ -410,12 +410,12 @@ describe("a parent", () => {
     expect(bench.leftovers()).toEqual([])
   })
 
-  test("whose folder is gone is told so", async () => {
+  test("a launch from a folder that is gone gives an error that says so", async () => {
     await expect(bench.ready({ folder: join(bench.folder, "gone") })).rejects.toThrow(/folder .*gone.* does not exist/)
   })
 })
 
-test("between two disks a merge writes beside nothing of the user's", async (context) => {
+test("a merge between two disks puts no temporary files next to the user's files", async (context) => {
   const small = join(bench.folder, "small")
   mkdirSync(small)
   if (spawnSync("mount", ["-t", "tmpfs", "-o", "size=6m", "none", small]).status !== 0)

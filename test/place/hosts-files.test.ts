@@ -87,7 +87,7 @@ const home = async (from: There) => {
 const refs = () => user.git("for-each-ref", "--format=%(refname)").trim().split("\n")
 
 describe("files", () => {
-  test("go there as they are, and come back as they were left, committed or not", async () => {
+  test("files are sent to a host as they are and come back as the agent left them, committed or not", async () => {
     user.write("a", "a\n").write("gone", "x").commit()
     user.write("a", "a, not committed\n").write("new", "untracked")
     const child = await began()
@@ -104,7 +104,7 @@ describe("files", () => {
     expect((await bench.places.show(ID, user.top, 10)).files.toSorted()).toEqual(["b", "c", "gone"])
   })
 
-  test("that were half removed there when the way was cut are not taken for what the agent has deleted", async () => {
+  test("files half removed on a host when the connection broke do not count as the agent's deletions", async () => {
     user.write("a", "a\n").commit()
     const child = await began()
     child.write("b", "b")
@@ -123,7 +123,7 @@ describe("files", () => {
     expect(readdirSync(join(there().rooms.room, "work"))).toEqual([])
   })
 
-  test("of a folder that has something else by now than came home are not removed", async () => {
+  test("a folder on a host that has changed since it was fetched is not removed", async () => {
     user.write("a", "a\n").commit()
     const child = await began()
     child.write("b", "b")
@@ -137,7 +137,7 @@ describe("files", () => {
     expect(existsSync(folderIn(there().rooms, ID))).toBe(false)
   })
 
-  test("that git ignores stay here, but for those that the host's own option names", async () => {
+  test("files that git ignores are not sent to a host, except those that its option names", async () => {
     user.write(".gitignore", ".env\n*.key\n").write("a", "a").commit()
     user.write(".env", "SECRET").write("my.key", "KEY")
     const child = await began(there(), ["*.key"])
@@ -152,7 +152,7 @@ describe("files", () => {
     const aged = () => utimesSync(madeMark(there().rooms, ID), Date.now() / 1000 - 0.06, Date.now() / 1000 - 0.06)
     beforeEach(() => void user.write(".gitignore", "dist/\n.env\n").write("a", "a").commit())
 
-    test("come home beside its work, are named and not merged, and nothing of them stays there", async () => {
+    test("ignored files that an agent made on a host are fetched and named, but not merged or left there", async () => {
       user.write(".env", "secret")
       const child = await began(there(), [".env"])
       await home(there())
@@ -169,7 +169,7 @@ describe("files", () => {
       expect(new Repository(there().rooms.store).ours()).toEqual([])
     })
 
-    test("are there again in a later run, with what that makes", async () => {
+    test("ignored files that an agent made on a host return in a later run, together with its new ones", async () => {
       const child = await began()
       aged()
       child.write("dist/out.js", "made\n")
@@ -184,7 +184,7 @@ describe("files", () => {
     })
   })
 
-  test("outside of the checkout are not sent, whatever a pattern says", async () => {
+  test("files outside of the checkout are not sent to a host, whatever its option's pattern says", async () => {
     user.write(".gitignore", "link\n").write("a", "a").commit()
     writeFileSync(join(bench.folder, "outside"), "SECRET")
     symlinkSync(join(bench.folder, "outside"), join(user.top, "link"))
@@ -196,7 +196,7 @@ describe("files", () => {
     expect(execFileSync("sh", ["-c", `find ${far} -type f | xargs grep -l SECRET || true`]).toString()).toBe("")
   })
 
-  test("of a commit that the host has as part of another one are there at once", async () => {
+  test("a commit that the host already has as an ancestor of another one is there at once", async () => {
     user.write("a", "one").commit()
     user.write("a", "two").commit()
     await began()
@@ -204,7 +204,7 @@ describe("files", () => {
     expect((await began()).read("a")).toBe("one")
   })
 
-  test("of a shallow checkout go as far as that has them", async () => {
+  test("a shallow checkout is sent to a host with as much history as it has", async () => {
     const origin = bench.repository("origin")
     for (const text of ["one", "two", "three"]) origin.write("a", text).commit()
     user = new Repository(join(bench.folder, "shallow"))
@@ -223,7 +223,7 @@ describe("work that git does not show by itself", () => {
 
   const changed = async () => (await bench.places.show(ID, user.top, 10)).files.toSorted()
 
-  test("edits that git was told not to look at come home", async () => {
+  test("edits on a host that git was told not to look at are fetched too", async () => {
     const child = await began()
     child.write("a", "hidden\n").git("update-index", "--assume-unchanged", "a")
     child.write("d/b", "hidden\n").git("update-index", "--skip-worktree", "d/b")
@@ -231,7 +231,7 @@ describe("work that git does not show by itself", () => {
     expect(await changed()).toEqual(["a", "d/b"])
   })
 
-  test("repositories whose names git quotes are named, and hold nothing else back", async () => {
+  test("nested repositories on a host with unusual names are named, and all other work is fetched", async () => {
     const child = await began()
     child.write("a", "changed\n")
     for (const name of ['we"ird', "line\nbreak", "tüte"]) {
@@ -244,7 +244,7 @@ describe("work that git does not show by itself", () => {
     expect(await changed()).toEqual(["a"])
   })
 
-  test("a name that git refuses and a pipe in a file's place are named, and hold nothing else back", async () => {
+  test("a name that git refuses and a pipe in a file's place do not hold back other work", async () => {
     const child = await began()
     child.write("d/git~1", "x").write("a", "changed\n").write("new", "n")
     execFileSync("rm", [join(child.top, "c")])
@@ -254,7 +254,7 @@ describe("work that git does not show by itself", () => {
     expect(await changed()).toEqual(["a", "c", "new"])
   })
 
-  test("an agent that makes a repository of its own of the folder, or removes git's file, loses nothing", async () => {
+  test("an agent that replaces or removes the folder's git repository on a host loses no work", async () => {
     const child = await began()
     child.write("a", "changed\n")
     rmSync(join(child.top, ".git"))
@@ -270,7 +270,7 @@ describe("work that git does not show by itself", () => {
 describe("a later run", () => {
   beforeEach(() => void user.write(".gitignore", "*.key\n").write("a", "a\n").commit())
 
-  test("begins though the agent has added what the host's own option sends, and keeps the agent's file", async () => {
+  test("a later run starts and keeps the agent's file even if the agent committed what the host's option sends", async () => {
     user.write("my.key", "MINE").write("conf/x.key", "X").write("conf/deep/y.key", "Y").write("other.key", "O")
     const child = await began(there(), ["*.key"])
     child.write("my.key", "the agent's").git("add", "-f", "my.key")
@@ -297,20 +297,20 @@ describe("what a host lacks", () => {
     writeFileSync(join(far, "bin", name), `#!/bin/sh\n${body}\n`, { mode: 0o755 })
   }
 
-  test("git: it is said, and what to do", async () => {
+  test("a host without git gives an error that says what to do", async () => {
     await expect(began(without("/nowhere"))).rejects.toThrow(
       "git was not found on big. Install git 2.38 or newer there, or give the task another `place`.",
     )
   })
 
-  test("a git that is new enough", async () => {
+  test("a host with a too old git gives an error that names the needed version", async () => {
     tool("git", `case "$*" in *--version) echo git version 2.30.2;; *) PATH='${process.env.PATH}' exec git "$@";; esac`)
     await expect(began(without(process.env.PATH ?? ""))).rejects.toThrow(
       "big has git 2.30.2; 2.38 or newer is needed. Install a newer git there, or give the task another `place`.",
     )
   })
 
-  test("room: where its disk is full, while files are sent and while its work is kept", async () => {
+  test("a full disk on a host is named when files are sent or the work is archived", async () => {
     const full = (problem: string) => () => ({ problem })
     const sent = "ENOSPC: no space left on device, write"
     await expect(began(answering("receive", full(sent)))).rejects.toThrow(
@@ -323,7 +323,7 @@ describe("what a host lacks", () => {
     await expect(home(quota)).rejects.toThrow("The disk of big is full")
   })
 
-  test("a folder that it may write to", async () => {
+  test("a host whose cache folder cannot be written gives an error that says so", async () => {
     writeFileSync(join(far, "cache"), "no folder")
     await expect(began()).rejects.toThrow(/^big: ENOTDIR: not a directory, mkdir '/)
   })
@@ -335,18 +335,21 @@ describe("a host that sends what it should not", () => {
     user.git("branch", "secret")
   })
 
-  test.each(["HEAD", "refs/heads/secret", "--all", "HEAD:a", "", "0000"])("a commit called %j", async (name) => {
-    const child = await began()
-    child.write("b", "b")
-    const before = refs()
-    for (const told of [{ commit: name }, { commit: "1".repeat(40), ignored: name }]) {
-      const hostile = answering("commit", () => json({ ...told, unsaved: [] }))
-      await expect(home(hostile)).rejects.toThrow("what came from big is no commit")
-    }
-    expect(refs()).toEqual(before)
-  })
+  test.each(["HEAD", "refs/heads/secret", "--all", "HEAD:a", "", "0000"])(
+    "a host that calls its commit %j is refused, and no ref here changes",
+    async (name) => {
+      const child = await began()
+      child.write("b", "b")
+      const before = refs()
+      for (const told of [{ commit: name }, { commit: "1".repeat(40), ignored: name }]) {
+        const hostile = answering("commit", () => json({ ...told, unsaved: [] }))
+        await expect(home(hostile)).rejects.toThrow("what came from big is no commit")
+      }
+      expect(refs()).toEqual(before)
+    },
+  )
 
-  test("commits that it claims to have, under the names of branches here", async () => {
+  test("a host that claims to have commits under names of local branches cannot spoil a launch", async () => {
     const hostile = answering("look", ({ out }) => {
       const { git, commits } = JSON.parse(Buffer.from(out).toString())
       return json({ git, commits: [...commits, "HEAD", "refs/heads/secret", "--all", "@{-1}", 3, null] })
@@ -355,7 +358,7 @@ describe("a host that sends what it should not", () => {
     expect(child.read("a")).toBe("a")
   })
 
-  test("a bundle with other refs than the task's: only that one comes", async () => {
+  test("a bundle from a host with foreign refs brings only the ref of its task", async () => {
     const child = await began()
     child.write("b", "b").git("add", "b")
     child.git("-c", "user.name=x", "-c", "user.email=x@x", "commit", "-qm", "theirs")
@@ -373,7 +376,7 @@ describe("a host that sends what it should not", () => {
     expect(refs()).toEqual(before)
   })
 
-  test("a bundle that is none, and one that leads to a repository here", async () => {
+  test("a bundle from a host that is none or points to a local repository is refused", async () => {
     const child = await began()
     child.write("b", "b")
     user.git("update-ref", `refs/work/${ID}`, "HEAD")
@@ -383,7 +386,7 @@ describe("a host that sends what it should not", () => {
     }
   })
 
-  test("another commit in its bundle than it has told", async () => {
+  test("a bundle from a host with another commit than announced is refused", async () => {
     const child = await began()
     child.write("b", "b")
     for (const told of [{ commit: "1".repeat(40) }, { ignored: "1".repeat(40) }]) {
@@ -397,7 +400,7 @@ describe("a host that sends what it should not", () => {
     ["a name that leads out", "../out"],
     ["git's own folder", ".git"],
     ["git's own folder in other letters", ".GIT"],
-  ])("a tree with %s is refused", async (_what, name) => {
+  ])("a tree from a host with %s is refused", async (_what, name) => {
     const child = await began()
     const blob = child.git("hash-object", "-w", "a").trim()
     // Written as bytes: no git of today makes such a tree by itself.
@@ -414,7 +417,7 @@ describe("a host that sends what it should not", () => {
     expect(existsSync(join(bench.folder, "out"))).toBe(false)
   })
 
-  test("a tree of trees that unfolds without end is refused, whatever it holds, and stops nobody", async () => {
+  test("a tree from a host that unfolds without end is refused without blocking anything else", async () => {
     const child = await began()
     const tree = (input: string) => execFileSync("git", ["mktree"], { cwd: child.top, input, encoding: "utf8" }).trim()
     for (const leaf of [tree(""), child.git("rev-parse", "HEAD^{tree}").trim()]) {
@@ -433,7 +436,7 @@ describe("a host that sends what it should not", () => {
     }
   })
 
-  test("files that unpack to more than a disk may hold are refused, and stop nobody", async () => {
+  test("files from a host that unpack to more than a disk holds are refused without blocking anything else", async () => {
     const child = await began()
     writeFileSync(join(far, "zeros"), Buffer.alloc(16 * 2 ** 20))
     const blob = child.git("hash-object", "-w", join(far, "zeros")).trim()
@@ -448,7 +451,7 @@ describe("a host that sends what it should not", () => {
     expect(refs()).toEqual(before)
   })
 
-  test("links that lead out, filters and hooks in what it made: a merge writes nowhere else and runs nothing", async () => {
+  test("links, filters and hooks in a host's work make a merge write nowhere else and run nothing", async () => {
     const mark = join(bench.folder, "ran")
     const child = await began()
     mkdirSync(join(bench.folder, "outside"))
@@ -477,7 +480,7 @@ describe("a host that sends what it should not", () => {
     ["no names", '{"count":1,"out":0,"names":[1]}', false],
     ["more names than are told", '{"count":1,"out":0,"names":["a","b","c","d"]}', false],
     ["a long name, which is cut,", `{"count":1,"out":0,"names":["${"x".repeat(9000)}"]}`, true],
-  ])("%s as its word of ignored files", async (_what, text, isTold) => {
+  ])("%s in a host's list of ignored files is harmless", async (_what, text, isTold) => {
     await began()
     const store = new Repository(there().rooms.store)
     const hostile = answering("commit", ({ out }) => {
@@ -490,7 +493,7 @@ describe("a host that sends what it should not", () => {
     expect(note.length < 600 && note.includes("xxx")).toBe(isTold)
   })
 
-  test("names that a terminal would act upon, and thousands of them", async () => {
+  test("thousands of file names with terminal control codes from a host are cleaned and limited", async () => {
     await began()
     const names = Array.from({ length: 5000 }, (_, at) => `\u001b[2Jnested ${at} ${"x".repeat(1000)}`)
     const hostile = answering("commit", ({ out }) => {

@@ -37,12 +37,15 @@ async function stopped(begin: string): Promise<void> {
   expect(await ends).toMatchObject({ why: "stopped" })
 }
 
-test("that is stopped goes with its group", async () => {
+test("a job on a host is stopped together with its process group", async () => {
   await stopped(`cp '${folder}.job/pid' pid`)
   expect(kills()).toContain(`-- -${pidIn(join(folder, "pid"))}\n`)
 })
 
-test.each(["", "0", "1", "-1", "1 2"])("whose number somebody has made %j kills nothing", async (number) => {
-  await stopped(`printf '%s\\n' '${number}' >'${folder}.job/pid'`)
-  expect(kills()).toBe("")
-})
+test.each(["", "0", "1", "-1", "1 2"])(
+  "a stop with the job's process number changed to %j kills nothing",
+  async (number) => {
+    await stopped(`printf '%s\\n' '${number}' >'${folder}.job/pid'`)
+    expect(kills()).toBe("")
+  },
+)

@@ -161,7 +161,7 @@ const enter = async (more: { again?: boolean; bringIn?: boolean } = {}) => {
   return place.enter({ taskID: ID, folder: user.top, timeLimit: 0, ...more })
 }
 
-test("its work is kept here when it is put away, and nothing stays there", async () => {
+test("work done on a host is archived here when it is put away, and nothing stays there", async () => {
   await enter()
   there().write("new", "from there").write("a", "ONE\ntwo\nthree\n")
   const put = await place.putAway(ID, user.top)
@@ -183,7 +183,7 @@ const untilWaited = async () => {
 }
 
 test.each(["receive", "look"] as const)(
-  "a connection that is lost while its files are sent (%s) ends no launch: they are sent again",
+  "a connection lost while files are sent (%s) does not end the launch: they are sent again",
   async (at) => {
     fails = at
     loses = true
@@ -195,14 +195,14 @@ test.each(["receive", "look"] as const)(
   },
 )
 
-test("a server that dies while a session is made there ends no launch either", async () => {
+test("a host's server that dies while a session is created does not end the launch", async () => {
   isServerLost = true
   const entered = enter()
   await untilWaited()
   expect(await entered).toMatchObject({ directory: user.top })
 })
 
-test("a launch that is cut and not reached again ends as such, and one that is stopped meanwhile, too", async () => {
+test("a launch that loses its host for too long, or is stopped meanwhile, ends with that error", async () => {
   fails = "receive"
   loses = true
   settings.contactTimeout = 20
@@ -218,7 +218,7 @@ test("a launch that is cut and not reached again ends as such, and one that is s
   await expect(entered).rejects.toThrow("it was stopped")
 })
 
-test("what is there of a folder that was cut off while it was made is no work of its agent's", async () => {
+test("an incomplete folder that a broken launch left on a host does not count as the agent's work", async () => {
   user.write("c", "c\n").commit()
   fails = "receive"
   settings.contactTimeout = 20
@@ -236,7 +236,7 @@ test("what is there of a folder that was cut off while it was made is no work of
   expect(await place.merge(ID, user.top)).toMatchObject({ kind: "nothing" })
 })
 
-test("what the parent's folder has by now is brought in to be checked, and what git ignores there stays", async () => {
+test("recent changes of the parent's folder are sent for the check, and ignored files on the host stay", async () => {
   await enter()
   there().git("checkout", "-q", "-b", "own")
   there().write("a", "ONE\ntwo\nthree\n").write("built", "by hand")
@@ -254,7 +254,7 @@ test("what the parent's folder has by now is brought in to be checked, and what 
   expect([before, user.read("a")]).toEqual(["one\ntwo\nTHREE\n", "ONE\ntwo\nTHREE\n"])
 })
 
-test("what does not go together with the parent's folder by now is told, and nothing is changed there", async () => {
+test("a conflict with the parent's present folder is reported, and nothing changes on the host", async () => {
   await enter()
   there().write("a", "agents\n")
   user.write("a", "users\n")
@@ -263,7 +263,7 @@ test("what does not go together with the parent's folder by now is told, and not
   expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
 })
 
-test("what was brought in and could not be sent has changed nothing: its work is as it was", async () => {
+test("work on a host is unchanged when the parent's changes cannot be sent to it", async () => {
   await enter()
   there().write("a", "ONE\ntwo\nthree\n")
   user.write("b", "users\n")
@@ -275,7 +275,7 @@ test("what was brought in and could not be sent has changed nothing: its work is
   expect(user.read("b")).toBe("users\n")
 })
 
-test("a later run begins with what its parent sees by then, as in a worktree here", async () => {
+test("a resumed task on a host sees the parent's current files, as in a local worktree", async () => {
   await enter()
   there().write("a", "ONE\ntwo\nthree\n")
   await place.putAway(ID, user.top)
@@ -292,7 +292,7 @@ test("a later run begins with what its parent sees by then, as in a worktree her
   expect((await place.putAway(ID, user.top)).files.toSorted()).toEqual(["a", "c"])
 })
 
-test("a later run after a conflict gets the marks to solve, and its work is merged then", async () => {
+test("a resumed task on a host gets the conflict markers, and its solution is merged", async () => {
   await enter()
   there().write("a", "agents\n")
   await place.putAway(ID, user.top)
@@ -307,7 +307,7 @@ test("a later run after a conflict gets the marks to solve, and its work is merg
   expect(user.read("a")).toBe("both\n")
 })
 
-test("what a run has changed so far is told, and a later run that changes nothing has all the same changed what it had", async () => {
+test("the changes of a task on a host are listed, also after a resume that changes nothing", async () => {
   await enter()
   const globs = ["src/**"]
   expect(await place.shared?.changedIn(ID, user.top, globs)).toEqual({ files: [], named: [] })
@@ -320,7 +320,7 @@ test("what a run has changed so far is told, and a later run that changes nothin
   await expect(place.shared?.changedIn(ID, user.top, globs)).rejects.toThrow("big cannot be reached now.")
 })
 
-test("what is guarded is guarded there, too, however its agent hides it from git", async () => {
+test("guarded files are checked on a host, even when the agent hides its changes from git", async () => {
   user.write("test/a", "a\n").write("test/b", "b\n").write("test/.gitignore", "old\n").commit()
   user.write("test/old", "ignored as before\n")
   await enter()
@@ -335,7 +335,7 @@ test("what is guarded is guarded there, too, however its agent hides it from git
   expect(changed?.named.toSorted()).toEqual(["test/a", "test/b", "test/inner/c", "test/new"])
 })
 
-test("a folder with work that no commit can hold stays, and a later run goes on in it", async () => {
+test("a host folder with work that no commit can hold stays, and a resume continues in it", async () => {
   await enter()
   there().write("a", "ONE\ntwo\nthree\n").write("own", "by hand")
   there().write(".gitignore", "built\nown\n")
@@ -359,7 +359,7 @@ test("a folder with work that no commit can hold stays, and a later run goes on 
   ])
 })
 
-test("a later run finds its session though the server there lists none, and says so where it is gone", async () => {
+test("a resume finds its session although the host's server does not list it, and reports a deleted one", async () => {
   await enter()
   await place.putAway(ID, user.top)
   lists = false
@@ -368,7 +368,7 @@ test("a later run finds its session though the server there lists none, and says
   await expect(enter({ again: true })).rejects.toThrow("on big no longer exists, so it cannot be resumed")
 })
 
-test("without contact nothing is taken for done", async () => {
+test("work on a host is not treated as fetched while the host cannot be reached", async () => {
   await enter()
   there().write("a", "ONE\n")
   reaches = false
@@ -379,7 +379,7 @@ test("without contact nothing is taken for done", async () => {
   expect((await place.putAway(ID, user.top)).files).toEqual(["a"])
 })
 
-test("who asks for what is still there waits for contact, and is told where that does not come", async () => {
+test("a caller that needs work from an unreachable host waits for contact and then gets an error", async () => {
   await enter()
   there().write("a", "ONE\n")
   reaches = false
@@ -404,7 +404,7 @@ test("who asks for what is still there waits for contact, and is told where that
   expect(await place.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
 })
 
-test("a connection that is lost while its work is fetched is told as such, whatever failed by that", async () => {
+test("a connection that is lost while work is fetched is reported as a lost connection", async () => {
   await enter()
   there().write("a", "ONE\n")
   fails = "bundle"
@@ -429,7 +429,7 @@ const startRemoval = () => {
   rmSync(join(folder(), "a"))
 }
 
-test("what a removal of an earlier process has left there is removed by the next one", async () => {
+test("a removal on a host that an earlier process left unfinished is completed by the next one", async () => {
   await enter()
   await place.shared?.changedIn(ID, user.top, [])
   startRemoval()
@@ -444,7 +444,7 @@ test("what a removal of an earlier process has left there is removed by the next
   await expect(place.putAway(ID, user.top)).rejects.toThrow("cut")
 })
 
-test("a cut while its folder is removed holds nothing up: its work is here, and the removal is owed", async () => {
+test("a connection lost while the host folder is removed does not block: the removal is retried later", async () => {
   await enter()
   there().write("a", "ONE\ntwo\nthree\n")
   fails = "remove"
@@ -465,7 +465,7 @@ test("a cut while its folder is removed holds nothing up: its work is here, and 
   expect(leftThere()).toEqual([])
 })
 
-test("a server that is gone there has nothing to end in its folder, which is removed all the same", async () => {
+test("a host folder is removed although the host's server is gone", async () => {
   await enter()
   there().write("a", "ONE\ntwo\nthree\n")
   isServerGone = true
@@ -473,14 +473,14 @@ test("a server that is gone there has nothing to end in its folder, which is rem
   expect([leftThere(), owed]).toEqual([[], []])
 })
 
-test("one that cannot be removed although there is contact is owed, and keeps its host until that is given up", async () => {
+test("a host folder that cannot be removed is queued for cleanup, and its host stays reserved", async () => {
   await enter()
   fails = "remove"
   await place.putAway(ID, user.top)
   expect([released, owed]).toEqual([0, [ID]])
 })
 
-test("a later run takes the folder that was to be removed, and nobody removes that any more", async () => {
+test("a resumed task takes over the folder queued for cleanup, and nobody removes it any more", async () => {
   await enter()
   there().write("a", "ONE\n")
   fails = "remove"
@@ -496,7 +496,7 @@ test("a later run takes the folder that was to be removed, and nobody removes th
   expect(existsSync(folder())).toBe(true)
 })
 
-test("what an agent stashes is not brought home, of which it is told, and stays in the store there", async () => {
+test("stashed work on a host is not fetched, the agent is warned, and the stash stays there", async () => {
   const { preface } = await enter()
   expect(preface).toContain("Do not use git stash: what is in it is not brought back.")
   there().write("a", "stashed\n").git("stash", "push", "-q", "-m", "mine")
@@ -506,7 +506,7 @@ test("what an agent stashes is not brought home, of which it is told, and stays 
   expect(store.git("log", "-g", "--format=%gs", "refs/stash")).toContain("mine")
 })
 
-test("that its work is brought home is shown while it is, and no longer where that fails", async () => {
+test("a task is shown as being fetched only while its work is fetched, not after a failure", async () => {
   await enter()
   there().write("new", "x")
   fails = "bundle"
@@ -520,14 +520,14 @@ test("that its work is brought home is shown while it is, and no longer where th
   expect(stops).toEqual([true, true])
 })
 
-test("one that this process has begun is not stopped once more", async () => {
+test("a remote session that this process has started is not stopped a second time", async () => {
   Object.assign(remote, { rules: [] })
   await enter()
   await place.putAway(ID, user.top)
   expect(stops).toEqual([false])
 })
 
-test("what stands for several tries has a folder there to be checked in, and no session", async () => {
+test("a group of tries on a host has a folder for its check but no session", async () => {
   remote = { ...remote, bare: true }
   await enter()
   expect(made).toBe(0)
@@ -546,7 +546,7 @@ test("what stands for several tries has a folder there to be checked in, and no 
   expect(existsSync(folder())).toBe(false)
 })
 
-test("a record of what stands for several tells so, and nobody asks its session there", () => {
+test("the record of a group of tries marks its remote session as absent", () => {
   const task = { id: ID, sessionID: "ses_1", place: { kind: "big", folder: "/p" }, group: { kind: "tries" } }
   expect(remoteSessionOf(task as unknown as Task, true)).toMatchObject({
     bare: true,

@@ -59,7 +59,7 @@ const received = async (...lines: string[]) => {
   return commit
 }
 
-test("a folder with parts that are read-only is removed, and made anew", async () => {
+test("a host folder with read-only parts is removed and created again", async () => {
   const commit = await received("echo a >a")
   const closed = `cd '${folder()}' && mkdir -p mod/inner && echo x >mod/inner/x && chmod 500 mod/inner && chmod 0 mod`
   await run(closed)
@@ -70,7 +70,7 @@ test("a folder with parts that are read-only is removed, and made anew", async (
   expect([existsSync(folder()), existsSync(join(rooms().room, "made", ID))]).toEqual([false, false])
 })
 
-test("a file that may not be read is named, and holds nothing else back", async () => {
+test("an unreadable file on a host is reported and does not stop the other files from being committed", async () => {
   await received("echo a >a; echo b >b")
   await run(`cd '${folder()}' && echo changed >a && echo changed >b && echo s >secret && chmod 0 secret b`)
   const { commit, unsaved } = JSON.parse(ask({ do: "commit", taskID: ID }))
@@ -80,7 +80,7 @@ test("a file that may not be read is named, and holds nothing else back", async 
   expect(await run(`git -C '${rooms().store}' cat-file -p ${commit}:b`)).toBe("b")
 })
 
-test("git LFS of a host does nothing: what it keeps is a pointer there, and what its agent writes comes home as it is", async () => {
+test("Git LFS filters of a host are ignored: pointers stay pointers and new files are committed unchanged", async () => {
   writeFileSync(
     join(far, ".gitconfig"),
     '[filter "lfs"]\n\tclean = echo POINTER\n\tsmudge = false\n\tprocess = false\n\trequired = true\n',

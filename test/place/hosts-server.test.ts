@@ -56,7 +56,7 @@ const starting = () => {
   return spawn(process.execPath, ["--import", "tsx", "-e", script], { stdio: "ignore" })
 }
 
-test("is started once where several come at once and one has died while it started it", async () => {
+test("the host's server starts once when several connections start it and an earlier starter has died", async () => {
   const serve = join(folder, "opencode-superagents/serve")
   mkdirSync(serve, { recursive: true })
   const { place } = PROCESSES.self
@@ -69,7 +69,7 @@ test("is started once where several come at once and one has died while it start
   expect(starts()).toHaveLength(1)
 })
 
-test("that was begun twice stays the later one alone", async () => {
+test("when the host's server was started twice, only the later one keeps running", async () => {
   ready()
   const server = new Server(SETTINGS, PROCESSES)
   const first = await server.start()
@@ -83,7 +83,7 @@ test("that was begun twice stays the later one alone", async () => {
   expect(existsSync(`/proc/${two}`)).toBe(true)
 })
 
-test("is taken by the next who comes where the one who began it is gone, and is not started twice", async () => {
+test("a server whose starter died is taken over by the next connections and not started twice", async () => {
   const first = starting()
   await eventually(() => starts().length === 1, { timeout: 40_000 })
   first.kill("SIGKILL")
@@ -99,7 +99,7 @@ test("is taken by the next who comes where the one who began it is gone, and is 
   expect(starts()).toHaveLength(1)
 })
 
-test("is started anew where its number is another program's by now", async () => {
+test("the host's server starts anew when its process number now belongs to another program", async () => {
   const serve = join(folder, "opencode-superagents/serve")
   mkdirSync(serve, { recursive: true })
   writeFileSync(join(serve, "password"), "x")

@@ -25,7 +25,7 @@ vi.mock("node:fs/promises", async (original) => {
 const bench = new Bench()
 afterEach(() => bench.close())
 
-test("a rename of case alone is merged on a disk that ignores case", async () => {
+test("a rename that changes only the case is merged on a case-insensitive disk", async () => {
   const { user } = bench
   user.write("readme.md", "r\n").write("Docs/a", "a\n").write("other", "o\n").commit()
   await bench.worked((child) => {

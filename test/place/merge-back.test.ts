@@ -35,7 +35,7 @@ const agent = (word: string, work: (child: Repository) => void, answer = "done")
 const launch = async (request: Partial<LaunchRequest> = {}) =>
   rig.endedBeside((await rig.launch({ place: "worktree", merge: true, ...request })).id)
 
-test("what conflicts inside the worktree alone is not merged without its second check", async () => {
+test("a conflict that exists only inside the worktree is not merged without the second check", async () => {
   user.write(".gitignore", "*.log\n").write("a", text()).commit()
   agent("FIND", (child) => {
     child.write("a", text({ 3: "the agent" })).write("run.log", "the agent's, ignored\n")
@@ -49,7 +49,7 @@ test("what conflicts inside the worktree alone is not merged without its second 
   expect(rig.notices()[0]?.hidden).toContain("Not merged, and nothing was touched: conflict in run.log. Resume it with")
 })
 
-test("what an agent left in git's stash is among its work, but not merged by itself where a check has not seen it", async () => {
+test("stashed work of an agent is archived, but not merged automatically if no check has seen it", async () => {
   user.write("a", text()).write("b", text()).commit()
   bench.others.stash = true
   agent("FIND", (child) => {
@@ -74,7 +74,7 @@ describe("new hidden files at the top", () => {
   const agents = (child: Repository) =>
     child.write("mine.txt", "x").write(".omo/state.json", "{}").write(".omo/sub/run.log", "x").write("a", text())
 
-  test("come home where the user's folder merely lacks them, and are named apart", async () => {
+  test("new hidden files at the top are merged if the user's folder lacks them, and named separately", async () => {
     user.write("a", text()).write(".github/ci.yml", "x").commit()
     agent("FIND", (child) => agents(child).write(".github/more.yml", "y"))
     await launch()
@@ -89,7 +89,7 @@ describe("new hidden files at the top", () => {
     ])
   })
 
-  test("are left out where the user's folder ignores them, though the worktree could not know that", async () => {
+  test("new hidden files that only the user's folder ignores are left out of the merge", async () => {
     user.write("a", text()).commit()
     user.write(".omo/.gitignore", "*\n").write(".omo/state.json", "the user's")
     agent("FIND", agents)
@@ -104,7 +104,7 @@ describe("new hidden files at the top", () => {
 })
 
 describe("a check", () => {
-  test("has to pass where nothing was changed, too", async () => {
+  test("a check must pass even if its agent changed nothing", async () => {
     user.write("a", text()).commit()
     agent("FIND", (child) => child.write("a", text()))
     const { status, outcome } = await launch({ check: "exit 1" })
@@ -117,7 +117,7 @@ describe("a check", () => {
     ["a program that is not installed", "vitest-not-there run"],
     ["a module of Node's that is not installed", "node -e \"require('not-there')\""],
     ["a module of Python's that is not installed", "python3 -c 'import not_there'"],
-  ])("that misses %s names what the worktree lacks, and asks the agent nothing", async (_what, check) => {
+  ])("a check that misses %s names what the worktree lacks and asks the agent nothing", async (_what, check) => {
     rig = rigWith(2)
     user.write("package.json", '{"dependencies":{"x":"1"}}').commit()
     agent("FIND", (child) => child.write("mine.txt", "x"))
@@ -140,7 +140,7 @@ describe("a resume begins with the parent's present state:", () => {
     return rig.endedBeside(id)
   }
 
-  test("with its own work that was not merged, or was, and only its own is told", async () => {
+  test("a resumed task begins with the parent's present state plus its own work, and reports only its own", async () => {
     user.write("a", text()).write("b", "b\n").commit()
     agent("FIND", (child) => child.write("a", text({ 3: "the agent" })))
     const { id } = await launch({ merge: false })
@@ -164,7 +164,7 @@ describe("a resume begins with the parent's present state:", () => {
     expect(await bench.unmerged()).toEqual([])
   })
 
-  test("where both changed the same, with marks, which stay what they are until they are solved", async () => {
+  test("a resumed task begins with conflict marks where both sides changed, and they count until solved", async () => {
     user.write("a", text()).write("b", "b\n").commit()
     agent("FIND", (child) => child.write("a", text({ 3: "the agent" })))
     const { id } = await launch({ merge: false })

@@ -25,7 +25,7 @@ afterEach(() => bench.close())
 const merge = (id = ID) => bench.places.merge(id, user.top)
 
 describe("a merge", () => {
-  test("leaves a dirty parent byte for byte as it was, but for the merged lines", async () => {
+  test("a merge leaves a parent with uncommitted changes as it was, except for the merged lines", async () => {
     user.write(".gitignore", "ignored\n").write("shared.txt", text()).write("staged.txt", text()).write("other", "o")
     user.commit()
     user.write("stashed", "s").git("stash", "--include-untracked")
@@ -58,7 +58,7 @@ describe("a merge", () => {
     expect(existsSync(join(user.top, ".git/superagents", ID))).toBe(false)
   })
 
-  test("twice is harmless; after a resume it brings the rest, over what the user changed since", async () => {
+  test("a second merge does nothing, and a merge after a resume adds only the new work", async () => {
     user.write("a", text()).commit()
     await bench.worked((child) => child.write("a", text({ 1: "first run" })))
     expect(await merge()).toMatchObject({ kind: "merged", files: ["a"] })
@@ -86,7 +86,7 @@ describe("a merge", () => {
     expect(user.read("a")).toBe(text({ 1: "first run, and the user", 30: "second run" }))
   })
 
-  test("of work that is not there, or of none at all", async () => {
+  test("a merge reports work that is missing or empty instead of merging it", async () => {
     user.write("a", "a").commit()
     await expect(merge()).rejects.toThrow(/nothing to merge/)
     await bench.worked(() => {})
@@ -94,7 +94,7 @@ describe("a merge", () => {
   })
 
   test.each(["user", "agent"])(
-    "of a file that both have moved alike loses nothing that the %s wrote where it was",
+    "a merge of a file that both sides moved keeps what the %s wrote at the old path",
     async (who) => {
       user.write("d/y", text()).commit()
       const child = await bench.ready()
@@ -115,7 +115,7 @@ describe("a merge", () => {
     },
   )
 
-  test("takes what one side has edited along to where the other has moved it", async () => {
+  test("a merge applies one side's edits to a file that the other side has moved", async () => {
     user
       .write("d/y", text())
       .write("e/z", text({ 1: "z" }))
@@ -137,14 +137,14 @@ describe("a merge", () => {
     ])
   })
 
-  test("brings a folder in the place of a link that leads to itself", async () => {
+  test("a merge replaces a link that points to itself with the agent's folder", async () => {
     user.link("loop", "loop").write("a", "a").commit()
     await bench.worked((child) => child.remove("loop").write("loop/inside", "the agent's\n"))
     expect(await merge()).toEqual({ kind: "merged", files: ["loop", "loop/inside"], submodules: [] })
     expect(user.read("loop/inside")).toBe("the agent's\n")
   })
 
-  test("that a link leading to itself stands in the way of names it, and touches nothing", async () => {
+  test("a merge that is blocked by a link to itself reports the file and changes nothing", async () => {
     user.write(".gitignore", "loop\n").write("a", "a").commit()
     await bench.worked((child) => child.write("loop/inside", "the agent's\n").git("add", "--force", "loop/inside"))
     user.link("loop", "loop")
@@ -153,7 +153,7 @@ describe("a merge", () => {
     expect(user.state()).toEqual(before)
   })
 
-  test("brings binaries, deletions, renames, mode bits, links and every name", async () => {
+  test("a merge brings binary files, deletions, renames, mode bits, links and unusual file names", async () => {
     const numbers = Array.from({ length: 5000 }, (_, index) => (index * 7919) % 256)
     const [binary, turned] = [Buffer.from(numbers), Buffer.from(numbers.toReversed())]
     user
@@ -192,7 +192,7 @@ describe("a merge", () => {
     expect(user.repositoryState()).toEqual(before)
   })
 
-  test("sets and takes the executable bit alone: who may read a file stays as it was", async () => {
+  test("a merge changes only the executable bit of a file, not who may read it", async () => {
     user.write("private", "#!/bin/sh\n", 0o600).write("group", "#!/bin/sh\n", 0o640).write("open", "#!/bin/sh\n")
     user.write("tool", "#!/bin/sh\n", 0o700).commit()
     await bench.worked((child) => {
@@ -205,7 +205,7 @@ describe("a merge", () => {
     expect(user.read("private")).toBe("#!/bin/sh\ntheirs\n")
   })
 
-  test.each(["true", "input", "false"])("keeps line ends with core.autocrlf=%s", async (autocrlf) => {
+  test.each(["true", "input", "false"])("a merge keeps line endings with core.autocrlf=%s", async (autocrlf) => {
     const crlf = (content: string) => content.replaceAll("\n", "\r\n")
     user.git("config", "core.autocrlf", autocrlf)
     user.write("dos.txt", autocrlf === "input" ? text() : crlf(text())).write("bytes", Buffer.from([0, 13, 10, 1]))
@@ -221,14 +221,14 @@ describe("a merge", () => {
     expect([...readFileSync(join(user.top, "bytes"))]).toEqual([0, 13, 10, 2])
   })
 
-  test("keeps line ends that .gitattributes ask for", async () => {
+  test("a merge keeps the line endings that .gitattributes asks for", async () => {
     user.write(".gitattributes", "*.bat eol=crlf\n").write("run.bat", "one\r\ntwo\r\nthree\r\n").commit()
     await bench.worked((child) => child.write("run.bat", "one\r\ntwo\r\nTHREE\r\n").write("new.bat", "x\r\n"))
     await merge()
     expect([user.read("run.bat"), user.read("new.bat")]).toEqual(["one\r\ntwo\r\nTHREE\r\n", "x\r\n"])
   })
 
-  test("comes home to a parent that has committed, switched branches and pulled meanwhile", async () => {
+  test("a merge works on a parent that has since committed, switched branches and pulled", async () => {
     user.write("a", text()).commit()
     user.write("a", text({ 0: "uncommitted at the launch" }))
     await bench.worked((child) => child.write("a", text({ 0: "uncommitted at the launch", 39: "theirs" })))
@@ -240,7 +240,7 @@ describe("a merge", () => {
     expect(user.git("branch", "--show-current")).toBe("feature\n")
   })
 
-  test("brings lock files of the host's folder where they are tracked, and none that the host alone has put there", async () => {
+  test("a merge brings tracked lock files of OpenCode's folder but none that only OpenCode created", async () => {
     const [tracked, own] = [".opencode/bun.lock", ".opencode/package-lock.json"]
     user.write(tracked, text()).write("a", "a\n").commit()
     const put = await bench.worked((child) => {
@@ -259,7 +259,7 @@ describe("a merge", () => {
     expect(user.has(own)).toBe(false)
   })
 
-  test("keeps the folder that somebody works in", async () => {
+  test("a merge keeps the parent's working folder even when it becomes empty", async () => {
     user.write("sub/only", "x").write("a", "a").commit()
     ;(await bench.ready({ folder: join(user.top, "sub") })).remove("only")
     await bench.places.putAway(ID, join(user.top, "sub"))
@@ -267,7 +267,7 @@ describe("a merge", () => {
     expect(existsSync(join(user.top, "sub"))).toBe(true)
   })
 
-  test("keeps that folder, too, where another process finishes what was cut off", async () => {
+  test("a merge that another process finishes keeps the parent's working folder, too", async () => {
     const sub = join(user.top, "sub")
     user.write("sub/only", "x").write("a", "a").commit()
     ;(await bench.ready({ folder: sub })).remove("only")
@@ -281,7 +281,7 @@ describe("a merge", () => {
   })
 })
 
-test("ten tasks that change one file in ten places all come home, every change there", async () => {
+test("ten tasks that change one file in ten places are all merged without losing a change", async () => {
   user.write("shared.txt", text()).commit()
   user.write("shared.txt", text({ 39: "the user's own" }))
   const ids = Array.from({ length: 10 }, (_, index) => `bg_aaaaaaa${index}`)
@@ -302,7 +302,7 @@ test("ten tasks that change one file in ten places all come home, every change t
 describe("a conflict", () => {
   const SECOND = "bg_bbbbbbbb"
 
-  test("names the files and changes nothing; resumed, the agent has both sides and solves it", async () => {
+  test("a conflict names the files and changes nothing, and a resumed agent gets both sides to solve it", async () => {
     user.write("a", text()).write("b", text()).commit()
     const [first, second] = [await bench.ready(), await bench.ready({ id: SECOND })]
     first.write("a", text({ 5: "first" }))
@@ -334,7 +334,7 @@ describe("a conflict", () => {
   test.each([
     ["that git shows no diff of", "a -diff"],
     ["whose marks are short", "a conflict-marker-size=3"],
-  ])("in a text %s that was left unsolved stays one", async (_what, attributes) => {
+  ])("an unsolved conflict in a text %s stays a conflict", async (_what, attributes) => {
     user.write(".gitattributes", `${attributes}\n`).write("a", text()).commit()
     await bench.worked((child) => child.write("a", text({ 5: "theirs" })))
     user.write("a", text({ 5: "mine" }))
@@ -344,7 +344,7 @@ describe("a conflict", () => {
     expect(user.read("a")).toBe(text({ 5: "mine" }))
   })
 
-  test("that was left unsolved stays one, whatever the user changes before the next resume", async () => {
+  test("an unsolved conflict stays a conflict, whatever the user changes before the next resume", async () => {
     user.write("a", text()).write("b", text()).commit()
     await bench.worked((child) => child.write("a", text({ 5: "theirs" })))
     user.write("a", text({ 5: "mine" }))
@@ -429,7 +429,7 @@ describe("a conflict", () => {
       ["dir/new"],
       /^dir is there, and git ignores it/,
     ],
-  ])("is %s: nothing is touched, and it is said what to do", async (_what, theirs, mine, files, advice) => {
+  ])("a merge changes nothing and says what to do about %s", async (_what, theirs, mine, files, advice) => {
     user.write("a", "a\n").write("src/main", "m").write("z", text()).write(".gitignore", "*.log\n").commit()
     await bench.worked((child) => {
       child.write("z", text({ 1: "theirs" }))
@@ -448,14 +448,14 @@ describe("a conflict", () => {
     expect(existsSync(join(bench.folder, "elsewhere/new"))).toBe(false)
   })
 
-  test("a file that is the same on both sides is none", async () => {
+  test("a file that is the same on both sides is not a conflict", async () => {
     user.write("a", "a").commit()
     await bench.worked((child) => child.write("new", "same\n"))
     user.write("new", "same\n")
     expect((await merge()).kind).toBe("nothing")
   })
 
-  test("in the middle of a merge of the user's own nothing is merged", async () => {
+  test("nothing is merged while the user is in the middle of a merge of their own", async () => {
     user.write("a", "a\n").commit()
     user.git("checkout", "--quiet", "-b", "other")
     user.write("a", "other\n").commit()
@@ -470,7 +470,7 @@ describe("a conflict", () => {
 })
 
 describe("a merge that cannot be finished is put back:", () => {
-  test("a file that the user writes in that very moment stays the user's, and the others as they were", async () => {
+  test("a merge that meets a file the user is writing keeps the user's text and is undone", async () => {
     user.write("a", text()).write("b", text()).write("c", text()).commit()
     let count = 0
     bench.places = bench.worktrees({
@@ -495,7 +495,7 @@ describe("a merge that cannot be finished is put back:", () => {
     expect(user.ours()).not.toContain(`refs/superagents-merge/${ID}`)
   })
 
-  test("what the user has saved over a merged file meanwhile stays, and is named with what was in the way", async () => {
+  test("an undone merge keeps what the user saved over a merged file and names it", async () => {
     user.write("a", text()).write("b", text()).write("c", text()).write("gone", "g").commit()
     let count = 0
     bench.places = bench.worktrees({
@@ -526,7 +526,7 @@ describe("a merge that cannot be finished is put back:", () => {
     expect(user.read("d")).toBe("written meanwhile\n")
   })
 
-  test("a file that the user writes right after it was compared stays the user's", async () => {
+  test("a merge keeps a file that the user writes right after it was compared", async () => {
     user.write(".gitattributes", "b filter=late\n").write("a", text()).write("b", text()).commit()
     // When git comes to look at b, the last time of all, it has looked at a.
     const late = 'case "$(ps -o args= -p $PPID)" in *diff-files*) echo written meanwhile > a ;; esac; cat'
@@ -539,7 +539,7 @@ describe("a merge that cannot be finished is put back:", () => {
     expect([user.read("a"), user.read("b")]).toEqual(["written meanwhile\n", text()])
   })
 
-  test("a file that the user saves in the tick of the comparison stays the user's, where its length tells", async () => {
+  test("a merge keeps a file saved in the same clock tick as the comparison if its length differs", async () => {
     user.write("a", text()).write("b", text()).commit()
     bench.places = bench.worktrees({
       fault: (moment) => {
@@ -555,7 +555,7 @@ describe("a merge that cannot be finished is put back:", () => {
     expect([user.read("a"), user.read("b")]).toEqual(["saved\n", text()])
   })
 
-  test.skipIf(process.getuid?.() === 0)("a folder that may not be written to", async () => {
+  test.skipIf(process.getuid?.() === 0)("a merge that meets a folder without write permission is undone", async () => {
     user.write("a", text()).write("locked/b", text()).commit()
     await bench.worked((child) => child.write("a", text({ 1: "theirs" })).write("locked/b", text({ 1: "theirs" })))
     chmodSync(join(user.top, "locked"), 0o555)
@@ -567,7 +567,7 @@ describe("a merge that cannot be finished is put back:", () => {
 })
 
 describe("what the parent changed since", () => {
-  test("is brought into the worktree before it is checked again", async () => {
+  test("the parent's later changes are brought into the worktree before the work is checked again", async () => {
     user.write("a", text()).commit()
     const child = await bench.ready()
     child.write("a", text({ 1: "theirs" }))
@@ -581,7 +581,7 @@ describe("what the parent changed since", () => {
     expect(user.read("a")).toBe(text({ 1: "theirs", 30: "mine" }))
   })
 
-  test("and does not fit is a conflict that leaves the worktree as it is", async () => {
+  test("a parent's change that conflicts with the work leaves the worktree as it is", async () => {
     user.write("a", text()).commit()
     const child = await bench.ready()
     child.write("a", text({ 1: "theirs" }))
@@ -592,7 +592,7 @@ describe("what the parent changed since", () => {
 })
 
 describe("refs", () => {
-  test("of merged and empty work go when they are cleared, unmerged work stays and is named", async () => {
+  test("clearing tasks deletes refs of merged and empty work, while unmerged work stays and is named", async () => {
     user.write("a", "a").commit()
     await bench.worked((child) => child.write("one", "1"), { id: "bg_merged00" })
     await bench.worked(() => {}, { id: "bg_empty000" })
@@ -605,7 +605,7 @@ describe("refs", () => {
     expect(user.ours()).toEqual(["-base", "-start", ""].map((kind) => `refs/superagents${kind}/bg_unmerged`))
   })
 
-  test("that are old go at a start, unmerged ones only when it is said", async () => {
+  test("old refs are deleted at a start, but those of unmerged work only on request", async () => {
     const none = () => false
     user.write("a", "a").commit()
     await bench.worked(() => {}, { id: "bg_empty000" })

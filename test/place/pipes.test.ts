@@ -23,7 +23,7 @@ const isPipe = (name: string) => lstatSync(join(user.top, name)).isFIFO()
 test.each<[string, (child: Repository) => unknown]>([
   ["pipe", (child) => child.remove("b").sh("mkfifo b unknown")],
   ["socket", (child) => execFileSync("python3", ["-c", SOCKET], { cwd: child.remove("b").top })],
-])("of an agent's are a file that it has removed: the rest of its work is kept (%s)", async (_what, make) => {
+])("an agent's file that becomes a %s counts as removed, and its other work is kept", async (_what, make) => {
   const put = await bench.worked((child) => void make(child.write("a", "worked\n")))
   expect(put).toMatchObject({ files: ["a", "b"], unsaved: [] })
   expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a", "b"] })
@@ -32,7 +32,7 @@ test.each<[string, (child: Repository) => unknown]>([
   expect(bench.leftovers()).toEqual([])
 })
 
-test("of the user's are in no worktree and stay where they are", async () => {
+test("a user's pipes appear in no worktree and stay where they are", async () => {
   user.remove("b").sh("mkfifo b unknown")
   const child = await bench.ready()
   expect(Object.keys(child.files())).toEqual(["a"])
@@ -42,7 +42,7 @@ test("of the user's are in no worktree and stay where they are", async () => {
   expect([user.read("a"), isPipe("b"), isPipe("unknown")]).toEqual(["worked\n", true, true])
 })
 
-test("of the user's are never written over", async () => {
+test("a merge never overwrites a pipe in the user's folder", async () => {
   await bench.worked((child) => void child.write("b", "worked\n").write("new", "worked\n"))
   user.remove("b").sh("mkfifo b new")
   expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "conflict", files: ["b"] })
@@ -51,7 +51,7 @@ test("of the user's are never written over", async () => {
   expect([user.read("b"), isPipe("new")]).toEqual(["b\n", true])
 })
 
-test("names like git's own are left out and named, and the folder that has them stays", async () => {
+test("names that git reserves are left out and reported, and the folder that contains them stays", async () => {
   user.write(".Git/config", "mine\n").write("deep/GIT~1/x", "mine\n")
   const child = await bench.ready()
   expect(Object.keys(child.files()).sort()).toEqual(["a", "b"])

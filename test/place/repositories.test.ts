@@ -42,7 +42,7 @@ describe("a project that is a submodule", () => {
 
   const ready = () => bench.ready({ folder: project.top })
 
-  test("comes home as any other", async () => {
+  test("a task in a submodule is merged back like any other task", async () => {
     const child = await ready()
     expect(child.files()).toEqual(project.files())
     child.write("lib.txt", "theirs\n").write("new", "n\n")
@@ -51,7 +51,7 @@ describe("a project that is a submodule", () => {
     expect(project.read("lib.txt")).toBe("theirs\n")
   })
 
-  test("whose configuration names its folder for all of its worktrees: git works in the task's own all the same", async () => {
+  test("a worktree of a submodule uses its own files although the configuration names another worktree folder", async () => {
     project.git("config", "extensions.worktreeConfig", "true")
     const before = user.state()
     const child = await ready()
@@ -67,7 +67,7 @@ describe("a project that is a submodule", () => {
     expect(Object.keys(project.files()).sort()).toEqual(["lib.txt", "new", "other.txt"])
   })
 
-  test("in whose linked worktree git works elsewhere: no worktree is made, and it is said why", async () => {
+  test("no worktree is made when git would work elsewhere, and the error says why", async () => {
     const linked = join(bench.folder, "linked")
     project.git("worktree", "add", "--quiet", "--detach", linked)
     project.git("config", "extensions.worktreeConfig", "true")
@@ -80,7 +80,7 @@ describe("a project that is a submodule", () => {
 describe("a git folder that an agent has made among its files", () => {
   const bare = (at: string) => execFileSync("git", ["init", "--quiet", "--bare", at])
 
-  test("stays out of the merge and is named; the rest comes home", async () => {
+  test("a git folder that an agent has made is reported and not merged, and other work is", async () => {
     user.write("a", "a\n").commit()
     const kept = await bench.worked((child) => {
       bare(join(child.top, "made.git"))
@@ -92,14 +92,14 @@ describe("a git folder that an agent has made among its files", () => {
     expect(Object.keys(user.files()).sort()).toEqual(["a", "b", "hooks/mine"])
   })
 
-  test("at the top of its worktree leaves the user's files as they are", async () => {
+  test("a git folder that an agent makes at the top of its worktree leaves the user's files unchanged", async () => {
     user.write("a", "a\n").commit()
     await bench.worked((child) => bare(child.top))
     expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "nothing" })
     expect(readdirSync(user.top).sort()).toEqual([".git", "a"])
   })
 
-  test("that the project has already is merged as any folder", async () => {
+  test("changes in a git folder that the project already has are merged like other files", async () => {
     bare(join(user.top, "fixture.git"))
     user.write("a", "a\n").commit()
     await bench.worked((child) => child.write("fixture.git/HEAD", "ref: refs/heads/other\n"))
@@ -116,7 +116,7 @@ describe("a home folder of dotfiles, in which git shows no untracked files", () 
     vi.stubEnv("XDG_DATA_HOME", join(user.top, ".local/share"))
   })
 
-  test("gives a task what git tracks, and none of the rest goes into the repository", async () => {
+  test("a task in a dotfiles repository sees only tracked files, and untracked ones are never stored", async () => {
     const child = await bench.ready()
     expect(Object.keys(child.files()).sort()).toEqual([".bashrc", "tools/run"])
     expect(child.read(".bashrc")).toBe("changed\n")
@@ -128,7 +128,7 @@ describe("a home folder of dotfiles, in which git shows no untracked files", () 
     for (const secret of ["ssh key\n", "record key\n", "new tool\n"]) expect(stored()).not.toContain(secret)
   })
 
-  test("gives a task in a folder below what is untracked there, and no more", async () => {
+  test("a task in a subfolder of a dotfiles repository sees that subfolder's untracked files and no others", async () => {
     const folder = join(user.top, "tools")
     const child = await bench.ready({ folder })
     expect(Object.keys(child.files()).sort()).toEqual(["deep/er", "new", "run"])
@@ -139,7 +139,7 @@ describe("a home folder of dotfiles, in which git shows no untracked files", () 
     expect(stored()).not.toContain("ssh key\n")
   })
 
-  test("keeps its untracked file where an agent has made one of that name, and says so", async () => {
+  test("a merge keeps the user's untracked file when an agent made one with the same name", async () => {
     await bench.worked((child) => child.write(".ssh/id", "theirs\n"))
     expect(await bench.places.merge(ID, user.top)).toEqual({
       kind: "conflict",
@@ -150,7 +150,7 @@ describe("a home folder of dotfiles, in which git shows no untracked files", () 
   })
 })
 
-test("what OpenCode keeps for itself below a project never goes in, tracked or not, whatever git shows", async () => {
+test("OpenCode's own data below a project is never stored in the repository, even if tracked", async () => {
   vi.stubEnv("XDG_DATA_HOME", join(user.top, "data"))
   vi.stubEnv("XDG_STATE_HOME", join(user.top, "state"))
   user.write("a", "a\n").write("data/opencode/tracked", "old\n").commit()
@@ -170,7 +170,7 @@ describe("untracked files that are too large to be kept", () => {
     truncateSync(join(repository.top, name), 600 * 1024 * 1024)
   }
 
-  test("of the user's are left out before they are read, and named to the agent and at its end", async () => {
+  test("the user's untracked files that are too large are skipped unread and reported", async () => {
     user.write("a", "a\n").commit()
     huge(user, "huge.bin")
     user.write("small", "s\n")
@@ -188,7 +188,7 @@ describe("untracked files that are too large to be kept", () => {
     expect({ ...user.state(), a: "" }).toEqual({ ...before, a: "" })
   })
 
-  test("of an agent's are not lost: its folder stays", async () => {
+  test("an agent's file that is too large to be stored keeps its folder in place", async () => {
     user.write("a", "a\n").commit()
     const child = await bench.ready()
     huge(child, "huge.bin")
@@ -199,7 +199,7 @@ describe("untracked files that are too large to be kept", () => {
   })
 })
 
-test("a repository whose path has a line break is one as any other", async () => {
+test("a repository with a line break in its path works like any other", async () => {
   user = bench.repository("pro\nject")
   user.write("a", "a\n").commit()
   const child = await bench.ready({ folder: user.top })
@@ -229,24 +229,27 @@ describe("files in the care of a program that is not installed, as of Git LFS,",
     user.git("config", "filter.lfs.required", "true")
   }
 
-  test.each(["process", "single", "git"])("stay pointers, and the agent works on the others (%s)", async (form) => {
-    configure(form)
-    const before = user.state()
-    await bench.places.capture(ID, user.top)
-    const { preface, directory } = await bench.places.enter({ taskID: ID, folder: user.top, timeLimit: 0 })
-    expect(preface).toContain("The program of the git filter lfs is not installed")
-    const child = new Repository(directory)
-    expect(child.files()).toEqual(user.files())
-    child.write("a", "theirs\n").write("new", "n\n")
-    const put = await bench.places.putAway(ID, user.top)
-    expect(put).toMatchObject({ files: ["a", "new"], unsaved: [] })
-    expect(put.notes).toEqual([expect.stringMatching(/^The program of the git filter lfs is not installed/)])
-    expect(user.state()).toEqual(before)
-    expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a", "new"] })
-    expect({ ...user.state(), a: "", new: "" }).toEqual({ ...before, a: "", new: "" })
-  })
+  test.each(["process", "single", "git"])(
+    "files of a git filter that is not installed stay pointers while the agent edits others (%s)",
+    async (form) => {
+      configure(form)
+      const before = user.state()
+      await bench.places.capture(ID, user.top)
+      const { preface, directory } = await bench.places.enter({ taskID: ID, folder: user.top, timeLimit: 0 })
+      expect(preface).toContain("The program of the git filter lfs is not installed")
+      const child = new Repository(directory)
+      expect(child.files()).toEqual(user.files())
+      child.write("a", "theirs\n").write("new", "n\n")
+      const put = await bench.places.putAway(ID, user.top)
+      expect(put).toMatchObject({ files: ["a", "new"], unsaved: [] })
+      expect(put.notes).toEqual([expect.stringMatching(/^The program of the git filter lfs is not installed/)])
+      expect(user.state()).toEqual(before)
+      expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a", "new"] })
+      expect({ ...user.state(), a: "", new: "" }).toEqual({ ...before, a: "", new: "" })
+    },
+  )
 
-  test("come home byte for byte where the user or the agent has changed them", async () => {
+  test("files of a git filter that is not installed are merged byte for byte when they were changed", async () => {
     configure("process")
     const [mine, theirs] = [Buffer.from([0, 1, 13, 10, 255]), Buffer.from([0, 2, 13, 10, 254])]
     user.write("big.bin", mine)
@@ -259,7 +262,7 @@ describe("files in the care of a program that is not installed, as of Git LFS,",
     expect(user.files()).toMatchObject({ "big.bin": bytes(mine), "other.bin": bytes(theirs) })
   })
 
-  test("are an error still where the program is there and fails: it may hide what is secret", async () => {
+  test("a git filter that is installed but fails is an error because its files may hold secrets", async () => {
     user.write("big.bin", "changed\n")
     user.git("config", "filter.lfs.clean", "false")
     user.git("config", "filter.lfs.smudge", "cat")
@@ -274,18 +277,21 @@ describe("a project that git ignores, inside of a repository,", () => {
     user.write("ignored/app/x", "x\n").write("own/.gitignore", "*\n").write("own/x", "x\n")
   })
 
-  test.each(["ignored/app", "ignored", "own"])("is refused at the launch: %s", async (folder) => {
-    const before = user.state()
-    await expect(bench.ready({ folder: join(user.top, folder) })).rejects.toThrow(
-      new RegExp(
-        `^A worktree could not be made: git ignores this folder \\(${folder}\\), so that the agent would see nothing`,
-      ),
-    )
-    expect(user.state()).toEqual(before)
-    expect(bench.leftovers()).toEqual([])
-  })
+  test.each(["ignored/app", "ignored", "own"])(
+    "a task in a folder that git ignores is refused at launch: %s",
+    async (folder) => {
+      const before = user.state()
+      await expect(bench.ready({ folder: join(user.top, folder) })).rejects.toThrow(
+        new RegExp(
+          `^A worktree could not be made: git ignores this folder \\(${folder}\\), so that the agent would see nothing`,
+        ),
+      )
+      expect(user.state()).toEqual(before)
+      expect(bench.leftovers()).toEqual([])
+    },
+  )
 
-  test("is none where git tracks something in it, or would", async () => {
+  test("a folder in which git tracks something, or would, does not count as ignored", async () => {
     user.git("add", "--force", "ignored/app/x")
     expect((await bench.ready({ folder: join(user.top, "ignored/app") })).files()).toEqual({ x: expect.any(String) })
     user.write("new/y", "y\n")
@@ -303,7 +309,7 @@ function throughShell(line: string) {
 }
 
 describe("what git refuses is said in a sentence, with what to do:", () => {
-  test("a repository of another user", async () => {
+  test("a repository that belongs to another user is refused with advice on how to trust it", async () => {
     user.write("a", "a\n").commit()
     vi.stubEnv("GIT_CONFIG_GLOBAL", "/dev/null")
     throughShell('GIT_TEST_ASSUME_DIFFERENT_OWNER=1 exec $git "$@"')
@@ -322,7 +328,7 @@ describe("files that an agent makes and git ignores", () => {
   const made = (child: Repository) =>
     child.write("dist/out.js", "made\n").write("dist/bin", Buffer.from([0, 13, 10, 255]), 0o755)
 
-  test("alone are kept, byte for byte, named, not merged, and there again at a resume", async () => {
+  test("ignored files that an agent makes are archived and reported, not merged, and restored on resume", async () => {
     const before = user.state()
     const put = await bench.worked((child) => made(child).link("dist/link", "out.js"))
     expect(put).toMatchObject({ files: [], unsaved: [] })
@@ -349,7 +355,7 @@ describe("files that an agent makes and git ignores", () => {
     expect(user.ours()).toEqual([])
   })
 
-  test("do not count where the plugin copied them, or a tool brings them anywhere", async () => {
+  test("ignored files that the plugin copied or that tools create do not count as the agent's", async () => {
     user.write("cache/mine", "mine\n").write("my.log", "log\n")
     bench.places = bench.worktrees({
       settings: { setup: "mkdir dist; echo set up > dist/up", copy: ["cache", "*.log"], dependencies: "auto" },
@@ -363,7 +369,7 @@ describe("files that an agent makes and git ignores", () => {
     expect(user.read("cache/mine")).toBe("mine\n")
   })
 
-  test("beside others are named beyond a bound, too: what is too large is said not to be kept", async () => {
+  test("many ignored files of an agent are reported, including how many were too large to store", async () => {
     const put = await bench.worked((child) => {
       made(child).write("a", "theirs\r\n").write("dist/huge", "")
       truncateSync(join(child.top, "dist/huge"), 30 * 1024 * 1024)
@@ -379,7 +385,7 @@ describe("files that an agent makes and git ignores", () => {
   })
 })
 
-test("a check in a worktree runs none of the user's own files through whole paths in what was copied", async () => {
+test("a check in a worktree never runs the user's own files through absolute links in copied folders", async () => {
   user.write(".gitignore", "node_modules/\n").write("packages/lib/index.js", "module.exports = 1\n").write("a", "a\n")
   user.commit()
   const store = "node_modules/.pnpm/dep@1/node_modules/dep"

@@ -45,17 +45,17 @@ async function tried(nth: number, answer: (prompt: string, sessionID: string) =>
   return { task, told: rig.notices().at(-1)?.hidden ?? "", output: await rig.manager.output(id, rig.caller) }
 }
 
-test("there are three of them", () => {
+test("the page docs/results.md contains exactly three example calls", () => {
   expect(CALLS).toHaveLength(3)
 })
 
-test("the schema: the value alone comes back", async () => {
+test("the schema example returns only the JSON value", async () => {
   const { task, output } = await tried(0, () => 'It is good.\n```json\n{"verdict": "pass", "files": ["a.ts"]}\n```')
   expect(task).toMatchObject({ status: "completed", outcome: { value: { valid: true, asked: 1 } } })
   expect(output.answer).toBe('{"verdict": "pass", "files": ["a.ts"]}')
 })
 
-test("the ladder: the second rung wins, and its work alone is in the files", async () => {
+test("the ladder example is won by the second rung, and only its work is merged", async () => {
   const asked: string[] = []
   const { task, told } = await tried(1, (prompt, sessionID) => {
     asked.push(prompt)
@@ -68,7 +68,7 @@ test("the ladder: the second rung wins, and its work alone is in the files", asy
   expect(readFileSync(join(bench.user.top, "parser.txt"), "utf8")).toBe("right\n")
 })
 
-test("the map: a row a line of the file", async () => {
+test("the map example produces one row for each line of the file", async () => {
   const { task, told } = await tried(2, (prompt) => {
     const file = /^Read (\S+)\. /.exec(prompt)?.[1]
     return `{"grade": ${file === "src/a.ts" ? 2 : 4}, "why": "${file}"}`

@@ -21,7 +21,7 @@ const run = (command: string, timeLimit = 0, signal?: AbortSignal) => runCommand
 const runs = (word: string) => spawnSync("pgrep", ["-f", word]).status === 0
 const sleepFor = () => `${1000 + Math.floor(Math.random() * 1e6)}.5`
 
-test("a command is run by the shell in its folder, and what it wrote is told in its order", async () => {
+test("a command runs in its folder by the shell, and its output is reported in order", async () => {
   expect(await run("pwd; echo to err >&2; echo 'a  b' | tr a-z A-Z; exit 3")).toMatchObject({
     exitCode: 3,
     output: `${cwd}\nto err\nA  B\n`,
@@ -29,7 +29,7 @@ test("a command is run by the shell in its folder, and what it wrote is told in 
   expect(await run("read line || echo nothing to read")).toMatchObject({ exitCode: 0, output: "nothing to read\n" })
 })
 
-test("only the end of a long output is kept", async () => {
+test("a command with long output keeps only the end of it", async () => {
   const { output, exitCode } = await run("seq 1 200000")
   expect(exitCode).toBe(0)
   expect(output.length).toBeLessThanOrEqual(64_000)
@@ -38,7 +38,7 @@ test("only the end of a long output is kept", async () => {
   expect(lastLines("a\nb\n", 2)).toBe("a\nb")
 })
 
-test("one that hangs is killed with all that it started", async () => {
+test("a command that hangs is killed with all processes that it started", async () => {
   const long = sleepFor()
   const result = await run(`echo begun; (sleep ${long} & sleep ${long}) & trap '' TERM; sleep ${long}`, 300)
   expect(result).toMatchObject({ why: "time", output: "begun\n" })
@@ -46,7 +46,7 @@ test("one that hangs is killed with all that it started", async () => {
   await eventually(() => !runs(`sleep ${long}`))
 })
 
-test("what one leaves in the background goes with it, and is not waited for", async () => {
+test("a command's background processes are killed when it ends, and nobody waits for them", async () => {
   const long = sleepFor()
   const began = performance.now()
   expect(await run(`sleep ${long} & echo done`)).toMatchObject({ exitCode: 0, output: "done\n" })
@@ -54,15 +54,18 @@ test("what one leaves in the background goes with it, and is not waited for", as
   await eventually(() => !runs(`sleep ${long}`))
 })
 
-test.skipIf(process.platform !== "linux")("nor does what has left its group outlive one that is stopped", async () => {
-  const long = sleepFor()
-  const start = `setsid sh -c 'setsid sleep ${long} & sleep ${long}' &`
-  const result = await run(`${start} until pgrep -f '^sleep ${long}'; do sleep 0.05; done; sleep ${long}`, 1500)
-  expect(result.why).toBe("time")
-  await eventually(() => !runs(`sleep ${long}`))
-})
+test.skipIf(process.platform !== "linux")(
+  "a stopped command's processes are killed even if they have left its process group",
+  async () => {
+    const long = sleepFor()
+    const start = `setsid sh -c 'setsid sleep ${long} & sleep ${long}' &`
+    const result = await run(`${start} until pgrep -f '^sleep ${long}'; do sleep 0.05; done; sleep ${long}`, 1500)
+    expect(result.why).toBe("time")
+    await eventually(() => !runs(`sleep ${long}`))
+  },
+)
 
-test("a service that one has started, and that has left its group, stays when it has ended by itself", async () => {
+test("a service that a command started outside its process group keeps running after the command ends", async () => {
   const long = sleepFor()
   const begun = `until pgrep -f '^sleep ${long}' > /dev/null; do :; done`
   expect(await run(`setsid sleep ${long} > /dev/null 2>&1 & ${begun}`)).toMatchObject({ exitCode: 0 })
@@ -88,33 +91,39 @@ describe("a command whose OpenCode dies", () => {
     await once(runner, "exit")
   }
 
-  test.skipIf(process.platform !== "linux")("is ended at the next start, with all that it has started", async () => {
-    const long = sleepFor()
-    await orphaned(`setsid sleep ${long} & touch began; sleep ${long}`)
-    expect(runs(`sleep ${long}`)).toBe(true)
-    expect(readdirSync(join(cwd, "marks"))).toHaveLength(1)
-    expect(await endLeftovers(marks(true))).toEqual([])
-    expect(runs(`sleep ${long}`), "of one who lives").toBe(true)
-    expect(await endLeftovers(marks())).toHaveLength(1)
-    await eventually(() => !runs(`sleep ${long}`))
-    expect(readdirSync(join(cwd, "marks"))).toEqual([])
-  })
+  test.skipIf(process.platform !== "linux")(
+    "a command whose OpenCode died is ended at the next start with all that it started",
+    async () => {
+      const long = sleepFor()
+      await orphaned(`setsid sleep ${long} & touch began; sleep ${long}`)
+      expect(runs(`sleep ${long}`)).toBe(true)
+      expect(readdirSync(join(cwd, "marks"))).toHaveLength(1)
+      expect(await endLeftovers(marks(true))).toEqual([])
+      expect(runs(`sleep ${long}`), "of one who lives").toBe(true)
+      expect(await endLeftovers(marks())).toHaveLength(1)
+      await eventually(() => !runs(`sleep ${long}`))
+      expect(readdirSync(join(cwd, "marks"))).toEqual([])
+    },
+  )
 
-  test.skipIf(process.platform !== "linux")("is not ended for another that has its number by now", async () => {
-    const [long, other] = [sleepFor(), sleepFor()]
-    await orphaned(`touch began; echo $$ > pid; exec sleep ${long}`)
-    const pid = Number(readFileSync(join(cwd, "pid"), "utf8"))
-    // As the number's next owner looks to us: it runs, and does not carry the mark.
-    const untrustedServer = spawn("sleep", [other], { env: { SUPERAGENTS_COMMAND: "another-one-still" } })
-    const [mark = ""] = readdirSync(join(cwd, "marks"))
-    writeFileSync(join(cwd, "marks", "another-one.json"), readFileSync(join(cwd, "marks", mark)))
-    await endLeftovers(marks())
-    await eventually(() => !existsSync(`/proc/${pid}`) || !runs(`sleep ${long}`))
-    expect(runs(`sleep ${other}`)).toBe(true)
-    untrustedServer.kill("SIGKILL")
-  })
+  test.skipIf(process.platform !== "linux")(
+    "a process that reuses the number of a dead command is not killed",
+    async () => {
+      const [long, other] = [sleepFor(), sleepFor()]
+      await orphaned(`touch began; echo $$ > pid; exec sleep ${long}`)
+      const pid = Number(readFileSync(join(cwd, "pid"), "utf8"))
+      // As the number's next owner looks to us: it runs, and does not carry the mark.
+      const untrustedServer = spawn("sleep", [other], { env: { SUPERAGENTS_COMMAND: "another-one-still" } })
+      const [mark = ""] = readdirSync(join(cwd, "marks"))
+      writeFileSync(join(cwd, "marks", "another-one.json"), readFileSync(join(cwd, "marks", mark)))
+      await endLeftovers(marks())
+      await eventually(() => !existsSync(`/proc/${pid}`) || !runs(`sleep ${long}`))
+      expect(runs(`sleep ${other}`)).toBe(true)
+      untrustedServer.kill("SIGKILL")
+    },
+  )
 
-  test("leaves no mark when it ends by itself, or is stopped; one that cannot be written hinders none", async () => {
+  test("a command leaves no marker file when it ends, and an unwritable marker does not stop it", async () => {
     const stop = new AbortController()
     const own = { ...marks(), keeper: () => ({ instance: "dying" }) }
     const running = runCommand("touch began; sleep 100", { cwd, timeLimit: 0, signal: stop.signal, marks: own })
@@ -130,7 +139,7 @@ describe("a command whose OpenCode dies", () => {
   })
 })
 
-test("one is stopped by its caller, also before it begins", async () => {
+test("a command is stopped by its caller, even before it begins", async () => {
   const stop = new AbortController()
   const long = sleepFor()
   const running = run(`sleep ${long}`, 0, stop.signal)
@@ -140,7 +149,7 @@ test("one is stopped by its caller, also before it begins", async () => {
   expect(await run("echo x", 0, stop.signal)).toMatchObject({ why: "stopped", output: "" })
 })
 
-test("one that cannot be started, or dies of a signal, is told as such", async () => {
+test("a command that cannot be started or dies of a signal is reported as such", async () => {
   expect(await runCommand("true", { cwd: join(cwd, "gone"), timeLimit: 0 })).toMatchObject({ why: "not started" })
   expect((await run("kill -9 $$")).exitCode).toBe(1)
 })

@@ -55,7 +55,7 @@ describe("an agent that pops what is the user's", () => {
         child.git("stash", "--include-untracked")
       },
     ],
-  ])("%s: the stash is as it was, its log's times and names, too, and it is said", async (_what, work) => {
+  ])("when an agent %s, the user's stash is restored with its times and names and reported", async (_what, work) => {
     stashes()
     const before = user.state()
     work(await bench.ready())
@@ -65,7 +65,7 @@ describe("an agent that pops what is the user's", () => {
     expect(await putAway()).toEqual(put)
   })
 
-  test("leaves an empty stash to the user who had none", async () => {
+  test("an empty stash stays empty when an agent tries to pop from it", async () => {
     const before = user.state()
     const child = await bench.ready()
     expect(() => child.git("stash", "pop")).toThrow()
@@ -76,7 +76,7 @@ describe("an agent that pops what is the user's", () => {
 })
 
 describe("an agent that stashes and ends", () => {
-  test("has its work, new files and all its stashes, and the user's list is as it was", async () => {
+  test("an agent's stashed work is restored at its end while the user's stash list stays the same", async () => {
     stashes()
     const before = user.state()
     const child = await bench.ready()
@@ -94,7 +94,7 @@ describe("an agent that stashes and ends", () => {
     expect(user.read("a")).toBe(text({ 30: "theirs" }))
   })
 
-  test("has a stash that does not go together with its files kept beside, and unmerged", async () => {
+  test("an agent's stash that conflicts with its files is archived separately and not merged", async () => {
     const child = await bench.ready()
     child.write("a", text({ 5: "first try" })).git("stash")
     child.write("a", text({ 5: "second try" }))
@@ -119,7 +119,7 @@ describe("an agent that stashes and ends", () => {
   test.each([
     ["that has not won is put aside", undefined, "refs/superagents-cleared/bg_group/1-stash"],
     ["that has won becomes its group's", ID, "refs/superagents-stash/bg_group"],
-  ])("of a try %s, with the stash that does not go together with its files", async (_what, winner, ref) => {
+  ])("a try %s together with its conflicting stash", async (_what, winner, ref) => {
     const child = await bench.ready()
     child.write("a", text({ 5: "first try" })).git("stash")
     child.write("a", text({ 5: "second try" }))
@@ -133,7 +133,7 @@ describe("an agent that stashes and ends", () => {
     if (!winner) expect(kept.get(ID)).toContain(` and what it left in git's stash under ${ref}`)
   })
 
-  test("in the worktree of a worktree that is gone, has its work all the same", async () => {
+  test("an agent's stash is restored even when its parent's worktree is gone", async () => {
     stashes()
     const before = user.state()
     const child = await bench.ready()
@@ -146,7 +146,7 @@ describe("an agent that stashes and ends", () => {
     expect(await putAway(SECOND)).toMatchObject({ files: ["a"] })
   })
 
-  test("in a folder that had to stay, finds it in its files at a resume", async () => {
+  test("an agent whose folder had to stay finds its stashed work in its files on resume", async () => {
     const child = await bench.ready()
     Repository.init(join(child.top, "nested")).write("x", "precious").commit()
     child.write("a", text({ 30: "theirs" })).git("stash")
@@ -159,7 +159,7 @@ describe("an agent that stashes and ends", () => {
 })
 
 describe("what the user does with the stash while an agent works", () => {
-  test("stays done: a new entry, and one that was popped into the user's own files", async () => {
+  test("the user's new and popped stash entries stay as they are while an agent works", async () => {
     stashes()
     const child = await bench.ready()
     child.write("c", text({ 30: "theirs" })).git("stash")
@@ -172,7 +172,7 @@ describe("what the user does with the stash while an agent works", () => {
     expect(user.read("b")).toBe(text({ 1: "stashed last" }))
   })
 
-  test("is the user's, though it was done at the same commit, and on no branch", async () => {
+  test("a stash entry that the user makes at the agent's commit, without a branch, stays the user's", async () => {
     user.git("checkout", "--quiet", "--detach")
     const child = aged(await bench.ready())
     user.write("c", text({ 1: "the user's" })).git("stash")
@@ -183,7 +183,7 @@ describe("what the user does with the stash while an agent works", () => {
     expect(user.state()).toEqual(before)
   })
 
-  test("in that very moment is not lost", async () => {
+  test("a stash entry that the user makes while the stash is being restored is not lost", async () => {
     stashes()
     const child = await bench.ready()
     child.git("stash", "clear")
@@ -204,7 +204,7 @@ describe("what the user does with the stash while an agent works", () => {
 })
 
 describe("agents at the same commit", () => {
-  test("each have their own stash, whoever ends first, and none takes another's for the user's", async () => {
+  test("agents at the same commit each get their own stash back, whichever ends first", async () => {
     stashes()
     const before = user.state()
     const first = await bench.ready()
@@ -218,7 +218,7 @@ describe("agents at the same commit", () => {
     expect(user.state()).toEqual(before)
   })
 
-  test("that stash at once have each its own work at the end", async () => {
+  test("agents at the same commit that stash at the same time each end with their own work", async () => {
     const [first, second] = [aged(await bench.ready()), aged(await bench.ready({ id: SECOND }))]
     first.write("a", text({ 30: "the first" })).git("stash")
     second.write("b", text({ 30: "the second" })).git("stash", "push", "--", "b")
@@ -228,7 +228,7 @@ describe("agents at the same commit", () => {
     expect(list()).toEqual([])
   })
 
-  test("of which two can have made an entry leave it to the last that is at work", async () => {
+  test("a stash entry that two agents could have made stays until the last of them ends", async () => {
     const [first, second] = [await bench.ready(), await bench.ready({ id: SECOND })]
     second.write("a", text({ 30: "the second" })).git("stash")
     // As if this one had stashed the same file: it has been written, and the index as well.
@@ -248,7 +248,7 @@ test.each<[string, number]>([
   ["stash: one entry", 3],
   ["away: state kept", 1],
   ["away: marked", 1],
-])("a process that dies at %s (%i) leaves the stash to the next start, which finishes it", async (moment, nth) => {
+])("a stash left by a process that dies at %s (%i) is restored at the next start", async (moment, nth) => {
   stashes()
   const before = user.state()
   const child = await bench.ready()

@@ -43,7 +43,7 @@ const leaves = (child: Repository) => {
   stuck.add(join(child.top, ".cache/root-owned"))
 }
 
-test("work whose folder cannot be removed is kept and comes home; that the folder stays is a note", async () => {
+test("work whose folder cannot be removed is archived and merged, with a note about the folder", async () => {
   const child = await bench.ready()
   leaves(child)
   const put = await bench.places.putAway(ID, user.top)
@@ -59,7 +59,7 @@ test("work whose folder cannot be removed is kept and comes home; that the folde
   expect(user.ours()).toEqual([])
 })
 
-test("a resume takes another folder, as often as that happens, and each is removed once it can be", async () => {
+test("a resume uses a new folder when the old one is stuck, and stuck folders are removed later", async () => {
   const first = await bench.ready()
   leaves(first)
   await bench.places.putAway(ID, user.top)
@@ -86,7 +86,7 @@ test("a resume takes another folder, as often as that happens, and each is remov
   expect(await merge()).toMatchObject({ kind: "merged", files: ["a", "b"] })
 })
 
-test("one that was not made to its end and cannot be removed is in the way of none", async () => {
+test("an unfinished worktree that cannot be removed does not block the next one", async () => {
   const setup = (command: string) => bench.worktrees({ settings: { setup: command, copy: [], dependencies: "auto" } })
   await bench.places.capture(ID, user.top)
   const request = { taskID: ID, folder: user.top, timeLimit: 0 }

@@ -59,7 +59,7 @@ const launch = (request: Partial<LaunchRequest> = {}) => rig.launch({ check: CHE
 const output = async (id: string) => renderOutput(await rig.manager.output(id, rig.caller), 0).output
 
 describe("side by side", () => {
-  test("the first whose check passes comes home, once; the others' work is put aside", async () => {
+  test("the first try that passes its check is merged once, and the others are archived", async () => {
     agents((nth, folder) => {
       write(folder, "sum.txt", nth === 2 ? "right\n" : "nearly\n")
       return `answer ${nth}`
@@ -95,7 +95,7 @@ describe("side by side", () => {
     expect(rig.manager.list(rig.parent).map(({ task: { id: listed } }) => listed)).toEqual([id])
   })
 
-  test("keeps and names what each made that git ignores, the winner's under the task's own id", async () => {
+  test("ignored files of each try are archived and named, the winner's under the task's id", async () => {
     bench.user.write(".gitignore", "dist/\n").commit()
     agents((nth, folder) => {
       write(folder, "sum.txt", nth === 2 ? "right\n" : "nearly\n")
@@ -116,7 +116,7 @@ describe("side by side", () => {
     expect(bench.user.files()["dist/out.js"]).toBeUndefined()
   })
 
-  test("all from what the parent sees at launch, uncommitted work included, and none sees another's", async () => {
+  test("all tries begin with the parent's files, uncommitted work included, and cannot see each other", async () => {
     bench.user.write("own.txt", "mine\n")
     const seen: string[] = []
     agents((nth, folder) => {
@@ -134,7 +134,7 @@ describe("side by side", () => {
     expect(bench.user.files()).not.toHaveProperty("1.txt")
   })
 
-  test("one that changes nothing is checked all the same", async () => {
+  test("a try that changes nothing is checked like any other", async () => {
     agents(() => "nothing to do")
     const task = await rig.endedBeside((await launch()).id)
     expect(task).toMatchObject({
@@ -143,7 +143,7 @@ describe("side by side", () => {
     })
   })
 
-  test("two that pass in one moment are one winner and one merge", async () => {
+  test("two tries that pass at the same moment give one winner and one merge", async () => {
     agents((nth, folder) => {
       write(folder, "sum.txt", `right ${nth}\n`)
       return `answer ${nth}`
@@ -157,7 +157,7 @@ describe("side by side", () => {
   })
 })
 
-test("a long value lies under the task's own id alone, and whoever reads of it is told where", async () => {
+test("a long JSON value is stored only under the task's id, and readers are told where", async () => {
   const schema = { type: "object", properties: { by: { type: "number" } }, required: ["by", "notes"] }
   const notes = "x".repeat(9000)
   const project = mkdtempSync(join(tmpdir(), "superagents-values-"))
@@ -185,7 +185,7 @@ test("a long value lies under the task's own id alone, and whoever reads of it i
   rmSync(project, { recursive: true, force: true })
 })
 
-test("items in worktrees are merged by the map's id, or one by one, and none is forgotten", async () => {
+test("items of a map in worktrees are merged by the map's id or one by one", async () => {
   rig.script(({ sessionID, prompt }) => {
     if (sessionID === rig.parent) return undefined
     write(rig.host.folderOf(sessionID), `${/<(.*?)>/.exec(prompt)?.[1]}.txt`, "x")
@@ -210,7 +210,7 @@ test("items in worktrees are merged by the map's id, or one by one, and none is 
 describe("a ladder", () => {
   const tries = ["mock/one", "mock/two", "mock/three"]
 
-  test("goes on to the next rung with what became of the one before, and ends at the first that passes", async () => {
+  test("a ladder tells the next rung how the last one failed and ends with the first that passes", async () => {
     const asked: string[] = []
     agents((nth, folder, prompt) => {
       asked.push(prompt)
@@ -230,7 +230,7 @@ describe("a ladder", () => {
     expect(await output(id)).toMatch(/^3 mock\/three: not begun$/m)
   })
 
-  test("takes no time of the others': its limit is a try's", async () => {
+  test("a ladder gives each try its own time limit", async () => {
     agents((_nth, folder) => {
       write(folder, "sum.txt", "nearly\n")
       return "no"
@@ -244,7 +244,7 @@ describe("a ladder", () => {
 })
 
 describe("what the check stands on", () => {
-  test("is named where what passed has changed it", async () => {
+  test("a passing try that changed the check's own files is reported with those files", async () => {
     agents((_nth, folder) => {
       write(folder, "test/sum.test.sh", "exit 0\n")
       return "easy"
@@ -254,7 +254,7 @@ describe("what the check stands on", () => {
     expect(rig.notices()[0]?.hidden).toContain("The try changed the check's own files: test/sum.test.sh")
   })
 
-  test("is guarded: who changes it does not pass", async () => {
+  test("a try that changes guarded files does not pass", async () => {
     agents((nth, folder) => {
       if (nth === 1) write(folder, "test/sum.test.sh", "exit 0\n")
       write(folder, "sum.txt", "right\n")
@@ -268,7 +268,7 @@ describe("what the check stands on", () => {
   })
 })
 
-test("a cancel stops all of them, and keeps what they had", async () => {
+test("a cancel stops all tries of a group and records how each ended", async () => {
   rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { text: "slow", delay: 60_000 }))
   const { id } = await launch()
   await eventually(async () => {
@@ -316,7 +316,7 @@ async function killedAt(
 }
 
 describe("after a crash", () => {
-  test("without a winner on record it is told as interrupted, and a resume goes on from the same files", async () => {
+  test("tries that a crash ended without a winner are interrupted, and a resume continues from the same files", async () => {
     let attempt = 0
     agents((nth, folder) => {
       if (attempt++ > 1) write(folder, "sum.txt", `right ${nth}\n`)
@@ -339,7 +339,7 @@ describe("after a crash", () => {
     await expect(rig.manager.resume(id, { prompt: "" }, rig.caller)).rejects.toThrow("All 2 tries")
   })
 
-  test("with one on record the rest is finished: kept, and merged, once", async () => {
+  test("tries that a crash ended after a winner was recorded are archived and merged once", async () => {
     agents((_nth, folder) => {
       write(folder, "sum.txt", "right\n")
       return "the answer"
@@ -382,7 +382,7 @@ describe("a resume of what was won", () => {
     return rig.endedBeside(id)
   }
 
-  test("asks the one that won again, where it left off, and its work stays the task's", async () => {
+  test("a resume of tries that were won asks the winner again and keeps its work", async () => {
     const { id, asked } = await won((folder) => {
       expect(readFileSync(join(folder, "sum.txt"), "utf8")).toBe("right\n")
       write(folder, "title.txt", "Sums\n")
@@ -412,7 +412,7 @@ describe("a resume of what was won", () => {
     expect(readFileSync(join(bench.user.top, "title.txt"), "utf8")).toBe("Sums\n")
   })
 
-  test("of one that was merged by itself is merged again, with what its user did meanwhile", async () => {
+  test("a resume of tries that were merged automatically is merged again and includes the user's changes", async () => {
     const { id } = await won(
       (folder) => {
         write(folder, "title.txt", `${readFileSync(join(folder, "own.txt"), "utf8")}`)
@@ -428,7 +428,7 @@ describe("a resume of what was won", () => {
     expect(sum()).toBe("right\n")
   })
 
-  test("whose check does not pass then has failed, keeps the work, and can be resumed again", async () => {
+  test("a resumed winner whose check fails keeps its work and can be resumed again", async () => {
     let runs = 0
     const { id } = await won((folder) => {
       write(folder, "sum.txt", ++runs === 1 ? "worse\n" : "right again\n")
@@ -445,7 +445,7 @@ describe("a resume of what was won", () => {
     expect(bench.leftovers()).toEqual([])
   })
 
-  test("after a restart, and killed in its middle, loses nothing of the work", async () => {
+  test("a resume of tries that is killed halfway loses no work of the winner", async () => {
     const { id } = await won((folder) => {
       write(folder, "title.txt", "Sums\n")
       return "titled"
@@ -480,7 +480,7 @@ describe("whose work could not be put away at their end", () => {
     return state
   }
 
-  test("are told with what they came to, and a merge by hand brings the winner's home", async () => {
+  test("tries that could not be archived report their results, and a manual merge brings the winner's work", async () => {
     const state = outage()
     agents((nth, folder) => {
       write(folder, "sum.txt", nth === 2 ? "right\n" : "nearly\n")
@@ -506,7 +506,7 @@ describe("whose work could not be put away at their end", () => {
     expect(bench.leftovers()).toEqual([])
   })
 
-  test("and none of which passed: what each had is put aside by the same call", async () => {
+  test("tries without a winner that could not be archived are archived by a later merge call", async () => {
     const state = outage()
     agents((nth, folder) => {
       write(folder, "sum.txt", `nearly ${nth}\n`)
@@ -525,7 +525,7 @@ describe("whose work could not be put away at their end", () => {
 
 const KILLS = Number(process.env.KILLS ?? 2)
 
-test(`${KILLS} kills at any moment, and one resume each: one winner, one merge, no byte of the others`, async () => {
+test(`after ${KILLS} kills and one resume each, tries have one winner, one merge and no leftovers`, async () => {
   let seed = 28
   const random = (most: number) => {
     seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648
@@ -595,7 +595,7 @@ describe("what was changed in the parent's files meanwhile", () => {
     return rig.endedBeside((await launch({ merge: true, check })).id)
   }
 
-  test("is brought in and checked with it before it is merged", async () => {
+  test("a change in the parent's files is brought in and checked with the winner before the merge", async () => {
     const task = await changing("fine\n")
     expect(task.outcome).toMatchObject({
       work: { merge: { kind: "merged" } },
@@ -604,7 +604,7 @@ describe("what was changed in the parent's files meanwhile", () => {
     expect(sum()).toBe("right\n")
   })
 
-  test("keeps it from being merged where its check does not pass with that", async () => {
+  test("the winner is not merged when its check fails with the parent's later changes", async () => {
     const task = await changing("broken\n", `${CHECK} && ! grep -qs broken other.txt`)
     expect(task).toMatchObject({ status: "completed", outcome: { work: { merge: { kind: "refused" } } } })
     expect(rig.notices()[0]?.hidden).toContain(

@@ -44,7 +44,7 @@ function step<Result>(name: string): Result {
   return JSON.parse(stdout)
 }
 
-test("of the user's are left out of a worktree and of what is merged, and that is said; nothing of them is touched", () => {
+test("the user's unreadable files are left out of the worktree and of the merge, and reported", () => {
   user
     .write("secret", "s\n")
     .write("vault/key", "k\n")
@@ -65,7 +65,7 @@ test("of the user's are left out of a worktree and of what is merged, and that i
   expect({ ...user.state(), a: "" }).toEqual({ ...before, a: "" })
 })
 
-test("of the user's are in the way of a change to them, and that is said", () => {
+test("a user's unreadable file that an agent changes blocks the merge and is reported", () => {
   const { directory } = step<Entered>("ready")
   new Repository(directory).write("b", text({ 1: "theirs" })).write("secret", "theirs\n")
   step("putAway")
@@ -78,7 +78,7 @@ test("of the user's are in the way of a change to them, and that is said", () =>
   expect(user.state()).toEqual(before)
 })
 
-test("of an agent's are not lost: its folder stays, and that is said", () => {
+test("an agent's unreadable files are not lost: their folder stays and is reported", () => {
   const { directory } = step<Entered>("ready")
   const child = new Repository(directory)
   child.write("a", text({ 1: "theirs" })).write("made/by it", "x", 0)
@@ -97,7 +97,7 @@ describe("where nothing may be written it is said which folder, and what to do:"
     }
   }
 
-  test("the repository's own, at the launch", () => {
+  test("a launch names the repository folder that is not writable and says what to do", () => {
     user.write("new", "n\n")
     locked(".git", () => {
       const said =
@@ -106,7 +106,7 @@ describe("where nothing may be written it is said which folder, and what to do:"
     })
   })
 
-  test("the user's, at a merge, which changes nothing and comes home later", () => {
+  test("a merge into a read-only folder changes nothing, says why, and succeeds later", () => {
     user.write("d/x", text()).commit()
     const { directory } = step<Entered>("ready")
     new Repository(directory).write("d/x", text({ 1: "theirs" })).write("a", text({ 1: "theirs" }))
@@ -120,7 +120,7 @@ describe("where nothing may be written it is said which folder, and what to do:"
   })
 })
 
-test("of an agent's that git ignores do not keep the rest of its work from being kept, and are named", () => {
+test("an agent's unreadable ignored files are reported and do not stop its other work from being archived", () => {
   user.write(".gitignore", "dist/\n").commit()
   const { directory } = step<Entered>("ready")
   new Repository(directory).write("a", text({ 1: "theirs" })).write("dist/out.js", "x", 0)

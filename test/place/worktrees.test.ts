@@ -36,7 +36,7 @@ function dirty() {
 }
 
 describe("a fresh worktree", () => {
-  test("has what the parent sees, uncommitted and untracked work included, and nothing of the user's is touched", async () => {
+  test("a fresh worktree has all that the parent sees, uncommitted work included, and changes nothing of the user's", async () => {
     dirty()
     const before = user.state()
     const child = await bench.ready()
@@ -48,13 +48,13 @@ describe("a fresh worktree", () => {
     expect(user.state()).toEqual(before)
   })
 
-  test("of a clean checkout begins with its very commit", async () => {
+  test("a worktree of a clean checkout begins with the user's own commit", async () => {
     const head = user.write("a", "a").commit()
     const child = await bench.ready()
     expect(child.git("rev-parse", "HEAD").trim()).toBe(head)
   })
 
-  test("sees a change that is as young and as long as what git has looked at", async () => {
+  test("a fresh worktree includes a change that has the same time and size as the committed file", async () => {
     user.git("config", "core.trustctime", "false")
     const sameTime = (name: string) => utimesSync(join(user.top, name), 1_000_000, 1_000_000)
     user.write("racy", "before").write("other", "o")
@@ -68,7 +68,7 @@ describe("a fresh worktree", () => {
     expect((await bench.ready()).read("racy")).toBe("behind")
   })
 
-  test("runs no hook of the user's", async () => {
+  test("a worktree never runs the user's git hooks", async () => {
     user.write("a", "a").commit()
     for (const hook of ["post-checkout", "pre-commit", "reference-transaction", "post-index-change"])
       user.write(`.git/hooks/${hook}`, `#!/bin/sh\necho ${hook} >> ${bench.folder}/hooked\n`, 0o755)
@@ -80,7 +80,7 @@ describe("a fresh worktree", () => {
     expect(user.read("b")).toBe("b")
   })
 
-  test("for a parent in a subfolder is the same subfolder, there or not in git", async () => {
+  test("a worktree for a parent in a subfolder opens that subfolder, tracked by git or not", async () => {
     user.write("packages/one/a", "a").commit()
     const one = await bench.ready({ folder: join(user.top, "packages/one") })
     expect(one.files()).toEqual({ a: expect.any(String) })
@@ -89,7 +89,7 @@ describe("a fresh worktree", () => {
     expect(empty.top.endsWith("packages/empty")).toBe(true)
   })
 
-  test("brings ignored files along that the option names, and no others", async () => {
+  test("a fresh worktree gets the ignored files that the copy option names and no others", async () => {
     user.write(".gitignore", "*.env\nconfig/local/\nnode_modules/\n").write("a", "a").commit()
     user.write("my.env", "1").write("deep/er/other.env", "2").write("config/local/x/y", "3")
     user.write("node_modules/big", "4").write("run.env", "#!/bin/sh\n", 0o755)
@@ -101,7 +101,7 @@ describe("a fresh worktree", () => {
     expect(await bench.places.putAway(ID, user.top)).toMatchObject({ files: [] })
   })
 
-  test("has none of them where the task has made a file of their folder", async () => {
+  test("an ignored file is not copied when the task has replaced its folder with a file", async () => {
     user.write(".gitignore", "*.env\n").write("config/a", "a").write("deep/er/a", "a").commit()
     user.write("config/my.env", "1").write("deep/er/my.env", "2").write("my.env", "3")
     bench.places = bench.worktrees({ settings: { setup: "", copy: ["*.env"], dependencies: "auto" } })
@@ -110,7 +110,7 @@ describe("a fresh worktree", () => {
     expect(Object.keys(again.files()).sort()).toEqual([".gitignore", "config", "deep", "my.env"])
   })
 
-  test("is set up by the option's command; one that fails leaves nothing behind", async () => {
+  test("a fresh worktree is set up by the setup command, and a failed setup leaves nothing behind", async () => {
     user.write("a", "a").write(".gitignore", "made\n").commit()
     bench.places = bench.worktrees({ settings: { setup: "echo yes > made", copy: [], dependencies: "auto" } })
     expect((await bench.ready()).read("made")).toBe("yes\n")
@@ -138,7 +138,7 @@ describe("a fresh worktree", () => {
     vi.stubEnv("PATH", `${bin.top}:${process.env.PATH}`)
   }
 
-  test("is added and removed while no other is: git dies of one that is half made", async () => {
+  test("worktrees are added and removed one at a time because git fails on half-made ones", async () => {
     user.write("a", "a").commit()
     const ids = ["bg_bbbbbbbb", "bg_cccccccc", "bg_dddddddd", "bg_eeeeeeee"]
     const log = join(bench.folder, "log")
@@ -158,7 +158,7 @@ describe("a fresh worktree", () => {
     expect(user.worktrees()).toBe(1)
   })
 
-  test("is made and removed though another git is half through with one of its own", async () => {
+  test("a worktree is made and removed although another git is in the middle of making one", async () => {
     user.write("a", "a").commit()
     const notes = new Repository(join(user.top, ".git/worktrees/half"))
     const complete = `printf '../..\\n' > ${notes.top}/commondir`
@@ -173,7 +173,7 @@ describe("a fresh worktree", () => {
     expect(bench.leftovers()).toEqual([])
   })
 
-  test("of an old commit is as young as its task, for another process that knows nothing of it", async () => {
+  test("a worktree of an old commit is not expired by another process while its task is young", async () => {
     user.write("a", "a").commit()
     const [tree] = user.git("rev-parse", "HEAD^{tree}").split("\n")
     user.write("commit", `tree ${tree}\nauthor me <me@x> 1 +0000\ncommitter me <me@x> 1 +0000\n\nold\n`)
@@ -191,7 +191,7 @@ describe("a fresh worktree", () => {
     expect(await dropped()).toEqual([])
   })
 
-  test("of a worktree begins with that worktree's state, and comes home to it", async () => {
+  test("a worktree of a worktree begins with that worktree's files and is merged back to it", async () => {
     user.write("a", "a\n").commit()
     const child = await bench.ready()
     child.write("b", "made by the child\n")
@@ -206,7 +206,7 @@ describe("a fresh worktree", () => {
     expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["b", "c"] })
   })
 
-  test("leaves repositories within the parent's folder out", async () => {
+  test("a fresh worktree leaves out repositories inside the parent's folder", async () => {
     user.write("a", "a").commit()
     Repository.init(join(user.top, "nested")).write("x", "x").commit()
     Repository.init(join(user.top, "unborn")).write("y", "y")
@@ -223,10 +223,11 @@ describe("no worktree is made, and it is said why,", () => {
     expect(bench.leftovers()).toEqual([])
   }
 
-  test("outside of a repository", () => refused(/not in the checkout of a git repository/, bench.folder))
-  test("without a commit", () => refused(/no commit yet/))
+  test("a worktree outside of a repository is refused with the reason", () =>
+    refused(/not in the checkout of a git repository/, bench.folder))
+  test("a worktree in a repository without a commit is refused with the reason", () => refused(/no commit yet/))
 
-  test("with an old git, or none", async () => {
+  test("a worktree is refused with the reason when git is too old or missing", async () => {
     user.write("a", "a").commit()
     const path = process.env.PATH
     try {
@@ -240,7 +241,7 @@ describe("no worktree is made, and it is said why,", () => {
     }
   })
 
-  test("in the middle of a merge or a rebase", async () => {
+  test("a worktree is refused with the reason in the middle of a merge or a rebase", async () => {
     user.write("a", "a\n").commit()
     user.git("checkout", "--quiet", "-b", "other")
     user.write("a", "other\n").commit()
@@ -255,7 +256,7 @@ describe("no worktree is made, and it is said why,", () => {
 })
 
 describe("putting away", () => {
-  test("keeps the state with the child's own commits, and nothing else is left", async () => {
+  test("archiving a worktree keeps its files and the agent's own commits, and leaves nothing else behind", async () => {
     dirty()
     const before = user.state()
     const child = await bench.ready()
@@ -283,7 +284,7 @@ describe("putting away", () => {
     expect((await bench.places.show(ID, user.top, 3)).diff.split("\n")).toHaveLength(3)
   })
 
-  test("twice is as once", async () => {
+  test("archiving a worktree twice gives the same result as once", async () => {
     user.write("a", "a").commit()
     const child = await bench.ready()
     child.write("b", "b")
@@ -315,7 +316,7 @@ describe("putting away", () => {
         user.git("worktree", "prune")
       },
     ],
-  ])("keeps a worktree that was %s; the start stays an ancestor", async (_what, spoil) => {
+  ])("archiving keeps the work of a worktree that was %s, and its start stays an ancestor", async (_what, spoil) => {
     user.write("a", "a").commit("first")
     user.write("a", "b").commit("second")
     user.write("untracked", "u")
@@ -331,7 +332,7 @@ describe("putting away", () => {
     expect(user.read("work")).toBe("done\n")
   })
 
-  test("that fails loses nothing when the task is cleared, and goes on when it can", async () => {
+  test("a failed archive loses no work when the task is cleared, and succeeds once the cause is gone", async () => {
     user.write("a", "a").commit()
     const child = await bench.ready()
     child.write(".gitattributes", "bad filter=bad\n").write("bad", "precious")
@@ -348,7 +349,7 @@ describe("putting away", () => {
     expect(user.read("bad")).toBe("precious")
   })
 
-  test("of a worktree whose folder is gone keeps what was kept", async () => {
+  test("archiving a worktree whose folder is gone keeps the work that was archived before", async () => {
     user.write("a", "a").commit()
     const child = await bench.ready()
     child.remove(".")
@@ -356,7 +357,7 @@ describe("putting away", () => {
     expect(user.worktrees()).toBe(1)
   })
 
-  test("removes folders that may not be written to", async () => {
+  test("archiving a worktree removes folders without write permission", async () => {
     user.write("a", "a").write(".gitignore", "cache/\n").commit()
     const child = await bench.ready()
     child.write("cache/deep/file", "x", 0o444)
@@ -365,7 +366,7 @@ describe("putting away", () => {
     expect(bench.leftovers()).toEqual([])
   })
 
-  test("holds the folder where a repository within it has work that a ref cannot keep; a resume goes on in it", async () => {
+  test("archiving keeps a folder with an inner repository's unsaved work, and a resume continues in it", async () => {
     user.write("a", "a").commit()
     const child = await bench.ready()
     Repository.init(join(child.top, "nested")).write("x", "precious").commit()
@@ -383,7 +384,7 @@ describe("putting away", () => {
   })
 })
 
-test("in a folder that had to stay, a conflict has its marks, and what was merged is not told again", async () => {
+test("a resume in a kept folder has conflict markers and does not report merged files again", async () => {
   user.write("a", "1\n2\n3\n4\n5\n").write("b", "b\n").commit()
   const child = await bench.ready()
   Repository.init(join(child.top, "nested")).write("x", "precious").commit()
@@ -417,7 +418,7 @@ describe("submodules", () => {
     user.commit()
   })
 
-  test("are checked out at what the parent has, pushed or not, and the repository's configuration stays", async () => {
+  test("submodules are checked out at the parent's commit, pushed or not, without changing the user's git configuration", async () => {
     const mine = new Repository(join(user.top, "vendor/lib"))
     mine.write("lib.txt", "v2, not pushed\n").commit()
     // Of this, too, git would make a setting of the user's, under a lock that ten at once would fail at.
@@ -431,13 +432,13 @@ describe("submodules", () => {
     expect(bench.leftovers()).toEqual([])
   })
 
-  test("that are no more than a repository in a folder, still named as one, are none", async () => {
+  test("a repository that .gitmodules still names but git does not track is not a submodule", async () => {
     user.git("rm", "--quiet", "--cached", "vendor/lib")
     user.write(".gitignore", "vendor/\n").commit()
     expect(Object.keys((await bench.ready()).files()).sort()).toEqual([".gitignore", ".gitmodules", "a"])
   })
 
-  test("stay empty at a resume where the commit is not to be had from the parent's own, and as they were", async () => {
+  test("a submodule stays empty on resume when its commit is unavailable, and its recorded commit is kept", async () => {
     library.write("lib.txt", "v2\n").commit()
     const child = await bench.ready()
     const inner = new Repository(join(child.top, "vendor/lib"))
@@ -468,7 +469,7 @@ describe("submodules", () => {
       expect(await bench.unmerged()).toEqual([ID])
     }
 
-    test("one that became a folder", () =>
+    test("a submodule that an agent replaced with a folder is reported and not merged", () =>
       staysOut(
         (child) => {
           child.git("rm", "--quiet", "--force", "vendor/lib")
@@ -477,7 +478,7 @@ describe("submodules", () => {
         [".gitmodules", "vendor/lib"],
       ))
 
-    test("one that became a file, and one whose folder did", async () => {
+    test("a submodule whose path or parent folder an agent replaced with a file is not merged", async () => {
       user.git("submodule", "add", "--quiet", library.top, "other/deep/lib")
       user.commit()
       await staysOut(
@@ -490,7 +491,7 @@ describe("submodules", () => {
       )
     })
 
-    test("a folder that became one", async () => {
+    test("a folder that an agent replaced with a submodule is reported and not merged", async () => {
       user.write("folder/one", "1").write("folder/two", "2").commit()
       await staysOut(
         (child) => {
@@ -503,7 +504,7 @@ describe("submodules", () => {
       expect(user.read("folder/one")).toBe("1")
     })
 
-    test("and the rest of what the next run does comes home", async () => {
+    test("the other work of the next run is merged while the replaced submodule stays out", async () => {
       await staysOut(
         (child) => {
           child.git("rm", "--quiet", "--force", "vendor/lib")
@@ -522,7 +523,7 @@ describe("submodules", () => {
       expect(user.read("vendor/lib/lib.txt")).toBe("v1\n")
     })
 
-    test("of the user, who has since made a folder of one that the agent made a folder of, too", async () => {
+    test("a submodule that both the user and the agent replaced with a folder is not merged", async () => {
       await bench.worked((child) => {
         child.git("rm", "--quiet", "--force", "vendor/lib")
         child.write("vendor/lib/own.txt", "theirs\n").write("a", "theirs\n").commit()
@@ -539,7 +540,7 @@ describe("submodules", () => {
     })
   })
 
-  test("are never merged, but named, and work in them is not lost", async () => {
+  test("changes in submodules are reported and never merged, and the work in them is not lost", async () => {
     const child = await bench.ready()
     child.write("vendor/lib/lib.txt", "the child's\n").write("b", "b\n")
     new Repository(join(child.top, "vendor/lib")).commit()

@@ -114,7 +114,7 @@ function holds({ used, ended }: Model, { state }: RuledBoard): void {
   }
 }
 
-test("whatever is asked of a board, in whatever order: no task lost or doubled, no id twice, no link to two steps", () => {
+test("random calls to a board lose or double no task, reuse no id and link no subtask twice", () => {
   fc.assert(
     fc.property(fc.commands([command.map((each) => new Step(each))], { maxCommands: 60, size: "max" }), (commands) => {
       fc.modelRun(
@@ -126,7 +126,7 @@ test("whatever is asked of a board, in whatever order: no task lost or doubled, 
   )
 })
 
-test("what is no command at all is refused, and nothing but that", () => {
+test("input that is not a valid board command is refused and nothing else happens", () => {
   fc.assert(
     fc.property(
       fc.constantFrom("create", "update", "update steps", "update step", "create subtask", "add resource"),

@@ -135,7 +135,7 @@ const asked = (rig: Rig): readonly number[] => {
 }
 
 test(
-  "no limit is passed by more than the steps under way, no dependent begins early, no last word is asked for twice",
+  "a limit is overrun only by steps under way, dependents wait, and a last word is asked once",
   {
     timeout: TIMEOUT_MS,
   },

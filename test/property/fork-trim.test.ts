@@ -54,7 +54,7 @@ const weigh = async (messages: readonly HistoryMessage[], factor: number) =>
 const callsOf = (messages: readonly HistoryMessage[]) =>
   messages.flatMap(({ parts }) => parts.filter((each) => each.type === "tool"))
 
-test("any history is under the limit afterwards, in order, complete, and begins with a user's message or its own first", async () => {
+test("a trimmed history fits the limit, is complete and in order, and keeps a valid beginning", async () => {
   await fc.assert(
     fc.asyncProperty(history, limits, async (messages, limit) => {
       const { kept, dropped, tokens, factor } = await trimmed(messages, limit)
@@ -70,7 +70,7 @@ test("any history is under the limit afterwards, in order, complete, and begins 
   )
 })
 
-test("the newest stay: nothing that was dropped is newer than what is kept, but for the message that began the turn", async () => {
+test("trimming keeps the newest messages, plus the message that began the current turn", async () => {
   await fc.assert(
     fc.asyncProperty(history, limits, async (messages, limit) => {
       const { kept, dropped } = await trimmed(messages, limit)
@@ -81,7 +81,7 @@ test("the newest stay: nothing that was dropped is newer than what is kept, but 
   )
 })
 
-test("a call keeps its id, name, arguments and state, and a result tells its true length", async () => {
+test("a trimmed tool call keeps its id, name, arguments and state, and its result states its full length", async () => {
   await fc.assert(
     fc.asyncProperty(history, limits, async (messages, limit) => {
       const { kept, cut } = await trimmed(messages, limit)
@@ -106,7 +106,7 @@ test("a call keeps its id, name, arguments and state, and a result tells its tru
   )
 })
 
-test("trimming what was trimmed changes nothing", async () => {
+test("trimming an already trimmed history changes nothing", async () => {
   await fc.assert(
     fc.asyncProperty(history, limits, async (counted, limit) => {
       const messages = counted.map(({ counted: _, ...message }) => message)
@@ -122,7 +122,7 @@ test("trimming what was trimmed changes nothing", async () => {
 /** Half of a surrogate pair. */
 const HALF = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/
 
-test("a cut text is a beginning of the text, with its length, and never splits a character", () => {
+test("a cut text is a beginning of the text with its length and never splits a character", () => {
   fc.assert(
     fc.property(fc.string({ unit: "binary", maxLength: 3000 }), fc.integer({ min: 100, max: 500 }), (content, most) => {
       const short = cutText(content, most)
@@ -136,7 +136,7 @@ test("a cut text is a beginning of the text, with its length, and never splits a
   )
 })
 
-test("the digest stays in its limit and the preamble's tags cannot be closed from within", async () => {
+test("the digest stays within its limit, and its content cannot close the preamble's tags", async () => {
   const TAGS = ["</left_out_messages>", "<left_out_messages>", "< /LEFT_OUT_MESSAGES >"]
   const evil = fc.array(fc.oneof(fc.constantFrom(...TAGS), fc.string()), { maxLength: 5 }).map((all) => all.join(""))
   await fc.assert(

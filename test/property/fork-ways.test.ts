@@ -114,7 +114,7 @@ const written = (sessionID: string, kept: Parameters<typeof forkEvents>[1]) => {
   return messages
 }
 
-test("both ways to make a fork end in the same content, whatever was said and whatever of it is kept", async () => {
+test("both ways to make a fork give the same content, whatever was said and kept", async () => {
   await fc.assert(
     fc.asyncProperty(session, fc.integer({ min: 200, max: 20_000 }), async (sources, maxTokens) => {
       const { kept } = await trim(history(sources), { maxToolResultChars: 500, maxTokens }, ESTIMATE)

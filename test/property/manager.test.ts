@@ -17,12 +17,16 @@ const live = (restarts: boolean) =>
     await expectRest(real, model)
   })
 
-test("whatever comes, in whatever order: one end and one notification a run, and rest", { timeout: TIMEOUT_MS }, () =>
-  fc.assert(live(false), { numRuns: RUNS, timeout: LIFE_MS }),
+test(
+  "any order of events gives each run one end and one notification, and then nothing is pending",
+  { timeout: TIMEOUT_MS },
+  () => fc.assert(live(false), { numRuns: RUNS, timeout: LIFE_MS }),
 )
 
-test("the same when the process dies at any moment and comes back", { timeout: TIMEOUT_MS }, () =>
-  fc.assert(live(true), { numRuns: RUNS, timeout: LIFE_MS }),
+test(
+  "a process that dies and restarts at any moment still gives each run one end and one notification",
+  { timeout: TIMEOUT_MS },
+  () => fc.assert(live(true), { numRuns: RUNS, timeout: LIFE_MS }),
 )
 
 afterAll(() => {

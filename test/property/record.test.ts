@@ -266,7 +266,7 @@ const rowOf = (given: TaskDraft & { sessionID?: string }, by: Owner = ownerOf(),
   })
 
 describe("a record", () => {
-  test("comes back from its session as it went in", () => {
+  test("a record read from its session equals the record that was written", () => {
     fc.assert(
       fc.property(task, owner, (given, by) => {
         const row = rowOf(given, by, { theirs: 1 })
@@ -276,7 +276,7 @@ describe("a record", () => {
     )
   })
 
-  test("keeps a schema's key that is named like a prototype", () => {
+  test("a record keeps a schema key that is named like a prototype property", () => {
     const schema = JSON.parse('{"properties": {"__proto__": {"type": "string"}}, "__proto__": 1}')
     const given = taskOf()
     const row = rowOf({ ...given, run: { ...given.run, schema } })
@@ -284,33 +284,33 @@ describe("a record", () => {
     expect(JSON.stringify(found)).toBe(JSON.stringify(schema))
   })
 
-  test("comes back whatever order its keys are handed over in", () => {
+  test("a record is read back correctly whatever the order of its keys", () => {
     const { id, parentID, metadata } = rowOf(taskOf())
     const turned = Object.fromEntries(Object.entries(metadata[RECORD_KEY]).reverse())
     expect(decodeRecord({ id, parentID, metadata: { [RECORD_KEY]: turned } }, SIGNER)?.task.id).toBe("bg_aaaaaaaa")
   })
 
-  test("is a session's own: in another session it is a copy, and not read", () => {
+  test("a record belongs to its own session, and a copy in another session is not read", () => {
     const row = rowOf(taskOf())
     expect(decodeRecord(row, SIGNER)?.task.id).toBe("bg_aaaaaaaa")
     expect(decodeRecord({ ...row, id: "ses_fork" }, SIGNER)).toBeUndefined()
     expect(decodeRecord({ ...row, id: "ses_fork", parentID: undefined }, SIGNER)).toBeUndefined()
   })
 
-  test("is believed below its parent alone, or without one where it names this very session", () => {
+  test("a record is trusted only below its parent, or without one if it names this session", () => {
     const row = rowOf(taskOf())
     expect(decodeRecord({ ...row, parentID: "ses_other" }, SIGNER)).toBeUndefined()
     expect(decodeRecord({ ...row, parentID: undefined }, SIGNER)?.task.id).toBe("bg_aaaaaaaa")
   })
 
-  test("that was written before its session had an id is read below its parent, and in no copy of it", () => {
+  test("a record written before its session had an id is read below its parent but in no copy", () => {
     const { sessionID: _none, ...draft } = taskOf()
     const row = rowOf(draft)
     expect(decodeRecord(row, SIGNER)?.task.sessionID).toBe("ses_any")
     expect(decodeRecord({ ...row, id: "ses_copy", parentID: undefined }, SIGNER)).toBeUndefined()
   })
 
-  test("that somebody else wrote, or changed, or did not sign is not believed; a screen may show it", () => {
+  test("a record that is unsigned, changed or written by somebody else is not trusted but may be shown", () => {
     const row = rowOf(taskOf())
     const record = row.metadata[RECORD_KEY]
     const changed = { ...record, task: { ...record.task, status: "completed" } }
@@ -324,14 +324,14 @@ describe("a record", () => {
     }
   })
 
-  test("of a newer version is seen as such, and not read", () => {
+  test("a record of a newer version is recognized as newer and not read", () => {
     const row = rowOf(taskOf())
     row.metadata[RECORD_KEY].version++
     expect(decodeRecord(row)).toBeUndefined()
     expect(isNewerVersion(row.metadata)).toBe(true)
   })
 
-  test("that is garbage is not read, and nothing throws", () => {
+  test("a garbage record is not read and throws no error", () => {
     const garbage = fc.oneof(fc.anything(), fc.record({ [RECORD_KEY]: fc.anything(), [REQUEST_KEY]: fc.anything() }))
     fc.assert(
       fc.property(garbage, (metadata) => {
@@ -342,14 +342,14 @@ describe("a record", () => {
     )
   })
 
-  test("that is garbage is no newer version, unless it says so", () => {
+  test("a garbage record counts as a newer version only if it says so", () => {
     for (const record of [undefined, null, 7, {}, { other: 1 }, { version: 1 }])
       expect(isNewerVersion({ [RECORD_KEY]: record })).toBe(false)
     for (const metadata of [undefined, null, "x", {}]) expect(isNewerVersion(metadata)).toBe(false)
   })
 })
 
-test("a request of the companion is read if it is one", () => {
+test("a valid request of the companion is read", () => {
   const request = { id: "r", action: "resume", prompt: "go on" }
   expect(decodeRequest({ [REQUEST_KEY]: request })).toEqual(request)
   for (const wrong of [{ ...request, id: "" }, { ...request, action: "explode" }, { ...request, prompt: 7 }, null, 7])

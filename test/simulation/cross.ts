@@ -48,12 +48,12 @@ export function crossingTests({ calls, oneOf }: Share): void {
     surveyed = await survey()
   }, TIMEOUT_MS)
 
-  test("every call that the engine awaits is made in some scenario", () => {
+  test("every call that the engine awaits occurs in some scenario", () => {
     const missing = Object.values(METHODS).filter((method) => !surveyed.methods.has(method))
     expect(missing).toEqual([])
   })
 
-  test("at every call under way, whatever can come: no promise is broken", { timeout: TIMEOUT_MS }, async () => {
+  test("no invariant is broken by any event that can happen during any call", { timeout: TIMEOUT_MS }, async () => {
     const { crossings } = surveyed
     const sites = [...new Set(crossings.map(({ site }) => site))]
     const mine = crossings.filter(

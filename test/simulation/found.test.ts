@@ -13,7 +13,7 @@ import { World } from "./world.ts"
 
 /** What the simulation has found, each with the shortest life that shows it. */
 
-test("a task waits for one that a restart has still to tell of, and begins when that is told", async () => {
+test("a task that waits for an unreported task after a restart begins once that is reported", async () => {
   const rig = new Rig()
   const first = await rig.launch()
   rig.host.onCall = (method, session) => (method === "prompt" && session === rig.parent ? { slow: MINUTE } : undefined)
@@ -26,7 +26,7 @@ test("a task waits for one that a restart has still to tell of, and begins when 
   expect(rig.task(id).status).toBe("completed")
 })
 
-test("the machine slept while a task was in the queue: its time limit is no longer for that", async () => {
+test("sleep of the machine while a task is queued does not extend its time limit", async () => {
   const rig = new Rig({ options: { maxConcurrentTasks: 1, lastWord: 0 } })
   rig.onPrompt("WORK", HANG)
   const first = await rig.launch({ prompt: "WORK" })
@@ -51,7 +51,7 @@ test("a question that an agent asks between its end and its stop is refused, too
   expect(rig.host.questions).toEqual([])
 })
 
-test("an agent that its user stopped was told as cancelled, and is so after a crash", async () => {
+test("a task that its user stopped is still cancelled after a crash", async () => {
   const rig = new Rig()
   rig.onPrompt("WORK", HANG)
   const { id, sessionID } = await rig.launch({ prompt: "WORK" })
@@ -65,7 +65,7 @@ test("an agent that its user stopped was told as cancelled, and is so after a cr
   expect(rig.task(id).status).toBe("cancelled")
 })
 
-test("what the user of a task says after its end at a limit is answered, though its parent is not told yet", async () => {
+test("a user's message to a task that ended at a limit is answered before the parent is notified", async () => {
   const rig = new Rig({ options: { taskTimeout: 20_000, lastWord: 3000 } })
   rig.onPrompt("WORK", HANG)
   rig.onPrompt("HELLO", { text: "here I am" })
@@ -78,7 +78,7 @@ test("what the user of a task says after its end at a limit is answered, though 
   expect(seen.texts(sessionID).at(-1)).toBe("HELLO")
 })
 
-test("a fork that is being begun can be told a word", () =>
+test("a message to a fork that is still being created gets an answer", () =>
   // A fork that is slow to be made lets others go first, for a time that the clock of a test knows nothing of.
   stillTime(async () => {
     const rig = new Rig()
@@ -97,7 +97,7 @@ test("a fork that is being begun can be told a word", () =>
     expect(isAnswered).toBe(true)
   }))
 
-test("a task is resumed while its end waits for another's to be told: both runs are told", async () => {
+test("a task that is resumed before its end is reported gets both runs reported", async () => {
   const rig = new Rig({ options: { resumable: ["completed", "error"] } })
   rig.onPrompt("WORK", { text: "done", delay: 500 })
   rig.onPrompt("AGAIN", { text: "done again", delay: 500 })
@@ -114,7 +114,7 @@ test("a task is resumed while its end waits for another's to be told: both runs 
   expect(rig.notices()).toHaveLength(3)
 })
 
-test("a word to an agent whose turn then ends at a refused question is read", async () => {
+test("an agent still reads a message when its turn then ends at a refused question", async () => {
   const rig = new Rig()
   rig.host.asking.add("bash")
   rig.onPrompt("ASK", { tools: [{ name: "bash", args: {} }] })
@@ -128,7 +128,7 @@ test("a word to an agent whose turn then ends at a refused question is read", as
   expect((await rig.manager.output(id, rig.caller)).answer).toBe("heard")
 })
 
-test("a task is cleared while a word is on its way to it: who told it hears of that", async () => {
+test("the sender of a message hears that the task was cleared before the message arrived", async () => {
   const rig = new Rig()
   rig.onPrompt("WORK", HANG)
   const { id } = await rig.launch({ prompt: "WORK" })
@@ -141,7 +141,7 @@ test("a task is cleared while a word is on its way to it: who told it hears of t
   expect(await Promise.race([told, "nothing came back"])).toBe(`Task ${id} was cleared: it was told nothing.`)
 })
 
-test("an agent that is being stopped launches nothing more: nobody would look after it", async () => {
+test("an agent that is being stopped cannot launch more tasks", async () => {
   const rig = new Rig({ options: { maxDepth: 2 } })
   rig.onPrompt("WORK", HANG)
   const { id, sessionID } = await rig.launch({ prompt: "WORK" })
@@ -156,7 +156,7 @@ test("an agent that is being stopped launches nothing more: nobody would look af
   expect(rig.manager.list(sessionID)).toEqual([])
 })
 
-test("what its user says to a task in the queue is asked of a closed provider, and hangs nowhere", async () => {
+test("a user's message to a queued task does not hang when the provider refuses requests", async () => {
   const rig = new Rig({ options: { maxConcurrentTasks: 1 } })
   let isOpen = false
   rig.script(({ sessionID }) =>
@@ -175,7 +175,7 @@ test("what its user says to a task in the queue is asked of a closed provider, a
   expect(rig.task(id).status).toBe("completed")
 })
 
-test("the last of a batch is cancelled by its parent, which is busy: what ended before it is not left unread", async () => {
+test("a busy parent that cancels the last task of a batch still reads the earlier results", async () => {
   const rig = new Rig({ options: { wake: "last" } })
   rig.onPrompt("WORK", { text: "done", delay: 500 })
   rig.onPrompt("HANG", HANG)
@@ -191,7 +191,7 @@ test("the last of a batch is cancelled by its parent, which is busy: what ended 
   expect(roles.at(-1)).toBe("assistant")
 })
 
-test("a parked task goes on though what it waited for was asked again meanwhile", async () => {
+test("a parked task continues even if the task that it waited for was resumed meanwhile", async () => {
   const rig = new Rig({ options: { resumable: ["completed"] } })
   rig.onPrompt("AGAIN", HANG)
   const first = await rig.launch({ prompt: "WORK", model: "scripted/beta" })
@@ -211,7 +211,7 @@ test("a parked task goes on though what it waited for was asked again meanwhile"
   expect(rig.task(id).status).toBe("completed")
 })
 
-test("a task that begins when the machine has just woken has no longer for that", async () => {
+test("a task launched just as the machine wakes gets no longer time limit", async () => {
   const rig = new Rig({ options: { taskTimeout: 20_000, lastWord: 0 } })
   rig.onPrompt("WORK", HANG)
   await rig.launch({ prompt: "WORK" })
@@ -227,7 +227,7 @@ test("a task that begins when the machine has just woken has no longer for that"
   expect(rig.task(id)).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
 })
 
-test("the last of a batch is cancelled, and a call of the host fails just then: the parent is woken all the same", async () => {
+test("a parent is woken after its batch's last task is cancelled even if a host call fails", async () => {
   const rig = new Rig({ options: { wake: "last" } })
   rig.onPrompt("WORK", { text: "done", delay: 500 })
   rig.onPrompt("HANG", HANG)
@@ -246,7 +246,7 @@ test("the last of a batch is cancelled, and a call of the host fails just then: 
   expect(rig.host.stored(rig.parent).messages.at(-1)?.role).toBe("assistant")
 })
 
-test("what ended before the last of its batch, and took longer to bring home, wakes the parent", async () => {
+test("a parent is woken by an earlier task of a batch whose merge took longer", async () => {
   const world = new World({ options: { wake: "last" }, lastWord: "obeys" })
   world.meets = ({ site }) => (site === "place.merge" ? { slow: 20_000 } : undefined)
   await world.launch({ prompt: "DO quick", batch: "one", place: "worktree", merge: true })
@@ -256,7 +256,7 @@ test("what ended before the last of its batch, and took longer to bring home, wa
   expect(world.host.stored(world.parent).messages.at(-1)?.role).toBe("assistant")
 })
 
-test("a task failed and was told so, the process dies, and its user goes on with it: it has failed all the same", async () => {
+test("a failed task stays failed after a crash although its user continued it", async () => {
   const rig = new Rig()
   rig.onPrompt("WORK", { status: 400 })
   rig.onPrompt("HELLO", { text: "here I am" })
@@ -272,7 +272,7 @@ test("a task failed and was told so, the process dies, and its user goes on with
   expect(rig.notices()).toHaveLength(1)
 })
 
-test("a task's user writes to it before the news of its end are stored, and the process dies: it ended as it was told", async () => {
+test("a task keeps its reported end when its user writes before the notification and the process dies", async () => {
   const rig = new Rig()
   rig.onPrompt("WORK", { text: "done" })
   rig.onPrompt("HELLO", HANG)
@@ -289,7 +289,7 @@ test("a task's user writes to it before the news of its end are stored, and the 
   expect(rig.notices()).toHaveLength(1)
 })
 
-test("a parked task went on and was told as done, and its process dies before a word of that is written: nothing is asked again", async () => {
+test("a parked task that was reported as done is not prompted again after a crash", async () => {
   const world = new World({ options: {}, lastWord: "obeys" })
   await world.launch({ prompt: "DO quick" })
   world.provider.close(8000, true)
@@ -307,7 +307,7 @@ test("a parked task went on and was told as done, and its process dies before a 
   expect(told()).toHaveLength(1)
 })
 
-test("a launch fails with its session made, which cannot be deleted for a while: it is deleted later", async () => {
+test("a session of a failed launch that cannot be deleted at once is deleted later", async () => {
   const rig = new Rig()
   const before = rig.host.database.sessions.size
   let isOut = true
@@ -339,7 +339,7 @@ async function takenOver(reply: Reply, options: object = {}) {
   return { rig, other, id, seen }
 }
 
-test("an end was told, and its record is another machine's by the time that it is written: nothing is taken back", async () => {
+test("a reported end is not taken back when another machine owns the record by then", async () => {
   const { rig, other, seen } = await takenOver({ text: "done" })
   await rig.clock.advance(300)
   expect(rig.notices()).toHaveLength(1)
@@ -356,7 +356,7 @@ test("an end was told, and its record is another machine's by the time that it i
   expect(rig.notices()).toHaveLength(1)
 })
 
-test("an end was not written, since another machine has the task by now: what ended after it is told all the same", async () => {
+test("a dependent's end is reported although another machine took over the task it waited for", async () => {
   const { rig, other, id } = await takenOver(HANG)
   const next = await rig.launch({ after: [id] })
   await rig.clock.advance(1000)
@@ -376,7 +376,7 @@ test("an end was not written, since another machine has the task by now: what en
   expect(rig.task(next.id)).toMatchObject({ status: "cancelled", delivery: { state: "confirmed" } })
 })
 
-test("two machines sleep past the lease: the one that has lost its task finds that out before it judges it", async () => {
+test("a machine that slept past its lease notices the loss of its task before it evaluates it", async () => {
   const { rig, seen } = await takenOver({ text: "done" }, { pollInterval: 0, taskTimeout: MINUTE, lastWord: 0 })
   rig.host.onEvent = () => "lose"
   await rig.clock.advance(MINUTE / 2)
@@ -387,7 +387,7 @@ test("two machines sleep past the lease: the one that has lost its task finds th
   expect(rig.notices()).toHaveLength(1)
 })
 
-test("a task that its user stopped at a question is parked when it is asked again: the question is refused", async () => {
+test("a question of a task that is parked is refused", async () => {
   const rig = new Rig()
   rig.host.asking.add("bash")
   let isOpen = true
@@ -408,7 +408,7 @@ test("a task that its user stopped at a question is parked when it is asked agai
   expect(rig.host.questions).toEqual([])
 })
 
-test("what was interrupted with its parent wakes that by no later end of another", async () => {
+test("tasks that were interrupted with their parent do not wake it when another one ends later", async () => {
   const rig = new Rig({ options: { wake: "last", maxDepth: 2 } })
   rig.onPrompt("WORK", { text: "done" })
   rig.onPrompt("DEEP", HANG)
@@ -431,7 +431,7 @@ test("what was interrupted with its parent wakes that by no later end of another
   expect(seen.requests(sessionID)).toBe(0)
 })
 
-test("a task is settled after a crash while an older look at its record comes back: it is not taken up again", async () => {
+test("a task that is settled after a crash is not taken up again because of an outdated record", async () => {
   const rig = new Rig()
   rig.onPrompt("WORK", HANG)
   const { id } = await rig.launch({ prompt: "WORK" })
@@ -458,7 +458,7 @@ test("a task is settled after a crash while an older look at its record comes ba
   expect(rig.task(id).delivery.state).toBe("confirmed")
 })
 
-test("what its session is told in the moment in which its end is told does not change that end", async () => {
+test("a message to a session at the moment its end is reported does not change that end", async () => {
   const rig = new Rig()
   rig.onPrompt("WORK", { text: "done" })
   const { id, sessionID } = await rig.launch({ prompt: "WORK" })
@@ -470,7 +470,7 @@ test("what its session is told in the moment in which its end is told does not c
   expect(rig.task(id).status).toBe("completed")
 })
 
-test("an agent whose model is at its limit when its own task ends goes on with that when its model opens", async () => {
+test("an agent whose model is at its limit continues with its own task's result when the model reopens", async () => {
   const rig = new Rig({ options: { maxDepth: 2, stallTimeout: 20_000 } })
   let isOpen = true
   rig.onPrompt("WORK", { text: "I wait for it", delay: 500 })
@@ -494,7 +494,7 @@ test("an agent whose model is at its limit when its own task ends goes on with t
   expect(rig.task(id).status).toBe("completed")
 })
 
-test("a word to a map at the screen is refused: nothing stays under way for it", async () => {
+test("a message to a map from the screen is refused and leaves nothing pending", async () => {
   const rig = new Rig({ ledgers: new KeptLedgers() })
   rig.onPrompt("WORK", { text: "done", delay: 1000 })
   const { id, sessionID } = await rig.launch({ prompt: "WORK {{item}}", each: [1, 2] })
@@ -507,7 +507,7 @@ test("a word to a map at the screen is refused: nothing stays under way for it",
   expect(await Promise.race([rig.manager.settled().then(() => "settled"), rig.settle()])).toBe("settled")
 })
 
-test("a map is launched while its model is at its limit, and nobody else waits for that: it begins when it opens", async () => {
+test("a map launched while its model is at its limit begins when the model reopens", async () => {
   const rig = new Rig({ ledgers: new KeptLedgers() })
   let isOpen = false
   rig.onPrompt("WORK", { text: "done" })
@@ -525,7 +525,7 @@ test("a map is launched while its model is at its limit, and nobody else waits f
   expect(rig.task(id).status).toBe("completed")
 })
 
-test("its model may be asked again by the time that a parent is told of the one that was to see: it is woken", async () => {
+test("a parent is woken when the task that probed its model was deleted after the model reopened", async () => {
   const rig = new Rig()
   let isOpen = false
   rig.onPrompt("WORK", HANG)
@@ -545,7 +545,7 @@ test("its model may be asked again by the time that a parent is told of the one 
   expect(rig.host.stored(rig.parent).messages.at(-1)?.role).toBe("assistant")
 })
 
-test("an agent ends its turn in the moment in which a word comes, and is told of its own behind it: it reads the word", async () => {
+test("an agent reads a message that arrives as its turn ends, although a notification follows it", async () => {
   const rig = new Rig({ options: { maxDepth: 2, wake: "never" } })
   rig.onPrompt("WORK", { text: "done", delay: 500 })
   rig.onPrompt("BRIEF", { text: "found", delay: 600 })
@@ -560,7 +560,7 @@ test("an agent ends its turn in the moment in which a word comes, and is told of
   expect((await rig.manager.output(id, rig.caller)).answer).toBe("heard")
 })
 
-test("a parent ends its turn in the moment in which it is to be woken, and more is stored behind that: it is woken", async () => {
+test("a parent whose turn ends just as it is notified is woken although more is stored after", async () => {
   const rig = new Rig()
   rig.onPrompt("WORK", { text: "done", delay: 500 })
   rig.onPrompt("HANG", HANG)
@@ -580,7 +580,7 @@ test("a parent ends its turn in the moment in which it is to be woken, and more 
   expect(rig.host.stored(rig.parent).messages.at(-1)?.role).toBe("assistant")
 })
 
-test("a parent's user stops what woke it, and writes before that is seen to: what they have begun goes on", async () => {
+test("a user's new message is answered although they stopped the wake just before it", async () => {
   const rig = new Rig()
   rig.onPrompt("WORK", { text: "done", delay: 500 })
   rig.onPrompt("HELLO", { text: "here I am" })
@@ -605,7 +605,7 @@ test("a parent's user stops what woke it, and writes before that is seen to: wha
   expect(seen.texts(rig.parent)).toContain("HELLO")
 })
 
-test("the last of a batch is handed over to a call, and what ended beside it is long in coming home: that wakes the parent", async () => {
+test("a slow archive wakes the parent although the last answer of its batch was fetched by a call", async () => {
   const world = new World({ options: { wake: "last" }, lastWord: "obeys" })
   world.meets = ({ site }) => (site === "place.putAway" ? { slow: 20_000 } : undefined)
   const { rig, manager, parent } = world
@@ -622,7 +622,7 @@ test("the last of a batch is handed over to a call, and what ended beside it is 
   expect(world.host.stored(parent).messages.at(-1)?.role).toBe("assistant")
 })
 
-test("another process knows the tries of a team for as long as they are at work", async () => {
+test("another process knows the tries of a group for as long as they run", async () => {
   const world = new World({ options: {}, lastWord: "obeys" })
   await world.launch({ prompt: "DO hanging", tries: 2, place: "worktree", check: "pass" })
   await world.clock.advance(100)
@@ -634,12 +634,12 @@ test("another process knows the tries of a team for as long as they are at work"
   expect(known()).toEqual(["running", "running"])
 })
 
-test("the machine slept while a task was parked that goes on as it wakes: that time is taken off its limit once", async () => {
+test("sleep of the machine while a task is parked is subtracted from its time limit once", async () => {
   // Its life by its seed: what wakes first decides it.
   await live(9066, "checks")
 })
 
-test("an agent that a crash ended is not set to work by what it had launched, and what was parked", async () => {
+test("an agent that a crash ended is not woken by a parked task that it had launched", async () => {
   const world = new World({ options: { maxDepth: 2 }, lastWord: "obeys", snapshotMs: 200 })
   await world.launch({ prompt: "DO launching" })
   // What it launches begins later than the last that its messages tell.
@@ -653,7 +653,7 @@ test("an agent that a crash ended is not set to work by what it had launched, an
   expect(world.watch.breaches).toEqual([])
 })
 
-test("the last of a batch is cancelled while news of another are on their way: what was told before wakes the parent", async () => {
+test("a parent is woken when the last task of its batch is cancelled during another's notification", async () => {
   const world = new World({ options: { wake: "last" }, lastWord: "obeys" })
   const { rig, manager, parent } = world
   await world.launch({ prompt: "DO slow" })
@@ -694,11 +694,11 @@ async function busyInQueue(text: string, move?: CallFault) {
   return { world, id, sessionID, whenAsked }
 }
 
-test("what its user asked of a task is refused again and again when its place is ready: nobody asks in circles", async () => {
+test("a user's request to a queued task that is refused repeatedly does not cause an endless loop", async () => {
   await live(6854)
 })
 
-test("what its user asked of a task in the queue can be stopped, though its place is ready meanwhile", async () => {
+test("a user's request to a queued task can be stopped although its place becomes ready meanwhile", async () => {
   const { world, id, sessionID, whenAsked } = await busyInQueue("DO hanging")
   const cancelled = world.manager.cancel({ type: "task", reference: id }, world.rig.caller)
   await world.clock.advance(MINUTE)
@@ -707,7 +707,7 @@ test("what its user asked of a task in the queue can be stopped, though its plac
   expect([whenAsked, world.places.open]).toEqual([[], []])
 })
 
-test("and is stopped, too, while its session is moved there and back", async () => {
+test("a user's request to a queued task is stopped even while its session is being moved", async () => {
   let release = () => {}
   const heldAfter = new Promise<void>((resolve) => {
     release = resolve
@@ -721,7 +721,7 @@ test("and is stopped, too, while its session is moved there and back", async () 
   expect(world.host.isWorking(sessionID)).toBe(false)
 })
 
-test("a task whose user has it work when its place is ready is asked there once that is over", async () => {
+test("a task is prompted in its place only after its user's own request is finished", async () => {
   const { world, id, whenAsked } = await busyInQueue("DO slow")
   await world.clock.advance(MINUTE)
   expect(whenAsked).toEqual(["idle"])
@@ -729,7 +729,7 @@ test("a task whose user has it work when its place is ready is asked there once 
   expect(world.watch.breaches).toEqual([])
 })
 
-test("an agent launches in the process that it works in: a task of its own is no other process's", async () => {
+test("an agent's own tasks belong to the process in which the agent works", async () => {
   const world = new World({ options: { maxDepth: 2 }, lastWord: "obeys" })
   const { other } = world
   const { sessionID } = await other.launch({ prompt: "DO launching" })
@@ -738,7 +738,7 @@ test("an agent launches in the process that it works in: a task of its own is no
   expect(own).toEqual([false])
 })
 
-test("the work of several tries could not be put away at their end: what they came to is told all the same", async () => {
+test("tries whose work could not be archived at their end still report their results", async () => {
   const world = new World({ options: {}, lastWord: "obeys" })
   const { rig, history } = world
   world.meets = ({ site, sessionID }) =>
@@ -760,7 +760,7 @@ test("the work of several tries could not be put away at their end: what they ca
   expect(rig.notices()[0]?.hidden).toMatch(/Tries: 2 of 2, won by try [12]; /)
 })
 
-test("what the best of several tries answered cannot be read at their end: what they came to is told all the same", async () => {
+test("tries report their results although the winner's answer could not be read at first", async () => {
   const world = new World({ options: {}, lastWord: "obeys" })
   const { rig } = world
   let reads: "before" | "fail" | "again" = "before"
@@ -782,7 +782,7 @@ test("what the best of several tries answered cannot be read at their end: what 
   expect(rig.notices()[0]?.hidden).toMatch(/Tries: 2 of 2, won by try [12]; /)
 })
 
-test("the session of an item is made, and the host says that it was not: it does not outlive its map", async () => {
+test("the session of a map item is deleted with its map although its creation was reported as failed", async () => {
   const world = new World({ options: {}, lastWord: "obeys" })
   let made = 0
   world.meets = ({ site }) => {
@@ -800,7 +800,7 @@ test("the session of an item is made, and the host says that it was not: it does
   expect(world.other.timers.pending).toBe(0)
 })
 
-test("a crash comes between the record of an end and what is done after it: its value and its check are told", async () => {
+test("a crash after the end of a task was recorded still reports its value and check", async () => {
   const world = new World({ options: {}, lastWord: "obeys" })
   const { rig, watch } = world
   world.meets = ({ site }) => (site === "place.putAway" ? "crash" : undefined)
@@ -816,7 +816,7 @@ test("a crash comes between the record of an end and what is done after it: its 
   expect(rig.notices()[0]?.hidden).toContain("check `pass` passed")
 })
 
-test("a parked task was given another model when its process died: it goes on with that, whatever its own is at", async () => {
+test("a parked task that was given another model continues with that model after a crash", async () => {
   const world = new World({ options: {}, lastWord: "obeys" })
   await world.launch({ prompt: "DO quick" })
   world.provider.close(60 * MINUTE, true)
@@ -855,14 +855,14 @@ describe("what is left of a parked task's step cannot be taken back at once", ()
     return { world, mend }
   }
 
-  test("it is tried again, and the task goes on at its time", async () => {
+  test("a failed removal of a parked task's last step is tried again, and the task continues", async () => {
     const { world, mend } = await parked()
     mend()
     await world.clock.advance(MINUTE)
     expect(world.tasks).toMatchObject([{ status: "completed" }])
   })
 
-  test("and its process dies: the next one takes it back", async () => {
+  test("the next process removes a parked task's last step when the first one died before", async () => {
     const { world, mend } = await parked()
     mend()
     await world.restart()
@@ -871,7 +871,7 @@ describe("what is left of a parked task's step cannot be taken back at once", ()
   })
 })
 
-test("a session is deleted while what its dead process left is settled: it is gone, and is not told otherwise", async () => {
+test("a session that is deleted while a dead process's task is settled stays deleted without another notification", async () => {
   const rig = new Rig()
   // The process dies between what is told and what is written.
   rig.host.onCall = (method) => (method === "saveRecord" ? "crash" : undefined)
@@ -896,7 +896,7 @@ test("a session is deleted while what its dead process left is settled: it is go
   expect(rig.timers.pending).toBe(0)
 })
 
-test("a task on another machine is cleared at the screen without contact: when there is contact it is stopped, and its folder goes", async () => {
+test("a task cleared during lost contact to its host is stopped and removed when contact returns", async () => {
   const world = new World({ options: { hosts: { [FAR]: { ssh: FAR } } }, lastWord: "obeys", far: 0 })
   const { far, host } = world
   await world.launch({ prompt: "DO hanging", place: FAR })
@@ -913,7 +913,7 @@ test("a task on another machine is cleared at the screen without contact: when t
   expect(world.watch.breaches).toEqual([])
 })
 
-test("another process settles an agent that a crash ended: what that had launched meanwhile is settled with it", async () => {
+test("a process that settles a crashed agent also settles the tasks that the agent had launched", async () => {
   const world = new World({ options: { maxDepth: 2 }, lastWord: "obeys", snapshotMs: 5000 })
   const { rig, other, parent } = world
   await world.launch({ prompt: "DO launching" })
@@ -932,7 +932,7 @@ test("another process settles an agent that a crash ended: what that had launche
   expect(agent?.run.endedAt).toBeGreaterThanOrEqual(own?.run.createdAt ?? Number.POSITIVE_INFINITY)
 })
 
-test("a model opens, and who waits longest for it has no slot: who has one goes first, and nobody waits for ever", async () => {
+test("when a model reopens, a task with a slot goes before one that waited longer without a slot", async () => {
   const world = new World({ options: { maxConcurrentTasks: 1, maxDepth: 2 }, lastWord: "obeys", snapshotMs: 200 })
   world.provider.close(30_000, true)
   await world.launch({ prompt: "DO launching" })
@@ -945,7 +945,7 @@ test("a model opens, and who waits longest for it has no slot: who has one goes 
   expect(world.watch.breaches).toEqual([])
 })
 
-test("an agent had answered and waited for its own task, which is parked, and its process dies: it is over, and is not set to work", async () => {
+test("an agent that had answered before its process died is completed and not prompted again", async () => {
   const world = new World({ options: { maxDepth: 2 }, lastWord: "obeys" })
   await world.launch({ prompt: "DO launching" })
   await world.clock.until(() => world.tasks.length === 2)
@@ -965,7 +965,7 @@ test("an agent had answered and waited for its own task, which is parked, and it
   expect(world.watch.breaches).toEqual([])
 })
 
-test("an answer that is fetched while its session is compacted is told by that call, not by the notification", async () => {
+test("an answer that is fetched during a compaction is reported by that call and not by a notification", async () => {
   const { watch, tasks } = await replay({
     endOptions: { options: {}, lastWord: "obeys" },
     steps: [

@@ -4,7 +4,7 @@ import { livesTest } from "./many.ts"
 
 /** The first few of each kind; the `lives-…` files live the others in the long part of the tests. */
 
-test("the same seed is the same life", async () => {
+test("the same seed gives the same simulated history", async () => {
   for (const seed of [7, 77, 777]) expect(await historyOf(seed)).toBe(await historyOf(seed))
 })
 

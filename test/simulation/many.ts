@@ -9,7 +9,9 @@ const TIMEOUT_MS = 600_000
 type Lives = { readonly from: number; readonly to: number; readonly step?: number }
 
 export function livesTest(kind: Kind, { from, to, step = 1 }: Lives): void {
-  test(`no promise is broken in ${kind} lives, whatever comes and whenever`, { timeout: TIMEOUT_MS }, async () => {
+  test(`no invariant is broken in ${kind} simulations, whatever happens and whenever`, {
+    timeout: TIMEOUT_MS,
+  }, async () => {
     for (let seed = from; seed < to; seed += step) await live(seed, kind)
   })
 }

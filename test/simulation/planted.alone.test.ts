@@ -35,14 +35,14 @@ async function broken(what: string, kind: Kind, lives = MOST_LIVES): Promise<rea
   return found.flatMap((life) => life.breaches)
 }
 
-test("a wake that does not ask whether its parent has ended, or was stopped by its user, is found", async () => {
+test("the simulation finds a planted wake of a parent that has ended or was stopped", async () => {
   vi.doMock(NEWS, async (original) => ({ ...(await original<object>()), mayWake: () => true }))
   const breaches = await broken("a planted wake", "plain")
   expect(breaches).toContainEqual(expect.stringMatching(/has ended \((cancelled|error)\) and is asked to go on/))
   expect(breaches).toContainEqual(expect.stringMatching(/after its user's ESC/))
 })
 
-test("a cancel that passes over what is parked is found", async () => {
+test("the simulation finds a planted cancel that skips parked tasks", async () => {
   type Lookup = typeof import("../../src/runtime/tasks/lookup.ts")
   vi.doMock(LOOKUP, async (original) => {
     const lookup = await original<Lookup>()
@@ -57,7 +57,7 @@ test("a cancel that passes over what is parked is found", async () => {
   )
 })
 
-test("a wake that bypasses the mailbox is found", async () => {
+test("the simulation finds a planted wake that bypasses the mailbox", async () => {
   type Stop = typeof import("../../src/runtime/stop-session.ts")
   vi.doMock(STOP, async (original) => {
     const stop = await original<Stop>()
@@ -76,7 +76,7 @@ test("a wake that bypasses the mailbox is found", async () => {
   expect(breaches).toContainEqual(expect.stringMatching(/after its user's ESC|is asked to go on/))
 })
 
-test("a deadline in wall time is found: the time of a pause does not count", async () => {
+test("the simulation finds a planted deadline that also counts pauses", async () => {
   type Watchdog = typeof import("../../src/core/watchdog.ts")
   vi.doMock(WATCHDOG, async (original) => {
     const watchdog = await original<Watchdog>()

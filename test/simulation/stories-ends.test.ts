@@ -15,7 +15,7 @@ const failure = new HostError("out of order")
 
 describe("3: a step that failed", () => {
   for (const finish of ["error", "other"])
-    test(`with the finish reason "${finish}" and no error is a failure`, async () => {
+    test(`a step that ends with the finish reason ${finish} and no error is a failure`, async () => {
       const rig = new Rig()
       rig.onPrompt("FIND", { text: "", finish })
       const task = await rig.ended((await rig.launch()).id)
@@ -34,7 +34,7 @@ describe("4: a turn that ended at a refusal", () => {
     return { rig, seen: witness(rig) }
   }
 
-  test("of ours is no end: the agent is asked to go on", async () => {
+  test("an agent whose turn ended because the plugin refused a question is asked to continue", async () => {
     const { rig } = asking(TWO)
     rig.script(({ prompt }) => (prompt.includes("ASK") ? undefined : { text: "done without them" }))
     const { id } = await rig.launch({ prompt: "ASK" })
@@ -44,7 +44,7 @@ describe("4: a turn that ended at a refusal", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
-  test("of its user's is no success where it left no text, and what waits for it does not begin", async () => {
+  test("a task without text that ended because its user refused a question fails, and its dependents never begin", async () => {
     const { rig, seen } = asking({ tools: [{ name: "bash", args: {} }] })
     const { id, sessionID } = await rig.launch({ prompt: "ASK" })
     const later = await rig.launch({ prompt: "LATER", after: [id] })
@@ -61,7 +61,7 @@ describe("4: a turn that ended at a refusal", () => {
 })
 
 describe("6: a wait is kept by the run, whatever fails or sleeps:", () => {
-  test("a refusal whose call fails once is made again", async () => {
+  test("a refusal of a question is tried again when its call fails once", async () => {
     const rig = new Rig({ options: { permissionTimeout: 10_000, taskTimeout: 0, stallTimeout: 0 } })
     rig.host.asking.add("bash")
     rig.script(({ lastUser, toolResults }) =>
@@ -78,7 +78,7 @@ describe("6: a wait is kept by the run, whatever fails or sleeps:", () => {
     expect(rig.task(id).status).toBe("completed")
   })
 
-  test("a look that failed is made again also where nothing is polled", async () => {
+  test("a failed status check is repeated even when polling is off", async () => {
     const rig = new Rig({ options: { pollInterval: 0 } })
     rig.onPrompt("FIND", { text: "found", delay: 200 })
     let failures = 1
@@ -88,7 +88,7 @@ describe("6: a wait is kept by the run, whatever fails or sleeps:", () => {
     expect(rig.task(id).status).toBe("completed")
   })
 
-  test("sleep in the middle of a look counts for no limit", async () => {
+  test("sleep of the machine during a status check counts toward no limit", async () => {
     const rig = new Rig({ options: { taskTimeout: 5 * MINUTE, lastWord: 0 } })
     rig.onPrompt("FIND", { text: "found", delay: 2 * MINUTE })
     const { id } = await rig.launch()
@@ -102,7 +102,7 @@ describe("6: a wait is kept by the run, whatever fails or sleeps:", () => {
 })
 
 describe("7: a model that goes on without end", () => {
-  test("with texts that neither call a tool nor end is stopped as one with empty answers is", async () => {
+  test("a model that sends endless texts without a tool call or end is stopped", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "hm", finish: "unknown", delay: 50 })
     const seen = witness(rig)
@@ -116,7 +116,7 @@ describe("7: a model that goes on without end", () => {
 describe("8: an agent with tasks of its own", () => {
   const deep = { maxConcurrentPerModel: { "scripted/alpha": 1 } }
 
-  test("works while its session does, and waits only when it is idle", async () => {
+  test("an agent with tasks of its own waits for them only when its session is idle", async () => {
     const { rig, a } = await family()
     expect(rig.view(a.id).phase).toBe("working")
     const rest = new Rig({ options: { maxDepth: 2 } })
@@ -129,7 +129,7 @@ describe("8: an agent with tasks of its own", () => {
     expect(rest.view(resting.id).phase).toBe("waiting for its own tasks")
   })
 
-  test("holds its slot of the model while it works", async () => {
+  test("an agent with tasks of its own holds its model's slot while it works", async () => {
     const { rig, a } = await family(deep)
     const c = await rig.launch({ prompt: "BRIEF", model: "scripted/alpha" }, a.sessionID)
     await rig.clock.advance(5000)
@@ -155,14 +155,14 @@ describe("9: what is kept, and how much", () => {
     return superagents !== undefined && !superagents.task.forgotten
   }
 
-  test("a clear forgets the tasks below those that it forgets", async () => {
+  test("superagents_clear also forgets the tasks below the cleared tasks", async () => {
     const { rig, a, b } = await ended()
     await rig.manager.clear(rig.parent)
     expect(rig.manager.list(a.sessionID)).toEqual([])
     expect([recorded(rig, a.sessionID), recorded(rig, b.sessionID)]).toEqual([false, false])
   })
 
-  test("a history that is full drops a task with those below it", async () => {
+  test("a full history drops a task together with the tasks below it", async () => {
     const { rig, a, b } = await ended({ maxHistory: 1 })
     await rig.ended((await rig.launch()).id)
     await rig.launch()
@@ -172,7 +172,7 @@ describe("9: what is kept, and how much", () => {
     expect(recorded(rig, b.sessionID)).toBe(false)
   })
 
-  test("the answers that a task waited for take 60,000 characters together at most", async () => {
+  test("the answers that a task waited for take at most 60,000 characters in its prompt", async () => {
     const rig = new Rig({ options: { maxConcurrentTasks: 0, maxLaunchesPerMinute: 0 } })
     rig.onPrompt("LONG", { text: "x".repeat(9000) })
     const seen = witness(rig)
@@ -185,7 +185,7 @@ describe("9: what is kept, and how much", () => {
     expect(prompt.length).toBeLessThan(75_000)
   })
 
-  test("what forgotten tasks have cost is forgotten with the session that paid for it", async () => {
+  test("the cost of forgotten tasks is forgotten together with the session that paid for it", async () => {
     const rig = new Rig({ options: { maxCostPerSession: 1 } })
     const spent = () => rig.manager.spentBy(rig.parent).session.cost
     await rig.ended((await rig.launch()).id)
@@ -196,7 +196,7 @@ describe("9: what is kept, and how much", () => {
     expect(spent()).toBe(0)
   })
 
-  test("a compaction does not use up the last word", async () => {
+  test("a compaction does not use up the last word of a task", async () => {
     const rig = new Rig({ options: { maxTokensPerTask: 10_000, maxConcurrentTasks: 0 } })
     rig.host.contextTokens = 9000
     rig.script(({ prompt, lastUser }) => {

@@ -9,7 +9,7 @@ import { family, HANG, MINUTE, witness } from "./witness.ts"
  */
 
 describe("1: a stopped agent", () => {
-  test("is not set to work again by the news of its own agent that was on its way", async () => {
+  test("a stopped agent is not woken by a notification of its own task that was on its way", async () => {
     const { rig, seen, a } = await family()
     // The news of B takes a second to reach A, and A is cancelled meanwhile.
     rig.host.onCall = (method, session) =>
@@ -23,7 +23,7 @@ describe("1: a stopped agent", () => {
     expect(rig.host.isWorking(a.sessionID)).toBe(false)
   })
 
-  test("is not set to work again by news that it had not read when it was stopped", async () => {
+  test("a stopped agent is not woken by a notification that it had not read before", async () => {
     const { rig, seen, a } = await family()
     // A is in the middle of its turn: the news of B is stored, to be read at its next step.
     await rig.clock.advance(2000)
@@ -35,7 +35,7 @@ describe("1: a stopped agent", () => {
     expect(rig.host.isWorking(a.sessionID)).toBe(false)
   })
 
-  test("at a limit is not set to work again either, so that the limit holds", async () => {
+  test("an agent that was stopped at a limit is not woken again, so the limit holds", async () => {
     const { rig, seen, a } = await family({ taskTimeout: 5000, lastWord: 0 })
     // The news of B reached A in the middle of its turn.
     await rig.clock.advance(6000)
@@ -45,7 +45,7 @@ describe("1: a stopped agent", () => {
     expect(rig.host.isWorking(a.sessionID)).toBe(false)
   })
 
-  test("is its user's afterwards: what they launch from there wakes it", async () => {
+  test("a task that a user launches from a stopped agent's session wakes that session", async () => {
     const { rig, seen, a } = await family()
     await rig.manager.cancel({ type: "task", reference: a.id }, rig.caller)
     await rig.clock.advance(MINUTE)
@@ -73,7 +73,7 @@ describe("2: after its user's ESC a parent", () => {
     return { rig, seen, task }
   }
 
-  test("is told without being woken, and reads it when its user writes again", async () => {
+  test("a parent that its user stopped is notified without being woken and reads it later", async () => {
     const { rig, seen, task } = await interrupted()
     await rig.clock.advance(500)
     rig.host.abortByUser(rig.parent)
@@ -88,7 +88,7 @@ describe("2: after its user's ESC a parent", () => {
     expect(seen.texts(rig.parent).slice(before)).toEqual(["GO ON"])
   })
 
-  test("is not woken by what was stored for its next step before", async () => {
+  test("a parent that its user stopped is not woken by what was stored for its next step", async () => {
     const { rig, seen } = await interrupted()
     await rig.clock.advance(3000)
     expect(rig.notices()).toHaveLength(1)
@@ -99,7 +99,7 @@ describe("2: after its user's ESC a parent", () => {
     expect(rig.host.isWorking(rig.parent)).toBe(false)
   })
 
-  test("is woken again by what ends after its user has written again", async () => {
+  test("a parent that its user stopped is woken by later ends after its user has written again", async () => {
     const { rig, seen, task } = await interrupted()
     rig.host.abortByUser(rig.parent)
     await rig.clock.advance(100)
@@ -114,7 +114,7 @@ describe("2: after its user's ESC a parent", () => {
 })
 
 describe("5: with `wake: last` a batch that is over wakes its parent", () => {
-  test("also where the last of it was forgotten at the screen", async () => {
+  test("a finished batch wakes its parent even if its last task was forgotten at the screen", async () => {
     const rig = new Rig({ options: { wake: "last" } })
     rig.onPrompt("BRIEF", { text: "done", delay: 200 })
     rig.onPrompt("WORK", HANG)
@@ -130,7 +130,7 @@ describe("5: with `wake: last` a batch that is over wakes its parent", () => {
     expect(seen.requests(rig.parent)).toBe(1)
   })
 
-  test("also where one failure has ended what waited in two of them", async () => {
+  test("a finished batch wakes its parent even if one failure ended waiting tasks of two batches", async () => {
     const rig = new Rig({ options: { wake: "last" } })
     rig.onPrompt("BROKEN", { status: 400, delay: 200 })
     rig.onPrompt("WORK", HANG)
@@ -159,14 +159,14 @@ describe("10: agents that answer within a second", () => {
     return { rig, seen: witness(rig) }
   }
 
-  test("cost their parent one turn", async () => {
+  test("tasks that answer within the same second cost their parent only one turn", async () => {
     const { rig, seen } = await three([250, 600, 975])
     await rig.clock.advance(MINUTE)
     expect(rig.notices()).toHaveLength(3)
     expect(seen.requests(rig.parent)).toBe(1)
   })
 
-  test("are not waited for longer than that second", async () => {
+  test("a notification is not delayed by more than a second to wait for other tasks", async () => {
     const { rig, seen } = await three([250, 5000, 250])
     await rig.clock.advance(4000)
     expect(rig.notices()).toHaveLength(2)

@@ -18,7 +18,7 @@ const rigWith = (general: object, options = {}) => {
 }
 
 describe("what the user has set for an agent", () => {
-  test("holds where a call does not say, for a launch and a resume", async () => {
+  test("the options of an agent apply to a launch and a resume that do not say otherwise", async () => {
     const rig = rigWith({ timeout: 60_000, maxCost: 0.5, place: "worktree", model: "scripted/beta" })
     const { id } = await rig.launch()
     const task = await rig.ended(id)
@@ -32,32 +32,32 @@ describe("what the user has set for an agent", () => {
     expect(again.run).toMatchObject({ timeout: 60_000, budget: { max: 0.5 } })
   })
 
-  test("gives way to what a call says", async () => {
+  test("the arguments of a call override the options of its agent", async () => {
     const rig = rigWith({ timeout: 60_000, maxCost: 0.5, place: "worktree", model: "scripted/beta" })
     const request = { timeout: 90_000, maxCost: 2, place: "here", model: "scripted/alpha" } as const
     const { model, place, run } = await rig.launch(request)
     expect([model?.id, place, run.timeout, run.budget?.max]).toEqual(["alpha", undefined, 90_000, 2])
   })
 
-  test("leaves other agents as they are, whatever they are called", async () => {
+  test("the options of an agent do not affect other agents, whatever their names", async () => {
     const rig = rigWith({ timeout: 60_000 })
     rig.host.agentList = [...rig.host.agentList, { name: "toString", description: "", mode: "all" }]
     const { run } = await rig.launch({ agent: "toString" })
     expect(run.timeout).toBe(DEFAULTS.taskTimeout)
   })
 
-  test("allows no run more time than any may take", async () => {
+  test("the timeout option of an agent cannot exceed the general task timeout", async () => {
     expect((await rigWith({ timeout: 60_000 }, { taskTimeout: 5000 }).launch()).run.timeout).toBe(5000)
     expect((await rigWith({ timeout: 60_000 }, { taskTimeout: 0 }).launch()).run.timeout).toBe(60_000)
   })
 
-  test("names the option where its model is none", async () => {
+  test("a launch names the option when an agent's configured model does not exist", async () => {
     await expect(rigWith({ model: "scripted/none" }).launch()).rejects.toThrow(
       /No model "scripted\/none" \(option agents\.general\.model, /,
     )
   })
 
-  test("lets so many of them run at once, in all sessions", async () => {
+  test("the maxConcurrent option of an agent limits its running tasks over all sessions", async () => {
     const rig = rigWith({ maxConcurrent: 1 })
     rig.onPrompt("FIND", { hang: true })
     const first = await rig.launch()
@@ -68,7 +68,7 @@ describe("what the user has set for an agent", () => {
     await rig.clock.until(() => rig.task(second.id, second.parentID).run.startedAt !== undefined)
   })
 
-  test("holds for a fork that rides on its parent's cache, whether the call names its agent or not", async () => {
+  test("the options of an agent apply to a whole fork, whether or not the call names the agent", async () => {
     const rig = new Rig({ options: { agents: { build: { timeout: 60_000, maxCost: 0.5, place: "worktree" } } } })
     for (const agent of ["build", undefined]) {
       const { run, place, fork } = await rig.launch({ fork: "whole", agent })
@@ -76,7 +76,7 @@ describe("what the user has set for an agent", () => {
     }
   })
 
-  test("brings no rider's work home: it works in its parent's folder, whatever its agent has else", async () => {
+  test("a whole fork with merge is refused because it works in its parent's folder", async () => {
     const rig = new Rig({ options: { agents: { build: { place: "worktree" } } } })
     const { superagents_task: tool } = toolsFor(rig.manager, rig.options)
     const args = { description: "d", prompt: "p", agent: "build", fork: "whole", merge: true }
@@ -84,7 +84,7 @@ describe("what the user has set for an agent", () => {
     expect(rig.manager.list(rig.parent)).toEqual([])
   })
 
-  test("lets a call have its work merged that does not say where it works", async () => {
+  test("a call with merge and no place is valid when its agent's option is a worktree", async () => {
     const rig = rigWith({ place: "worktree" })
     const { superagents_task: tool } = toolsFor(rig.manager, rig.options)
     const args = { description: "d", prompt: "p", agent: "general", merge: true }
@@ -93,7 +93,7 @@ describe("what the user has set for an agent", () => {
   })
 })
 
-test("of an agent that user and project both set, the stricter limits hold and else the project's", () => {
+test("of the user's and the project's options for an agent, the stricter limits win, else the project's", () => {
   const own = { agents: { explore: { timeout: 1000, maxCost: 0.5, place: "here" }, plan: { maxConcurrent: 2 } } }
   const project = { agents: { explore: { timeout: 5000, maxCost: 0.2, place: "worktree" }, toString: { timeout: 1 } } }
   const { options, held, problems } = meet(own, project)
@@ -106,12 +106,12 @@ test("of an agent that user and project both set, the stricter limits hold and e
   expect(held.join()).toContain("agents: your")
 })
 
-test("a wrong word in them is told, and nothing of them is used", () => {
+test("an unknown key in an agent's options is reported, and none of the options are used", () => {
   const { options, problems } = parseOptions({ agents: { explore: { budget: 1 } } })
   expect([options.agents, problems]).toEqual([{}, [expect.stringContaining('Option "agents" is')]])
 })
 
-test("a hidden agent is listed for models unless it is a primary one, as OpenCode's title and summary agents are", () => {
+test("a hidden agent is listed for models unless it is a primary agent", () => {
   expect(isListed({ mode: "subagent", hidden: false } as never)).toBe(true)
   expect(isListed({ mode: "subagent", hidden: true } as never)).toBe(true)
   expect(isListed({ mode: "primary", hidden: true } as never)).toBe(false)

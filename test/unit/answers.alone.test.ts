@@ -32,7 +32,7 @@ const start = (options: Record<string, unknown>) => {
   return server({ client, directory: data, worktree: data } as unknown as PluginInput, options)
 }
 
-test("nothing of the process is changed, and nothing loaded, unless the gate is exact; then until the last has ended", async () => {
+test("fetch is wrapped only with the gate option exact, and restored after the last instance ends", async () => {
   const own = globalThis.fetch
   const globals = Object.getOwnPropertySymbols(globalThis)
   for (const gate of [undefined, true, false, "Exact"]) {

@@ -46,7 +46,7 @@ const ask = (init: unknown = { headers: HEADERS }) => fetch("http://provider.tes
 const said = (answers: Answers) => vi.waitFor(() => expect(answers.refusal(HERE)?.body).toBeDefined())
 
 describe("of a refusal to a task's session", () => {
-  test("are read status, headers that tell a time, and the body; the host has the very response, whole", async () => {
+  test("a refusal's status, timing headers and body are read, and OpenCode gets the same response", async () => {
     const answers = read()
     const given = refuse('{"resets_in_seconds":9}', {
       "Retry-After": "9",
@@ -65,7 +65,7 @@ describe("of a refusal to a task's session", () => {
     })
   })
 
-  test("all is known before the host has read its answer", async () => {
+  test("a refusal is known completely before OpenCode has read its response", async () => {
     const answers = read()
     refuse("first words", { "retry-after": "9" })
     const known = await ask().then(async (response) => {
@@ -88,21 +88,21 @@ describe("of a refusal to a task's session", () => {
       },
     ],
     ["the header of OpenCode's own provider", { headers: { "x-opencode-session": HERE } }],
-  ])("the session is named by %s", async (_how, init) => {
+  ])("the session of a refused request is found by %s", async (_how, init) => {
     const answers = read()
     refuse("no")
     await ask(init)
     await said(answers)
   })
 
-  test("the session is named by a Request as well", async () => {
+  test("the session of a refused request is found by a Request object as well", async () => {
     const answers = read()
     refuse("no")
     await fetch(new Request("http://provider.test/v1", { headers: HEADERS }))
     await said(answers)
   })
 
-  test("nothing is known any more once it is answered, or nobody answers", async () => {
+  test("a refusal is forgotten once a later request is answered or fails", async () => {
     const answers = read()
     refuse("no")
     await ask()
@@ -118,7 +118,7 @@ describe("of a refusal to a task's session", () => {
     await vi.waitFor(() => expect(answers.refusal(HERE)).toBeUndefined())
   })
 
-  test("those that ride on a session's cache hear of it, too, and who has no parent is a person", async () => {
+  test("a refused request of a whole fork counts for all forks sharing its cache, a person's for none", async () => {
     const asking = vi.fn((_named: string, parentID: string | undefined) => (parentID ? ["ses_one", "ses_two"] : []))
     const answers = read(asking)
     refuse("no")
@@ -134,7 +134,7 @@ describe("of a refusal to a task's session", () => {
 })
 
 describe("a hostile provider", () => {
-  test("that sends 10 MB: the beginning is read, the host has all of it", async () => {
+  test("only the beginning of a 10 MB refusal is read, while OpenCode gets all of it", async () => {
     const answers = read()
     const piece = new Uint8Array(65_536).fill(120)
     let left = 160
@@ -148,7 +148,7 @@ describe("a hostile provider", () => {
     expect(answers.refusal(HERE)?.body).toHaveLength(16_384)
   })
 
-  test("whose body breaks off, or never comes: what was read is known, and the host has the same error", async () => {
+  test("the part of a broken refusal that arrived is known, and OpenCode gets the same error", async () => {
     const answers = read()
     let controller: ReadableStreamDefaultController<Uint8Array> | undefined
     refuse(
@@ -167,14 +167,14 @@ describe("a hostile provider", () => {
     expect(answers.refusal(HERE)).toMatchObject({ headers: { "retry-after": "9" }, body: '{"resets_in_seconds":9,' })
   })
 
-  test("whose headers are long: their beginning is kept", async () => {
+  test("only the beginning of a long header is kept", async () => {
     const answers = read()
     refuse(null, { "retry-after": "9".repeat(8000), "x-other": "9".repeat(8000) })
     await ask()
     expect(answers.refusal(HERE)?.headers).toEqual({ "retry-after": "9".repeat(200) })
   })
 
-  test("whose body is no text", async () => {
+  test("a refusal whose body is not text is read without an error", async () => {
     const answers = read()
     refuse(new Uint8Array([0xff, 0xfe, 0x00, 0xc3]))
     await ask()
@@ -184,7 +184,7 @@ describe("a hostile provider", () => {
 })
 
 describe("the process's fetch", () => {
-  test("is called as its caller calls it, with the same arguments, and gives the same promise", async () => {
+  test("the wrapped fetch passes on the same arguments and returns the same promise", async () => {
     read()
     const promise = Promise.resolve(new Response("fine"))
     answer = () => promise
@@ -195,7 +195,7 @@ describe("the process's fetch", () => {
     await promise
   })
 
-  test("has all that the host's has", () => {
+  test("the wrapped fetch has all properties of the original fetch", () => {
     read()
     const wrapped = fetch as typeof fetch & { preconnect(url: string): void; mine?: number }
     wrapped.preconnect("http://provider.test")
@@ -205,7 +205,7 @@ describe("the process's fetch", () => {
     expect((host as typeof wrapped).mine).toBe(1)
   })
 
-  test("rejects and throws as the host's does, an abort for one", async () => {
+  test("the wrapped fetch rejects and throws like the original, for example on an abort", async () => {
     read()
     const abort = new DOMException("aborted", "AbortError")
     answer = () => Promise.reject(abort)
@@ -216,7 +216,7 @@ describe("the process's fetch", () => {
     expect(() => ask()).toThrow(abort)
   })
 
-  test("takes no headers that can be read but once, and leaves the answers to others alone", async () => {
+  test("the wrapped fetch does not consume one-time headers and ignores other sessions' responses", async () => {
     const answers = read()
     const response = refuse("no")
     const clone = vi.spyOn(response, "clone")
@@ -228,7 +228,7 @@ describe("the process's fetch", () => {
     expect(answers.refusal(HERE)).toBeUndefined()
   })
 
-  test("copies no answer but a refusal", async () => {
+  test("the wrapped fetch copies only responses that are refusals", async () => {
     read()
     const response = new Response("a long stream")
     const clone = vi.spyOn(response, "clone")
@@ -237,7 +237,7 @@ describe("the process's fetch", () => {
     expect(clone).not.toHaveBeenCalled()
   })
 
-  test("goes on where an instance fails, a header throws, or the answer is no response", async () => {
+  test("the wrapped fetch goes on when an instance fails, a header throws or the response is invalid", async () => {
     read(() => {
       throw new Error("ours")
     })
@@ -260,7 +260,7 @@ describe("the process's fetch", () => {
     expect(answers.refusal(HERE)?.body).toBeUndefined()
   })
 
-  test("is wrapped once for all instances, and put back when the last of them ends", async () => {
+  test("fetch is wrapped once for all instances and restored when the last one ends", async () => {
     const [one, two] = [read(), read()]
     const wrapped = fetch
     expect(wrapped).not.toBe(host)
@@ -284,7 +284,7 @@ describe("the process's fetch", () => {
     expect(calls).toHaveLength(2)
   })
 
-  test("that somebody wraps in turn stays theirs, and is not wrapped again", async () => {
+  test("a fetch that somebody else wrapped again stays theirs and is not wrapped twice", async () => {
     const first = read()
     const ours = fetch
     const theirs = ((...given: Parameters<typeof fetch>) => ours(...given)) as typeof fetch

@@ -24,7 +24,7 @@ const problem = (input: unknown): string => {
 }
 
 describe("arguments", () => {
-  test("that fit are handed over; null and undefined count as absent", () => {
+  test("valid arguments are passed on, and null and undefined count as absent", () => {
     expect(parseArguments(schema, { name: "ab", count: 3 })).toEqual({ name: "ab", count: 3 })
     expect(parseArguments(schema, { name: "ab", count: null, other: undefined })).toEqual({ name: "ab" })
     const list = [{ title: "a", done: null, more: undefined }]
@@ -38,11 +38,11 @@ describe("arguments", () => {
     [[], "[]"],
     [7, "7"],
     ["x".repeat(99), "a string of 99 characters"],
-  ])("that are no object say what they should be", (input, shown) => {
+  ])("arguments that are not an object are refused with a list of what is expected", (input, shown) => {
     expect(problem(input)).toBe(`The arguments must be an object with: name, count, either, list. Got ${shown}.`)
   })
 
-  test("what came is never cut within a letter: a provider refuses half of one", () => {
+  test("an error message never cuts a quoted argument within a character", () => {
     for (const most of [39, 40, 59, 60]) {
       expect(problem({ name: ["x".repeat(most - 3) + "😀".repeat(9)] }).isWellFormed()).toBe(true)
       expect(problem({ name: "ab", ["x".repeat(most - 1) + "😀".repeat(9)]: 1 }).isWellFormed()).toBe(true)
@@ -81,16 +81,16 @@ describe("arguments", () => {
       { name: "a", count: "x".repeat(50) },
       'Argument `name`: Too small: expected string to have >=2 characters. Got "a". Argument `count`: expected number, received string. Got a string of 50 characters.',
     ],
-  ])("%j are told what is wrong", (input, text) => {
+  ])("the arguments %j are refused with the reason", (input, text) => {
     expect(problem(input)).toBe(text)
   })
 
-  test.each(["__proto__", "constructor", "toString"])("do not take %s for one of theirs", (key) => {
+  test.each(["__proto__", "constructor", "toString"])("the key %s is refused as an unknown argument", (key) => {
     const input = JSON.parse(`{"name": "ab", "${key}": {"count": 3}}`)
     expect(problem(input)).toBe(`Unknown argument \`${key}\`. There are: name, count, either, list.`)
   })
 
-  test("do not echo what is huge", () => {
+  test("an error message does not repeat huge arguments", () => {
     expect(problem({ name: "ab", ["k".repeat(5000)]: 1, count: { deep: "x".repeat(5000) } }).length).toBeLessThan(400)
   })
 })
@@ -162,7 +162,7 @@ describe("a malformed call makes no session, changes nothing, and names what is 
     ["superagents_cancel", { all: "true" }, /`all`/],
     ["superagents_clear", { all: true }, /Unknown argument `all`\. There are none\.$/],
     ["superagents_clear", [1], /must be an object\. Got \[1\]\.$/],
-  ])("%s %j", async (name, input, text) => {
+  ])("a malformed call makes no session and names its mistake: %s %j", async (name, input, text) => {
     const rig = new Rig()
     const sessions = rig.host.database.sessions.size
     const tool = toolsFor(rig.manager, rig.options)[name]

@@ -10,7 +10,7 @@ describe("a file that is written whole", () => {
   it.each([
     ["replace", replace],
     ["replaceSync", replaceSync],
-  ])("by %s takes the place of a link, and what that led to stays as it was", async (_, write) => {
+  ])("a file written by %s replaces a link and leaves the link's target unchanged", async (_, write) => {
     const file = newFile()
     const elsewhere = newFile()
     writeFileSync(elsewhere, "the user's own")
@@ -23,7 +23,7 @@ describe("a file that is written whole", () => {
     expect(readdirSync(join(file, ".."))).toEqual(["file.json"])
   })
 
-  it("leaves no draft behind where its content breaks off", async () => {
+  it("a file whose content breaks off leaves no draft behind", async () => {
     const file = newFile()
     const content = (async function* () {
       yield Buffer.from("half")
@@ -33,7 +33,7 @@ describe("a file that is written whole", () => {
     expect(readdirSync(join(file, ".."))).toEqual([])
   })
 
-  it("once is replaced by a later writer only where it is of no use", () => {
+  it("a file that is created once is replaced by a later writer only if it is unusable", () => {
     const file = newFile()
     createOnce(file, "first", () => true)
     createOnce(file, "second", () => true)

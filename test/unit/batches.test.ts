@@ -27,7 +27,7 @@ const call = async (name: "superagents_output" | "superagents_task", args: objec
   (await toolsFor(rig.manager, rig.options)[name]?.execute(args, rig.caller)) ?? { title: "", output: "" }
 
 describe("a batch by its name", () => {
-  test("is looked at as a whole: each answer, what failed, and what still runs", async () => {
+  test("superagents_output of a batch shows each answer, each failure and what still runs", async () => {
     rig.onPrompt("HANG", { hang: true })
     rig.onPrompt("FAIL", { status: 400, body: { error: { message: "no credit" } } })
     rig.onPrompt("LONG", { text: "x".repeat(60_000) })
@@ -54,7 +54,7 @@ describe("a batch by its name", () => {
     )
   })
 
-  test("is waited for as a whole", async () => {
+  test("superagents_output with block waits for all tasks of a batch", async () => {
     const batch = "map"
     const [one, two] = [await rig.launch({ batch }), await rig.launch({ batch, prompt: "TWO" })]
     const waiting = call("superagents_output", { task_id: "map", block: true })
@@ -64,7 +64,7 @@ describe("a batch by its name", () => {
     expect(output).not.toContain("You will be told")
   })
 
-  test("is merged one after the other, and what does not fit is named", async () => {
+  test("a batch is merged task by task, and the tasks that could not be merged are named", async () => {
     const work = { batch: "write", place: "worktree" } as const
     const ids = [(await rig.launch(work)).id, (await rig.launch({ ...work, prompt: "TWO" })).id]
     const here = await rig.launch({ batch: "write", prompt: "HERE" })
@@ -77,7 +77,7 @@ describe("a batch by its name", () => {
     expect(output).toContain(`Task ${here.id} works in your own folder`)
   })
 
-  test("gives way to a task of that id", async () => {
+  test("a task id takes precedence over a batch of the same name", async () => {
     const { id } = await rig.ended((await rig.launch()).id)
     await rig.ended((await rig.launch({ batch: id, prompt: "NAMED LIKE IT" })).id)
     expect((await call("superagents_output", { task_id: id })).output).toContain(`Task: ${id} `)
@@ -87,7 +87,7 @@ describe("a batch by its name", () => {
 test.each([
   [{ place: "worktree" }, 'Or leave `place` out: the task then works in this folder (place "here").'],
   [{ tries: 2, check: "true" }, "Tries need a git repository: each works in a worktree of its own."],
-])("a launch of which no place can be made says what else to do: %j", async (asked, advice) => {
+])("a launch that cannot get a worktree says what to do instead: %j", async (asked, advice) => {
   const why = "A worktree could not be made: /project is not in the checkout of a git repository."
   const capture = async () => Promise.reject(new CaptureError(why))
   rig = new Rig({ worktrees: async () => ({ capture }) as never as Place })

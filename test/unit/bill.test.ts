@@ -42,37 +42,37 @@ describe("a bill", () => {
     [other, 8],
   ])
 
-  test("counts a task's own tasks for it, and for those above", () => {
+  test("a task's bill includes its own tasks, at every depth", () => {
     expect(all.task("grand").cost).toBe(4)
     expect(all.task("child").cost).toBe(6)
     expect(all.task("top")).toMatchObject({ cost: 7, input: 30 })
     expect(all.task("unknown")).toEqual(NO_USAGE)
   })
 
-  test("counts all tasks of a session, ended ones too, and no other's", () => {
+  test("a session's bill includes all of its tasks, also ended ones, and no other session's", () => {
     expect(all.session("root").cost).toBe(7)
     expect(all.session("ses_top").cost).toBe(6)
     expect(all.session("nobody")).toEqual(NO_USAGE)
   })
 
-  test("counts all of a task's runs", () => {
+  test("a task's bill includes all of its runs", () => {
     expect(bill([[top, 1, 0.5]]).task("top")).toMatchObject({ cost: 1.5, input: 20 })
   })
 
-  test("of the day is that of the whole project", () => {
+  test("the bill of the day covers the whole project", () => {
     expect(all.day().cost).toBe(15)
   })
 })
 
 describe("the day", () => {
-  test("ends 24 hours after a run's end; one that runs counts however long", () => {
+  test("a run counts toward the day until 24 hours after its end", () => {
     expect(bill([[task("a", "p", { run: ended(23) }), 1]]).day().cost).toBe(1)
     expect(bill([[task("a", "p", { run: ended(24) }), 1]]).day().cost).toBe(0)
     expect(bill([[task("a", "p", { status: "error" }), 1]]).day().cost).toBe(0)
     expect(bill([[task("a", "p", { run: { startedAt: 0 } }), 1]]).day().cost).toBe(1)
   })
 
-  test("counts of a resumed task what its runs within it cost", () => {
+  test("the bill of the day counts only those runs of a resumed task that ended within it", () => {
     const run = ended(1)
     expect(bill([[task("a", "p", { run }), 2, 3]]).day().cost).toBe(2)
     const recent = [
@@ -82,7 +82,7 @@ describe("the day", () => {
     expect(bill([[task("a", "p", { run: { ...run, recent } }), 2, 3]]).day().cost).toBe(2.5)
   })
 
-  test("is at least so much where the host does not know all", () => {
+  test("the bill of the day is marked as a minimum when the host does not know all costs", () => {
     const one = (hoursAgo: number) => {
       const tasks = [task("a", "p", { run: ended(hoursAgo) })]
       return billOf(tasks, () => ({ lastRun: spent(1, true), before: NO_USAGE }), NOW).day()
@@ -96,12 +96,12 @@ describe("a resume remembers", () => {
   const ran = (cost: number, run: Partial<Task["run"]> = {}) =>
     task("a", "p", { run, outcome: outcomeOf({ usage: spent(cost) }) })
 
-  test("what the runs of the last day cost", () => {
+  test("a resume remembers what the runs of the last day cost", () => {
     const recent = [{ endedAt: NOW - DAY_MS, cost: 9 }]
     expect(recentRuns(ran(3, { recent, ...ended(2) }), NOW)).toEqual([{ ...ended(2), cost: 3 }])
   })
 
-  test("nothing of runs that cost nothing, or ended long ago", () => {
+  test("a resume remembers no runs that cost nothing or ended long ago", () => {
     expect(recentRuns(ran(0, ended(2)), NOW)).toBeUndefined()
     expect(recentRuns(ran(1, ended(30)), NOW)).toBeUndefined()
     expect(recentRuns(ran(1), NOW)).toEqual([{ endedAt: NOW, cost: 1 }])
@@ -119,7 +119,7 @@ describe("of a task that is forgotten", () => {
     status: "error",
   } as const
 
-  test("stays what it cost, and nothing of its work", () => {
+  test("a forgotten task keeps its cost and nothing of its work", () => {
     const reason = { code: "timeout", text: "secret" } as const
     const outcome = outcomeOf({
       usage,
@@ -134,17 +134,17 @@ describe("of a task that is forgotten", () => {
     expect(JSON.stringify(remains)).not.toContain("secret")
   })
 
-  test("stays what runs before a last one without an outcome cost, in tokens if there is no price", () => {
+  test("a forgotten task without an outcome keeps the usage of its earlier runs", () => {
     const earlier = { toolCalls: 1, usage: spent(0) }
     expect(remainsOf(taskOf({ ...secret, earlier }))).toMatchObject({ earlier, outcome: undefined, forgotten: true })
   })
 
-  test("stays nothing where it cost nothing", () => {
+  test("nothing remains of a forgotten task that cost nothing", () => {
     expect(remainsOf(taskOf({ ...secret, outcome: outcomeOf() }))).toBeUndefined()
   })
 })
 
-test("who pays is the session above all tasks, also where records go round in a circle", () => {
+test("the session above all tasks pays for them, and circular records cause no endless loop", () => {
   const tasks = [task("a", "root"), task("b", "ses_a"), task("x", "ses_y"), task("y", "ses_x")]
   const taskIn = (sessionID: string) => tasks.find((each) => each.sessionID === sessionID)
   expect(payer("root", taskIn)).toBe("root")
@@ -152,7 +152,7 @@ test("who pays is the session above all tasks, also where records go round in a 
   expect(["ses_x", "ses_y"]).toContain(payer("ses_x", taskIn))
 })
 
-test("a day is 24 hours, whatever the calendar and its clocks do", () => {
+test("a day lasts 24 hours even when the clocks change", () => {
   // In central Europe the clocks go forward in the night of 2026-03-29 and back in that of 2026-10-25.
   for (const noon of ["2026-03-29T12:00:00+02:00", "2026-10-25T12:00:00+01:00"].map((each) => Date.parse(each))) {
     const dayAt = (endedAt: number) =>

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest"
 import { briefingOf } from "../../src/tools/briefing.ts"
 
-test("a fresh agent is told how it works, in the user's words, or not at all", () => {
+test("a fresh agent gets the default briefing, the user's own text or none", () => {
   expect(briefingOf({ childPrompt: true })).toMatch(/^You work in the background .* \(path:line\)\.$/)
   const inJSON = briefingOf({ childPrompt: true }, true)
   expect(inJSON).toMatch(

@@ -24,7 +24,7 @@ const cost = (rig: Rig) =>
     .reduce((sum, { task: { earlier, outcome } }) => sum + earlier.usage.cost + (outcome?.usage.cost ?? 0), 0)
 
 describe("a session's budget", () => {
-  test("stops all that share it, by no more than the steps under way, and each is told once", async () => {
+  test("a session's budget stops all tasks that share it, and each end is reported once", async () => {
     const rig = rigged({ maxCostPerSession: 0.1 })
     const tasks = await Promise.all(Array.from({ length: 10 }, () => rig.launch(spend)))
     for (const { id } of tasks) await rig.ended(id)
@@ -34,7 +34,7 @@ describe("a session's budget", () => {
     expect(rig.notices()).toHaveLength(10)
   })
 
-  test("stops all that share it in the moment in which one passes it, whatever they are doing", async () => {
+  test("a session's budget stops all its tasks at the moment when one of them exceeds it", async () => {
     const rig = rigged({ maxCostPerSession: 0.02, pollInterval: 60_000 })
     rig.onPrompt("BUILD", { tools: [{ name: "build", args: { ms: 600_000 } }] })
     const builds = [await rig.launch({ prompt: "BUILD" }), await rig.launch({ prompt: "BUILD" })]
@@ -43,7 +43,7 @@ describe("a session's budget", () => {
     expect(builds.map((each) => rig.task(each.id).run.endedAt)).toEqual([run.endedAt, run.endedAt])
   })
 
-  test("refuses what would begin beyond it, and says so", async () => {
+  test("a session's budget refuses a launch or resume once it is used up and says so", async () => {
     const rig = rigged({ maxCostPerSession: 0.04 })
     const { id } = await rig.launch(spend)
     expect((await rig.ended(id)).status).toBe("completed")
@@ -54,7 +54,7 @@ describe("a session's budget", () => {
     expect(await rig.launch(spend, rig.openParent())).toBeDefined()
   })
 
-  test("counts what somebody else has a task do after its end, once, also after a restart", async () => {
+  test("a session's budget counts work that a user requests after a task's end once, also after a restart", async () => {
     const rig = rigged({ maxCostPerSession: 0.06 })
     const { sessionID } = await rig.ended((await rig.launch(spend)).id)
     await rig.clock.advance(1000)
@@ -70,7 +70,7 @@ describe("a session's budget", () => {
     expect(cost(rig)).toBeCloseTo(0.08)
   })
 
-  test("counts for its day what somebody has a task do more than a day after its end", async () => {
+  test("the day's budget counts work that a user requests more than a day after a task's end", async () => {
     const rig = rigged({ maxCostPerDay: 1 })
     const day = () => rig.manager.spentBy(rig.parent).day.cost
     const { sessionID } = await rig.ended((await rig.launch(spend)).id)
@@ -84,7 +84,7 @@ describe("a session's budget", () => {
     expect(day()).toBe(0)
   })
 
-  test("counts what tasks below a task spend, and what was cleared", async () => {
+  test("a session's budget includes nested tasks and tasks that were cleared", async () => {
     const rig = rigged({ maxCostPerSession: 0.08, maxDepth: 2 })
     const top = await rig.launch(spend)
     const below = await rig.launch(spend, top.sessionID)
@@ -95,7 +95,7 @@ describe("a session's budget", () => {
     expect(rig.manager.spentBy(rig.parent).session.cost).toBeGreaterThanOrEqual(0.08)
   })
 
-  test("lets two in on its last cent, since nobody knows what they will spend, and then no more", async () => {
+  test("a session's budget lets two tasks begin on its last cent and no more after that", async () => {
     const rig = rigged({ maxCostPerSession: 0.05 })
     await rig.ended((await rig.launch(spend)).id)
     const both = await Promise.all([rig.launch(spend), rig.launch(spend)])
@@ -104,7 +104,7 @@ describe("a session's budget", () => {
     await expect(rig.launch(spend)).rejects.toThrow("option maxCostPerSession")
   })
 
-  test("ends what waited for its slot until all was spent, before it begins", async () => {
+  test("a queued task ends before it begins when the session's budget is used up", async () => {
     const rig = rigged({ maxCostPerSession: 0.04, maxConcurrentTasks: 1 })
     await rig.launch(spend)
     const waiting = await rig.launch(spend)
@@ -127,14 +127,14 @@ describe("without any option", () => {
     return rig
   }
 
-  test("a run that goes on and on is stopped at two million tokens", async () => {
+  test("a run without any options is stopped at two million tokens", async () => {
     const rig = hungry()
     const { outcome } = await rig.ended((await rig.launch(spend)).id)
     expect(outcome?.reason?.text).toMatch(/the option maxTokensPerTask allows 2000000\.$/)
     expect(outcome?.usage.input).toBeLessThanOrEqual(2_400_000)
   })
 
-  test("and a session's at ten dollars", async () => {
+  test("a session without any options is stopped at ten dollars", async () => {
     const rig = hungry()
     const tasks = await Promise.all(Array.from({ length: 10 }, () => rig.launch(spend)))
     for (const { id } of tasks) await rig.ended(id)
@@ -143,7 +143,7 @@ describe("without any option", () => {
     await expect(rig.launch(spend)).rejects.toThrow("of $10.00 (option maxCostPerSession)")
   })
 
-  test("0 turns both off", async () => {
+  test("the value 0 turns off the default limits for tokens and cost", async () => {
     const rig = hungry({ maxTokensPerTask: 0, maxCostPerSession: 0 })
     const { status, outcome } = await rig.ended((await rig.launch(spend)).id)
     expect([status, outcome?.usage.input]).toEqual(["completed", 40 * 300_000 + 100])
@@ -151,7 +151,7 @@ describe("without any option", () => {
 })
 
 describe("a task's budget", () => {
-  test("holds where no event tells what it spends", async () => {
+  test("a task's budget is enforced even if the host's usage events are lost", async () => {
     const rig = rigged({ maxCostPerTask: 0.05, pollInterval: 100 }, 100)
     rig.host.onEvent = () => "lose"
     const { id } = await rig.launch(spend)
@@ -160,7 +160,7 @@ describe("a task's budget", () => {
     expect(task.outcome?.usage.cost).toBeLessThanOrEqual(0.07 + 1e-9)
   })
 
-  test("counts all its runs; a resume beyond it is refused", async () => {
+  test("a task's budget includes all its runs, and a resume beyond it is refused", async () => {
     const rig = rigged({ maxCostPerTask: 0.05 })
     const { id } = await rig.launch(spend)
     await rig.ended(id)
@@ -175,7 +175,7 @@ describe("a task's budget", () => {
     )
   })
 
-  test("counts its own tasks", async () => {
+  test("a task's budget includes the cost of the tasks that it launched", async () => {
     const rig = rigged({ maxCostPerTask: 0.05, maxDepth: 2 }, 3)
     rig.onPrompt("WAIT", { tools: [{ name: "build", args: { ms: 60_000 } }], ...CENT })
     const top = await rig.launch({ prompt: "WAIT" })
@@ -184,7 +184,7 @@ describe("a task's budget", () => {
     expect(task.outcome?.reason?.code).toBe("budget")
   })
 
-  test("as a call sets it counts its own tasks, too, those that it has cleared as well", async () => {
+  test("the budget argument of a call includes the task's own tasks, even cleared ones", async () => {
     const rig = rigged({ maxDepth: 2 }, 2)
     rig.onPrompt("WAIT", { tools: [{ name: "build", args: { ms: 60_000 } }], ...CENT })
     const top = await rig.launch({ prompt: "WAIT", maxCost: 0.03 })
@@ -195,7 +195,7 @@ describe("a task's budget", () => {
     expect((await rig.ended(top.id)).outcome?.reason?.text).toMatch(/\$0\.0400 of \$0\.03 \(argument max_cost\)/)
   })
 
-  test("as a call sets it is passed when its own task spends, and not when the clock looks next", async () => {
+  test("the budget argument of a call is enforced as soon as the task's own task exceeds it", async () => {
     const rig = rigged({ maxDepth: 2, pollInterval: 60_000 }, 1)
     rig.onPrompt("WAIT", { tools: [{ name: "build", args: { ms: 600_000 } }] })
     const top = await rig.launch({ prompt: "WAIT", maxCost: 0.005 })
@@ -205,7 +205,7 @@ describe("a task's budget", () => {
     expect(rig.task(top.id).outcome?.reason).toMatchObject({ code: "budget" })
   })
 
-  test("as a call sets it is this run's", async () => {
+  test("the budget argument of a resume covers only that run", async () => {
     const rig = rigged({}, 3)
     const { id } = await rig.launch(spend)
     await rig.ended(id)
@@ -216,7 +216,7 @@ describe("a task's budget", () => {
 })
 
 describe("the day's budget", () => {
-  test("is the project's: all sessions, restarts and all processes", async () => {
+  test("the day's budget covers all sessions, restarts and processes of a project", async () => {
     const rig = rigged({ maxCostPerDay: 0.1 })
     const { id } = await rig.launch(spend)
     await rig.ended(id)
@@ -239,7 +239,7 @@ describe("the day's budget", () => {
     expect(await rig.launch(spend)).toBeDefined()
   })
 
-  test("asks for other processes' records only where it is on, and goes on without them", async () => {
+  test("other processes' records are read only for a day's budget, and a failed read is ignored", async () => {
     const reads = async (options: object) => {
       const rig = rigged(options)
       rig.host.onCall = (method) => (method === "recordsSince" ? { fail: new Error("no") as never } : undefined)
@@ -251,7 +251,7 @@ describe("the day's budget", () => {
     expect(await reads({ maxCostPerDay: 1 })).toBe(1)
   })
 
-  test("holds for launches that come together: each waits for what others have spent", async () => {
+  test("the day's budget also holds for simultaneous launches, which wait for other processes' costs", async () => {
     const other = rigged({})
     await other.ended((await other.launch(spend)).id)
     const rig = new Rig({
@@ -264,7 +264,7 @@ describe("the day's budget", () => {
     expect((await launches).map(({ status }) => status)).toEqual(["rejected", "rejected"])
   })
 
-  test("asks for those of all folders of the project", async () => {
+  test("the day's budget includes the tasks in all folders of the project", async () => {
     const rig = rigged({ maxCostPerDay: 1 })
     const asked = vi.spyOn(rig.host, "recordsSince")
     await rig.launch(spend)
@@ -272,7 +272,7 @@ describe("the day's budget", () => {
   })
 })
 
-test("limits on what is spent, and a last word that nobody needs, cost no call", async () => {
+test("budgets and an unneeded last word cause no additional host calls", async () => {
   const calls = async (options: object) => {
     const rig = new Rig({ options })
     await rig.ended((await rig.launch()).id)
@@ -285,7 +285,7 @@ test("limits on what is spent, and a last word that nobody needs, cost no call",
 })
 
 describe("what was spent is not forgotten", () => {
-  test("by a clear and a restart", async () => {
+  test("a clear and a restart do not reset what a session and a day have spent", async () => {
     const limits = { maxCostPerSession: 0.04, maxCostPerDay: 0.08 }
     const rig = rigged(limits)
     await rig.ended((await rig.launch(spend)).id)
@@ -300,7 +300,7 @@ describe("what was spent is not forgotten", () => {
     await expect(rig.launch(spend, rig.openParent())).rejects.toThrow("$0.0800 of $0.08 (option maxCostPerDay)")
   })
 
-  test("by the loss of the key: the sessions tell it for a day", async () => {
+  test("the loss of the signing key does not reset what the day has spent", async () => {
     const rig = rigged({ maxCostPerDay: 0.04 })
     const { id, sessionID } = await rig.launch(spend)
     await rig.ended(id)
@@ -316,7 +316,7 @@ describe("what was spent is not forgotten", () => {
     expect(await rig.launch(spend)).toBeDefined()
   })
 
-  test("twice, where the record of a task that is known here was changed", async () => {
+  test("the cost of a known task with a changed record is counted only once", async () => {
     const rig = rigged({ maxCostPerDay: 0.07 })
     const { id, sessionID } = await rig.launch(spend)
     await rig.ended(id)
@@ -325,7 +325,7 @@ describe("what was spent is not forgotten", () => {
     expect(await rig.launch(spend)).toBeDefined()
   })
 
-  test("and without such limits nothing is kept of a task that was cleared", async () => {
+  test("a cleared task leaves no record when no budget is set", async () => {
     const rig = rigged({ maxCostPerSession: 0 })
     const { id, sessionID } = await rig.launch(spend)
     await rig.ended(id)
@@ -333,7 +333,7 @@ describe("what was spent is not forgotten", () => {
     expect(rig.host.stored(sessionID).metadata).toEqual({})
   })
 
-  test("while the user takes time to allow a launch", async () => {
+  test("a launch is refused if the budget is used up while the user decides about it", async () => {
     const rig = rigged({ maxCostPerSession: 0.04 })
     const first = await rig.launch(spend)
     let allow = () => {}
@@ -348,7 +348,7 @@ describe("what was spent is not forgotten", () => {
     expect(rig.manager.list(rig.parent)).toHaveLength(1)
   })
 
-  test("where another process spends it, while a task runs here", async () => {
+  test("a running task is stopped when another process uses up the day's budget", async () => {
     const limits = { maxCostPerDay: 0.1, lastWord: 0 }
     const rig = rigged(limits, 1000)
     rig.onPrompt("SLOW", { tools: [{ name: "build", args: { ms: 120_000 } }] })
@@ -365,7 +365,7 @@ describe("what was spent is not forgotten", () => {
     expect(other.task(theirs.id, other.parent).status).toBe("running")
   })
 
-  test("where another process spends it in a task that is known here and works in a place of its own", async () => {
+  test("a running task is stopped when another process's known worktree task uses up the day's budget", async () => {
     const rig = rigged({ maxCostPerDay: 0.1, lastWord: 0 }, 1000)
     rig.onPrompt("SLOW", { tools: [{ name: "build", args: { ms: 120_000 } }] })
     const worktrees = { capture: async () => {}, enter: async () => ({ directory: "/place", preface: "" }) }

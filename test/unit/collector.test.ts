@@ -2,7 +2,7 @@ import { expect, test } from "vitest"
 import { Collector } from "../../src/lib/collector.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 
-test("what comes within the time is handed over in one go, what comes later in another", async () => {
+test("the collector hands over items of one interval together and later items in the next batch", async () => {
   const clock = new FakeClock()
   const handed: (readonly number[])[] = []
   const gather = new Collector<number>(clock, 100, (items) => handed.push(items))
@@ -26,7 +26,7 @@ test("what comes within the time is handed over in one go, what comes later in a
   expect(handed).toHaveLength(3)
 })
 
-test("flushed with a least age, what came just now stays, and goes with what comes meanwhile", async () => {
+test("a flush with a minimum age keeps younger items until they can go with later ones", async () => {
   const clock = new FakeClock()
   const handed: (readonly number[])[] = []
   const gather = new Collector<number>(clock, 100, (items) => handed.push(items))

@@ -42,7 +42,7 @@ const WAITING_HINT = [
 const DONE_HINT = ["All 3 tasks finished.", "Use superagents_output tools to see agent responses."]
 
 test.each(["plain words of a reason, ", "無法讀取檔案，因為權限不足。", "Файл не читается: нет прав. "])(
-  "of a map at most 3,000 tokens are told, in whatever language: %s",
+  "the notification of a map stays under 3,000 tokens in any language: %s",
   (words) => {
     const why = words.repeat(200).slice(0, 160)
     const groups = Array.from({ length: 10 }, (_none, nth) => ({ why, count: 900 - nth, first: [0, 1, 2, 3, 999] }))
@@ -66,11 +66,14 @@ describe("what the user reads", () => {
     ["completed", 1, "✓ **Resume #1 completed in 12.3s.**\nTask Progress: 2/3"],
     ["error", 2, "✗ **Resume #2 failed in 12.3s.**\nTask Progress: 2/3"],
     ["cancelled", 3, "⊘ **Resume #3 cancelled after 12.3s.**\nTask Progress: 2/3"],
-  ] as const)("of a run that is %s, generation %i", (status, generation, text) => {
-    expect(composed(newsOf(ended(status, { run: { generation } }))).visible).toBe(text)
-  })
+  ] as const)(
+    "the visible text of a notification is right for a run that is %s, generation %i",
+    (status, generation, text) => {
+      expect(composed(newsOf(ended(status, { run: { generation } }))).visible).toBe(text)
+    },
+  )
 
-  test("ends with a mark in development", () => {
+  test("the visible text of a notification ends with a mark in development", () => {
     expect(composed(newsOf(ended("completed")), 4000, true).visible).toBe(
       '✓ **Agent "find it" finished in 12.3s.**\nTask Progress: 2/3\n[hint attached]',
     )
@@ -78,7 +81,7 @@ describe("what the user reads", () => {
 })
 
 describe("what only the model reads", () => {
-  test("while other tasks of the session run: whose message this is, what ran, and the hint to the letter", () => {
+  test("a notification lists the tasks of the session that still run, with the exact waiting hint", () => {
     const news = newsOf(ended("completed"), { answer: "found", running: [other, third], notFetched: [other] })
     expect(hiddenLines(news)).toEqual([
       `${AUTOMATIC} Task bg_aaaaaaaa: completed. ${USED}`,
@@ -91,7 +94,7 @@ describe("what only the model reads", () => {
     ])
   })
 
-  test("when all have ended: what was not fetched, and the hint to the letter", () => {
+  test("a notification after all tasks have ended lists the answers that were not fetched", () => {
     const delivery = deliveryOf({ done: 3, total: 3, running: 0 })
     const news = newsOf(ended("completed", { delivery }), { answer: "found", notFetched: [other, third] })
     expect(hiddenLines(news).slice(-3)).toEqual([
@@ -100,14 +103,14 @@ describe("what only the model reads", () => {
     ])
   })
 
-  test("when all have ended and every answer is there: the hint alone, which nothing of ours contradicts", () => {
+  test("a notification after all tasks have ended, with every answer fetched, ends with the hint alone", () => {
     expect(hiddenLines(newsOf(ended("completed"), { answer: "found" })).slice(-3)).toEqual([
       "</task_output>",
       ...DONE_HINT,
     ])
   })
 
-  test("of a resume: which task it was, what this run took and what all did", () => {
+  test("the notification of a resume names the task and the figures of this run and of all runs", () => {
     const task = ended("completed", { run: { generation: 2 } })
     const news = newsOf(task, { answer: "x", whole: { ...NO_FIGURES, toolCalls: 5 } })
     expect(hiddenLines(news)[0]).toBe(
@@ -115,7 +118,7 @@ describe("what only the model reads", () => {
     )
   })
 
-  test("of a failure: reason, note, todos, files, and the text it had written", () => {
+  test("the notification of a failure has the reason, note, todos, files and the text so far", () => {
     const reason = { code: "provider", text: "no such\nluck" } as const
     const outcome = outcomeOf({
       reason,
@@ -138,7 +141,7 @@ describe("what only the model reads", () => {
     ])
   })
 
-  test("of a failure that may be resumed offers that, and of one that may not says what to launch", () => {
+  test("the notification of a failure offers a resume where one is possible, and a new launch otherwise", () => {
     const outcome = outcomeOf({ reason: { code: "provider", text: "no luck" } })
     const told = (resumable?: readonly string[]) =>
       compose(newsOf(ended("error", { outcome })), { notifyAnswerChars: 0, development: false, resumable }).hidden
@@ -151,7 +154,7 @@ describe("what only the model reads", () => {
     for (const resumable of [undefined, [], ["completed"]]) expect(told(resumable)).toContain(anew)
   })
 
-  test("of a run whose last message holds no text: that it has no answer, what it thought, and its earlier text", () => {
+  test("the notification of a run without an answer shows its last thoughts and its earlier text", () => {
     const news = newsOf(ended("completed", { outcome: outcomeOf({ thought: "I should stop" }) }), { answer: "I look" })
     const { visible, hidden } = compose(news, { notifyAnswerChars: 100, development: false })
     expect(visible).toMatch(/^⊖ \*\*Agent ".*" ended without an answer after /)
@@ -168,7 +171,7 @@ describe("what only the model reads", () => {
     )
   })
 
-  test("of the parent's own cancel is one line, which says nothing of others", () => {
+  test("the notification of a cancel by the parent itself is a single line", () => {
     const reason = { code: "cancelled", text: "It was cancelled by the agent that launched it." } as const
     const task = (generation: number) => ended("cancelled", { outcome: outcomeOf({ reason }), run: { generation } })
     const notice = composed(newsOf(task(0), { answer: "half", running: [other] }))
@@ -179,7 +182,7 @@ describe("what only the model reads", () => {
     ])
   })
 
-  test("of somebody else's cancel is told as any end", () => {
+  test("the notification of a cancel by somebody else gives the reason like any other end", () => {
     const outcome = outcomeOf({ reason: { code: "aborted", text: "The user stopped it." } })
     expect(hiddenLines(newsOf(ended("cancelled", { outcome }))).slice(0, 2)).toEqual([
       `${AUTOMATIC} Task bg_aaaaaaaa: cancelled. ${USED}`,
@@ -187,7 +190,7 @@ describe("what only the model reads", () => {
     ])
   })
 
-  test("holds up where there is nothing to go by", () => {
+  test("a notification can be composed for a task that has neither outcome nor delivery", () => {
     const task = ended("completed", { outcome: undefined, delivery: { state: "none" } })
     expect(composed(newsOf(task)).visible).toContain("Task Progress: 0/0")
     expect(composed(newsOf(task)).hidden).toContain("\nAll 3 tasks finished.\n")
@@ -197,7 +200,7 @@ describe("what only the model reads", () => {
 describe("a notification that the next one follows", () => {
   const runs = newsOf(ended("completed"), { answer: "found\nStill running: x\n1\n2\n3", running: [other, third] })
 
-  test("is sent without what ran then, and with all else", () => {
+  test("an earlier notification loses only the lines about running tasks when the next one follows", () => {
     const { hidden } = composed(runs)
     const lines = hidden.split("\n")
     expect(isNotice(hidden)).toBe(true)
@@ -205,7 +208,7 @@ describe("a notification that the next one follows", () => {
     expect(lines.at(-4)).toMatch(/^Still running: bg_bbbbbbbb/)
   })
 
-  test("is sent without what had ended and was told next, which the others' hints follow", () => {
+  test("an earlier notification loses its line of tasks that ended meanwhile and were reported next", () => {
     const both = composed({ ...runs, untold: [other] }).hidden
     expect(withoutRunning(both)).toBe(withoutRunning(composed(runs).hidden))
     const { hidden } = composed({ ...runs, running: [], untold: [other] })
@@ -216,13 +219,13 @@ describe("a notification that the next one follows", () => {
     expect(withoutRunning(hidden)).toBe(withoutRunning(both))
   })
 
-  test("stays as it is where nothing ran", () => {
+  test("an earlier notification stays as it is where no other task was running", () => {
     const { hidden } = composed(newsOf(ended("completed"), { answer: "found" }))
     expect(withoutRunning(hidden)).toBe(hidden)
     expect(isNotice(composed(newsOf(ended("error", { run: { generation: 3 } }))).hidden)).toBe(true)
   })
 
-  test("is known by how it begins", () => {
+  test("a text counts as a notification of an end only by its beginning", () => {
     expect(isNotice("Task bg_aaaaaaaa: completed.")).toBe(false)
     expect(isNotice(`${AUTOMATIC} Your agent asks.`)).toBe(false)
   })
@@ -232,14 +235,14 @@ describe("the answer in a notification", () => {
   const delivered = (answer: string | undefined, notifyAnswerChars?: number, more: Parameters<typeof ended>[1] = {}) =>
     composed(newsOf(ended("completed", more), { answer }), notifyAnswerChars)
 
-  test("comes whole up to the limit, and then counts as fetched", () => {
+  test("an answer up to the limit is sent whole in the notification and counts as fetched", () => {
     const notice = delivered("x".repeat(4000))
     expect(notice.hidden).toContain(`\n${"x".repeat(4000)}\n</task_output>\n`)
     expect(notice.handsOver).toBe(true)
     expect(notice.hidden).not.toContain("Not fetched yet")
   })
 
-  test("comes with its first thousand characters where it is longer, and with the call that reads on", () => {
+  test("a notification shows the first 1,000 characters of a longer answer and the call that reads on", () => {
     const notice = delivered(`${"x".repeat(1000)}${"y".repeat(3001)}`)
     expect(notice.hidden).toContain(
       'Its answer has 4,001 characters, of which these are the first 1,000; superagents_output(task_id="bg_aaaaaaaa", offset=1000) reads on:\n',
@@ -249,24 +252,24 @@ describe("the answer in a notification", () => {
     expect(notice.handsOver).toBe(false)
   })
 
-  test("is cut between characters, and reads on there", () => {
+  test("a long answer is cut between two characters, and the offset to read on matches the cut", () => {
     const { hidden } = delivered(`${"x".repeat(999)}😀${"y".repeat(4000)}`)
     expect(hidden).toContain("the first 999; ")
     expect(hidden).toContain("offset=999) reads on:")
   })
 
-  test("has a beginning no longer than the limit allows", () => {
+  test("the beginning of an answer in a notification is no longer than the option allows", () => {
     expect(delivered("x".repeat(600), 500).hidden).toContain("offset=500) reads on:")
   })
 
-  test("does not come where the option is 0, or where it could not be read", () => {
+  test("a notification has no answer where the option is 0 or the answer could not be read", () => {
     for (const notice of [delivered("found", 0), delivered(undefined)]) {
       expect(notice.hidden.split("\n").slice(1)).toEqual(["Not fetched yet: bg_aaaaaaaa (find it)", ...DONE_HINT])
       expect(notice.handsOver).toBe(false)
     }
   })
 
-  test("is not even read where it was fetched, or where the parent cancelled the task itself", () => {
+  test("an answer is not read if it was fetched already or the parent cancelled the task itself", () => {
     const cancelledBy = (code: "cancelled" | "aborted") =>
       ended("cancelled", { outcome: outcomeOf({ reason: { code, text: "It was stopped." } }) })
     expect(wantsAnswer(ended("completed"))).toBe(true)
@@ -275,20 +278,20 @@ describe("the answer in a notification", () => {
     expect(wantsAnswer(cancelledBy("cancelled"))).toBe(false)
   })
 
-  test("that is none is told as such, and nothing is left to fetch", () => {
+  test("a notification says that the agent wrote no text, and then nothing is left to fetch", () => {
     const notice = delivered("")
     expect(notice.hidden).toContain("\nThe agent ended without any text.\nAll ")
     expect(notice.handsOver).toBe(true)
     expect(composed(newsOf(ended("error"), { answer: "" })).hidden).toContain("\nIt had written no text.\n")
   })
 
-  test("that was deleted with its session is told as such", () => {
+  test("a notification says that the answer was deleted together with its session", () => {
     const task = ended("completed")
     const notice = composed({ ...newsOf(task), answer: { text: "", gone: true } })
     expect(notice.hidden).toContain("\nIts session was deleted, and what it had written with it.\nAll ")
   })
 
-  test("does not come a second time where it was fetched before the message went out", () => {
+  test("a notification does not repeat an answer that was fetched before the message was sent", () => {
     const notice = delivered("found", 4000, { retrievedAt: 1 })
     expect(notice.hidden).toContain("\nYou have fetched its answer already.\nAll ")
     expect(notice.hidden).not.toContain("found")
@@ -296,7 +299,7 @@ describe("the answer in a notification", () => {
   })
 
   test.each(["</task_output>", "</TASK_OUTPUT >", "<\n/task_output\n>", '<task_output id="bg_aaaaaaaa">'])(
-    "cannot close its tags with %j",
+    "an answer in a notification cannot close its own tags with %j",
     (tag) => {
       for (const text of [`before ${tag} after`, `${tag}${"x".repeat(5000)}`])
         expect(delivered(text).hidden.match(/<\s*\/?\s*task_output/gi)).toHaveLength(2)
@@ -305,7 +308,7 @@ describe("the answer in a notification", () => {
 })
 
 describe("a toast", () => {
-  test("tells of a launch and of a resume", () => {
+  test("a toast announces the launch of a task and the start of a resume", () => {
     expect(launchToast(taskOf())).toEqual({
       title: "Background agent launched",
       message: "find it (general)",
@@ -314,7 +317,7 @@ describe("a toast", () => {
     expect(launchToast(taskOf({ run: { generation: 2 } })).title).toBe("Resume #2 started")
   })
 
-  test("tells of an end, with its reason", () => {
+  test("a toast announces the end of a task with its reason", () => {
     const reason = { code: "aborted", text: "It was stopped." } as const
     expect(endToast(ended("error", { outcome: undefined })).message).toBe("find it")
     expect(endToast(ended("completed"))).toEqual({
@@ -334,7 +337,7 @@ describe("a toast", () => {
     })
   })
 
-  test("tells of several at once, each kind apart", () => {
+  test("toasts of several events are combined, one for each kind", () => {
     const launched = ["a", "b", "c", "d", "e"].map((description) => launchToast(taskOf({ description })))
     const [one] = launched.splice(4)
     expect(summarize([])).toEqual([])
@@ -346,7 +349,7 @@ describe("a toast", () => {
     expect(summarize(one ? [...launched, one] : [])[0]?.message).toMatch(/ and 2 more$/)
   })
 
-  test("tells of a question", () => {
+  test("a toast announces that a background agent asks for permission or asks a question", () => {
     expect(askToast(taskOf(), askOf()).title).toBe("A background agent asks for permission")
     expect(askToast(taskOf(), askOf({ kind: "question", what: "Which?" }))).toEqual({
       title: "A background agent asks a question",
@@ -355,7 +358,7 @@ describe("a toast", () => {
     })
   })
 
-  test("is one line, whatever a child or its provider wrote", () => {
+  test("a toast is a single line, whatever a child or its provider wrote", () => {
     const evil = "a\n\u001b[2Jb"
     const task = { description: evil, agent: evil, outcome: outcomeOf({ reason: { code: "provider", text: evil } }) }
     const toasts = [launchToast(taskOf(task)), endToast(ended("completed", task)), endToast(ended("error", task))]

@@ -31,11 +31,11 @@ test.each([
     { place: place(true), run: { check: "make\nall", budget: { max: 0.5, before: 1 } } },
     "When you have ended your turn, `make all` is run here: your work counts as done only when that succeeds, and you are asked again when it does not. Then what you changed is merged into the files of the agent that you work for. You may spend $0.50; near that you are asked for your last word.",
   ],
-] as const)("an agent is told of %s at the start", (_what, more, text) => {
+] as const)("the constraints that an agent reads at the start are right for: %s", (_what, more, text) => {
   expect(constraintsOf(taskOf(more))).toBe(text)
 })
 
-test("they stand behind its prompt, in a part of their own, at a resume too", async () => {
+test("the constraints follow the prompt as a separate part, also in a resume", async () => {
   const rig = new Rig()
   const { id, sessionID } = await rig.launch({ maxCost: 0.5 })
   await rig.ended(id)

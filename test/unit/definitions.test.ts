@@ -26,7 +26,7 @@ const AGENTS = [
   { name: "plan", description: "Plan mode. Disallows all edit tools." },
 ].map((agent) => ({ ...agent, mode: "all" as const }))
 
-test(`the five definitions take at most ${MOST_TOKENS} o200k tokens`, () => {
+test(`the definitions of the five tools take at most ${MOST_TOKENS} o200k tokens`, () => {
   const { manager, options } = new Rig()
   const counts = Object.entries(toolsFor(manager, options)).map(([name, tool]) => {
     const description = name === "superagents_task" ? withAgents(tool.description, AGENTS) : tool.description
@@ -39,7 +39,7 @@ test(`the five definitions take at most ${MOST_TOKENS} o200k tokens`, () => {
   expect(all).toBeLessThanOrEqual(MOST_TOKENS)
 })
 
-test(`schema, tries, guard and each are at most ${MOST_OF_RESULTS} of them`, () => {
+test(`the arguments schema, tries, guard and each add at most ${MOST_OF_RESULTS} tokens to the definitions`, () => {
   const { manager, options } = new Rig()
   const { description, args = {} } = toolsFor(manager, options).superagents_task ?? {}
   const weigh = (shown: z.ZodRawShape) => {
@@ -54,7 +54,7 @@ test(`schema, tries, guard and each are at most ${MOST_OF_RESULTS} of them`, () 
   expect(tokens).toBeLessThanOrEqual(MOST_OF_RESULTS)
 })
 
-test("what is shown of a schema has neither its language's name nor empty lists of properties, and no word less", () => {
+test("a shortened tool schema loses only its schema URL and its empty property lists", () => {
   const each = { anyOf: [{ type: "array", items: { type: "object", properties: {} } }, { type: "string" }] }
   const properties = { each, schema: { description: "A schema.", type: "object", properties: {} }, none: null }
   const definition: Definition = {

@@ -7,16 +7,13 @@ const proxyOf = (url: string) => (pastProxy(new Request(url)) as { proxy?: strin
 
 afterEach(() => vi.unstubAllEnvs())
 
-test.each(["http_proxy", "HTTP_PROXY"])(
-  "a server of this machine is its own proxy where the environment has %s",
-  (name) => {
-    vi.stubEnv(name, "http://proxy:3128")
-    expect(proxyOf("http://127.0.0.1:4096/session?limit=5")).toBe("http://127.0.0.1:4096")
-    expect(proxyOf("https://127.0.0.1:4096/session")).toBeUndefined()
-  },
-)
+test.each(["http_proxy", "HTTP_PROXY"])("a request to a local server bypasses the proxy that is set in %s", (name) => {
+  vi.stubEnv(name, "http://proxy:3128")
+  expect(proxyOf("http://127.0.0.1:4096/session?limit=5")).toBe("http://127.0.0.1:4096")
+  expect(proxyOf("https://127.0.0.1:4096/session")).toBeUndefined()
+})
 
-test("a request is as it was where the environment has no proxy", () => {
+test("a request is not changed where the environment has no proxy", () => {
   for (const name of ["http_proxy", "HTTP_PROXY"]) vi.stubEnv(name, "")
   expect(proxyOf("http://127.0.0.1:4096/session")).toBeUndefined()
 })

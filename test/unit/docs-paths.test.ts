@@ -31,10 +31,10 @@ const pathsIn = (page: string): readonly string[] =>
 
 const isThere = (path: string) => BASES.some((base) => ENDINGS.some((ending) => existsSync(base + path + ending)))
 
-test.each(PAGES)("%s names files that there are", (page) => {
+test.each(PAGES)("every path that %s names is a file or folder that exists", (page) => {
   expect(pathsIn(page).filter((path) => !GONE.includes(path) && !isThere(path))).toEqual([])
 })
 
-test("paths are found in the pages", () => {
+test("the path search finds paths in the documentation pages", () => {
   expect(pathsIn("docs/architecture.md")).toContain("core/run/table")
 })

@@ -6,7 +6,7 @@ import { Rig } from "../support/rig.ts"
 const HANG = { hang: true } as const
 
 describe("a run completes", () => {
-  test("when its model's turn ends well; the parent is told once, and nothing ticks any more", async () => {
+  test("a run completes when its model's turn ends, its parent is notified once, and no timer is left", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "the answer", chunks: 3 })
     const task = await rig.ended((await rig.launch()).id)
@@ -28,7 +28,7 @@ describe("a run completes", () => {
     ["no event comes at all", () => "lose"],
     ["every event comes late", () => ({ late: 1500 })],
     ["the idle event is lost", (event) => (event.type === "idle" ? "lose" : undefined)],
-  ])("also when %s", async (_when, onEvent) => {
+  ])("a run completes and its parent is notified once although %s", async (_when, onEvent) => {
     const rig = new Rig()
     rig.host.onEvent = onEvent
     const task = await rig.ended((await rig.launch()).id)
@@ -38,7 +38,7 @@ describe("a run completes", () => {
     expect(rig.timers.pending).toBe(0)
   })
 
-  test("by events alone when polling is off", async () => {
+  test("a run completes by events alone when polling is off", async () => {
     const rig = new Rig({ options: { pollInterval: 0, taskTimeout: 0, stallTimeout: 0 } })
     rig.onPrompt("FIND", { text: "done", delay: 3000 })
     const task = await rig.launch()
@@ -50,7 +50,7 @@ describe("a run completes", () => {
     expect(rig.host.calls).not.toContain("activity")
   })
 
-  test("with one look at the host now and then, however many run, while they are heard of", async () => {
+  test("several runs that send events share one occasional poll of the host", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", HANG)
     for (let count = 0; count < 5; count++) await rig.launch()
@@ -62,7 +62,7 @@ describe("a run completes", () => {
     expect(rig.timers.pending).toBe(1)
   })
 
-  test("with a look every poll interval while nothing was heard of one of them", async () => {
+  test("a run that sends no events makes the host be polled at every poll interval", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", HANG)
     rig.onPrompt("DEAF", HANG)
@@ -74,7 +74,7 @@ describe("a run completes", () => {
     expect(rig.host.calls.filter((method) => method === "activity")).toHaveLength(5)
   })
 
-  test("with its tool calls counted by id, and the last ones named", async () => {
+  test("a run's tool calls are counted by id, and the last five are named", async () => {
     const rig = new Rig()
     const tools = ["read", "grep", "read", "edit", "glob", "list"].map((name) => ({ name, args: {} }))
     rig.script(({ toolResults, lastUser }) => {
@@ -95,18 +95,15 @@ describe("a run completes", () => {
   test.each([
     ["bash", "The agent stopped at a refused permission."],
     ["question", "The agent asked the user a question, which was dismissed; its turn ended there."],
-  ])(
-    "with a note when it ended at a refusal of %s, and not at all where it had written nothing",
-    async (name, note) => {
-      for (const text of ["this far", undefined]) {
-        const task = await refused(name, text)
-        const reason = { code: "refused", text: `${note} It had written nothing.` }
-        expect(task).toMatchObject(
-          text ? { status: "completed", outcome: { note } } : { status: "cancelled", outcome: { reason } },
-        )
-      }
-    },
-  )
+  ])("a run that ended at a refusal of %s completes with a note, or is cancelled without text", async (name, note) => {
+    for (const text of ["this far", undefined]) {
+      const task = await refused(name, text)
+      const reason = { code: "refused", text: `${note} It had written nothing.` }
+      expect(task).toMatchObject(
+        text ? { status: "completed", outcome: { note } } : { status: "cancelled", outcome: { reason } },
+      )
+    }
+  })
 
   const refused = async (name: string, text: string | undefined) => {
     const rig = new Rig()
@@ -132,7 +129,7 @@ describe("open todos", () => {
     return rig
   }
 
-  test("of an idle child are waited for, then told", async () => {
+  test("a run waits for the open todos of an idle child, then reports them", async () => {
     const rig = withTodos()
     const { id } = await rig.launch()
     await rig.clock.advance(4000)
@@ -142,14 +139,14 @@ describe("open todos", () => {
     expect(rig.notices()[0]?.hidden).toContain("the agent left 1 of its todos open")
   })
 
-  test("are waited for although polling is off", async () => {
+  test("a run waits for open todos although polling is off", async () => {
     const rig = withTodos({ pollInterval: 0 })
     const { id } = await rig.launch()
     await rig.clock.advance(10_000)
     expect(rig.task(id).status).toBe("completed")
   })
 
-  test("are waited for as long where the machine sleeps meanwhile", async () => {
+  test("a sleep of the machine does not shorten the wait for open todos", async () => {
     const rig = withTodos({ todoGrace: 60_000 })
     const { id } = await rig.launch()
     await rig.clock.advance(20_000)
@@ -159,7 +156,7 @@ describe("open todos", () => {
     expect((await rig.ended(id)).status).toBe("completed")
   })
 
-  test("end the wait when somebody goes on with them", async () => {
+  test("the wait for open todos ends when somebody continues the work", async () => {
     const rig = withTodos()
     const { id, sessionID } = await rig.launch()
     await rig.clock.advance(3000)
@@ -173,7 +170,7 @@ describe("open todos", () => {
     expect((await rig.manager.output(id, rig.caller)).answer).toBe("all done")
   })
 
-  test("are not waited for with a grace of 0", async () => {
+  test("a run does not wait for open todos when todoGrace is 0", async () => {
     const rig = withTodos({ todoGrace: 0 })
     const { id } = await rig.launch()
     await rig.clock.advance(200)
@@ -182,7 +179,7 @@ describe("open todos", () => {
 })
 
 describe("a run fails", () => {
-  test("when the provider fails, in its words, whatever comes first: the idle or the message's error", async () => {
+  test("a run whose provider fails ends once, with the error text of the provider", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { status: 400, body: { error: { message: "no such luck" } } })
     const task = await rig.ended((await rig.launch()).id)
@@ -198,7 +195,7 @@ describe("a run fails", () => {
     })
   })
 
-  test("when the host's retries are used up, and says meanwhile that it retries", async () => {
+  test("a run fails when the host's retries are used up, and shows meanwhile that it retries", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { status: 500, body: { error: { message: "out of order" } } })
     const { id } = await rig.launch()
@@ -208,7 +205,7 @@ describe("a run fails", () => {
     expect(rig.clock.now() - (rig.task(id).run.startedAt ?? 0)).toBeGreaterThan(60_000)
   })
 
-  test("learns of retries by polling when no event comes", async () => {
+  test("a run shows retries that only polling could find when no event arrives", async () => {
     const rig = new Rig()
     rig.host.onEvent = () => "lose"
     rig.onPrompt("FIND", { status: 500 })
@@ -217,7 +214,7 @@ describe("a run fails", () => {
     expect(rig.view(id).phase).toBe("retrying")
   })
 
-  test("when the host says of an agent, too late, that it does not know it", async () => {
+  test("a run fails when the host no longer knows its agent at the prompt", async () => {
     const rig = new Rig()
     const launching = rig.launch()
     rig.host.onCall = (method) => {
@@ -230,14 +227,14 @@ describe("a run fails", () => {
     expect(task.outcome?.reason?.text).toContain("Agent not found")
   })
 
-  test("but not for an error that comes before the prompt has begun: it may be an earlier run's", async () => {
+  test("a run does not fail by an error event that arrives before its prompt has begun", async () => {
     const rig = new Rig()
     const { id, sessionID } = await rig.launch()
     rig.host.tell({ type: "error", sessionID, error: { message: "Aborted", aborted: true } })
     expect((await rig.ended(id)).status).toBe("completed")
   })
 
-  test("when nothing ever answers the prompt", async () => {
+  test("a run fails when nothing ever answers its prompt", async () => {
     const rig = new Rig()
     rig.host.onCall = (method) => (method === "prompt" ? "forget" : undefined)
     const { id } = await rig.launch()
@@ -251,7 +248,7 @@ describe("a run fails", () => {
     })
   })
 
-  test("but not because an idle is told of while its model still thinks", async () => {
+  test("a run does not fail by idle events while its model is still thinking", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "the answer", delay: 60_000 })
     const { id, sessionID } = await rig.launch()
@@ -262,7 +259,7 @@ describe("a run fails", () => {
     expect((await rig.ended(id)).status).toBe("completed")
   })
 
-  test("when the answer breaks off without an error", async () => {
+  test("a run fails when its answer breaks off without an error", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", HANG)
     const { id, sessionID } = await rig.launch()
@@ -278,7 +275,7 @@ describe("a run fails", () => {
     })
   })
 
-  test("completes all the same when only a later message of the user's has no answer", async () => {
+  test("a run completes although a later message of the user has no answer", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "the answer", delay: 100 })
     const { id, sessionID } = await rig.launch()
@@ -291,7 +288,7 @@ describe("a run fails", () => {
 
 describe("a child's session", () => {
   test.each(["heard", "not heard"])(
-    "that the user stops ends the task as cancelled and wakes the parent (%s)",
+    "a task is cancelled and its parent woken when the user stops the child's session (%s)",
     async (how) => {
       const rig = new Rig()
       rig.onPrompt("FIND", { hang: true, text: "so far" })
@@ -310,7 +307,7 @@ describe("a child's session", () => {
   )
 
   test.each(["heard", "not heard"])(
-    "that the user deletes ends the task as cancelled and wakes the parent (%s)",
+    "a task is cancelled and its parent woken when the user deletes the child's session (%s)",
     async (how) => {
       const rig = new Rig()
       rig.onPrompt("FIND", { hang: true, text: "so far" })
@@ -332,7 +329,7 @@ describe("a child's session", () => {
 })
 
 describe("the host's failures", () => {
-  test("while a run is looked at are got over", async () => {
+  test("a run completes although several requests to the host fail while it is watched", async () => {
     const rig = new Rig()
     let failures = 0
     rig.host.onCall = (method) => {
@@ -344,7 +341,7 @@ describe("the host's failures", () => {
     expect((await rig.ended(id)).status).toBe("completed")
   })
 
-  test("that make every look slow do not stack looks up", async () => {
+  test("polls of a slow host do not pile up", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", HANG)
     await rig.launch()
@@ -359,7 +356,7 @@ describe("a compaction", () => {
   const STEP = { tools: [{ name: "read", args: { ms: 500 } }], text: "Progress: 2 of 3" }
   const GO_ON = "The conversation was compacted while you were at work, and that ended your turn. Go on where you were."
 
-  test("that a user asks for in the middle of a run does not end it: its agent is asked to go on", async () => {
+  test("a run goes on after the user compacts its session in the middle of the work", async () => {
     const rig = new Rig()
     rig.script(({ prompt, toolResults }) => {
       if (prompt.includes(GO_ON)) return { text: "the answer" }
@@ -372,7 +369,7 @@ describe("a compaction", () => {
     expect((await rig.manager.output(id, rig.caller)).answer).toBe("the answer")
   })
 
-  test("after an answer that fills the context leaves that the answer", async () => {
+  test("a compaction after an answer that fills the context keeps that answer", async () => {
     const rig = new Rig()
     rig.host.contextTokens = 1000
     rig.onPrompt("FIND", { text: "the answer", usage: { input: 5000 } })
@@ -385,7 +382,7 @@ describe("a compaction", () => {
   })
 })
 
-test("a call with the finish reason stop is no end: cut off by a crash there, a run was interrupted", async () => {
+test("a run that crashed after a tool call with finish reason stop is interrupted, not completed", async () => {
   const rig = new Rig()
   rig.script(({ prompt, toolResults }) => {
     if (!prompt.includes("FIND")) return undefined
@@ -402,7 +399,7 @@ test("a call with the finish reason stop is no end: cut off by a crash there, a 
   expect(await rig.ended(id)).toMatchObject({ status: "error", outcome: { reason: { code: "interrupted" } } })
 })
 
-test("a run whose last message holds thoughts alone has ended without an answer", async () => {
+test("a run whose last message holds only thoughts has ended without an answer", async () => {
   const rig = new Rig()
   rig.script(({ prompt, toolResults }) => {
     if (!prompt.includes("FIND")) return undefined

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest"
 import { eventReader } from "../../src/lib/event-stream.ts"
 
-test("an event that is too long is left out, wherever its end is cut, and what follows is read", () => {
+test("the event reader skips an event that is too long, however it is cut, and reads the next", () => {
   const long = `data: ${"x".repeat(50)}\n\n`
   for (let cut = 1; cut < long.length; cut++) {
     const read = eventReader(10)

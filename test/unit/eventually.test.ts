@@ -1,7 +1,7 @@
 import { expect, test } from "vitest"
 import { eventually } from "../support/eventually.ts"
 
-test("looks again only when there is news, and news that came during a look counts", async () => {
+test("the test helper eventually looks again only after news, including news that came during a look", async () => {
   let marks = 0
   let looks = 0
   const waits: number[] = []
@@ -16,7 +16,7 @@ test("looks again only when there is news, and news that came during a look coun
   expect(waits).toEqual([0, 1])
 })
 
-test("says what it waited for, and what it saw last", async () => {
+test("the test helper eventually names in its error what it waited for and what it saw last", async () => {
   const look = () => ({ seen: 1 }).seen > 1
   await expect(eventually(look, { timeout: 30, message: "two of them" })).rejects.toThrow(/two of them\nlast: false/)
 })

@@ -9,7 +9,7 @@ import { outcomeOf, taskOf } from "../support/tasks.ts"
 const usage = { ...NO_USAGE, input: 12_000, output: 345, cost: 0.01234 }
 const figures = { toolCalls: 2, usage }
 
-test("figures add up, and a sum of which one is the least it was is the least it was", () => {
+test("a sum of usage figures is a minimum if one of its parts is a minimum", () => {
   expect(addFigures(figures, figures)).toEqual({
     toolCalls: 4,
     usage: { ...usage, input: 24_000, output: 690, cost: 0.02468 },
@@ -19,7 +19,7 @@ test("figures add up, and a sum of which one is the least it was is the least it
   expect(addFigures(least, figures).usage.atLeast).toBe(true)
 })
 
-test("figures read as calls, tokens and dollars", () => {
+test("usage figures are written as tool calls, tokens and dollars", () => {
   expect(usageText(NO_FIGURES)).toBe("0 tokens, $0.0000")
   expect(usageText({ usage: { ...NO_USAGE, output: 1, atLeast: true } })).toBe("at least 1 token, $0.0000")
   const unknown = { ...NO_FIGURES, usage: { ...NO_USAGE, atLeast: true as const } }
@@ -28,13 +28,13 @@ test("figures read as calls, tokens and dollars", () => {
   expect(figuresText(figures)).toBe("2 tool calls, 12,345 tokens, $0.0123")
 })
 
-test("figures read as what is used of what there is, where there is a limit", () => {
+test("usage figures with a limit are written as the used part of that limit", () => {
   const usage = { ...NO_USAGE, input: 12_345, cost: 0.0841 }
   expect(usageText({ usage }, { tokens: 50_000, cost: 0.5 })).toBe("12,345 of 50,000 tokens, $0.0841 of $0.50")
   expect(usageText({ usage }, { tokens: 0, cost: 0.5 })).toBe("12,345 tokens, $0.0841 of $0.50")
 })
 
-test("the text of an ended run is called what it is", () => {
+test("the text of an ended run is named answer, text so far or last word", () => {
   const ended = (status: "completed" | "error", saidLastWord?: true) =>
     taskOf({ status, outcome: outcomeOf({ saidLastWord }) })
   expect(textName(ended("completed"))).toBe("answer")
@@ -42,14 +42,14 @@ test("the text of an ended run is called what it is", () => {
   expect(textName(ended("error", true))).toBe("last word, which is partial")
 })
 
-test("a resumed task's figures are those of this run and those in all", () => {
+test("the figures of a resumed task show this run and all runs", () => {
   expect(figuresLine(figures, NO_FIGURES, false)).toBe("Used: 2 tool calls, 12,345 tokens, $0.0123.")
   expect(figuresLine(figures, { ...NO_FIGURES, toolCalls: 1 }, true)).toBe(
     "This run: 1 tool call, 0 tokens, $0.0000; in all: 2 tool calls, 12,345 tokens, $0.0123.",
   )
 })
 
-test("an ended run is accounted for line by line, and a file's name cannot write another", () => {
+test("the summary of an ended run has one line per fact, and a file name cannot add another", () => {
   expect(summaryOf(taskOf())).toEqual([])
   expect(summaryOf(taskOf({ outcome: outcomeOf() }))).toEqual([])
   const outcome = outcomeOf({
@@ -77,27 +77,27 @@ test("a run whose last message holds no text has no answer, unless its value is 
   expect(summaryOf(taskOf({ status: "cancelled", outcome: outcomeOf({ thought: "" }) }))).toEqual([])
 })
 
-test("a reason is cut where it has too many words", () => {
+test("a reason is cut to 500 characters in the summary", () => {
   const reason = { code: "provider", text: "x".repeat(9999) } as const
   const [line] = summaryOf(taskOf({ outcome: outcomeOf({ reason }) }))
   expect(line).toHaveLength("Reason: ".length + 500)
 })
 
-test("a task is named by its id and its description, on one line", () => {
+test("a task is named by its id and its description on one line", () => {
   expect(nameOf(taskOf({ description: "find\nit" }))).toBe("bg_aaaaaaaa (find it)")
 })
 
-test("no text reads as what it means", () => {
+test("a missing text is described as an end without text or as nothing written so far", () => {
   expect(noText(taskOf({ status: "completed" }))).toBe("The agent ended without any text.")
   expect(noText(taskOf({ status: "error" }))).toBe("It had written no text.")
 })
 
-test("a batch is called by its name on one line, and one that nobody named is not called at all", () => {
+test("a named batch is shown by its name on one line, and an unnamed batch is not shown", () => {
   expect(batchText({ batch: "name:auto:\nx" })).toBe("auto: x")
   expect(batchText({ batch: "auto:bg_aaaaaaaa" })).toBeUndefined()
 })
 
-test("what there is to choose from is a sentence, also where there is nothing", () => {
+test("a list of choices is written as a sentence, also when it is empty", () => {
   expect(thereAre(["a", "b"])).toBe("There are: a, b.")
   expect(thereAre(["a", "b", "c"], 2)).toBe("There are: a, b and 1 more.")
   expect(thereAre([])).toBe("There are none.")

@@ -18,7 +18,7 @@ const between = async () => {
 }
 
 describe("between two steps of its work a run", () => {
-  test.each(["idle", "error"] as const)("is not ended by an %s that is told late", async (type) => {
+  test.each(["idle", "error"] as const)("a run between two steps is not ended by a late %s event", async (type) => {
     const { rig, id, sessionID } = await between()
     const error = { name: "UnknownError", message: "of an earlier run" }
     rig.host.tell(type === "idle" ? { type, sessionID } : { type, sessionID, error })
@@ -28,7 +28,7 @@ describe("between two steps of its work a run", () => {
     expect((await rig.manager.output(id, rig.caller)).answer).toBe("all done")
   })
 
-  test.each(["heard", "not heard"])("is cancelled when the user stops it there (%s)", async (how) => {
+  test.each(["heard", "not heard"])("a run is cancelled when the user stops it between two steps (%s)", async (how) => {
     const { rig, id, sessionID } = await between()
     if (how === "not heard") rig.host.onEvent = () => "lose"
     rig.host.abortByUser(sessionID)
@@ -38,7 +38,7 @@ describe("between two steps of its work a run", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
-  test("is interrupted when its host dies there", async () => {
+  test("a run is interrupted when its host dies between two steps", async () => {
     const { rig, id } = await between()
     rig.restart()
     await rig.manager.recover()

@@ -7,7 +7,7 @@ const DAY_MS = 86_400_000
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
 
-test("what is longer than a timer can be comes when it is due, and no sooner", () => {
+test("a delay longer than the timer maximum fires exactly when it is due", () => {
   const due = vi.fn()
   systemClock.after(30 * DAY_MS, due)
   vi.advanceTimersByTime(30 * DAY_MS - 1)
@@ -17,7 +17,7 @@ test("what is longer than a timer can be comes when it is due, and no sooner", (
   expect(vi.getTimerCount()).toBe(0)
 })
 
-test("what is longer than a timer can be is taken back at any time, and nothing is left", () => {
+test("a delay longer than the timer maximum can be cancelled at any time and leaves no timer", () => {
   const due = vi.fn()
   const cancel = systemClock.after(30 * DAY_MS, due)
   vi.advanceTimersByTime(29 * DAY_MS)
@@ -27,7 +27,7 @@ test("what is longer than a timer can be is taken back at any time, and nothing 
   expect(due).not.toHaveBeenCalled()
 })
 
-test("a value grows old by the time that has passed, whatever the clock is set to", async () => {
+test("a cached value expires by elapsed time, even when the system clock is set back", async () => {
   let reads = 0
   const cached = new Cached(1000, async () => ++reads)
   expect(await cached.get()).toBe(1)

@@ -7,7 +7,7 @@ import { call, clientOn } from "../../src/opencode/client.ts"
 import { asksAgain, toAgent, toError, toMessage, toUsage } from "../../src/opencode/convert.ts"
 
 describe("the host's words become ours:", () => {
-  test("usage, with nothing for what is missing", () => {
+  test("usage from the host is converted, with 0 for missing figures", () => {
     const none = { input: 0, output: 0, reasoning: 0, cacheRead: 0, cacheWrite: 0, cost: 0 }
     for (const tokens of [undefined, null, {}]) expect(toUsage(tokens, undefined)).toEqual(none)
     expect(toUsage({ input: 1, cache: { read: 2 } }, 3)).toEqual({ ...none, input: 1, cacheRead: 2, cost: 3 })
@@ -24,7 +24,7 @@ describe("the host's words become ours:", () => {
     [null, "Error", "unknown error"],
     [{ name: "E", message: "first line\n    at somewhere (file.ts:1)\n    at else" }, "E", "first line"],
     [{ name: "E", message: "x".repeat(9000) }, "E", `${"x".repeat(1999)}…`],
-  ])("the error %j", (error, name, message) => {
+  ])("an error from the host is converted to name and message: %j", (error, name, message) => {
     expect(toError(error)).toEqual({ name, message })
   })
 
@@ -39,7 +39,7 @@ describe("the host's words become ours:", () => {
     ["that was refused", { status: "error", error: "The user rejected permission to use this" }, []],
     ["that still runs", { status: "running" }, []],
     ["without its words", { status: "completed", input: {}, metadata: { exit: 0 } }, []],
-  ])("a command of the shell %s", (_what, state, commands) => {
+  ])("a host message with a shell command %s is converted", (_what, state, commands) => {
     const part = {
       type: "tool",
       callID: "c",
@@ -51,7 +51,7 @@ describe("the host's words become ours:", () => {
     expect(parts.slice(1)).toEqual(commands.map((command) => ({ type: "command", command: "npm test", ...command })))
   })
 
-  test("agents", () => {
+  test("an agent from the host is converted with its model and variant", () => {
     const agent = { name: "a", mode: "all", hidden: true, model: { providerID: "p", modelID: "m" }, variant: "high" }
     expect(toAgent(agent as never)).toEqual({
       name: "a",
@@ -63,7 +63,7 @@ describe("the host's words become ours:", () => {
     expect(toAgent({ name: "a", mode: "all", description: "d" } as never).model).toBeUndefined()
   })
 
-  test("a call after which the host goes on, whatever the finish reason, and one after which it does not", () => {
+  test("an answer with an ordinary tool call continues, and one with a provider-run or aborted call does not", () => {
     const finishOfOne = (part: object) => {
       const info = { role: "assistant", time: {}, finish: "stop", path: { cwd: "" } } as unknown as SdkMessage
       const tool = { type: "tool", callID: "c", tool: "read", ...part }
@@ -79,7 +79,7 @@ describe("the host's words become ours:", () => {
     expect(asksAgain({ type: "text" } as Part)).toBe(false)
   })
 
-  test("what the host says for itself around a compaction, and the end of what a model thought", () => {
+  test("a converted message marks compactions and the host's continue text, and keeps the end of the thinking", () => {
     const info = { role: "user", time: {} } as unknown as SdkMessage
     const parts = [
       { type: "compaction", auto: true },
@@ -94,7 +94,7 @@ describe("the host's words become ours:", () => {
     expect(read[2]).toMatchObject({ type: "reasoning", text: expect.stringMatching(/^x{996} end$/) })
   })
 
-  test("messages, with the parts that matter", () => {
+  test("a host message is converted with its texts, tool calls, refusals and changed files", () => {
     const parts = [
       { type: "text", text: "one" },
       { type: "reasoning", text: "hm" },
@@ -181,7 +181,7 @@ describe("the host's words become ours:", () => {
     })
   })
 
-  test("questions, in one line of bounded length", () => {
+  test("a permission or question is described on one line of limited length", () => {
     const asked = { id: "per_1", sessionID: "ses_1" }
     const describePermission = (permission?: string, patterns?: readonly string[]) =>
       permissionAsk({ ...asked, permission, patterns }, 0).what
@@ -199,7 +199,7 @@ describe("the host's words become ours:", () => {
 describe("a call to the host", () => {
   const answer = (result: object) => call("do it", Promise.resolve(result))
 
-  test("gives its data, or nothing where the answer is empty", async () => {
+  test("a call to the host returns its data, or undefined for an empty answer", async () => {
     expect(await answer({ data: { a: 1 }, response: { status: 200 } })).toEqual({ a: 1 })
     expect(await answer({ response: { status: 204 } })).toBeUndefined()
   })
@@ -218,16 +218,16 @@ describe("a call to the host", () => {
     [{ response: { status: 500 } }, { message: "do it: the host answered with status 500" }],
     [{ error: {}, response: { status: 404 } }, { notFound: true }],
     [{ error: { name: "NotFoundError" } }, { notFound: true }],
-  ])("that fails (%j) rejects with a HostError", async (result, error) => {
+  ])("a call to the host that fails (%j) rejects with a HostError", async (result, error) => {
     await expect(answer(result)).rejects.toMatchObject({ name: "HostError", ...error })
   })
 
-  test("that throws rejects with a HostError, too", async () => {
+  test("a call to the host that throws rejects with a HostError", async () => {
     const broken = call("do it", Promise.reject<object>(new Error("socket hang up")))
     await expect(broken).rejects.toMatchObject({ name: "HostError", message: "do it: socket hang up" })
   })
 
-  test("that never answers ends all the same", async () => {
+  test("a call to the host that gets no answer fails after 30 seconds", async () => {
     vi.useFakeTimers()
     try {
       const hanging = expect(call("do it", new Promise<never>(() => {}))).rejects.toMatchObject({
@@ -242,7 +242,7 @@ describe("a call to the host", () => {
     }
   })
 
-  test("goes over the transport that the host handed over", async () => {
+  test("a call to the host uses the transport that the host provides", async () => {
     const seen: string[] = []
     const fetch = async (request: Request) => {
       seen.push(request.url)
@@ -255,7 +255,7 @@ describe("a call to the host", () => {
 })
 
 describe("a kept value", () => {
-  test("is read again behind the caller's back when it is old, and stays where that fails", async () => {
+  test("an expired cached value is refreshed in the background and stays if the refresh fails", async () => {
     vi.useFakeTimers()
     try {
       let reads = 0
@@ -276,7 +276,7 @@ describe("a kept value", () => {
     }
   })
 
-  test("whose first read fails is read again at the next call", async () => {
+  test("a cached value whose first read fails is read again at the next call", async () => {
     let reads = 0
     const kept = new Cached(1000, async () => {
       if (++reads === 1) throw new Error("no")
@@ -288,7 +288,7 @@ describe("a kept value", () => {
 })
 
 describe("the real clock", () => {
-  test("calls back once, and not at all when told off", () => {
+  test("the system clock runs a timer once, and not at all after a cancel", () => {
     vi.useFakeTimers()
     try {
       const calls: string[] = []

@@ -3,7 +3,7 @@ import { Elsewhere } from "../../src/opencode/other-folders.ts"
 import { leave, leaveAll, listenIn, type Peer, peerOf } from "../../src/opencode/peers.ts"
 import { commandsIn } from "../../src/opencode/tool.ts"
 
-test("where sessions work is known, and which folder is left by the last of them", () => {
+test("the folder of each session is known, and so is when its last session leaves a folder", () => {
   const elsewhere = new Elsewhere("/home")
   expect([elsewhere.folderOf("a"), elsewhere.folders()]).toEqual(["/home", []])
   expect(elsewhere.moved("a", "/w")).toBeUndefined()
@@ -22,7 +22,7 @@ test("where sessions work is known, and which folder is left by the last of them
   expect([elsewhere.folders(), elsewhere.askedIn("q", "below")]).toEqual([[], undefined])
 })
 
-test("who looks after a folder is known to all instances in the process, and gives it up alone", () => {
+test("the instance of a folder is known to the whole process, and only it can leave the folder", () => {
   const [one, other] = [{ tools: {} }, { tools: {} }] as unknown as [Peer, Peer]
   listenIn("/w", one)
   listenIn("/v", one)
@@ -43,6 +43,6 @@ test.each<[string, string[]]>([
   ['echo "$(rm x)" `id`', ['echo "$(rm x)" `id`', 'echo "', "rm x", '"', "id"]],
   ["(cd a; make)", ["(cd a; make)", "cd a", "make"]],
   ["{ x; }", ["{ x; }", "x"]],
-])("the commands in %j are asked for one by one", (line, commands) => {
+])("permission is asked for each command in %j separately", (line, commands) => {
   expect(commandsIn(line)).toEqual(commands)
 })

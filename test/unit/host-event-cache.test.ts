@@ -18,7 +18,7 @@ const spoken = (id: string, created: number, agent: string) => ({
 })
 
 describe("what the host has told by itself", () => {
-  test("is a session's row, the last one told, until it is deleted", () => {
+  test("the event cache has the newest row of a session until the session is deleted", () => {
     const known = heard(
       ["session.created", { info: { id: "ses_1", title: "old" } }],
       ["session.updated", { info: { id: "ses_1", title: "new" } }],
@@ -29,7 +29,7 @@ describe("what the host has told by itself", () => {
     expect(known.row("ses_1")).toBeUndefined()
   })
 
-  test("is who speaks in a session: the newest user message, whatever order they are told in", () => {
+  test("the event cache takes agent and model from the newest user message, whatever the order of events", () => {
     const known = heard(
       ["message.updated", spoken("msg_1", 10, "build")],
       ["message.updated", spoken("msg_2", 20, "plan")],
@@ -41,7 +41,7 @@ describe("what the host has told by itself", () => {
     expect(known.persona("ses_1")).toBeUndefined()
   })
 
-  test("is how many parts of a user's message are stored, each counted once", () => {
+  test("the event cache counts each stored part of a user's message once", () => {
     const known = heard(
       ["message.part.updated", { part: { id: "prt_0", messageID: "msg_1" } }],
       ["message.updated", spoken("msg_1", 10, "build")],
@@ -57,7 +57,7 @@ describe("what the host has told by itself", () => {
     expect(known.partsOf("msg_1")).toBe(-1)
   })
 
-  test("is waited for: the last part of a message that is about to be stored", () => {
+  test("the event cache calls a waiter when the last part of its message is stored", () => {
     const known = new EventCache()
     let calls = 0
     const end = known.awaits("msg_1", 2, () => calls++)
@@ -74,7 +74,7 @@ describe("what the host has told by itself", () => {
     expect(calls).toBe(1)
   })
 
-  test("is forgotten, the oldest first, before it fills the memory", () => {
+  test("the event cache drops its oldest sessions to limit its memory", () => {
     const known = new EventCache()
     for (let index = 0; index < 1000; index++)
       known.hear({ type: "session.updated", properties: { info: { id: `ses_${index}` } } })
@@ -82,7 +82,7 @@ describe("what the host has told by itself", () => {
     expect(known.row("ses_0")).toBeUndefined()
   })
 
-  test("may be garbage", () => {
+  test("the event cache accepts malformed events without an error", () => {
     for (const type of [
       "session.created",
       "session.updated",

@@ -6,7 +6,7 @@ import type { OpencodeConnection } from "../../src/opencode/connect.ts"
 import { requestHooks } from "../../src/opencode/request-hooks.ts"
 import { DEFAULTS } from "../support/options.ts"
 
-test("nothing of a request that is held at a breaker outlives it: its history can be freed", async () => {
+test("a request that is held at a breaker does not keep its history in memory", async () => {
   setFlagsFromString("--expose-gc")
   const gc = runInNewContext("gc") as () => void
   const connection = { requestHandler: () => ({ holdsRequest: () => true }) } as unknown as OpencodeConnection

@@ -11,7 +11,7 @@ const setUp = () => {
   return { clock, written, log: new OpencodeLog({ app: { log } } as unknown as OpencodeClient, clock) }
 }
 
-test("what is no trouble waits, and goes together, with what is written anyhow or after ten seconds", async () => {
+test("harmless log lines are collected and written together, after ten seconds at the latest", async () => {
   const { clock, written, log } = setUp()
   log.add("info", "one", {})
   log.add("info", "two", {})
@@ -30,7 +30,7 @@ test("what is no trouble waits, and goes together, with what is written anyhow o
   expect(written).toHaveLength(2)
 })
 
-test("trouble is written at once, behind our name, as every line", () => {
+test("a warning is logged at once, with the plugin's name like every line", () => {
   const { written, log } = setUp()
   log.add("warn", "careful", {})
   expect(written).toEqual(["warn: superagents: careful"])

@@ -30,7 +30,7 @@ const hostWith = (count: number) => {
   return { asked, ids, host: new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock()) }
 }
 
-test("what was said in a long run is read in small calls, and hardly anything of what was said before it", async () => {
+test("the messages of a long run are read in small pages, with few messages from before", async () => {
   const { asked, ids, host } = hostWith(5000)
   const since = await host.messagesSince("ses_child", ids[3900] ?? "")
   expect(since.map(({ id }) => id)).toEqual(ids.slice(3900))
@@ -39,13 +39,13 @@ test("what was said in a long run is read in small calls, and hardly anything of
   expect(asked.single).toBe(1)
 })
 
-test("what was said in a short run is read in one call", async () => {
+test("the messages of a short run are read in one call", async () => {
   const { asked, ids, host } = hostWith(5000)
   expect(await host.messagesSince("ses_child", ids[4990] ?? "")).toHaveLength(10)
   expect(asked).toMatchObject({ pages: { length: 1 }, single: 0 })
 })
 
-test("a prompt that is not stored is not searched for in all that was ever said", async () => {
+test("a prompt that is not stored is not searched for in the whole session", async () => {
   const { asked, host } = hostWith(5000)
   expect(await host.messagesSince("ses_child", "msg_none")).toEqual([])
   expect(asked).toMatchObject({ pages: { length: 1 }, single: 1 })

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest"
 import { Pace } from "../../src/opencode/pace.ts"
 
-test("a call asks for as much as fits the time, within bounds, and changes by half or double at most", () => {
+test("the page size adapts to the time of a call, at most by half or double", () => {
   const pace = new Pace({ first: 8, most: 20, targetMs: 30 })
   expect(pace.size).toBe(8)
   pace.took(24)

@@ -27,7 +27,7 @@ const TOLD = { state: "confirmed", wake: true, done: 1, total: 1, running: 0 } a
 
 const row = () => ({ id: "ses_child", parentID: "ses_parent", metadata: {} as { [key: string]: unknown } })
 
-test("an owner that slept longer than its lease looks before it writes: what was taken over meanwhile is left alone", async () => {
+test("an owner whose lease expired reads first and does not overwrite a task that was taken over", async () => {
   const clock = new FakeClock()
   const session = row()
   const { client } = clientOf(session)
@@ -42,7 +42,7 @@ test("an owner that slept longer than its lease looks before it writes: what was
   expect(session.metadata[RECORD_KEY]).toEqual(theirs)
 })
 
-test("an owner that writes within its lease reads nothing first", async () => {
+test("an owner that writes within its lease does not read first", async () => {
   const clock = new FakeClock()
   const session = row()
   const { client, calls } = clientOf(session)
@@ -58,7 +58,7 @@ test("an owner that writes within its lease reads nothing first", async () => {
   expect(calls.reads).toBe(reads + 1)
 })
 
-test("a write that failed renews no lease: what was taken over meanwhile is left alone", async () => {
+test("a failed write does not renew the lease, so a task that was taken over is not overwritten", async () => {
   const clock = new FakeClock()
   const session = row()
   const { client } = clientOf(session)
@@ -81,26 +81,23 @@ test.each([
   ["what it stamps there", taskOf({ status: "completed", delivery: TOLD, retrievedAt: 2000 })],
   ["what it asks of it", taskOf({ status: "resumed", run: { generation: 1 } })],
   ["that it is forgotten", undefined],
-])(
-  "a task that has ended and was told of is anybody's to resume: %s is not written over another's run",
-  async (_what, next) => {
-    const session = row()
-    const { client } = clientOf(session)
-    const host = new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock())
-    const hear = () => host.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
-    await host.saveRecord("ses_child", taskOf())
-    hear()
-    await host.saveRecord("ses_child", taskOf({ status: "completed", delivery: TOLD }))
-    hear()
-    const resumed = taskOf({ status: "resumed", run: { generation: 1 } })
-    const theirs = encodeRecord(resumed, ownerNow(registerInstance()), SIGNER)
-    session.metadata = { [RECORD_KEY]: theirs }
-    await expect(host.saveRecord("ses_child", next)).rejects.toMatchObject({ takenOver: true })
-    expect(session.metadata[RECORD_KEY]).toEqual(theirs)
-  },
-)
+])("a record of another process's resumed run is not overwritten by: %s", async (_what, next) => {
+  const session = row()
+  const { client } = clientOf(session)
+  const host = new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock())
+  const hear = () => host.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
+  await host.saveRecord("ses_child", taskOf())
+  hear()
+  await host.saveRecord("ses_child", taskOf({ status: "completed", delivery: TOLD }))
+  hear()
+  const resumed = taskOf({ status: "resumed", run: { generation: 1 } })
+  const theirs = encodeRecord(resumed, ownerNow(registerInstance()), SIGNER)
+  session.metadata = { [RECORD_KEY]: theirs }
+  await expect(host.saveRecord("ses_child", next)).rejects.toMatchObject({ takenOver: true })
+  expect(session.metadata[RECORD_KEY]).toEqual(theirs)
+})
 
-test("what another process has ended and told of is resumed, and no run that a dead one has left is written over by an earlier", async () => {
+test("another process's ended task can be resumed, and a later run is never overwritten by an earlier one", async () => {
   const session = row()
   const { client } = clientOf(session)
   const host = new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock())
@@ -115,7 +112,7 @@ test("what another process has ended and told of is resumed, and no run that a d
   await late.saveRecord("ses_child", resumed)
 })
 
-test("that a parent's user has undone something is not believed of an old event: nothing is told to it until that is over", async () => {
+test("an undo by the parent's user is read from the session itself, not from an old event", async () => {
   const session = { ...row(), revert: { messageID: "msg_1" } as object | undefined }
   const { client, calls } = clientOf(session)
   const host = new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock())
@@ -129,7 +126,7 @@ test("that a parent's user has undone something is not believed of an old event:
   expect(calls.reads).toBe(reads)
 })
 
-test("of the whole project are the records that the day's bill asks for, of the instance's folder those it looks after", async () => {
+test("the day's budget reads the records of the whole project, and recovery those of its folder", async () => {
   const signed = (id: string, folder: string, projectID = "one") => ({
     id,
     projectID,
@@ -158,7 +155,7 @@ test("of the whole project are the records that the day's bill asks for, of the 
   }
 })
 
-test("sessions are noticed whose record another key signed, those of the project where it is asked for; copies and sessions without a record are not", async () => {
+test("sessions with a record that another key signed are listed, without copies and sessions without a record", async () => {
   const session = (id: string, more: object, signer = SIGNER) => ({
     ...{
       id,
@@ -196,7 +193,7 @@ test("sessions are noticed whose record another key signed, those of the project
   expect(host.unbelieved()).toEqual([])
 })
 
-test("a list of many records is verified once each, with pauses for the rest of OpenCode", async () => {
+test("each record of a long list is verified once, with pauses for other work", async () => {
   const rows = Array.from({ length: 12 }, (_, nth) => ({
     id: `ses_${nth}`,
     parentID: "ses_parent",
@@ -239,7 +236,7 @@ test("a list of many records is verified once each, with pauses for the rest of 
   expect(longest).toBeLessThanOrEqual(2)
 })
 
-test("a copy of a task's first record is not taken for the task where the task's own session is not in the list", async () => {
+test("a copy of a task's first record is not taken for the task when the original is unlisted", async () => {
   const { sessionID: _none, ...draft } = taskOf({ id: "bg_copied00", parentID: "ses_parent" })
   const metadata = { [RECORD_KEY]: encodeRecord(draft, ownerNow("a dead one"), SIGNER) }
   const session = (id: string, created: number) => ({ id, parentID: "ses_parent", time: { created }, metadata })
@@ -254,7 +251,7 @@ test("a copy of a task's first record is not taken for the task where the task's
   expect((await host.recordsOf("ses_parent")).map((record) => record.task.sessionID)).toEqual(["ses_task"])
 })
 
-test("of copies of a first record that no prompt tells apart, the oldest session's is the task's; one that names its session is, whatever holds the prompt", async () => {
+test("copies of a first record belong to the oldest session, unless a record names its own session", async () => {
   const { sessionID: _none, ...draft } = taskOf({ id: "bg_copied00", parentID: "ses_parent" })
   const unnamed = { [RECORD_KEY]: encodeRecord(draft, ownerNow("a dead one"), SIGNER) }
   const session = (id: string, created: number, metadata: object = unnamed) => ({

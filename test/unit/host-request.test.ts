@@ -8,12 +8,12 @@ const request = (...roles: ("user" | "assistant")[]): Request => ({
   })),
 })
 
-test("a request's session is that of its messages", () => {
+test("the session of a request is the session of its messages", () => {
   expect(sessionOf(request("user"))).toBe("ses_1")
   expect(sessionOf(request())).toBeUndefined()
 })
 
-test("what a model is told with one request comes last, as its user's", () => {
+test("a text added to a request comes last, as a message of the user", () => {
   const asked = request("user", "assistant", "user", "assistant")
   tellWith(asked, ["stop now"])
   const { info, parts } = asked.messages.at(-1) as Request["messages"][number]
@@ -24,13 +24,13 @@ test("what a model is told with one request comes last, as its user's", () => {
   expect(asked.messages.some((message) => "tools" in message.info)).toBe(false)
 })
 
-test("where a prompt has told it already, it is not told twice", () => {
+test("a text that a prompt already contains is not added to the request again", () => {
   const asked = request("user", "assistant", "user")
   tellWith(asked, ["user 2"], true)
   expect(asked.messages).toHaveLength(3)
 })
 
-test("without tools, every tool is off, whatever its name, in the host's own object", () => {
+test("a request without tools turns off every tool name in the host's own message object", () => {
   const asked = request("user")
   const newest = asked.messages[0]?.info
   tellWith(asked, ["stop now"], true)
@@ -43,13 +43,13 @@ test("without tools, every tool is off, whatever its name, in the host's own obj
   expect(asked.messages[0]?.info).toBe(newest)
 })
 
-test("a request without a user's message is left alone", () => {
+test("a request without a user's message is left unchanged", () => {
   const asked = request("assistant")
   tellWith(asked, ["stop now"], true)
   expect(asked).toEqual(request("assistant"))
 })
 
-test("several texts come as one message, each a part of its own; none makes no message", () => {
+test("several added texts become parts of one message, and no text adds no message", () => {
   const asked = request("user", "assistant")
   tellWith(asked, ["one", "user 0", "two"])
   expect(asked.messages.at(-1)?.parts).toMatchObject([{ text: "one" }, { text: "two" }])
@@ -70,7 +70,7 @@ describe("the turn of a request", () => {
   const goesOn = { finish: "tool-calls" }
   const ended = { finish: "stop" }
 
-  test("is that of the first message since the last answer that ended one", () => {
+  test("the turn of a request begins with the first message after the last final answer", () => {
     expect(turn(["user"])).toBe("m0")
     expect(turn(["user"], ["assistant", goesOn], ["assistant"])).toBe("m0")
     expect(turn(["user"], ["assistant", ended], ["user"])).toBe("m2")
@@ -78,11 +78,11 @@ describe("the turn of a request", () => {
     expect(turn(["user"], ["assistant", { error: { name: "x" } }], ["user"], ["assistant", goesOn])).toBe("m2")
   })
 
-  test("does not change with what comes in its middle", () => {
+  test("the turn of a request does not change when messages arrive in its middle", () => {
     expect(turn(["user"], ["assistant", goesOn], ["user"], ["assistant", goesOn], ["user"])).toBe("m0")
   })
 
-  test("is that of the newest message where nothing was asked since", () => {
+  test("the turn of a request is that of the newest message where no user message follows", () => {
     expect(turn(["user"], ["assistant", ended])).toBe("m1")
     expect(turn()).toBe("")
   })
@@ -101,7 +101,7 @@ describe("a notification", () => {
   const texts = ({ messages }: Request) =>
     messages.map(({ parts }) => parts.flatMap((part) => (part.type === "text" ? [part.text] : [])))
 
-  test("is without what the next one says anew, where that follows directly, in this request alone", () => {
+  test("an earlier notification is shortened in a request when the next notification follows directly", () => {
     const first = notice(HEAD + STALE)
     const [, stored] = first.parts
     const asked = { messages: [first, notice(HEAD + STALE), notice(`${HEAD}\nAll 3 tasks finished.`)] }
@@ -114,7 +114,7 @@ describe("a notification", () => {
     expect(stored).toMatchObject({ text: HEAD + STALE })
   })
 
-  test("is whole where an answer or somebody else's words follow, or nothing does", () => {
+  test("a notification stays whole in a request unless another notification follows directly", () => {
     const said = { info: { role: "user" } as never, parts: [{ type: "text", text: HEAD } as never] }
     const asked = {
       messages: [notice(HEAD + STALE), answer, notice(HEAD + STALE), said, notice(HEAD + STALE)],

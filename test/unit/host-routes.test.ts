@@ -14,13 +14,13 @@ const transportOf = (answer: (route: string) => Response | Promise<Response>) =>
   return { baseUrl: "http://localhost", headers: { "x-directory": "/p" }, fetch, asked }
 }
 
-test("a host that has all routes lacks none, whatever it says of a session that is not there", async () => {
+test("a host with all routes is found complete although the probe's session does not exist", async () => {
   const transport = transportOf((route) => (route.includes("ses_") ? JSON_ANSWER(404) : JSON_ANSWER()))
   expect(await missingRoutes(transport)).toEqual([])
   expect(transport.asked.length).toBeGreaterThan(5)
 })
 
-test("a route that is answered with the web page, or not found in words, is missing", async () => {
+test("a route that answers with the web page or a plain Not Found is missing", async () => {
   const transport = transportOf((route) => {
     if (route === "GET /question") return PAGE()
     if (/PATCH .session.ses_/.test(route)) return new Response("Not Found", { status: 404 })
@@ -29,14 +29,14 @@ test("a route that is answered with the web page, or not found in words, is miss
   expect(await missingRoutes(transport)).toEqual(["PATCH /session/:id", "GET /question"])
 })
 
-test("what cannot be asked counts as there", async () => {
+test("a route counts as present when the host cannot be asked", async () => {
   const failing = transportOf(() => Promise.reject(new Error("refused")))
   expect(await missingRoutes(failing)).toEqual([])
   const broken = transportOf(() => new Response("oops", { status: 502 }))
   expect(await missingRoutes(broken)).toEqual([])
 })
 
-test("the words say what is missing, which OpenCode this is, and which it should be", async () => {
+test("the error text names the missing routes, the host's OpenCode version and the supported versions", async () => {
   const transport = transportOf(() => JSON_ANSWER(200, { healthy: true, version: "1.25.0" }))
   const text = unsuitable(["GET /question", "GET /permission"], await hostVersion(transport))
   expect(text).toContain("OpenCode (1.25.0)")
@@ -45,7 +45,7 @@ test("the words say what is missing, which OpenCode this is, and which it should
   expect(unsuitable(["GET /question"], await hostVersion(transportOf(PAGE)))).toContain("on this OpenCode and")
 })
 
-test("a version that the tests cover is asked for nothing but its version, another for each route", async () => {
+test("a tested OpenCode version is only asked for its version, and others are asked for each route", async () => {
   const transport = transportOf(() => JSON_ANSWER(200, { version: "1.18.30" }))
   expect(await examine(transport)).toEqual({ version: "1.18.30" })
   expect(transport.asked).toEqual(["GET /global/health"])

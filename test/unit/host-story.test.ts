@@ -24,7 +24,7 @@ const prompt = (generation: number, at: number, text: string) =>
   user(messageID("prompt", TASK, generation, at), at, text, { hidden: "You work in a worktree." })
 
 describe("a task's story", () => {
-  test("has its runs apart, each with prompt, words, steps and text", () => {
+  test("the history of a task lists its runs with prompt, messages, steps and text", () => {
     const runs = runsIn(
       [
         user("msg_past", 1, "what a fork inherited"),
@@ -78,7 +78,7 @@ describe("a task's story", () => {
     ])
   })
 
-  test("keeps the last steps of many, and says how many came before", () => {
+  test("the history of a task keeps the last 300 steps of a run and counts the earlier ones", () => {
     const steps = Array.from({ length: 350 }, (_, at) =>
       tool("read", { status: "completed", input: { filePath: `/${at}` }, time: { start: at, end: at } }),
     )
@@ -86,7 +86,7 @@ describe("a task's story", () => {
     expect([run?.steps.length, run?.earlierSteps, run?.steps.at(-1)?.what]).toEqual([300, 50, "/349"])
   })
 
-  test("knows its prompts by their ids alone", () => {
+  test("the history of a task recognizes its prompts by their ids alone", () => {
     expect(promptedBy(messageID("prompt", TASK, 35, 1), TASK)).toBe(35)
     expect(promptedBy(messageID("word", TASK, 0, 1), TASK)).toBeUndefined()
     expect(promptedBy(messageID("prompt", "bg_other000", 0, 1), TASK)).toBeUndefined()

@@ -6,7 +6,7 @@ import { registerInstance } from "../../src/runtime/record/owner.ts"
 import { FakeClock, flush } from "../support/fake-clock.ts"
 import { SIGNER } from "../support/records.ts"
 
-test("a toast is sent when the host has taken the one before it: the screen shows the last one", async () => {
+test("a toast is sent only after the host has accepted the one before it", async () => {
   const sent: string[] = []
   const taken: ((fails: boolean) => void)[] = []
   const showToast = ({ title }: Toast) => {

@@ -33,23 +33,23 @@ const launched = async (picks: boolean, refused: readonly string[] = [], why?: s
 }
 
 describe("a launch", () => {
-  test("asks for our own tool's permission, with the agent's name", async () => {
+  test("a launch asks for permission for superagents_task with the agent's name", async () => {
     expect(await launched(false)).toEqual({ asked: ["superagents_task general"], outcome: "launched" })
     expect((await launched(false, ["task"])).outcome).toBe("launched")
     expect((await launched(false, ["superagents_task"])).outcome).toBe("no superagents_task")
   })
 
-  test("asks for that of OpenCode's own tool, too, where its rules name single agents", async () => {
+  test("a launch also asks for permission for OpenCode's task tool where rules name single agents", async () => {
     expect((await launched(true)).asked).toEqual(["superagents_task general", "task general"])
     expect((await launched(true, ["task"])).outcome).toBe("no task")
   })
 
-  test("is refused with the reason where no tool works on this host", async () => {
+  test("a launch is refused with the reason when the plugin's tools do not work on this host", async () => {
     expect(await launched(false, [], "too old")).toEqual({ asked: [], outcome: "too old" })
   })
 })
 
-test("a rule names single agents where it is of OpenCode's own tool and not of all", () => {
+test("a rule names single agents only if it is for the task tool and not for all agents", () => {
   expect(picksAgent({ permission: "task", pattern: "explore" })).toBe(true)
   expect(picksAgent({ permission: "task", pattern: "*" })).toBe(false)
   expect(picksAgent({ permission: "bash", pattern: "rm *" })).toBe(false)

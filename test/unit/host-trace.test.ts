@@ -13,7 +13,7 @@ const post = (path: string) =>
     headers: { authorization: "Basic a-secret" },
   })
 
-test("each call is told by method, path, status and time, and by nothing that a prompt or a secret is in", async () => {
+test("the trace of a host call has method, path, status and time, but no prompt or secret", async () => {
   const { lines, fetch } = tracing(async () => new Response("a secret answer", { status: 202 }))
   const response = await fetch(post("/session/ses_1/prompt_async?directory=a-secret-folder"))
   expect(await response.text()).toBe("a secret answer")
@@ -21,14 +21,14 @@ test("each call is told by method, path, status and time, and by nothing that a 
   expect(JSON.stringify(lines)).not.toContain("secret")
 })
 
-test("a call that gets no answer is told, and fails as it did", async () => {
+test("a host call without an answer is traced and fails with its own error", async () => {
   const failure = new TypeError("refused")
   const { lines, fetch } = tracing(() => Promise.reject(failure))
   await expect(fetch(post("/session"))).rejects.toBe(failure)
   expect(lines).toMatchObject([{ path: "/session", status: "no answer" }])
 })
 
-test("the log's own calls are not told: each would make another", async () => {
+test("calls that write the log are not traced themselves", async () => {
   const { lines, fetch } = tracing(async () => new Response())
   await fetch(post("/log?directory=x"))
   expect(lines).toEqual([])

@@ -58,11 +58,11 @@ describe("what was heard since a prompt", () => {
         text("msg_4", "prt_3", "done"),
       ],
     ],
-  ])("is not relied on where %s was not heard", (_what, told) => {
+  ])("the events of a run are not used as its transcript where %s was missed", (_what, told) => {
     expect(heard(user("msg_2"), text("msg_2", "prt_1", "do it"), ...told).take(SESSION, "msg_2")).toBeUndefined()
   })
 
-  test("is handed over once, when it ends with a complete answer", () => {
+  test("the events of a run give its transcript once, when they end with a complete answer", () => {
     const write = { type: "tool", callID: "c", tool: "write" }
     const transcripts = heard(
       user("msg_1"),
@@ -91,7 +91,7 @@ describe("what was heard since a prompt", () => {
     expect(transcripts.take(SESSION, "msg_2")).toBeUndefined()
   })
 
-  test("is in the order in which messages were stored, however it is told", () => {
+  test("a transcript from events is in the order of storage, whatever the order of the events", () => {
     const transcripts = heard(assistant("msg_3", "msg_2", { finish: "stop" }), said, user("msg_2"))
     expect(transcripts.take(SESSION, "msg_2")?.map(({ id }) => id)).toEqual(["msg_2", "msg_3"])
   })
@@ -115,18 +115,18 @@ describe("what was heard since a prompt", () => {
     ["a part was removed", [user("msg_2"), ...ended, ["message.part.removed", { sessionID: SESSION }]]],
     ["the session was deleted", [user("msg_2"), ...ended, ["session.deleted", { info: { id: SESSION } }]]],
     ["an event has no content", [user("msg_2"), ["message.updated", undefined], ["message.part.updated", {}]]],
-  ])("is not relied on where %s", (_where, events) => {
+  ])("the events of a run are not used as its transcript where %s", (_where, events) => {
     expect(heard(...events).take(SESSION, "msg_2")).toBeUndefined()
   })
 
-  test("is forgotten with the next prompt, and not kept of sessions nobody follows", () => {
+  test("a transcript from events is dropped at the next prompt and exists only for followed sessions", () => {
     const transcripts = heard(user("msg_2"), ...ended)
     transcripts.follow(SESSION, "msg_5")
     expect(transcripts.take(SESSION, "msg_2")).toBeUndefined()
     expect(transcripts.take("ses_2", "msg_2")).toBeUndefined()
   })
 
-  test("is kept of so many sessions and no more", () => {
+  test("transcripts from events are kept for a limited number of sessions", () => {
     const transcripts = heard(user("msg_2"), ...ended)
     for (let index = 0; index < 255; index++) transcripts.follow(`ses_other_${index}`, "msg_1")
     expect(transcripts.take(SESSION, "msg_2")).toBeDefined()
@@ -136,7 +136,7 @@ describe("what was heard since a prompt", () => {
   })
 })
 
-test("of a turn that goes on after it was stopped nothing is told: its first part was not heard", () => {
+test("a turn that continues after a stop has no transcript, since its first part was missed", () => {
   const transcripts = heard(user("msg_2"), assistant("msg_3", "msg_2", { finish: "stop" }), said)
   transcripts.forget(SESSION)
   expect(transcripts.take(SESSION, "msg_2")).toBeUndefined()

@@ -6,14 +6,14 @@ import type { LastWord } from "../../src/core/task.ts"
 const reason = { code: "timeout", text: "Stopped at its time limit of 2s (the option taskTimeout)." } as const
 const shared = { code: "budget", text: "Stopped at the session's budget: all is spent." } as const
 
-test("a run is told which limit is near, and what to do", () => {
+test("the request for a last word names the limit that is near and asks for an answer", () => {
   expect(lastWordRequest(reason)).toBe(
     "You are near your time limit of 2s (the option taskTimeout). Stop working now and call no more tools: calls are refused. Answer at once: what is done, what is left, and where it lies. This answer ends your work.",
   )
   expect(lastWordRequest(shared)).toContain("You are near the session's budget: all is spent. Stop working")
 })
 
-test("its tool calls are refused with that reason", () => {
+test("a tool call near a limit is refused with that limit as the reason", () => {
   expect(lastWordRefusal(reason)).toContain("Refused. You are near your time limit of 2s (the option taskTimeout). ")
 })
 
@@ -28,26 +28,29 @@ describe("a run that was asked for its last word", () => {
     parts: [{ type: "text", text, synthetic: false }],
   })
 
-  test.each(["speaking", "spoke"] as const)("and is %s ends by its limit, with that word", (state) => {
-    expect(endAfter(completed, word(state), [said("I look"), said("half is done")])).toEqual({
-      type: "failed",
-      at: 7,
-      saidLastWord: true,
-      reason: {
-        code: "timeout",
-        text: "Stopped at its time limit of 2s (the option taskTimeout); its last word is below.",
-      },
-    })
-    // What it had said before is not its last word.
-    expect(endAfter(completed, word(state), [said("I look"), said("")])).toEqual({ type: "failed", at: 7, reason })
-  })
+  test.each(["speaking", "spoke"] as const)(
+    "a run whose last word is %s ends at its limit, with that word if it has text",
+    (state) => {
+      expect(endAfter(completed, word(state), [said("I look"), said("half is done")])).toEqual({
+        type: "failed",
+        at: 7,
+        saidLastWord: true,
+        reason: {
+          code: "timeout",
+          text: "Stopped at its time limit of 2s (the option taskTimeout); its last word is below.",
+        },
+      })
+      // What it had said before is not its last word.
+      expect(endAfter(completed, word(state), [said("I look"), said("")])).toEqual({ type: "failed", at: 7, reason })
+    },
+  )
 
-  test("but had not read it yet has ended by itself, as one that was not asked", () => {
+  test("a run that had not read the request for its last word has ended by itself", () => {
     expect(endAfter(completed, word("told"), [said("all is done")])).toBe(completed)
     expect(endAfter(completed, undefined, [said("all is done")])).toBe(completed)
   })
 
-  test("and fails, or is stopped, ends so", () => {
+  test("a run that fails or is stopped during its last word keeps that end", () => {
     const failed = { type: "failed", reason: { code: "provider", text: "gone" } } as const
     expect(endAfter(failed, word("speaking"), [said("x")])).toBe(failed)
   })

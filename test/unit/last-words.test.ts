@@ -45,7 +45,7 @@ describe("near a limit a run that obeys ends with its last word:", () => {
     ["the session's cost", { maxCostPerSession: 0.01 }, {}, "budget"],
     ["the day's cost", { maxCostPerDay: 0.01 }, {}, "budget"],
     ["what the call allowed", {}, { maxCost: 0.01 }, "budget"],
-  ])("%s", async (_what, options, launch, code) => {
+  ])("a run near a limit ends with its last word: %s", async (_what, options, launch, code) => {
     const { task, words, answer } = await ended(options, WORKS, SAID, launch)
     expect(task).toMatchObject({ status: "error", outcome: { reason: { code }, saidLastWord: true } })
     expect(task.outcome?.reason?.text).toMatch(/; its last word is below\.$/)
@@ -58,13 +58,13 @@ describe("near a limit a run that obeys ends with its last word:", () => {
     expect(task.outcome?.reason?.text).toContain(figure)
   })
 
-  test("in the time that is kept for it, a third of the limit at most", async () => {
+  test("the last word has the time of the lastWord option, at most a third of the limit", async () => {
     expect((await ended({ taskTimeout: 9000, lastWord: 2000 }, WORKS, SAID)).lasted).toBeGreaterThanOrEqual(7000)
     expect((await ended({ taskTimeout: 9000 }, WORKS, SAID)).lasted).toBeGreaterThanOrEqual(6000)
     expect((await ended({ taskTimeout: 9000 }, WORKS, SAID)).lasted).toBeLessThan(7000)
   })
 
-  test("but not where that is turned off", async () => {
+  test("a run is not asked for a last word when the option lastWord is 0", async () => {
     const { words, task } = await ended({ taskTimeout: 9000, lastWord: 0 }, WORKS, SAID)
     expect(words).toEqual([])
     expect(task.outcome?.reason?.text).toBe("Stopped at its time limit of 9s (the option taskTimeout).")
@@ -74,7 +74,7 @@ describe("near a limit a run that obeys ends with its last word:", () => {
 describe("near its time limit a run", () => {
   const limits = { taskTimeout: 9000, lastWord: 2000, permissionTimeout: 0 }
 
-  test("that goes on calling tools is refused them, asked once, and stopped at the limit", async () => {
+  test("a run that ignores the request for its last word is refused its tools and finally stopped", async () => {
     const { rig, task, lasted, words } = await ended(limits, WORKS, WORKS)
     expect(lasted).toBe(9000)
     expect(task.outcome?.saidLastWord).toBeUndefined()
@@ -85,7 +85,7 @@ describe("near its time limit a run", () => {
     expect(calls.some((part) => part.type === "tool" && part.state === "error")).toBe(true)
   })
 
-  test("that hangs in a tool is interrupted at the limit, and has time of its own", async () => {
+  test("a run that hangs in a tool is interrupted at its time limit before its last word", async () => {
     const { lasted, words, answer } = await ended(limits, HANGS_IN_TOOL, { ...SAID, delay: 1500 })
     expect(lasted).toBeGreaterThan(10_000)
     expect(lasted).toBeLessThan(11_000)
@@ -93,7 +93,7 @@ describe("near its time limit a run", () => {
     expect(answer).toBe("half is done")
   })
 
-  test("keeps its tools on offer; asked once more, it has none in the request after one in which it called", async () => {
+  test("a run keeps its tools at the first request for a last word, but not at the second", async () => {
     const offered = async (work: Reply) => {
       const { rig } = rigged(limits, work, WORKS)
       const told: boolean[] = []
@@ -114,29 +114,32 @@ describe("near its time limit a run", () => {
     expect(new Set(later)).toEqual(new Set([false]))
   })
 
-  test("that hangs then too is stopped when that is over", async () => {
+  test("a run that also hangs in its last word is stopped when the time for it is over", async () => {
     const { lasted, task, answer } = await ended(limits, HANGS_IN_TOOL, { hang: true, text: "almost" })
     expect(lasted).toBe(11_000)
     expect(task.outcome?.reason?.text).toBe("Stopped at its time limit of 9s (the option taskTimeout).")
     expect(answer).toBe("almost")
   })
 
-  test("that hangs in its model is stopped at the limit", async () => {
+  test("a run whose model hangs is stopped at the time limit without a last word", async () => {
     const { lasted, words } = await ended(limits, { hang: true, text: "so far" }, SAID)
     expect(lasted).toBe(9000)
     expect(words).toEqual([])
   })
 
-  test.each(["bash", "question"])("that waits before a question of %s has it refused", async (tool) => {
-    const { rig, words } = rigged(limits, { tools: [{ name: tool, args: {} }] }, SAID)
-    rig.host.asking.add("bash")
-    const task = await rig.ended((await rig.launch()).id)
-    expect(task.outcome?.saidLastWord).toBe(true)
-    expect(await rig.host.openAsks()).toEqual([])
-    expect(words).toHaveLength(1)
-  })
+  test.each(["bash", "question"])(
+    "a question of %s that a run waits for is refused near the time limit",
+    async (tool) => {
+      const { rig, words } = rigged(limits, { tools: [{ name: tool, args: {} }] }, SAID)
+      rig.host.asking.add("bash")
+      const task = await rig.ended((await rig.launch()).id)
+      expect(task.outcome?.saidLastWord).toBe(true)
+      expect(await rig.host.openAsks()).toEqual([])
+      expect(words).toHaveLength(1)
+    },
+  )
 
-  test("that waits for its own tasks is asked by a prompt; they are stopped with it", async () => {
+  test("a run that waits for its own tasks near its limit gets a prompt, and they are cancelled", async () => {
     const { rig, words } = rigged({ ...limits, maxDepth: 2, taskTimeout: 20_000 }, { text: "waiting" }, SAID)
     rig.onPrompt("BELOW", { hang: true })
     const { id, sessionID } = await rig.launch({ timeout: 9000 })
@@ -147,7 +150,7 @@ describe("near its time limit a run", () => {
     expect(rig.task(below.id, sessionID).status).toBe("cancelled")
   })
 
-  test("whose turn ends in that moment, and that waits for its own tasks then, is asked all the same", async () => {
+  test("a run whose turn ends near its limit while its tasks run is asked for a last word", async () => {
     const { rig, words } = rigged(
       { ...limits, maxDepth: 2, taskTimeout: 20_000 },
       { text: "waiting", delay: 8000 },
@@ -160,19 +163,19 @@ describe("near its time limit a run", () => {
     expect(words).toHaveLength(1)
   })
 
-  test("that ends by itself in that moment has simply completed", async () => {
+  test("a run that ends by itself near its limit counts as completed", async () => {
     const { task, words } = await ended(limits, { text: "all is done", delay: 8000 }, SAID)
     expect(task.status).toBe("completed")
     expect(words).toEqual([])
   })
 
-  test("that says nothing ends by its limit, without a word", async () => {
+  test("a run that answers the request for a last word with no text ends at its limit", async () => {
     const { task } = await ended(limits, WORKS, { text: "" })
     expect(task.outcome?.saidLastWord).toBeUndefined()
     expect(task.outcome?.reason?.code).toBe("timeout")
   })
 
-  test("that the host cannot ask again ends by its limit", async () => {
+  test("a run that cannot be asked again since the host fails ends at its limit", async () => {
     const { rig } = rigged(limits, HANGS_IN_TOOL, SAID)
     const { id } = await rig.launch()
     await rig.clock.advance(1000)
@@ -181,7 +184,7 @@ describe("near its time limit a run", () => {
     expect((await rig.ended(id)).outcome?.reason?.code).toBe("timeout")
   })
 
-  test("that is cancelled, or silent, is not asked", async () => {
+  test("a run that is cancelled or silent is not asked for a last word", async () => {
     const { rig, words } = rigged({ ...limits, stallTimeout: 3000 }, { hang: true }, SAID)
     const silent = await rig.launch()
     expect((await rig.ended(silent.id)).outcome?.reason?.code).toBe("silence")
@@ -193,7 +196,7 @@ describe("near its time limit a run", () => {
   })
 })
 
-test("a run resumed after its last word has all its tools, and is not told of it any more", async () => {
+test("a run resumed after its last word has all its tools and no trace of the request", async () => {
   const { rig, words } = rigged({ taskTimeout: 9000, lastWord: 2000, resumable: ["error"] }, WORKS, SAID)
   const { id, sessionID } = await rig.launch()
   await rig.ended(id)
@@ -206,7 +209,7 @@ test("a run resumed after its last word has all its tools, and is not told of it
   expect(words).toHaveLength(1)
 })
 
-test("while it is said, list and record say so", async () => {
+test("a run that is saying its last word shows that in the list and in its record", async () => {
   const { rig } = rigged({ taskTimeout: 9000, lastWord: 2000 }, WORKS, { ...SAID, delay: 1000 })
   const { id } = await rig.launch()
   await rig.clock.advance(7600)
@@ -236,7 +239,7 @@ describe("a process that dies", () => {
     return { rig, task, words, notice: rig.notices()[0], said: stored.filter(({ id }) => id.includes("L0000")) }
   }
 
-  test("before the answer came: it is told as interrupted, once, and not asked again", async () => {
+  test("a run whose process died before the last word was complete is interrupted and not asked again", async () => {
     const { task, words, rig } = await recovered(WORKS, { ...SAID, delay: 5000 } as Reply, 7800)
     expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "interrupted" } } })
     expect(task.outcome?.saidLastWord).toBeUndefined()
@@ -245,7 +248,7 @@ describe("a process that dies", () => {
     expect(rig.manager.spentBy(rig.parent).day.cost).toBe(task.outcome?.usage.cost)
   })
 
-  test("while it was to be interrupted in a tool, or had just been: the same", async () => {
+  test("a run whose process died around the interruption of a tool is interrupted and not asked again", async () => {
     for (const at of [8500, 9001]) {
       const { task, words, said, rig } = await recovered(HANGS_IN_TOOL, { ...SAID, delay: 5000 } as Reply, at)
       expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "interrupted" } } })
@@ -256,7 +259,7 @@ describe("a process that dies", () => {
     }
   })
 
-  test("when the answer was there and nobody had looked: it is told as its last word", async () => {
+  test("a last word that was complete before its process died is found and reported after the restart", async () => {
     const { rig } = rigged(limits, WORKS, SAID)
     const { id, sessionID } = await rig.launch()
     await rig.clock.advance(6900)
@@ -274,7 +277,7 @@ describe("a process that dies", () => {
     expect(rig.notices()[0]?.hidden).toMatch(/partial[\s\S]*half is done/)
   })
 
-  test("when it had ended by itself before it was asked: it has simply completed", async () => {
+  test("a run that ended by itself before its process died counts as completed after the restart", async () => {
     const { rig } = rigged(limits, { text: "all is done", delay: 7600 }, SAID)
     const { id, sessionID } = await rig.launch()
     await rig.clock.advance(7100)

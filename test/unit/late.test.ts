@@ -33,19 +33,22 @@ const cancelAll = (rig: Rig, ms = 1000) =>
   Promise.all([rig.manager.cancel({ type: "all" }, rig.caller), rig.clock.advance(ms)])
 
 describe("what comes into a session after its run has ended, since that took very long, does not stop the next one:", () => {
-  test.each([undefined, new HostError("cut off")])("a word (%s)", async (fail) => {
-    const rig = rigged()
-    rig.onPrompt("FIND", { text: "first", delay: 200 })
-    const { id, sessionID } = await rig.launch()
-    await rig.clock.advance(100)
-    slowNext(rig, "prompt", sessionID, { slow: 29_000, fail, after: true })
-    const told = rig.manager.tell(id, "MORE", rig.caller).catch((error: Error) => error.message)
-    await rig.ended(id)
-    expect(await answerAgain(rig, id)).toBe("again")
-    expect(await told).toContain("is completed: it was told nothing")
-  })
+  test.each([undefined, new HostError("cut off")])(
+    "a message that arrives late after its run has ended does not stop the next run (%s)",
+    async (fail) => {
+      const rig = rigged()
+      rig.onPrompt("FIND", { text: "first", delay: 200 })
+      const { id, sessionID } = await rig.launch()
+      await rig.clock.advance(100)
+      slowNext(rig, "prompt", sessionID, { slow: 29_000, fail, after: true })
+      const told = rig.manager.tell(id, "MORE", rig.caller).catch((error: Error) => error.message)
+      await rig.ended(id)
+      expect(await answerAgain(rig, id)).toBe("again")
+      expect(await told).toContain("is completed: it was told nothing")
+    },
+  )
 
-  test("a last word", async () => {
+  test("a request for a last word that arrives after its run has ended does not stop the next", async () => {
     const rig = rigged({ taskTimeout: 90_000, lastWord: 10_000, permissionTimeout: 300_000 })
     rig.onPrompt("FIND", { tools: [{ name: "question", args: { questions: [{ question: "?" }] } }] })
     const { id, sessionID } = await rig.launch()
@@ -55,7 +58,7 @@ describe("what comes into a session after its run has ended, since that took ver
     expect(await answerAgain(rig, id)).toBe("again")
   })
 
-  test("its own prompt", async () => {
+  test("a prompt that arrives after its run was cancelled does not stop the next run", async () => {
     const rig = rigged()
     rig.onPrompt("FIND", { hang: true })
     rig.host.onCall = (method) => (method === "prompt" ? { slow: 29_000 } : undefined)
@@ -66,7 +69,7 @@ describe("what comes into a session after its run has ended, since that took ver
     expect(await answerAgain(rig, id)).toBe("again")
   })
 
-  test("the call that stopped it", async () => {
+  test("an abort call that arrives late does not stop the next run", async () => {
     const rig = rigged()
     rig.onPrompt("FIND", { hang: true })
     const { id, sessionID } = await rig.launch()
@@ -76,7 +79,7 @@ describe("what comes into a session after its run has ended, since that took ver
     expect(await answerAgain(rig, id)).toBe("again")
   })
 
-  test("the call that stopped another, which began and ended while leave for this one was asked for", async () => {
+  test("a late abort of another run does not stop a run that was waiting for permission", async () => {
     const rig = rigged()
     const { id, sessionID } = await rig.launch()
     await rig.ended(id)
@@ -97,7 +100,7 @@ describe("what comes into a session after its run has ended, since that took ver
   })
 })
 
-test("a word that its host did not take the first time is not sent again to a run that has ended meanwhile", async () => {
+test("a message that the host refused is not sent again to a run that has ended meanwhile", async () => {
   const rig = rigged()
   rig.onPrompt("FIND", { hang: true })
   const { id, sessionID } = await rig.launch()
@@ -110,7 +113,7 @@ test("a word that its host did not take the first time is not sent again to a ru
   expect(rig.host.stored(sessionID).messages.filter(({ role }) => role === "user")).toHaveLength(1)
 })
 
-test("a word from the screen that is heard late is for the run that there is by then", async () => {
+test("a late message from the screen goes to the run that is current when it arrives", async () => {
   const rig = rigged()
   rig.script(({ lastUser }) => (lastUser === "MORE" ? { text: "heard" } : undefined))
   rig.onPrompt("FIND", { text: "first", delay: 200 })

@@ -10,7 +10,7 @@ const failing =
     called === method ? { fail } : undefined
 
 describe("a launch", () => {
-  test("makes a session with its record, prompts it, and returns while the child works", async () => {
+  test("a launch makes a session with its record, prompts it, and returns while the child works", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", HANG)
     const task = await rig.launch({ description: "find it", prompt: "FIND it", batch: "search", timeout: 5000 })
@@ -39,13 +39,13 @@ describe("a launch", () => {
     ])
   })
 
-  test("keeps the task's record free of the prompt once it was sent", async () => {
+  test("a launch removes the prompt from the task's record once it was sent", async () => {
     const rig = new Rig()
     const task = await rig.launch()
     expect(JSON.stringify(rig.host.stored(task.sessionID).metadata)).not.toContain("FIND")
   })
 
-  test("whose prompt the host does not take ends as failed and is told once", async () => {
+  test("a launch whose prompt the host refuses ends as failed, with one notification", async () => {
     const rig = new Rig()
     rig.host.onCall = (method, sessionID) =>
       method === "prompt" && sessionID !== rig.parent ? { fail: new HostError("out of order") } : undefined
@@ -59,7 +59,7 @@ describe("a launch", () => {
     expect(rig.timers.pending).toBe(0)
   })
 
-  test("whose prompt the host took although it says that it did not does not go on by itself", async () => {
+  test("a launch whose prompt arrived despite an error of the host does not keep running", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { hang: true })
     rig.host.onCall = (method, sessionID) =>
@@ -70,7 +70,7 @@ describe("a launch", () => {
     expect((await rig.host.activity()).has(task.sessionID)).toBe(false)
   })
 
-  test("says nothing on the screen when toasts are off", async () => {
+  test("a launch shows nothing on the screen when toasts are off", async () => {
     const rig = new Rig({ options: { toasts: false } })
     rig.host.asking.add("bash")
     rig.onPrompt("ASK", { tools: [{ name: "bash", args: {} }] })
@@ -80,7 +80,7 @@ describe("a launch", () => {
     expect(rig.host.toasts).toEqual([])
   })
 
-  test("uses the variant that is named with a model, and takes no part of a model's own name for one", async () => {
+  test("a launch uses the variant after a model's name, but does not split a model name with #", async () => {
     const rig = new Rig()
     rig.host.modelList = ["scripted/alpha", "scripted/alpha#high", "scripted/odd#one"]
     const named = await rig.launch({ model: "scripted/alpha#high", prompt: "ONE" })
@@ -91,7 +91,7 @@ describe("a launch", () => {
     ])
   })
 
-  test("uses the agent's own model before the parent's, and the one asked for before both", async () => {
+  test("a launch prefers the named model, then the agent's own, then the parent's", async () => {
     const rig = new Rig()
     const own = await rig.launch({ agent: "plan" })
     const asked = await rig.launch({ agent: "plan", model: "scripted/alpha" })
@@ -101,12 +101,12 @@ describe("a launch", () => {
     ])
   })
 
-  test("uses the default of taskTimeout when no timeout is given", async () => {
+  test("a launch without a timeout uses the option taskTimeout", async () => {
     const rig = new Rig({ options: { taskTimeout: 7000 } })
     expect((await rig.launch()).run.timeout).toBe(7000)
   })
 
-  test("denies the child what its parent is denied, and at the depth limit all that are of no use there", async () => {
+  test("a launch denies the child what its parent is denied, and the task tools at the depth limit", async () => {
     const rig = new Rig()
     const denied = { permission: "bash", pattern: "rm *", action: "deny" as const }
     rig.host.stored(rig.parent).rules = [denied, { permission: "edit", pattern: "*", action: "allow" }]
@@ -123,7 +123,7 @@ describe("a launch", () => {
     ])
   })
 
-  test("offers the tool for questions to all or, unless the option is on, to none", async () => {
+  test("a launch allows children the question tool only if childQuestions is on", async () => {
     for (const childQuestions of [false, true]) {
       const rig = new Rig({ options: { maxDepth: 0, childQuestions } })
       for (const request of [{}, { fork: true }, { agent: "build" }]) {
@@ -133,7 +133,7 @@ describe("a launch", () => {
     }
   })
 
-  test("below the depth limit keeps them all", async () => {
+  test("a launch below the depth limit leaves the child its task tools", async () => {
     const rig = new Rig({ options: { maxDepth: 2 } })
     rig.onPrompt("FIND", HANG)
     const task = await rig.launch()
@@ -146,7 +146,7 @@ describe("a launch", () => {
     )
   })
 
-  test("counts depth through sessions that are no tasks, and by records that only the host knows", async () => {
+  test("a launch counts its depth through sessions without a task and records known only to the host", async () => {
     const rig = new Rig()
     const task = await rig.launch()
     const below = rig.host.openSession({ parentID: task.sessionID })
@@ -155,7 +155,7 @@ describe("a launch", () => {
     await expect(rig.launch({}, task.sessionID)).rejects.toThrow("this session is 1 deep already")
   })
 
-  test("goes as deep as it likes where the limits are off", async () => {
+  test("a launch has no depth limit when maxDepth is 0", async () => {
     const rig = new Rig({ options: { maxDepth: 0, fork: { maxTokens: 0, maxToolResultChars: 0 } } })
     rig.onPrompt("FIND", HANG)
     let sessionID = rig.parent
@@ -169,7 +169,7 @@ describe("a launch", () => {
     }
   })
 
-  test("in a session that nobody knows is a first one", async () => {
+  test("a launch in a session that nobody knows has depth 1", async () => {
     const rig = new Rig()
     expect((await rig.launch({}, "ses_unknown")).depth).toBe(1)
   })
@@ -183,7 +183,7 @@ describe("a launch is refused, and leaves no session,", () => {
     expect(rig.timers.pending).toBe(0)
   }
 
-  test("for an unknown agent, with the names there are, but for those that OpenCode keeps for itself", () => {
+  test("a launch with an unknown agent is refused with the available names, without hidden primary agents", () => {
     const rig = new Rig()
     const title = { name: "title", description: "", mode: "primary", hidden: true } as const
     rig.host.agentList = [...rig.host.agentList, title, { ...title, name: "ghost", mode: "subagent" }]
@@ -194,41 +194,44 @@ describe("a launch is refused, and leaves no session,", () => {
     )
   })
 
-  test("for a variant that there is not, with those that there are", async () => {
+  test("a launch with an unknown variant is refused with suggestions", async () => {
     const rig = new Rig()
     rig.host.modelList = ["scripted/alpha", "scripted/alpha#high", "scripted/beta"]
     await refused(rig, { model: "scripted/alpha#hihg" }, /No model "scripted\/alpha#hihg".* Did you mean: .*#high/)
     await refused(rig, { model: "scripted/beta#high" }, /No model "scripted\/beta#high"/)
   })
 
-  test("for an unknown model, with those that resemble it", () =>
+  test("a launch with an unknown model is refused with the names that resemble it", () =>
     refused(new Rig(), { model: "scripted/alpa" }, /No model "scripted\/alpa".* Did you mean: scripted\/alpha/))
 
-  test("for a model that resembles none, with all there are", () =>
+  test("a launch with a model that resembles none is refused with all available models", () =>
     refused(
       new Rig(),
       { model: "x/yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy" },
       /There are: scripted\/alpha, scripted\/beta\./,
     ))
 
-  test("for any model where the user does not allow it", () =>
+  test("a launch with a named model is refused where allowModelOverride is off", () =>
     refused(
       new Rig({ options: { allowModelOverride: false } }),
       { model: "scripted/alpha" },
       /Argument `model` is not allowed here/,
     ))
 
-  test.each(["agents", "session", "caller", "models", "createSession"])("when the host fails at %s", async (method) => {
-    const rig = new Rig()
-    const sessions = rig.host.database.sessions.size
-    rig.host.onCall = failing(method)
-    await expect(rig.launch({ model: "scripted/alpha" })).rejects.toThrow(/out of order/)
-    expect(rig.host.database.sessions.size).toBe(sessions)
-    rig.host.onCall = () => undefined
-    expect((await rig.launch()).status).toBe("running")
-  })
+  test.each(["agents", "session", "caller", "models", "createSession"])(
+    "a launch is refused and leaves no session when the host fails at %s",
+    async (method) => {
+      const rig = new Rig()
+      const sessions = rig.host.database.sessions.size
+      rig.host.onCall = failing(method)
+      await expect(rig.launch({ model: "scripted/alpha" })).rejects.toThrow(/out of order/)
+      expect(rig.host.database.sessions.size).toBe(sessions)
+      rig.host.onCall = () => undefined
+      expect((await rig.launch()).status).toBe("running")
+    },
+  )
 
-  test("also when the host made the session and said that it did not", async () => {
+  test("a launch leaves no session when the host made one but reported an error", async () => {
     const rig = new Rig()
     const sessions = rig.host.database.sessions.size
     const fail = new HostError("no answer")
@@ -240,7 +243,7 @@ describe("a launch is refused, and leaves no session,", () => {
     expect(rig.notices()).toEqual([])
   })
 
-  test("above the launch rate, and says when to try again", async () => {
+  test("a launch above the launch rate is refused and says when to try again", async () => {
     const rig = new Rig({ options: { maxLaunchesPerMinute: 2 } })
     await rig.launch()
     await rig.clock.advance(10_000)
@@ -253,7 +256,7 @@ describe("a launch is refused, and leaves no session,", () => {
     expect((await rig.launch()).status).toBe("running")
   })
 
-  test("as a resume is: both count for the rate", async () => {
+  test("a resume above the launch rate is refused, since launches and resumes count together", async () => {
     const rig = new Rig({ options: { maxLaunchesPerMinute: 2 } })
     const { id } = await rig.ended((await rig.launch()).id)
     await rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)
@@ -263,7 +266,7 @@ describe("a launch is refused, and leaves no session,", () => {
     expect(rig.task(id).status).toBe("completed")
   })
 
-  test("where the user does not allow the agent; a resume asks as well", async () => {
+  test("a launch or a resume is refused when the user does not allow the agent", async () => {
     const rig = new Rig()
     const { id } = await rig.ended((await rig.launch()).id)
     const asked: string[] = []
@@ -280,27 +283,30 @@ describe("a launch is refused, and leaves no session,", () => {
     expect(rig.task(id).status).toBe("completed")
   })
 
-  test.each([false, true])("when the user stops the calling turn while it is made (fork: %s)", async (fork) => {
-    const rig = new Rig()
-    const sessions = rig.host.database.sessions.size
-    const turn = new AbortController()
-    rig.host.onCall = (method) => (method === "createSession" ? { slow: 1000 } : undefined)
-    const request = { description: "find it", prompt: "FIND", agent: "general", fork }
-    const launching = rig.manager.launch(request, { ...rig.caller, abort: turn.signal })
-    const refused = expect(launching).rejects.toThrow("The call was stopped while the task was being made.")
-    // A fork's history is counted in a thread of its own, which takes real time.
-    await vi.waitFor(() => expect(rig.host.calls).toContain("createSession"), { timeout: 4000 })
-    await rig.clock.advance(500)
-    turn.abort()
-    await rig.clock.advance(1000)
-    await refused
-    expect(rig.host.database.sessions.size).toBe(sessions)
-    expect(rig.manager.list(rig.parent)).toEqual([])
-    await expect(rig.manager.launch(request, { ...rig.caller, abort: turn.signal })).rejects.toThrow("was stopped")
-    expect(rig.host.database.sessions.size).toBe(sessions)
-  })
+  test.each([false, true])(
+    "a launch leaves no session when the user stops the calling turn meanwhile (fork: %s)",
+    async (fork) => {
+      const rig = new Rig()
+      const sessions = rig.host.database.sessions.size
+      const turn = new AbortController()
+      rig.host.onCall = (method) => (method === "createSession" ? { slow: 1000 } : undefined)
+      const request = { description: "find it", prompt: "FIND", agent: "general", fork }
+      const launching = rig.manager.launch(request, { ...rig.caller, abort: turn.signal })
+      const refused = expect(launching).rejects.toThrow("The call was stopped while the task was being made.")
+      // A fork's history is counted in a thread of its own, which takes real time.
+      await vi.waitFor(() => expect(rig.host.calls).toContain("createSession"), { timeout: 4000 })
+      await rig.clock.advance(500)
+      turn.abort()
+      await rig.clock.advance(1000)
+      await refused
+      expect(rig.host.database.sessions.size).toBe(sessions)
+      expect(rig.manager.list(rig.parent)).toEqual([])
+      await expect(rig.manager.launch(request, { ...rig.caller, abort: turn.signal })).rejects.toThrow("was stopped")
+      expect(rig.host.database.sessions.size).toBe(sessions)
+    },
+  )
 
-  test("but a refused launch does not count against the rate", async () => {
+  test("a refused launch does not count against the launch rate", async () => {
     const rig = new Rig({ options: { maxLaunchesPerMinute: 1 } })
     await expect(rig.launch({ agent: "nobody" })).rejects.toThrow()
     expect((await rig.launch()).status).toBe("running")
@@ -310,7 +316,7 @@ describe("a launch is refused, and leaves no session,", () => {
 describe("an identical launch", () => {
   const options = { reuseIdentical: true, resultCacheTTL: 60_000 }
 
-  test("returns the earlier task while it runs and for a while after it completed", async () => {
+  test("an identical launch returns the earlier task while it runs and for a while after it completed", async () => {
     const rig = new Rig({ options })
     const first = await rig.launch()
     const again = () =>
@@ -326,13 +332,13 @@ describe("an identical launch", () => {
     ["another prompt", { prompt: "OTHER" }],
     ["another agent", { agent: "build" }],
     ["another model", { model: "scripted/beta" }],
-  ])("is not one with %s", async (_what, request) => {
+  ])("a launch with %s is a new task, not an identical one", async (_what, request) => {
     const rig = new Rig({ options })
     const first = await rig.launch()
     expect((await rig.launch(request)).id).not.toBe(first.id)
   })
 
-  test("is not one after a failure, in another session, or for a fork", async () => {
+  test("a launch after a failure, in another session or as a fork is a new task", async () => {
     const rig = new Rig({ options })
     rig.onPrompt("FIND", { status: 400 })
     const first = await rig.launch()
@@ -344,7 +350,7 @@ describe("an identical launch", () => {
     expect((await rig.launch({ prompt: "FIND more", fork: true })).id).not.toBe(second.id)
   })
 
-  test("is not one that waits for others, or whose answer is checked", async () => {
+  test("a launch is a new task if the earlier one waits for others or has a check", async () => {
     const rig = new Rig({ options })
     rig.onPrompt("FIRST", { hang: true })
     const first = await rig.launch({ prompt: "FIRST" })
@@ -355,7 +361,7 @@ describe("an identical launch", () => {
     expect((await rig.launch({ prompt: "OTHER" })).id).not.toBe(checked.id)
   })
 
-  test("in the same step finds the one that is being made, and takes its place where that fails", async () => {
+  test("an identical launch in the same step shares the task being made, or replaces it after a failure", async () => {
     const rig = new Rig({ options })
     let fails = true
     rig.host.onCall = (method) => {
@@ -372,7 +378,7 @@ describe("an identical launch", () => {
     expect(rig.manager.list(rig.parent)).toHaveLength(1)
   })
 
-  test("is a new one once the earlier task was asked something else", async () => {
+  test("an identical launch is a new task once the earlier task was resumed with another prompt", async () => {
     const rig = new Rig({ options })
     const first = await rig.ended((await rig.launch()).id)
     await rig.manager.resume(first.id, { prompt: "ANOTHER" }, rig.caller)
@@ -380,20 +386,20 @@ describe("an identical launch", () => {
     expect((await rig.launch()).id).not.toBe(first.id)
   })
 
-  test("does not count against the launch rate", async () => {
+  test("an identical launch does not count against the launch rate", async () => {
     const rig = new Rig({ options: { ...options, maxLaunchesPerMinute: 1 } })
     const first = await rig.launch()
     expect((await rig.launch()).id).toBe(first.id)
   })
 
-  test("is a new task when the option is off", async () => {
+  test("an identical launch is a new task when reuseIdentical is off", async () => {
     const rig = new Rig()
     expect((await rig.launch()).id).not.toBe((await rig.launch()).id)
   })
 })
 
 describe("a fork", () => {
-  test("starts with what it inherited, and does not pay for it", async () => {
+  test("a fork records what it inherited and does not count that as its own usage", async () => {
     const rig = new Rig()
     const task = await rig.ended((await rig.launch({ fork: true })).id)
     expect(task.fork).toEqual({ messages: 0, tokens: expect.any(Number), droppedMessages: 0, cutResults: 0 })
@@ -403,7 +409,7 @@ describe("a fork", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
-  test("that cannot be made is an error, never a fresh start", async () => {
+  test("a fork that cannot be made is an error and does not start as a fresh task", async () => {
     const rig = new Rig()
     const sessions = rig.host.database.sessions.size
     await expect(rig.launch({ fork: true }, "ses_unknown")).rejects.toThrow("The task could not be launched")

@@ -34,37 +34,37 @@ function admissible(active: readonly Task[], limits: SlotLimits, waitsForOwn?: (
   return taken
 }
 
-test("a model's key is provider/model", () => {
+test("a model's key is made of provider and model, without the variant", () => {
   expect(modelKey({ ...model, variant: "high" })).toBe("p/m")
 })
 
 describe("admission", () => {
-  test("lets all start when there is no limit, oldest first", () => {
+  test("admission starts all queued tasks when there is no limit, oldest first", () => {
     expect(ids(admissible([queued("c", 3), queued("a", 1), queued("b", 2)], NO_LIMITS))).toEqual(["a", "b", "c"])
   })
 
-  test("breaks a tie by id, so that the order is always the same", () => {
+  test("admission orders tasks of the same time by id", () => {
     expect(ids(admissible([queued("b", 1), queued("a", 1), queued("c", 1)], NO_LIMITS))).toEqual(["a", "b", "c"])
   })
 
-  test("fills what a session has free and no more", () => {
+  test("admission fills the free slots of a session and no more", () => {
     const limits = { ...NO_LIMITS, maxConcurrentTasks: 2 }
     expect(ids(admissible([running("r"), queued("a", 1), queued("b", 2)], limits))).toEqual(["a"])
     expect(admissible([running("r"), running("s"), queued("a", 1)], limits)).toEqual([])
   })
 
-  test("has no limit for a place unless one is told", () => {
+  test("admission has no limit for a place unless one is set", () => {
     const there = { place: { kind: "big" } } as Partial<Task>
     expect(ids(admissible([running("r", there), queued("a", 1, there)], NO_LIMITS))).toEqual(["a"])
   })
 
-  test("counts each session for itself", () => {
+  test("admission counts the slots of each session separately", () => {
     const limits = { ...NO_LIMITS, maxConcurrentTasks: 1 }
     const active = [running("r"), queued("a", 1), queued("b", 2, { parentID: "another" })]
     expect(ids(admissible(active, limits))).toEqual(["b"])
   })
 
-  test("counts the board's runs for themselves, where it has a limit", () => {
+  test("admission limits the board's runs only by the board's own option", () => {
     const board = { parentID: "" }
     const active = [running("r", board), queued("a", 1, board), queued("b", 2)]
     const limits = { ...NO_LIMITS, maxConcurrentTasks: 1 }
@@ -73,19 +73,19 @@ describe("admission", () => {
     expect(ids(admissible(active, { ...limits, board: { maxConcurrentRuns: 2 } }))).toEqual(["a", "b"])
   })
 
-  test("counts a model over all sessions", () => {
+  test("admission counts the tasks of a model over all sessions", () => {
     const limits = { ...NO_LIMITS, maxConcurrentPerModel: { "p/m": 1 } }
     const active = [running("r", { model, parentID: "another" }), queued("a", 1, { model }), queued("b", 2)]
     expect(ids(admissible(active, limits))).toEqual(["b"])
   })
 
-  test("does not count a task that only waits for its own against its model", () => {
+  test("admission does not count a task that only waits for its own tasks against its model", () => {
     const limits = { maxConcurrentTasks: 2, maxConcurrentPerModel: { "p/m": 1 } }
     const active = [running("r", { model, parentID: "another" }), queued("a", 1, { model })]
     expect(ids(admissible(active, limits, ({ id }) => id === "r"))).toEqual(["a"])
   })
 
-  test("lets paused runs go first, the longest paused before the others, and members of groups last", () => {
+  test("admission starts paused runs first, the longest paused before others, and members of groups last", () => {
     const part = { kind: "tries", of: "g", nth: 0, run: 0, caller: "c", under: "c" } as const
     const parked = (at: number) => ({ parked: { at, model: "p/m", why: "its limit" } })
     const paused = (id: string, at: number) => taskOf({ id, run: { createdAt: 9, ...parked(at) } })
@@ -93,14 +93,14 @@ describe("admission", () => {
     expect(ids(waiting.toSorted(byTurn))).toEqual(["early", "late", "a", "m"])
   })
 
-  test("asks no slot for a group: its members take them", () => {
+  test("admission needs no slot for a group, since its members take them", () => {
     const limits = { ...NO_LIMITS, maxConcurrentTasks: 1 }
     const team = { kind: "tries", prompt: "FIND", count: 2, timeout: 0 } as const
     const active = [running("r", { group: team }), queued("a", 1), queued("b", 2, { group: team }), queued("c", 3)]
     expect(ids(admissible(active, limits))).toEqual(["a", "b"])
   })
 
-  test("knows models without a limit, limits of 0, and names that every object has", () => {
+  test("admission accepts unlisted models, limits of 0 and names like constructor", () => {
     const limits = { ...NO_LIMITS, maxConcurrentPerModel: { "p/other": 1, "p/m": 0 } }
     const odd = { provider: "constructor", id: "x" }
     const active = [running("r", { model }), queued("a", 1, { model }), queued("b", 2, { model: odd })]
@@ -120,34 +120,34 @@ test("a place in the queue counts the session's older queued tasks", () => {
   ])
 })
 
-test("a place in the queue leaves out those that others have to complete before", () => {
+test("a place in the queue ignores tasks that still wait for others to complete", () => {
   const active = [queued("a", 1), queued("b", 2)]
   expect(placeInQueue(active[1] as Task, active, ({ id }) => id === "a")).toBe(1)
 })
 
 describe("the launch rate", () => {
-  test("lets through what is below it", () => {
+  test("the launch rate lets launches below the limit through", () => {
     expect(launchDelay([], 2, 1000)).toBe(0)
     expect(launchDelay([900], 2, 1000)).toBe(0)
   })
 
-  test("tells how long until the oldest launch is a minute ago", () => {
+  test("the launch rate gives the time until the oldest launch is a minute ago", () => {
     expect(launchDelay([1000, 2000], 2, 3000)).toBe(MINUTE_MS - 2000)
     expect(launchDelay([500, 1000, 2000], 2, 3000)).toBe(MINUTE_MS - 2000)
   })
 
-  test("forgets launches once they are a minute old", () => {
+  test("the launch rate forgets launches once they are a minute old", () => {
     expect(launchDelay([1000], 1, 1000 + MINUTE_MS - 1)).toBe(1)
     expect(launchDelay([1000], 1, 1000 + MINUTE_MS)).toBe(0)
     expect(launchDelay([1000], 1, 1000 + 3 * MINUTE_MS)).toBe(0)
   })
 
-  test("does not hold back where the clock was set back: what was launched later than now tells nothing", () => {
+  test("the launch rate ignores launches from the future after the clock was set back", () => {
     expect(launchDelay([3_600_000, 3_600_001], 2, 1000)).toBe(0)
     expect(launchDelay([900, 1000, 3_600_000], 2, 1000)).toBe(MINUTE_MS - 100)
   })
 
-  test("is off at 0", () => {
+  test("the launch rate has no limit at 0", () => {
     expect(launchDelay([1, 2, 3], 0, 3)).toBe(0)
   })
 })

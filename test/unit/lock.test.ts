@@ -11,23 +11,26 @@ const listed = Object.entries(lock.packages).flatMap(([key, entry]) => {
 })
 
 describe("this project's lock", () => {
-  test("has an entry for every platform's packages, and names no registry (npm run lock)", () => {
+  test("the package lock has entries for all platforms and names no registry (npm run lock)", () => {
     expect(missingIn(lock)).toEqual([])
     expect(withHost(lock)).toEqual([])
   })
 
-  test("lists enough packages to hold the derivation against", () => {
+  test("the package lock lists enough platform packages to verify the platform names", () => {
     expect(listed.length).toBeGreaterThan(80)
     expect(new Set(listed.map(({ entry }) => entry.os?.[0])).size).toBeGreaterThan(8)
   })
 
-  test.each(listed)("$name says of itself what its name says of it", ({ name, entry: { os, cpu, libc } }) => {
-    const { libc: named, ...platform } = platformOf(name) ?? {}
-    expect({ os, cpu }).toEqual({ os: undefined, ...platform })
-    // One that names no C library may declare one all the same: its siblings tell.
-    if (named) expect(libc).toEqual(named)
-    else expect(libc ?? ["glibc"]).toEqual(["glibc"])
-  })
+  test.each(listed)(
+    "the lock entry of $name declares the platform that its name says",
+    ({ name, entry: { os, cpu, libc } }) => {
+      const { libc: named, ...platform } = platformOf(name) ?? {}
+      expect({ os, cpu }).toEqual({ os: undefined, ...platform })
+      // One that names no C library may declare one all the same: its siblings tell.
+      if (named) expect(libc).toEqual(named)
+      else expect(libc ?? ["glibc"]).toEqual(["glibc"])
+    },
+  )
 })
 
 describe("a platform package's name", () => {
@@ -40,9 +43,9 @@ describe("a platform package's name", () => {
     ["@oxc-parser/binding-android-arm-eabi", { os: ["android"], cpu: ["arm"] }],
     ["@oxc-parser/binding-win32-ia32-msvc", { os: ["win32"], cpu: ["ia32"] }],
     ["@oxc-parser/binding-wasm32-wasi", { cpu: ["wasm32"] }],
-  ])("%s", (name, platform) => expect(platformOf(name)).toEqual(platform))
+  ])("the platform is read from the package name %s", (name, platform) => expect(platformOf(name)).toEqual(platform))
 
-  test.each(["fsevents", "linux-tools", "x64"])("%s names no platform", (name) =>
+  test.each(["fsevents", "linux-tools", "x64"])("the package name %s does not name a platform", (name) =>
     expect(platformOf(name)).toBeUndefined(),
   )
 })
@@ -54,7 +57,7 @@ describe("completing a lock", () => {
     optionalDependencies,
   })
 
-  test("adds what a parent names, and leaves a lock that has it all as it is", () => {
+  test("lock completion adds the packages that a parent names, and changes nothing in a complete lock", () => {
     const before = { packages: { "": {}, "node_modules/tool": parent({ "tool-darwin-arm64": "1.0.0" }) } }
     const after = complete(before)
     expect(after.packages["node_modules/tool-darwin-arm64"]).toEqual({
@@ -68,7 +71,7 @@ describe("completing a lock", () => {
     expect(complete(after)).toEqual(after)
   })
 
-  test("puts two versions of one package where each parent finds its own", () => {
+  test("lock completion puts two versions of a package where each parent finds its own", () => {
     const after = complete({
       packages: {
         "node_modules/tool": parent({ "tool-linux-x64-musl": "1.0.0" }),
@@ -86,7 +89,7 @@ describe("completing a lock", () => {
     expect(missingIn(after)).toEqual([])
   })
 
-  test("takes the C library of a plain Linux package from its sibling", () => {
+  test("lock completion takes the C library of a plain Linux package from its sibling", () => {
     const names = ["cli-linux-x64", "cli-linux-arm64", "cli-linux-x64-musl"]
     const after = complete({
       packages: {
@@ -101,11 +104,11 @@ describe("completing a lock", () => {
   test.each([
     ["a name without a platform", { "tool-fast": "1.0.0" }],
     ["a range", { "tool-linux-x64": "^1.0.0" }],
-  ])("guesses nothing: %s", (_what, optional) => {
+  ])("lock completion fails instead of guessing from %s", (_what, optional) => {
     expect(() => complete({ packages: { "node_modules/tool": parent(optional) } })).toThrow(/by hand/)
   })
 
-  test("names the packages that say from which registry they came", () => {
+  test("packages that say from which registry they came are listed", () => {
     const resolved = "https://registry.example/a.tgz"
     expect(withHost({ packages: { "node_modules/a": { resolved }, "node_modules/b": {} } })).toEqual(["node_modules/a"])
   })

@@ -42,14 +42,14 @@ describe("an end", () => {
     return event && "at" in event ? event.at : undefined
   }
 
-  test("is at the time of its last message, now where it has none, and never before it began", () => {
+  test("a run's end has the time of its last message or now, and is never before its start", () => {
     expect(timeOf({}, NOW - 500)).toBe(NOW - 500)
     expect(timeOf({}, undefined)).toBe(NOW)
     expect(timeOf({}, 5)).toBe(NOW - 1000)
     expect(timeOf({ task: { run: QUEUED } }, 5, "queued")).toBe(5)
   })
 
-  test("goes through the door as that of its own run, with what its parent is owed for it", () => {
+  test("a run's end is recorded for its own generation, with the delivery for its parent", () => {
     const delivery = (options: EndOptions) => deliveryOf({ wake: options.wake ?? true })
     const scene = { task: { run: { generation: 3 } }, world: { delivery } }
     const how = { wake: false, openTodos: 2 }
@@ -70,7 +70,7 @@ describe("an end", () => {
     expect(run?.closing).toMatchObject({ ending: cancelled, options: how, posted: false, delivered: false })
   })
 
-  test("stops its session with its questions, reads its messages, and is written before it is told", () => {
+  test("a run's end stops its session with its questions, reads the messages and writes the record", () => {
     const asks = [askOf()]
     const { commands, run } = working({ asks, calls: 1 }).takes(end())
     expect(commands.slice(1)).toEqual([
@@ -81,7 +81,7 @@ describe("an end", () => {
     expect(run).toMatchObject({ calls: 2, closing: { write: "now", writes: 1 } })
   })
 
-  test("that its messages prove is written some time; its session is stopped where a question is open", () => {
+  test("an end that messages prove is written later, and its session is stopped if a question is open", () => {
     const messages = [asked(), answer()]
     const proven = working({ calls: 1 }).takes(end(completed, { messages }))
     expect(proven.commands.slice(1)).toEqual([
@@ -95,7 +95,7 @@ describe("an end", () => {
     expect(open.run?.calls).toBe(1)
   })
 
-  test("of which nobody is told is not written", () => {
+  test("a silent end is not written", () => {
     const { commands, run } = working().takes(end(cancelled, { silent: true }))
     expect(commands.slice(1)).toEqual([
       { do: "close", asks: [], read: true },
@@ -104,7 +104,7 @@ describe("an end", () => {
     expect(run?.closing).toMatchObject({ write: "never", writes: 0 })
   })
 
-  test("stops no session whose model was not asked", () => {
+  test("an end before the model was asked stops no session", () => {
     for (const stage of ["creating", "queued", "held", "supervising"] as const) {
       const { commands, run } = at(stage).takes(end())
       expect([stage, command(commands, "close")]).toEqual([stage, { do: "close", read: false }])
@@ -114,7 +114,7 @@ describe("an end", () => {
       expect([stage, command(at(stage).takes(end()).commands, "close")?.asks]).toEqual([stage, []])
   })
 
-  test("stops the check that runs, and what makes its place ready", () => {
+  test("an end aborts a check that runs and the preparation of a place", () => {
     const halts = (stage: Parameters<typeof at>[0]) => at(stage).takes(end()).does.includes("abort")
     expect((["preparing", "verifying", "held", "prompting", "working"] as const).map(halts)).toEqual([
       true,
@@ -125,7 +125,7 @@ describe("an end", () => {
     ])
   })
 
-  test("answers what was to be said behind its prompt, and nothing that is on its way", () => {
+  test("an end answers the messages that wait for the prompt, but not those already on their way", () => {
     const [mine, yours] = [() => {}, () => {}]
     const words = [
       wordOf({ id: "msg_1", held: true, reply: mine }),
@@ -141,7 +141,7 @@ describe("an end", () => {
     ])
   })
 
-  test("that a limit brings about is a failure, for that limit", () => {
+  test("an end by a limit is a failure with that limit as the reason", () => {
     const spent = working({ observed: HEARD }, { options: { maxTokensPerTask: 100, lastWord: 0 } }).takes({
       type: "spending",
     })
@@ -149,7 +149,7 @@ describe("an end", () => {
     expect(spent.run?.closing?.task.status).toBe("error")
   })
 
-  test("of one that was parked waits for what had stopped it, and for its own stop", () => {
+  test("an end of a parked run waits until the earlier stop and its own stop have returned", () => {
     const { run } = at("parked", { run: { calls: 1 } }).takes(end())
     expect(run).toMatchObject({ calls: 2 })
     for (const calls of [2, 1])
@@ -160,7 +160,7 @@ describe("an end", () => {
       })
   })
 
-  test("tells what was heard of it, what nobody answered, and what its messages say where they are known", () => {
+  test("an end reports what events showed, unanswered questions, and figures from messages where they are known", () => {
     const told = working({ observed: HEARD, unanswered: ["bash: ls"] }).takes(end())
     expect(told.run?.outcome).toEqual({
       ...NOTHING_DONE,
@@ -183,13 +183,13 @@ describe("an end", () => {
     })
   })
 
-  test("without contact tells at least so much", () => {
+  test("an end without contact reports its usage as a minimum", () => {
     const away = { host: "big", since: NOW, most: 0 }
     expect(working({ away, observed: HEARD }).takes(end()).run?.outcome?.usage).toEqual({ ...BILLED, atLeast: true })
     expect(working({ observed: HEARD }).takes(end()).run?.outcome?.usage).toEqual(BILLED)
   })
 
-  test("leaves a run alone that brings its work home, and one whose winner is being written down", () => {
+  test("an end does not interrupt a run whose work is being merged or whose winner is being written", () => {
     const merging = at("finalizing")
     expect(merging.takes(end())).toMatchObject({ run: merging.run, commands: [{ do: "abort" }] })
     const won = at("supervising", { task: { group: { ...tries, winner: "bg_part0001" } } })
@@ -206,7 +206,7 @@ describe("its session is quiet", () => {
     at("closing", { ...scene, run: { ...scene.run, closing: closing as Closing } })
   const call = { type: "tool", callID: "call_1", tool: "edit", state: "completed", refused: false } as const
 
-  test("what its messages say is its outcome: it is recorded, its slot is free, its parent is told", () => {
+  test("a closed run takes its outcome from its messages, is recorded, frees its slot and notifies its parent", () => {
     const messages = [asked(), answer({ usage: BILLED, parts: [call] })]
     const { run, commands, stage } = leaving({ options: {} }, { task: { run: { generation: 2 } } }).takes(
       quiet(messages),
@@ -223,12 +223,12 @@ describe("its session is quiet", () => {
     expect(run?.closing).toMatchObject({ posted: true, delivered: false, writes: 0 })
   })
 
-  test("what was heard of it is its outcome where it has no messages", () => {
+  test("a closed run takes its outcome from events where it has no messages", () => {
     const { run } = leaving({}, { run: { observed: HEARD } }).takes(quiet([]))
     expect(run?.outcome).toMatchObject({ toolCalls: 1, usage: BILLED, recentTools: ["read"], openTodos: 0 })
   })
 
-  test("what is told is its end as it was, with what was learned of it since", () => {
+  test("a closed run keeps the reason of its end and adds what was learned since", () => {
     const ended = at("working").takes(end(cancelled, { openTodos: 3, wake: false })).run
     const { run, commands } = at("closing", { run: ended }).takes(quiet())
     expect(run?.outcome).toMatchObject({ reason: cancelled.reason, openTodos: 3 })
@@ -238,7 +238,7 @@ describe("its session is quiet", () => {
     expect(command(written.commands, "notify")).toMatchObject({ task: { status: "cancelled", outcome: run?.outcome } })
   })
 
-  test("its place is put away, and its parts' work, before it is told: what is known of it goes along", () => {
+  test("a closed run's place or group is archived before its parent is notified", () => {
     for (const task of [{ place }, { group: tries }]) {
       const { run, commands, stage } = leaving({}, { task }).takes(quiet([asked(), answer({ usage: BILLED })]))
       expect(stage).toBe("closing")
@@ -249,7 +249,7 @@ describe("its session is quiet", () => {
     }
   })
 
-  test("its work is merged where that was asked for and it has completed", () => {
+  test("a closed run's work is merged only if a merge was asked for and the run completed", () => {
     const task = { place: { ...place, merge: true } }
     const merging = (ending: Ending) => leaving({ ending }, { task }).takes(quiet())
     expect(merging({ type: "completed" })).toMatchObject({ stage: "finalizing", commands: [{ merge: true }] })
@@ -258,7 +258,7 @@ describe("its session is quiet", () => {
     expect(leaving({}, { task: { group: tries } }).takes(quiet()).commands).toMatchObject([{ merge: false }])
   })
 
-  test("nobody is told of a silent one, and it is written no more", () => {
+  test("a silent closed run sends no notification and is not written again", () => {
     const silent = leaving({ write: "never", options: { silent: true } }).takes(quiet())
     expect(silent).toMatchObject({ stage: undefined, does: ["record", "free slot", "notify"] })
     const busy = leaving({ write: "never", options: { silent: true } }, { run: { calls: 1 } }).takes(quiet())
@@ -275,7 +275,7 @@ describe("what came of its check and its value", () => {
   const leaving = (run: Partial<ActiveRun>, write: Closing["write"] = "now", writes = 1, task: object = TOLD) =>
     at("closing", { task, run: { ...run, closing: { write, writes } as Closing } })
 
-  test("is in its outcome, the check beside the commands that it ran", () => {
+  test("the verdicts on an answer are in the outcome, the check as part of the receipt", () => {
     const ran = { type: "command", command: "npm test", exitCode: 0 } as const
     const { run } = leaving({ check, value }).takes(quiet([asked(), answer({ parts: [ran] as never })]))
     expect(run?.outcome).toMatchObject({ value, receipt: { commands: 1, check } })
@@ -290,7 +290,7 @@ describe("what came of its check and its value", () => {
     expect(leaving({ value }).takes(quiet()).run?.outcome).not.toHaveProperty("receipt")
   })
 
-  test("is in its record from its end on: after a crash nothing else tells of it", () => {
+  test("the verdicts on an answer are recorded from the end on, so that a crash loses nothing", () => {
     const outcomeOf = (run: Partial<ActiveRun>) => {
       const event = command(working(run).takes(end()).commands, "end")?.event
       return event && "outcome" in event ? event.outcome : undefined
@@ -300,7 +300,7 @@ describe("what came of its check and its value", () => {
     expect(outcomeOf({ value })).not.toHaveProperty("receipt")
   })
 
-  test("is kept with the end of what the check wrote", () => {
+  test("the outcome keeps the last 4,000 characters of the check's output", () => {
     const kept = (output: string | undefined) =>
       leaving({ check: { ...check, ...(output !== undefined && { output }) } }).takes(quiet()).run?.outcome?.receipt
         ?.check
@@ -309,7 +309,7 @@ describe("what came of its check and its value", () => {
     expect(kept(undefined)).not.toHaveProperty("output")
   })
 
-  test("is written before its parent is told of it, since its messages do not tell it", () => {
+  test("the verdicts on an answer are written before the parent is notified", () => {
     for (const run of [{ check }, { value }]) {
       const ended = leaving(run).takes(quiet())
       expect(ended).toMatchObject({ stage: "notifying", does: ["record", "free slot", "write"] })
@@ -320,13 +320,13 @@ describe("what came of its check and its value", () => {
     }
   })
 
-  test("is written with the rest where its end is written some time, and not where it is never", () => {
+  test("the verdicts on an answer are written with a later write, and never for a silent end", () => {
     expect(leaving({ check }, "soon", 0).takes(quiet()).does).toEqual(["record", "free slot", "write", "notify"])
     expect(leaving({ check }, "never", 0).takes(quiet()).does).toEqual(["record", "free slot", "notify"])
     expect(leaving({}, "now", 0).takes(quiet()).does).toEqual(["record", "free slot", "notify"])
   })
 
-  test("is written once more some time where nobody is told, since the news of it would have written it", () => {
+  test("an end that nobody is notified of is written once more later", () => {
     const { commands, does } = leaving({}, "now", 0, {}).takes(quiet())
     expect(does).toEqual(["record", "free slot", "write", "notify"])
     expect(command(commands, "write")).toEqual({ do: "write", later: true })
@@ -337,7 +337,7 @@ describe("what came of its check and its value", () => {
 })
 
 describe("its place was left", () => {
-  test("what was found there is in its outcome, and a check on the way home takes the place of its own", () => {
+  test("the outcome has what leaving the place found, and a check at the merge replaces the earlier one", () => {
     const check = { command: "true", passed: true, runs: 1, how: "exit code 0" }
     const { run } = at("finalizing", { run: { check } }).takes({ type: "finalized", found: { note: "kept" } })
     expect(run?.outcome).toMatchObject({ note: "kept", receipt: { check: { runs: 1 } } })
@@ -345,7 +345,7 @@ describe("its place was left", () => {
     expect(again.run?.outcome?.receipt?.check?.runs).toBe(2)
   })
 
-  test("it is told when all of its writes are done, and once", () => {
+  test("the parent is notified once, when all writes of the record are done", () => {
     const closing = { write: "now", writes: 1 } as Closing
     const left = at("closing", { task: TOLD, run: { closing } }).takes({ type: "finalized", found: {} })
     expect(left).toMatchObject({
@@ -366,7 +366,7 @@ describe("an end that a dead process had written", () => {
   const ended = (more: Partial<Task> = {}) =>
     taskOf({ status: "completed", outcome: NOTHING_DONE, place, ...more } as never)
 
-  test("is the same end, for the same reason", () => {
+  test("an end that a dead process had written is reopened with the same status and reason", () => {
     const ending = (status: Task["status"], outcome?: Outcome) =>
       reopened(ended({ status, outcome }), NOW).run?.closing?.ending
     const reason = { code: "timeout", text: "Stopped." } as const
@@ -375,7 +375,7 @@ describe("an end that a dead process had written", () => {
     expect(ending("completed")).toEqual({ type: "completed", reason: undefined })
   })
 
-  test("leaves its place, and merges its work where that was asked for and it has completed", () => {
+  test("a reopened end leaves its place, and merges its work if that was asked for and it completed", () => {
     const task = ended()
     expect(reopened(task, NOW)).toMatchObject({
       run: {
@@ -394,7 +394,7 @@ describe("an end that a dead process had written", () => {
     })
   })
 
-  test("is written with what was found, then told to a parent that may hold it already, and over when that is known", () => {
+  test("a reopened end is written with what was found, then notified to a parent that may know it", () => {
     const { run } = reopened(ended(), NOW)
     const left = at("closing", { run }).takes({ type: "finalized", found: { note: "kept" } })
     const outcome = { ...NOTHING_DONE, note: "kept" }
@@ -409,7 +409,7 @@ describe("an end that a dead process had written", () => {
     expect(at("notifying", { run: written.run }).takes({ type: "notified" }).stage).toBeUndefined()
   })
 
-  test("of which nothing is known is told as it stands", () => {
+  test("a reopened end without an outcome is notified as it is", () => {
     const { run } = reopened(ended({ outcome: undefined }), NOW)
     const left = run && step(run, { type: "finalized", found: { note: "kept" } }, at("closing").world)
     expect(left).toMatchObject({ run: { stage: "notifying" }, commands: [{ do: "free slot" }, { do: "write" }] })
@@ -417,7 +417,7 @@ describe("an end that a dead process had written", () => {
 })
 
 describe("what is written of a team", () => {
-  test("ends the run that leads it where its winner is written, and no other", () => {
+  test("a written record with a winner ends the run that leads the tries, and no other", () => {
     const written = (team: object) => at("supervising", { task: { group: team as never } }).takes({ type: "written" })
     const won = written({ ...tries, winner: "bg_part0001" })
     expect(won.run?.closing?.ending).toEqual({ type: "completed" })

@@ -22,7 +22,7 @@ const WAITS: Partial<ActiveRun> = {
 const working = (run: Partial<ActiveRun> = {}, more: Scene = {}) => at("working", { ...more, run })
 
 describe("an event of its own session", () => {
-  test("is a sign of its life: what it was waited for is over", () => {
+  test("an event of a run's own session is a sign of life and ends its waits", () => {
     const { run } = working({ ...WAITS, idle: true, endsText: true }).takes(heard({ type: "began" }))
     expect(run).toMatchObject({ lastSignAt: NOW, idle: false, endsText: false, observed: { heard: true } })
     expect(run).toMatchObject({
@@ -33,12 +33,12 @@ describe("an event of its own session", () => {
     })
   })
 
-  test("that tells of a write is none: that may be ours", () => {
+  test("an update of the session is no sign of life, since the plugin may have caused it", () => {
     const { run } = working({ ...WAITS }).takes(heard({ type: "updated" }))
     expect(run).toMatchObject({ lastSignAt: NOW - 1000, stuckSince: 1, observed: { heard: false } })
   })
 
-  test("tells that its host tries again, or does no more", () => {
+  test("an activity event sets the retry of the host, and a busy event removes it", () => {
     const retry = { type: "retry", attempt: 2, message: "wait", next: 1 }
     const trying = working().takes(heard({ type: "active", activity: retry }))
     expect(trying.run?.retry).toEqual(retry)
@@ -46,7 +46,7 @@ describe("an event of its own session", () => {
     expect(busy.run?.retry).toBeUndefined()
   })
 
-  test("tells since when its model fails, over all attempts, until the model answers", () => {
+  test("a failing model is recorded since its first attempt, until the model answers", () => {
     const trying = heard({ type: "active", activity: { type: "retry", attempt: 1, message: "503" } })
     const first = working().takes(trying).run
     expect(first?.failing).toEqual({ since: NOW, attempt: 1, message: "503" })
@@ -59,7 +59,7 @@ describe("an event of its own session", () => {
     expect(working({ failing }).takes(heard({ type: "began" })).run?.failing).toBeUndefined()
   })
 
-  test("tells what it says, whole or bit by bit", () => {
+  test("text events set the last text of a run, whole or piece by piece", () => {
     const said = working().takes(heard({ type: "text", partID: "prt_1", text: "hello", messageID: "msg_a" }))
     expect(said.run).toMatchObject({ observed: { text: "hello", textPart: "prt_1" }, endsText: true })
     const empty = working().takes(heard({ type: "text", partID: "prt_1", text: " ", messageID: "msg_a" }))
@@ -68,13 +68,13 @@ describe("an event of its own session", () => {
     expect(bit.run).toMatchObject({ observed: { text: "he", textPart: "prt_1" }, endsText: false })
   })
 
-  test("tells of an error: that is kept, and its messages are looked at", () => {
+  test("an error event is kept and makes the run read its messages", () => {
     const { run, does } = working().takes(heard({ type: "error", error: { message: "no such luck" } }))
     expect(run?.error).toEqual({ message: "no such luck", at: NOW })
     expect(does).toEqual(["look"])
   })
 
-  test("tells of a call, a question and its answer", () => {
+  test("events of tool calls, questions and replies update the run", () => {
     const call = { type: "tool", callID: "call_1", tool: "read", state: "running", messageID: "msg_a" }
     expect(working().takes(heard(call)).run?.observed).toMatchObject({ recentTools: ["read"] })
     const [one, two] = [askOf({ id: "per_1", askedAt: NOW }), askOf({ id: "per_2", askedAt: NOW })]
@@ -90,7 +90,7 @@ describe("an event of its own session", () => {
     expect(working({ asks: [one] }).takes(heard({ type: "replied", askID: "per_9" })).run?.asks).toEqual([one])
   })
 
-  test("that ends an answer ends its last word where it was speaking that, and no other", () => {
+  test("an answer that ends completes the last word only while the run was speaking it", () => {
     const answered = heard({ type: "answered", messageID: "msg_a", usage: BILLED, finish: "called" })
     const state = (lastWord: object | undefined, observed = NOTHING_OBSERVED) =>
       working({
@@ -110,7 +110,7 @@ describe("an event of its own session", () => {
     expect(state({ state: "speaking" }, known)).toBe("speaking")
   })
 
-  test("that sums the conversation up has its last word come with the next request", () => {
+  test("a summary of the conversation makes the last word come with the next request", () => {
     const summed = heard({ type: "answered", messageID: "msg_s", usage: BILLED, finish: "done", summary: true })
     const state = (lastWord: object | undefined) =>
       working({ ...(lastWord && { lastWord: { reason: timeout, at: NOW, ...lastWord } as never }) }).takes(summed).run
@@ -124,14 +124,14 @@ describe("an event of its own session", () => {
 })
 
 describe("idleness", () => {
-  test("of its own session has it looked at, and ends what its host tried", () => {
+  test("an idle event of a run's session starts a read of its messages and ends the retry", () => {
     const retry = { type: "retry", attempt: 2, message: "wait" } as never
     const { run, does } = working({ retry }).takes(heard({ type: "idle" }))
     expect(run).toMatchObject({ idle: true, looking: true, retry: undefined, lastSignAt: NOW - 1000 })
     expect(does).toEqual(["look"])
   })
 
-  test("frees its slot while its own tasks run, once", () => {
+  test("an idle event frees the slot once while the run's own tasks are active", () => {
     const world = { ownTasks: true }
     expect(working({}, { world }).takes(heard({ type: "idle" })).does).toEqual(["free slot", "look"])
     expect(working({ idle: true }, { world }).takes(heard({ type: "idle" })).does).toEqual(["look"])
@@ -146,7 +146,7 @@ describe("idleness", () => {
     expect(working().takes(heard({ type: "idle" })).commands).toMatchObject([{ waited: false }])
   })
 
-  test("of a session below it says nothing of it", () => {
+  test("an idle event of a descendant session does not make the run idle", () => {
     const { run, does } = working().takes(heard({ type: "idle", sessionID: BELOW }))
     expect(run).toMatchObject({ idle: false, looking: false, observed: { heard: true } })
     expect(does).toEqual([])
@@ -154,7 +154,7 @@ describe("idleness", () => {
 })
 
 describe("an event of a session below", () => {
-  test("is a sign of its life, and tells of calls and questions", () => {
+  test("an event of a descendant session is a sign of life and reports calls and questions", () => {
     const call = {
       type: "tool",
       callID: "call_1",
@@ -172,7 +172,7 @@ describe("an event of a session below", () => {
     expect(replied.run?.asks).toEqual([])
   })
 
-  test("tells nothing of what it says, fails at or does itself", () => {
+  test("texts, errors and retries of a descendant session do not count for the run", () => {
     const below = (event: object) => working().takes(heard({ ...event, sessionID: BELOW })).run
     expect(below({ type: "text", partID: "prt_1", text: "hello", messageID: "msg_a" })?.observed.text).toBe("")
     expect(below({ type: "error", error: { message: "x" } })).toMatchObject({ error: undefined, looking: false })
@@ -181,7 +181,7 @@ describe("an event of a session below", () => {
 })
 
 describe("what comes after its end", () => {
-  test("changes nothing, and a question is refused without a word", () => {
+  test("an event after the end changes nothing, and a new question is refused without a text", () => {
     const ended = at("closing")
     const ask = askOf()
     const { run, commands } = ended.takes({ type: "event", event: { type: "asked", ask } as never })
@@ -194,14 +194,14 @@ describe("what comes after its end", () => {
 describe("open questions that nobody told of", () => {
   const [one, two] = [askOf({ id: "per_1" }), askOf({ id: "per_2" })]
 
-  test("are those that are open now: what is new is announced, what is gone is forgotten", () => {
+  test("the host's list of open questions announces new ones and removes those that are gone", () => {
     const { run, commands } = working({ asks: [one] }).takes({ type: "questions", open: [one, two], at: NOW })
     expect(run?.asks).toEqual([one, two])
     expect(commands).toEqual([{ do: "announce", ask: two }])
     expect(working({ asks: [one, two] }).takes({ type: "questions", open: [two], at: NOW }).run?.asks).toEqual([two])
   })
 
-  test("are believed where nothing was heard since they were asked for, and not where something was", () => {
+  test("the host's list of open questions is ignored if an event arrived after it was requested", () => {
     const told = { ...NOTHING_OBSERVED, heard: true }
     const asked = (lastSignAt: number) =>
       working({ observed: told, asks: [one], lastSignAt }).takes({ type: "questions", open: [two], at: NOW })
@@ -221,7 +221,7 @@ describe("when it has to be looked at", () => {
   const hour = { task: { run: { timeout: 3_600_000 } } }
   const NEVER = Number.POSITIVE_INFINITY
 
-  test("its limits count while it has its slot, and only here", () => {
+  test("the limits of a run are due only while it has its slot in this process", () => {
     for (const stage of ["held", "preparing", "prompting", "working", "supervising", "verifying"] as const)
       expect([stage, due(stage, hour)]).toEqual([stage, NOW - 1000 + 3_600_000])
     for (const stage of ["creating", "queued", "parked", "closing", "finalizing", "notifying"] as const)
@@ -231,7 +231,7 @@ describe("when it has to be looked at", () => {
     expect(due("working", { task: { run: { timeout: 500 } } })).toBe(NOW + 100)
   })
 
-  test("while a passed limit is verified it needs no look; what is still to come is due at its time", () => {
+  test("a passed limit that is being verified is not due again, while later deadlines are", () => {
     const confirming = { run: { confirming: true, lastSignAt: NOW - 1000 } }
     const limits = (timeout: number, stallTimeout: number) => ({
       ...confirming,
@@ -254,7 +254,7 @@ describe("when it has to be looked at", () => {
     expect(due("working", { ...open, options: { stallTimeout: 0, permissionTimeout: 500 } })).toBe(NOW + 100)
   })
 
-  test("each of its waits is one, but for those that were looked at when they were over", () => {
+  test("each wait of a run has its own deadline, unless it was already handled", () => {
     const none = { task: { run: { timeout: 0 } } }
     expect(due("working", none)).toBe(NEVER)
     expect(due("working", { ...none, run: { stuckSince: NOW } })).toBe(NOW + 10_000)
@@ -267,7 +267,7 @@ describe("when it has to be looked at", () => {
     expect(due("held", { ...none, run: { warmUpUntil: NOW + 7 } })).toBe(NOW + 7)
   })
 
-  test("its parent is told once of an open question, while it can be answered", () => {
+  test("the hint about an open question is due once, while the question can be answered", () => {
     const none = { task: { run: { timeout: 0 } } }
     const open = { asks: [askOf({ askedAt: NOW })], hintAt: NOW + 500 }
     expect(due("working", { ...none, run: open })).toBe(NOW + 500)
@@ -279,7 +279,7 @@ describe("when it has to be looked at", () => {
 })
 
 describe("another stage", () => {
-  test("is another turn: what was asked in the one before is not waited for", () => {
+  test("a new stage of a run drops the pending requests of the stage before", () => {
     const before = { looking: true, lookAgain: true, confirming: true, preparing: "x", stageCount: 4 }
     const { run } = working(before as never).takes({ type: "end", ending: { type: "completed" }, options: {} })
     expect(run).toMatchObject({
@@ -291,7 +291,7 @@ describe("another stage", () => {
     })
   })
 
-  test("is not looked at where its machine cannot be reached", () => {
+  test("a run without contact does not read its messages", () => {
     const away = { host: "x", since: 1, most: 0 }
     expect(working({ away }).takes({ type: "look" })).toMatchObject({ does: [], run: { looking: false } })
     const seen = working().takes({ type: "look" })
@@ -300,7 +300,7 @@ describe("another stage", () => {
 })
 
 describe("before its prompt", () => {
-  test("what was said while its session was made stands behind it", () => {
+  test("a message that arrived while the session was made is added to the prompt", () => {
     const { run } = at("creating", { run: { prompt: "\n\nMORE" } }).takes({ type: "begin", prompt: "FIND" })
     expect(run?.prompt).toBe("FIND\n\nMORE")
     expect(at("creating", { run: { prompt: undefined } }).takes({ type: "begin", prompt: "FIND" }).run?.prompt).toBe(
@@ -308,7 +308,7 @@ describe("before its prompt", () => {
     )
   })
 
-  test("one of several alike is held behind the first", () => {
+  test("a run that is held for the provider's cache waits until the first sibling has begun", () => {
     const begins = (until?: number) =>
       at("creating", { task: { run: { heldBehind: "bg_first" } } }).takes({ type: "begin", prompt: "FIND", until })
     const { run, does } = begins(NOW + 700)
@@ -316,7 +316,7 @@ describe("before its prompt", () => {
     expect(begins().run?.warmUpUntil).toBe(NOW)
   })
 
-  test("a word that was to follow a prompt that failed is answered, and its end says why", () => {
+  test("a message that waits for a prompt that failed is answered, and the run ends with the reason", () => {
     const words = [wordOf({ held: true, reply: () => {} })]
     const { run } = at("prompting", { run: { calls: 1, sentMessages: words } }).takes({
       type: "prompted",
@@ -333,7 +333,7 @@ describe("a map that leads its items", () => {
   const leading = (members: object[], run: Partial<ActiveRun> = {}) =>
     at("supervising", { task: { group: team }, run, world: { room: () => 2, members: () => members as never } })
 
-  test("begins the first alone, with what they are asked, and the others when that has taken its time", () => {
+  test("a map begins its first member alone, and the others once that has begun", () => {
     const begun = leading([]).takes({ type: "members" })
     expect(begun.commands).toEqual([{ do: "create member", nth: 0, text: "FIND" }])
     expect(begun.run?.creatingMembers).toEqual([0])
@@ -344,7 +344,7 @@ describe("a map that leads its items", () => {
     expect(leading([], { prompt: undefined }).takes({ type: "members" }).commands).toMatchObject([{ text: "" }])
   })
 
-  test("counts one that was made as coming no more, and the others still", () => {
+  test("a map removes a made member from those being made and keeps the others", () => {
     const { run } = leading([first], { creatingMembers: [0, 1] }).takes({ type: "member created", nth: 0 })
     expect(run?.creatingMembers).toEqual([1])
   })

@@ -42,7 +42,7 @@ const leading = (group: Task["group"], members: readonly Member[], run: Partial<
 const parts = { type: "members" } as const
 
 describe("several tries", () => {
-  test("what the first that passed was checked by is kept, without what it printed", () => {
+  test("a group of tries records the passed check of its winner, without the output", () => {
     const check = { command: "npm test", passed: true, runs: 1, how: "exit code 0", output: "ok 1\nok 2" }
     const { output: _output, ...told } = check
     const { commands, stage } = leading(tries, [part(1, "completed", { check })]).takes(parts)
@@ -53,20 +53,20 @@ describe("several tries", () => {
     ])
   })
 
-  test("nothing more begins, and nothing ends it, while its winner is written down", () => {
+  test("a group of tries starts nothing and does not end while its winner is being written", () => {
     const won = { ...tries, winner: "bg_part1" }
     expect(leading(won, []).takes(parts)).toMatchObject({ stage: "supervising", does: [] })
     const both = [part(0, "error"), part(1, "error")]
     expect(leading(won, both).takes(parts)).toMatchObject({ stage: "supervising", does: [] })
   })
 
-  test("those begin that are neither at work nor being made", () => {
+  test("a group of tries starts only members that neither run nor are being made", () => {
     const { commands, run } = leading(tries, [], { creatingMembers: [0] }).takes(parts)
     expect(commands).toEqual([{ do: "create member", nth: 1, text: "FIND" }])
     expect(run?.creatingMembers).toEqual([0, 1])
   })
 
-  test("in a later run those begin again that had not failed by themselves", () => {
+  test("a later run of a group of tries restarts only the members that had not failed by themselves", () => {
     const failed = (nth: number) => ({
       ...part(nth, "error"),
       task: { ...part(nth, "error").task, outcome: outcomeOf({ reason: { code: "check", text: "x" } }) },
@@ -77,7 +77,7 @@ describe("several tries", () => {
     expect(commands).toMatchObject([{ do: "create member", nth: 1 }])
   })
 
-  test("one that cannot be made ends them all, and says which", () => {
+  test("a member that cannot be made ends its group, with its number in the reason", () => {
     const busy = [part(0, "running")]
     const { run } = leading(tries, busy, { creatingMembers: [1] }).takes({
       type: "member created",
@@ -88,13 +88,13 @@ describe("several tries", () => {
     expect(run?.outcome?.reason).toEqual({ code: "host", text: "Part 2 could not be begun: no host." })
   })
 
-  test("what has no team does nothing", () => {
+  test("a run without a group ignores the event for members", () => {
     expect(leading(undefined, []).takes(parts)).toMatchObject({ stage: "supervising", does: [] })
   })
 })
 
 describe("a map", () => {
-  test("begins as many as there is room for, and none that is settled, at work or being made", () => {
+  test("a map starts as many items as there is room for, except those done, running or being made", () => {
     const begun = (members: readonly Member[], run: Partial<ActiveRun>, room = 2) =>
       leading(map, members, run, { world: { room: () => room } }).takes(parts).commands
     expect(begun([item(0, "running")], {}, 1)).toMatchObject([{ do: "create member", nth: 1, text: "FIND" }])
@@ -103,7 +103,7 @@ describe("a map", () => {
     expect(begun([item(1, "running")], { done: [0] })).toMatchObject([{ nth: 2 }])
   })
 
-  test("is looked at again when its first has gone alone for long enough, and no more once it has begun", () => {
+  test("a map starts its other items when the first has begun or its head start is over", () => {
     const alone = leading(map, [item(0, "running", { began: false })]).takes(parts)
     expect(alone).toMatchObject({ does: [], run: { warmUpUntil: NOW + 10_000 } })
     const began = leading(map, [item(0, "running")], { warmUpUntil: NOW + 10_000 }).takes(parts)
@@ -113,7 +113,7 @@ describe("a map", () => {
     expect(late.takes(parts).does).toEqual(["create member", "create member"])
   })
 
-  test("ends when all of its items have: well where none failed", () => {
+  test("a map ends when all its items have, as completed if none failed", () => {
     const well = [item(0, "completed"), item(1, "completed"), item(2, "completed")]
     expect(leading(map, well).takes(parts).run?.closing?.ending).toEqual({ type: "completed" })
     const one = [item(0, "completed"), item(1, "completed"), item(2, "error")]
@@ -125,14 +125,14 @@ describe("a map", () => {
     expect(leading(map, well.slice(1), { creatingMembers: [0] }).takes(parts).stage).toBe("supervising")
   })
 
-  test("counts the items of its own run alone", () => {
+  test("a map counts only the items of its own run", () => {
     const scene = { task: { run: { generation: 1 } } }
     const { commands } = leading(map, [item(0, "error", {}, 0), item(1, "running", {}, 1)], {}, scene).takes(parts)
     expect(commands).toMatchObject([{ nth: 0 }, { nth: 2 }])
   })
 })
 
-test("whoever wants to know hears which edges of the table are taken", () => {
+test("a listener is called for each transition that a run takes", () => {
   const { taken } = edges
   const heard: string[] = []
   edges.taken = (edge) => heard.push(edge)

@@ -28,7 +28,7 @@ const emptyOnes = (count: number) => ({
 })
 
 describe("a limit that is passed", () => {
-  test("ends it at once where it counts what is certain", () => {
+  test("a passed limit on known figures ends the run at once", () => {
     const { stage, run } = working({}, { task: lasting(1000), options: { lastWord: 0 } }).takes(tick())
     expect(stage).toBe("closing")
     expect(run?.outcome?.reason).toEqual(timeout)
@@ -37,7 +37,7 @@ describe("a limit that is passed", () => {
     expect(working({}, { world: { purse: { ...purse, until: NOW + 100_000 } } }).takes(tick()).stage).toBe("working")
   })
 
-  test("is asked about at its host where that may deny it: whether it lives, or what it said", () => {
+  test("a passed limit that the host could disprove is verified there first", () => {
     const quiet = working(silent, { options: stall }).takes(tick())
     expect(quiet).toMatchObject({ stage: "working", run: { confirming: true } })
     expect(quiet.commands).toMatchObject([{ do: "confirm", reason: { code: "silence" }, by: "life" }])
@@ -54,13 +54,13 @@ describe("a limit that is passed", () => {
     expect(both.commands).toMatchObject([{ do: "confirm", reason: { code: "silence" }, by: "messages" }])
   })
 
-  test("is asked about once at a time", () => {
+  test("a passed limit is verified only once at a time", () => {
     const { does, run } = working({ ...silent, confirming: true }, { options: stall }).takes(tick())
     expect(does).toEqual([])
     expect(run?.confirming).toBe(true)
   })
 
-  test("has nothing added up where none asks for a sum", () => {
+  test("spending is added up only where an option limits a sum", () => {
     const sums: string[] = []
     const spent = () => {
       sums.push("summed")
@@ -73,7 +73,7 @@ describe("a limit that is passed", () => {
     expect(sums).not.toEqual([])
   })
 
-  test("does not count the time for which this process slept", () => {
+  test("a time limit does not count the time in which this process slept", () => {
     const scene = { task: lasting(1000), options: { lastWord: 0 } }
     expect(working({ sleptMs: 1 }, scene).takes(tick()).stage).toBe("working")
     expect(working({ sleptMs: 0 }, scene).takes(tick()).stage).toBe("closing")
@@ -84,7 +84,7 @@ describe("near a limit", () => {
   const near = { task: lasting(1200), options: { lastWord: 300 } }
   const reason = { code: "timeout", text: "Stopped at its time limit of 1.2s (its timeout argument)." } as const
 
-  test("it is told so, and that is written down", () => {
+  test("a run near a limit is asked for its last word, and that is recorded", () => {
     const { run, stage, commands } = working({}, near).takes(tick())
     expect(stage).toBe("working")
     expect(run?.lastWord).toEqual({ state: "told", reason, at: NOW })
@@ -95,7 +95,7 @@ describe("near a limit", () => {
     expect(working({}, { ...near, task: lasting(1400) }).takes(tick()).does).toEqual([])
   })
 
-  test("what it asks is refused with the same words; the question of an agent below it, too", () => {
+  test("questions of a run near a limit are refused with that reason, also those of its descendants", () => {
     const permission = askOf({ id: "per_1" })
     const below = askOf({ id: "que_2", kind: "question", sessionID: "ses_below" })
     const { run, commands } = working({ asks: [permission, below] }, near).takes(tick())
@@ -106,7 +106,7 @@ describe("near a limit", () => {
     expect(run?.asks).toEqual([])
   })
 
-  test("a question of its own is dismissed, which ends its turn: it is asked for its last word at once", () => {
+  test("a run near a limit whose question is dismissed is asked for its last word at once", () => {
     const asks = [askOf({ id: "que_1", kind: "question" })]
     const { run, commands, does } = working({ asks }, near).takes(tick())
     expect(does).toEqual(["record", "log", "send"])
@@ -117,7 +117,7 @@ describe("near a limit", () => {
     expect(run).toMatchObject({ calls: 1, lastWord: { state: "told", reason, at: NOW, againAt: NOW } })
   })
 
-  test("one that waits for its own tasks is asked if it rests", () => {
+  test("a run near a limit that waits for its own tasks is asked whether it is idle", () => {
     expect(working({}, { ...near, world: { ownTasks: true } }).takes(tick()).does).toEqual([
       "record",
       "log",
@@ -130,7 +130,7 @@ describe("a run that was told of its limit", () => {
   const told = { state: "told", reason: timeout, at: NOW - 300 } as const
   const over = { task: lasting(1000), options: { lastWord: 300 } }
 
-  test("and cannot read that before its time is up is stopped in what it does, and asked once more", () => {
+  test("a run that cannot read the request for its last word in time is interrupted and asked again", () => {
     const asks = [askOf()]
     const { run, commands, stage } = working({ lastWord: told, asks }, over).takes(tick())
     expect(stage).toBe("working")
@@ -140,7 +140,7 @@ describe("a run that was told of its limit", () => {
     expect(again.takes(tick()).stage).toBe("closing")
   })
 
-  test("is asked if it rests, unless it speaks already or something is on its way to it", () => {
+  test("an idle run is asked for its last word, unless it speaks or a message is under way", () => {
     const resting = (run: Partial<ActiveRun>) => working(run).takes({ type: "idle" }).does
     expect(resting({ lastWord: told })).toEqual(["send"])
     expect(resting({ lastWord: { ...told, state: "speaking" } })).toEqual([])
@@ -148,7 +148,7 @@ describe("a run that was told of its limit", () => {
     expect(resting({ lastWord: told, sentMessages: [wordOf({ expected: false })] })).toEqual(["send"])
   })
 
-  test("speaks from its next request on; that it was asked once more is kept", () => {
+  test("a run speaks its last word from its next request on, and a second request is remembered", () => {
     const request = (lastWord: ActiveRun["lastWord"]) => working({ lastWord }).takes({ type: "request" })
     expect(request(told).run).toMatchObject({ requestedAt: NOW })
     expect(request(told).run?.lastWord).toEqual({ ...told, state: "speaking" })
@@ -169,14 +169,14 @@ describe("what the host says of a limit that seemed to be passed", () => {
       found: { ...found, ...more },
     })
 
-  test("of silence: a newer message is a sign of life, an older one is none", () => {
+  test("a newer message than the last sign of life disproves silence, and an older one does not", () => {
     const newer = verified({}, silence, { last: answer({ createdAt: NOW - 3999 }) })
     expect(newer).toMatchObject({ stage: "working", does: [], run: { lastSignAt: NOW, confirming: false } })
     expect(verified({}, silence, { last: answer({ createdAt: NOW - 4000 }) }).run?.outcome?.reason).toEqual(silence)
     expect(verified({}, silence).stage).toBe("closing")
   })
 
-  test("of silence: what has changed since it was last asked is a sign of life, what has not is none", () => {
+  test("a change since the last verification disproves silence, and an unchanged message does not", () => {
     const before = verified({}, silence, { last, asks: [askOf()] }).run
     expect(before?.stage).toBe("working")
     expect(verified({ lastLook: before?.lastLook }, silence, { last }).stage).toBe("closing")
@@ -185,7 +185,7 @@ describe("what the host says of a limit that seemed to be passed", () => {
     expect(verified({ lastLook: before?.lastLook }, silence).stage).toBe("working")
   })
 
-  test("of silence: a tool that runs is a sign of life, one that has ended is none", () => {
+  test("a running tool disproves silence, and an ended tool does not", () => {
     const tool = (state: string) => ({ type: "tool", callID: "call_1", tool: "bash", state })
     const text = { type: "text", text: "I look", synthetic: false }
     expect(verified({}, silence, { last: { ...last, parts: [text, tool("running")] } }).stage).toBe("working")
@@ -193,7 +193,7 @@ describe("what the host says of a limit that seemed to be passed", () => {
     expect(verified({}, silence, { last: { ...last, parts: [{ ...text, state: "running" }] } }).stage).toBe("closing")
   })
 
-  test("of silence: an open question is a sign of life, and is known from then on, once", () => {
+  test("an open question disproves silence and is added to the run once", () => {
     const [one, two] = [askOf({ id: "per_1" }), askOf({ id: "per_2" })]
     const { stage, run } = verified({ asks: [one] }, silence, { last, asks: [{ ...one, what: "new" }, two] })
     expect(stage).toBe("working")
@@ -201,7 +201,7 @@ describe("what the host says of a limit that seemed to be passed", () => {
     expect(verified({ asks: [two] }, silence, { last, asks: [one] }).run?.asks).toEqual([two, one])
   })
 
-  test("of empty answers: as many in a row as may be end it", () => {
+  test("a run ends when the host confirms too many empty answers in a row", () => {
     const nothing = (id: string) => answer({ id, parts: [] })
     const three = [asked(), nothing("msg_1"), nothing("msg_2"), nothing("msg_3")]
     expect(verified({}, empty, { messages: three }).run?.outcome?.reason).toEqual(empty)
@@ -212,7 +212,7 @@ describe("what the host says of a limit that seemed to be passed", () => {
     })
   })
 
-  test("of one that has spoken its last word: where its messages end it they are looked at, else its limit has", () => {
+  test("a run that spoke its last word ends at its limit unless its messages already end it", () => {
     const lastWord = { state: "spoke", reason: timeout, at: NOW } as const
     const ended = verified({ lastWord }, silence, { messages: [asked(), answer()] })
     expect(ended).toMatchObject({ stage: "working", does: ["look"] })
@@ -228,7 +228,7 @@ describe("time that does not count", () => {
   const childrenPausedSince = (parked: number | undefined) => ({ ownTasks: true, childrenPausedSince: () => parked })
   const recorded = ({ commands }: ReturnType<ReturnType<typeof at>["takes"]>) => command(commands, "record")
 
-  test("is that in which all it waits for is parked, from then on, or from its own last sign", () => {
+  test("a run's clock stops while all tasks it waits for are parked, after its last sign of life", () => {
     const still = working({ idle: true, lastSignAt: NOW - 900 }, { world: childrenPausedSince(since) }).takes({
       type: "spending",
     })
@@ -239,13 +239,13 @@ describe("time that does not count", () => {
     expect(recorded(ahead)?.event).toMatchObject({ at: NOW })
   })
 
-  test("is only that of a run that rests, or leads", () => {
+  test("the clock stops only for a run that is idle or leads a group", () => {
     expect(working({ idle: false }, { world: childrenPausedSince(since) }).takes({ type: "spending" }).does).toEqual([])
     const leading = at("supervising", { world: childrenPausedSince(since) }).takes({ type: "spending" })
     expect(recorded(leading)?.event).toMatchObject({ type: "still" })
   })
 
-  test("ends when one of them goes on, or it does itself", () => {
+  test("the clock of a run continues when one of its tasks or the run itself goes on", () => {
     const scene = { task: { run: { stillSince: since } } }
     const goesOn = working({ idle: true }, { ...scene, world: childrenPausedSince(undefined) }).takes({
       type: "spending",
@@ -260,14 +260,14 @@ describe("time that does not count", () => {
     ).toEqual([])
   })
 
-  test("is out of its limits at once", () => {
+  test("time with a stopped clock does not count for the limits of a run", () => {
     const scene = { task: lasting(500), options: { lastWord: 0 }, world: childrenPausedSince(since) }
     const still = working({ idle: true, lastSignAt: since }, scene).takes({ type: "spending" })
     expect(still).toMatchObject({ stage: "working", does: ["record"] })
     expect(working({ idle: false }, scene).takes({ type: "spending" }).stage).toBe("closing")
   })
 
-  test("is out of what it has for its last word, asked once or once more", () => {
+  test("time with a stopped clock does not count for the last word, nor for its second request", () => {
     const lastWord = { state: "told", reason: timeout, at: NOW - 900, againAt: NOW - 850 } as const
     const scene = { options: { lastWord: 100 }, task: { run: { stillSince: since } } }
     const { stage, run } = working({ lastWord }, scene).takes({ type: "spending" })
@@ -282,7 +282,7 @@ describe("time that does not count", () => {
     expect(on.run?.lastWord).toEqual({ ...lastWord, at: NOW - 100, againAt: NOW - 50 })
   })
 
-  test("is that of a sleep, but where none counts", () => {
+  test("a sleep of the machine does not count, but is not subtracted twice while the clock is stopped", () => {
     const slept = (scene: Scene) => working({ sleptMs: 5 }, scene).takes({ type: "slept", ms: 100 }).run
     expect(slept({})).toMatchObject({ sleptMs: 105, lastSignAt: NOW - 900 })
     expect(slept({ task: { run: { stillSince: since } } })?.sleptMs).toBe(5)
@@ -291,7 +291,7 @@ describe("time that does not count", () => {
 })
 
 describe("held behind another", () => {
-  test("it is admitted as it would begin: what held it is forgotten, and written with its next record", () => {
+  test("a held run is admitted like a new one, and its hold is cleared in the next record", () => {
     const { run, commands } = at("held", { run: { warmUpUntil: NOW + 5 } }).takes({ type: "admitted" })
     expect(commands[0]).toEqual({ do: "record", event: { type: "admitted", generation: 0, at: NOW }, write: false })
     expect(run).toMatchObject({ stage: "prompting", warmUpUntil: undefined, lastSignAt: NOW })
@@ -303,7 +303,7 @@ describe("held behind another", () => {
 describe("the clock, and what its session does by then", () => {
   const waits = { idle: true, stuckSince: 1, todosSince: 2, lookAt: NOW + 50 }
 
-  test("at work: what was waited for is over, and it was looked at", () => {
+  test("a poll that finds the session busy ends the run's waits", () => {
     const { run, does } = working(waits).takes(busy)
     expect(run).toMatchObject({
       idle: false,
@@ -319,7 +319,7 @@ describe("the clock, and what its session does by then", () => {
     expect(working({ retry }).takes(busy).run?.retry).toBeUndefined()
   })
 
-  test("at work: what it spends is counted where a limit asks for it and no event tells it", () => {
+  test("a poll of a busy session counts its spending if a limit needs it and no event came", () => {
     const does = (scene: Scene, heard = false) =>
       working({ observed: { ...NOTHING_OBSERVED, heard } }, scene).takes(busy).does
     const purse = { max: 1, openedAt: NOW, until: NOW + 100_000_000 }
@@ -331,18 +331,18 @@ describe("the clock, and what its session does by then", () => {
     expect(does({ options: { maxTokensPerTask: 1 } }, true)).toEqual([])
   })
 
-  test("at rest: its messages are looked at, and its slot is free while its own tasks run", () => {
+  test("a poll of an idle session reads its messages and frees the slot while its own tasks run", () => {
     expect(working().takes(tick("nothing"))).toMatchObject({ does: ["look"], run: { idle: true } })
     expect(working({}, { world: { ownTasks: true } }).takes(tick("nothing")).does).toEqual(["free slot", "look"])
   })
 
-  test("not known: it is looked at where one of its waits is open", () => {
+  test("a poll without an answer reads the messages only if one of the run's waits is open", () => {
     expect(working().takes(tick()).does).toEqual([])
     for (const wait of [{ stuckSince: NOW }, { todosSince: NOW }, { missingSince: NOW }, { lookAt: NOW }])
       expect([wait, working(wait).takes(tick()).does]).toEqual([wait, ["look"]])
   })
 
-  test("without contact: it is away from then on, and is no more looked at", () => {
+  test("a poll that cannot reach the host marks the run as without contact", () => {
     const { run, does } = working({ stuckSince: NOW }).takes(tick({ type: "unreachable" }))
     expect(run).toMatchObject({ away: { since: NOW }, stuckSince: undefined })
     expect(does).toEqual([])
@@ -359,7 +359,7 @@ describe("its open questions", () => {
   const asking = (run: Partial<ActiveRun>, scene: Scene = {}) =>
     working({ asks: [old], ...run }, { options: { permissionTimeout: 0 }, ...scene }).takes(tick())
 
-  test("are refused one by one when nobody has answered in time, and kept for its report", () => {
+  test("an open question is refused when nobody answers in time, and the outcome names it", () => {
     const told = { ...NOTHING_OBSERVED, ended: 4 }
     const options = { permissionTimeout: 1000 }
     const { run, commands } = asking({ asks: [old, young], unanswered: ["edit: a"], observed: told }, { options })
@@ -381,7 +381,7 @@ describe("its open questions", () => {
     expect(asking({}, { options: { permissionTimeout: 0 } }).does).toEqual([])
   })
 
-  test("are hinted at to its parent when it is time for that, once, where it has one", () => {
+  test("a parent gets one hint about an open question when it is due", () => {
     expect(asking({ hintAt: NOW })).toMatchObject({ does: ["hint"], run: { hinting: true, asks: [old] } })
     expect(asking({ hintAt: NOW }).commands).toEqual([{ do: "hint", ask: old }])
     expect(asking({ hintAt: NOW + 1 }).does).toEqual([])
@@ -391,7 +391,7 @@ describe("its open questions", () => {
     expect(asking({ hintAt: NOW, asks: [old, young] }).does).toEqual(["hint"])
   })
 
-  test("that could not be refused, or told of, stay open beside the others", () => {
+  test("a question whose refusal failed stays open beside the others", () => {
     expect(working({ asks: [old] }).takes({ type: "refuse failed", ask: young }).run?.asks).toEqual([old, young])
     expect(working({ hinting: true }).takes({ type: "hinted", done: true }).run?.hinting).toBe(false)
   })

@@ -26,7 +26,7 @@ const looked = (more: object | undefined, run: Partial<ActiveRun> = {}, scene: S
 const seen = { observed: { ...NOTHING_OBSERVED, heard: true } }
 
 describe("a look", () => {
-  test("is over when it has come back; what asked for another meanwhile has one made, unless it ended", () => {
+  test("a read of the messages ends when it returns, and a request made meanwhile starts another", () => {
     const { run, does } = looked(unanswered, { lookAgain: false })
     expect(run).toMatchObject({ looking: false, lookAgain: false, lookedAt: NOW })
     expect(does).toEqual([])
@@ -36,7 +36,7 @@ describe("a look", () => {
     expect(looked(undefined, { lookAgain: true })).toMatchObject({ does: ["look"] })
   })
 
-  test("that failed is made again soon; without contact when that is back", () => {
+  test("a read of the messages that failed is repeated soon, or after contact returns", () => {
     expect(looked(undefined).run).toMatchObject({ lookAt: NOW + 2000 })
     const away = { host: "big", since: 1, most: 0 }
     expect(looked(undefined, { away, lookAgain: true })).toMatchObject({ does: [], run: { looking: false } })
@@ -44,7 +44,7 @@ describe("a look", () => {
     expect(looked(found, { away }).stage).toBe("closing")
   })
 
-  test("takes in what its messages tell of its work", () => {
+  test("a read of the messages updates the run's figures and last text", () => {
     const messages = [asked(), answer({ usage: BILLED })]
     expect(looked({ messages }).run?.observed).toMatchObject({ ended: 1, usage: BILLED, text: "found" })
     const open = looked({ messages: [asked(), { ...calling, usage: BILLED }] })
@@ -56,7 +56,7 @@ describe("a session whose user takes the prompt back", () => {
   const error = { message: "Aborted", aborted: true } as const
   const cut = (more: object = {}) => [asked(), answer({ finish: undefined, error, ...more })]
 
-  test("is stopped first: that is the end once it was not undone for a while", () => {
+  test("a run that was stopped ends only if no undo follows for a while", () => {
     expect(looked({ messages: cut() })).toMatchObject({ stage: "working", does: [], run: { lookAt: NOW + 3000 } })
     for (const completedAt of [NOW - 3000, undefined]) {
       const { run } = looked({ messages: cut({ completedAt }) })
@@ -64,7 +64,7 @@ describe("a session whose user takes the prompt back", () => {
     }
   })
 
-  test("is waited for while something is undone", () => {
+  test("a run waits while the user has undone its prompt", () => {
     const undone = { messages: cut({ completedAt: NOW - 60_000 }), undone: true }
     const { run, stage, does } = looked(undone, { error: { ...error, at: NOW - 60_000 } })
     expect([stage, does, run?.lookAt]).toEqual(["working", [], NOW + 2000])
@@ -72,7 +72,7 @@ describe("a session whose user takes the prompt back", () => {
     expect(run?.error).toBeUndefined()
   })
 
-  test("is followed: the run's prompt is the new one from then on, and the first one is not sent again", () => {
+  test("a run follows a corrected prompt of the user and does not send the first one again", () => {
     const better = [asked("msg_better"), answer({ parentID: "msg_better" })]
     const { run, commands } = looked({ messages: better, askedAnew: "msg_better" })
     expect(commands[0]).toMatchObject({ do: "record", event: { type: "asked anew", promptID: "msg_better" } })
@@ -84,7 +84,7 @@ describe("a session whose user takes the prompt back", () => {
 })
 
 describe("a session that is gone", () => {
-  test("was deleted, unless its run had ended before", () => {
+  test("a run whose session is gone was deleted, unless it had ended before", () => {
     const gone = looked({ ...unanswered, gone: true })
     expect(gone.run?.closing).toMatchObject({ ending: DELETED, task: { status: "cancelled" } })
     expect(gone.run?.closing?.options).toEqual({})
@@ -93,7 +93,7 @@ describe("a session that is gone", () => {
 })
 
 describe("a session at work", () => {
-  test("has not ended, whatever it was thought to wait for", () => {
+  test("a run whose session is busy has not ended and stops its waits", () => {
     const { run, stage } = looked({ ...unanswered, busy: true }, { stuckSince: 1, todosSince: 2 })
     expect(stage).toBe("working")
     expect(run).toMatchObject({ stuckSince: undefined, todosSince: undefined })
@@ -101,7 +101,7 @@ describe("a session at work", () => {
 })
 
 describe("an idle session without an answer", () => {
-  test("is believed to have ended when its time for an answer is over", () => {
+  test("an idle run without an answer ends when the time for an answer is over", () => {
     const first = looked(unanswered, seen)
     expect(first).toMatchObject({ stage: "working", does: [], run: { stuckSince: NOW } })
     expect(looked(unanswered, { ...seen, stuckSince: NOW - 9999 }).run?.stuckSince).toBe(NOW - 9999)
@@ -109,7 +109,7 @@ describe("an idle session without an answer", () => {
     expect(over.run?.outcome?.reason).toMatchObject({ code: "host" })
   })
 
-  test("has longer in a folder of its own, while nothing was heard of it", () => {
+  test("an idle run in its own worktree gets more time while no event has arrived", () => {
     const place = { kind: "worktree", folder: "/", merge: false } as const
     const scene = { task: { place } }
     const stuck = { stuckSince: NOW - 10_000 }
@@ -118,13 +118,13 @@ describe("an idle session without an answer", () => {
     expect(looked(unanswered, { ...stuck, ...seen }, scene).stage).toBe("closing")
   })
 
-  test("has a moment more after an error that its host told of", () => {
+  test("an idle run with an error event fails after one more second", () => {
     const error = (since: number) => ({ stuckSince: 1, error: { message: "no luck", at: since } })
     expect(looked(unanswered, error(NOW - 999)).stage).toBe("working")
     expect(looked(unanswered, error(NOW - 1000)).run?.outcome?.reason).toEqual({ code: "provider", text: "no luck" })
   })
 
-  test("says since when a word is missing that is to come, and no more once none is", () => {
+  test("a run records since when an expected message is missing, until none is missing", () => {
     const words = [wordOf({ id: "msg_other" })]
     expect(looked(unanswered, { sentMessages: words }).run?.missingSince).toBe(NOW)
     expect(looked(unanswered, { sentMessages: words, missingSince: NOW - 5 }).run?.missingSince).toBe(NOW - 5)
@@ -138,12 +138,12 @@ describe("a word that its session has let lie", () => {
   const words = [wordOf({ taken: true, expected: false })]
   const last = [asked(), calling, asked("msg_word")]
 
-  test("is said again once that has answered something else behind it", () => {
+  test("a message that the session passed over is sent again after a later answer", () => {
     const passed = looked({ messages: [asked(), asked("msg_word"), calling] }, { sentMessages: words })
     expect(command(passed.commands, "send")?.message).toMatchObject({ kind: "word", text: "MORE" })
   })
 
-  test("and is being said again is waited for, however long the host takes it: whoever told it was told so", () => {
+  test("a run waits for a message that is being sent again, however long the host takes", () => {
     const again = wordOf({ id: "msg_again" })
     const late = (word: Partial<typeof again>) =>
       looked({ messages: [asked(), answer()] }, { sentMessages: [{ ...again, ...word }], missingSince: NOW - 60_000 })
@@ -155,7 +155,7 @@ describe("a word that its session has let lie", () => {
     expect(late({ expected: false })).toBe("closing")
   })
 
-  test("and that stands last is left for a second to be read, then said again", () => {
+  test("an unread message at the end of a session is sent again after a second", () => {
     const first = looked({ messages: last }, { sentMessages: words })
     expect(first).toMatchObject({ does: [], run: { stuckSince: NOW, lookAt: NOW + 1000 } })
     const waits = looked({ messages: last }, { sentMessages: words, stuckSince: NOW - 999 })
@@ -169,7 +169,7 @@ describe("a word that its session has let lie", () => {
 describe("a turn that ended at a refusal", () => {
   const messages = [asked(), refusedCall]
 
-  test("of what nobody had answered goes on", () => {
+  test("a turn that ended at the plugin's own refusal of a question is continued", () => {
     const { run, commands } = looked({ messages }, { refused: { after: 0, asks: [] } })
     expect(command(commands, "send")?.message).toMatchObject({ kind: "word" })
     expect(run).toMatchObject({ stage: "working", refused: undefined, observed: { ended: 1 } })
@@ -177,7 +177,7 @@ describe("a turn that ended at a refusal", () => {
     expect(looked({ messages }, { ...four, refused: { after: 3, asks: [] } }).does).toEqual(["send"])
   })
 
-  test("with an error, since the host had asked about the turn itself, goes on where nobody had answered that", () => {
+  test("a turn that ended with a refusal as its error continues only if the plugin refused the question", () => {
     const error = { message: "The user rejected permission", refused: true } as const
     const refusal = [asked(), answer({ finish: undefined, error })]
     const ours = { refused: { after: 0, asks: [] }, error: { ...error, at: NOW } }
@@ -191,19 +191,19 @@ describe("a turn that ended at a refusal", () => {
     expect(looked({ messages: failed }, ours).stage).toBe("closing")
   })
 
-  test("of what nobody had answered goes on with its last word where it was asked for that", () => {
+  test("a turn that ended at the plugin's own refusal continues with the last word if that was requested", () => {
     const lastWord = { state: "told", reason: { code: "timeout", text: "x" }, at: NOW } as const
     const { commands } = looked({ messages }, { refused: { after: 0, asks: [] }, lastWord })
     expect(command(commands, "send")?.message.kind).toBe("last-word")
   })
 
-  test("that a person gave is its end", () => {
+  test("a turn that ended at a refusal by a person ends the run", () => {
     expect(looked({ messages }).run?.closing?.ending).toMatchObject({ type: "cancelled", reason: { code: "refused" } })
     const five = { observed: { ...NOTHING_OBSERVED, ended: 5 } }
     expect(looked({ messages }, { ...five, refused: { after: 3, asks: [] } }).stage).toBe("closing")
   })
 
-  test("is not asked to go on while something else stands last, or nothing does", () => {
+  test("a refused turn is not continued while another message stands last or there is none", () => {
     const behind = looked({ messages: [...messages, asked("msg_notice")] }, { refused: { after: 0, asks: [] } })
     expect(behind).toMatchObject({ stage: "working", does: [] })
     expect(looked({ messages: [] }, { refused: { after: 0, asks: [] } })).toMatchObject({ stage: "working", does: [] })
@@ -211,7 +211,7 @@ describe("a turn that ended at a refusal", () => {
 })
 
 describe("an answer", () => {
-  test("is proven by its message, but not where more than that is to be known of it", () => {
+  test("an answer proves the end of a run, except with a place, a check or a schema", () => {
     const place = { kind: "worktree", folder: "/", merge: false } as const
     expect(looked({}).run?.closing).toMatchObject({ ending: { type: "completed", proven: true }, write: "soon" })
     expect(looked({}, {}, { task: { place } }).run?.closing?.ending.proven).toBe(false)
@@ -221,13 +221,13 @@ describe("an answer", () => {
     expect(looked(failed, {}, { task: { run: { schema: {} } } }).run?.closing?.ending.proven).toBe(false)
   })
 
-  test("is told with its messages and its open todos", () => {
+  test("an end by an answer carries the messages and the number of open todos", () => {
     const { run } = looked({ openTodos: 2 }, { todosSince: NOW - 5000 })
     expect(run?.closing?.options).toEqual({ messages: found.messages, openTodos: 2 })
     expect(run?.outcome?.openTodos).toBe(2)
   })
 
-  test("is no end while its own tasks run, or what they told is not read; one that failed is", () => {
+  test("an answer ends no run whose own tasks are active or unread, but a failed answer does", () => {
     expect(looked({}, {}, {}, true)).toMatchObject({ stage: "working", does: [] })
     expect(looked({}, {}, { world: { ownTasks: true } }).stage).toBe("working")
     expect(looked({}, {}, { world: { owed: true } }).stage).toBe("working")
@@ -236,7 +236,7 @@ describe("an answer", () => {
     expect(looked({}, {}, {}, true).run?.todosSince).toBeUndefined()
   })
 
-  test("is no end while somebody may go on with its todos", () => {
+  test("an answer does not end the run before the grace time for open todos is over", () => {
     const grace = { options: { todoGrace: 3000 } }
     const first = looked({ openTodos: 1 }, {}, grace)
     expect(first).toMatchObject({ stage: "working", does: [], run: { todosSince: NOW } })
@@ -246,7 +246,7 @@ describe("an answer", () => {
     expect(looked({ openTodos: 0 }, { todosSince: NOW - 1 }, grace).stage).toBe("closing")
   })
 
-  test("is no end before it has read what it is told, for as long as that may take to be seen", () => {
+  test("an answer does not end the run before it has read its messages, within a time limit", () => {
     const words = [wordOf({ taken: true })]
     expect(looked({}, { sentMessages: words })).toMatchObject({
       stage: "working",
@@ -267,7 +267,7 @@ describe("a run that was asked for its last word", () => {
   const spent = () => ({ ...NOTHING_SPENT, session: { ...BILLED, cost: 1.2 } })
   const scene = { options, world: { spent } }
 
-  test("and spoke has ended at its limit, with what was spent by then", () => {
+  test("a run that spoke its last word ends at its limit, with what was spent by then", () => {
     const lastWord = { state: "spoke", reason, at: NOW } as const
     const { run } = looked({}, { lastWord }, scene)
     expect(run?.closing?.ending).toMatchObject({ type: "failed", saidLastWord: true })
@@ -277,12 +277,12 @@ describe("a run that was asked for its last word", () => {
     })
   })
 
-  test("and ended before it could read that has ended by itself", () => {
+  test("a run that ended before it read the request for its last word has completed", () => {
     const lastWord = { state: "told", reason, at: NOW } as const
     expect(looked({}, { lastWord }, scene).run?.closing?.ending).toMatchObject({ type: "completed" })
   })
 
-  test("and waits for its own tasks is asked if it rests", () => {
+  test("a run asked for its last word while its own tasks run is asked whether it is idle", () => {
     const lastWord = { state: "told", reason, at: NOW } as const
     expect(looked({}, { lastWord }, scene, true).does).toEqual(["check idle"])
   })
@@ -298,33 +298,33 @@ describe("an answer that is to be judged", () => {
   const checking = (run: Partial<ActiveRun> = {}) => at("verifying", { task, run: { answered, ...run } })
   const by = (name: string, verdict?: Verdict) => ({ type: "verified", by: name, verdict }) as const
 
-  test("is given to the first verifier, and kept as what it would end with", () => {
+  test("an answer that has to be verified goes to the first verifier and is kept meanwhile", () => {
     const { stage, run, commands } = looked({ openTodos: 3 }, { todosSince: 0 }, { task })
     expect(stage).toBe("verifying")
     expect(commands).toEqual([{ do: "verify", by: "schemas", text: "found", earlier: {} }])
     expect(run?.answered).toEqual({ ending: { ...ending, at: NOW }, messages: found.messages, openTodos: 3 })
   })
 
-  test("and passes goes on to the next, with what was found of earlier ones", () => {
+  test("a verified answer goes to the next verifier with the earlier findings", () => {
     const { run, commands, stage } = checking({ check }).takes(by("schemas", passing({ value })))
     expect(stage).toBe("verifying")
     expect(commands).toEqual([{ do: "verify", by: "checks", text: "found", earlier: { check, value } }])
     expect(run).toMatchObject({ answered, value })
   })
 
-  test("and passes the last ends the run", () => {
+  test("an answer that passes its last verifier ends the run", () => {
     const { stage, run } = checking({ value }).takes(by("checks", passing({ check: { ...check, passed: true } })))
     expect(stage).toBe("closing")
     expect(run).toMatchObject({ value, check: { passed: true }, answered: undefined })
     expect(run?.closing).toMatchObject({ ending: { type: "completed", proven: false }, options: { openTodos: 3 } })
   })
 
-  test("and passes is no end before it has read what it was told meanwhile", () => {
+  test("a verified answer does not end the run before it has read messages sent meanwhile", () => {
     const waits = checking({ sentMessages: [wordOf()] }).takes(by("checks", passing({ check })))
     expect(waits).toMatchObject({ stage: "working", does: [], run: { missingSince: NOW, check, answered: undefined } })
   })
 
-  test("and does not pass is asked for again where it may be, and once more where it was told something", () => {
+  test("an answer that fails its verifier is requested again while retries are left or a message is pending", () => {
     const again = checking().takes(by("schemas", failing({ value: { valid: false, asked: 1 } }, true, "schema")))
     expect(again).toMatchObject({
       stage: "working",
@@ -337,7 +337,7 @@ describe("an answer that is to be judged", () => {
     expect(checking({ sentMessages: [wordOf()] }).takes(last)).toMatchObject({ stage: "working", does: ["send"] })
   })
 
-  test("and whose verifier was stopped, or that is not known any more, goes on without a new look", () => {
+  test("a run whose verifier was stopped or whose answer is lost goes on without a new read", () => {
     const stopped = checking({ check }).takes(by("checks"))
     expect(stopped).toMatchObject({ stage: "working", does: [], run: { check, answered: undefined, lastSignAt: NOW } })
     const lost = checking({ answered: undefined }).takes(by("checks", passing({ check })))

@@ -30,7 +30,7 @@ const ended = (observed: Observed, id: string, more: object = {}) =>
   withAnswer(observed, { id, usage: USED, finish: "done", ...more })
 
 describe("a call of a tool", () => {
-  test("is open until it has ended, and is counted once however often it is told", () => {
+  test("a tool call is open until it ends, and is counted once however often it is reported", () => {
     const begun = withTool(NOTHING_OBSERVED, call())
     expect(begun.recentTools).toEqual(["read"])
     expect([...begun.calls]).toEqual([["msg_a call_1", "running"]])
@@ -43,7 +43,7 @@ describe("a call of a tool", () => {
     expect(withTool(over, call())).toBe(over)
   })
 
-  test("is pending until it runs, and has ended where a stop cut it off", () => {
+  test("a tool call is pending until it runs, and ends when a stop cuts it off", () => {
     const pending = withTool(NOTHING_OBSERVED, call({ state: "pending" }))
     expect([...pending.calls.values()]).toEqual(["pending"])
     const running = withTool(pending, call())
@@ -53,19 +53,19 @@ describe("a call of a tool", () => {
     expect([...two.calls.values()]).toEqual(["ended", "ended"])
   })
 
-  test("that is told when it has ended was never open", () => {
+  test("a tool call that is first reported at its end was never open", () => {
     const observed = withTool(NOTHING_OBSERVED, call({ state: "ended" }))
     expect([[...observed.calls.values()], observed.recentTools]).toEqual([["ended"], ["read"]])
   })
 
-  test("is another one in another message, and another one beside it", () => {
+  test("tool calls with the same id in different messages are counted separately", () => {
     const one = withTool(NOTHING_OBSERVED, call())
     const two = withTool(withTool(one, call({ messageID: "msg_b" })), call({ id: "call_2", tool: "bash" }))
     expect([callsIn(two, "running"), two.recentTools]).toEqual([3, ["read", "read", "bash"]])
     expect(callsIn(withTool(two, call({ state: "ended" })), "running")).toBe(2)
   })
 
-  test("the last five are remembered", () => {
+  test("the last five tool calls of a run are remembered", () => {
     const observed = ["a", "b", "c", "d", "e", "f"].reduce(
       (all, tool) => withTool(all, call({ id: tool, tool })),
       NOTHING_OBSERVED,
@@ -73,7 +73,7 @@ describe("a call of a tool", () => {
     expect(observed.recentTools).toEqual(["b", "c", "d", "e", "f"])
   })
 
-  test("is a sign that its message has spoken, and has called", () => {
+  test("a tool call marks its message as having spoken and called", () => {
     const said = withText(NOTHING_OBSERVED, "prt_1", "hm", "msg_a")
     expect(said.answers.get("msg_a")).toEqual({ spoke: true, called: false })
     expect(withTool(said, call()).answers.get("msg_a")).toEqual({ spoke: true, called: true })
@@ -83,14 +83,14 @@ describe("a call of a tool", () => {
 })
 
 describe("a text", () => {
-  test("stands for the last one, cut at its beginning; an empty one is none", () => {
+  test("the last text of a run replaces earlier ones, keeps its end, and ignores empty texts", () => {
     const observed = withText(NOTHING_OBSERVED, "prt_1", "hello", "msg_a")
     expect(observed).toMatchObject({ textPart: "prt_1", text: "hello" })
     expect(withText(observed, "prt_2", " \n", "msg_a")).toBe(observed)
     expect(withText(observed, "prt_2", `x${"y".repeat(4000)}`, "msg_a").text).toBe("y".repeat(4000))
   })
 
-  test("grows by what comes of the same part, and begins anew with another", () => {
+  test("a text grows by the deltas of its part and starts over with another part", () => {
     const one = withDelta(NOTHING_OBSERVED, "prt_1", "hel", "msg_a")
     const two = withDelta(one, "prt_1", "lo", "msg_a")
     expect(two).toMatchObject({ textPart: "prt_1", text: "hello" })
@@ -101,7 +101,7 @@ describe("a text", () => {
 })
 
 describe("an answer that has ended", () => {
-  test("is counted once, with what it used; a summary is used up and no answer", () => {
+  test("an ended answer is counted once with its usage, and a summary counts as usage only", () => {
     const one = ended(NOTHING_OBSERVED, "msg_a")
     expect(one).toMatchObject({ ended: 1, usage: { input: 10, cost: 1 } })
     expect(one.answers.get("msg_a")).toEqual({ spoke: false, called: false, usage: USED, finish: "done" })
@@ -110,7 +110,7 @@ describe("an answer that has ended", () => {
     expect(ended(one, "msg_c", { summary: true })).toMatchObject({ ended: 1, usage: { input: 20, cost: 2 } })
   })
 
-  test("that is told better later is counted as it is told last, with all the others", () => {
+  test("a corrected report of an ended answer replaces the earlier figures", () => {
     const two = ended(ended(NOTHING_OBSERVED, "msg_a"), "msg_b")
     const better = ended(two, "msg_a", { usage: MORE })
     expect(better).toMatchObject({ ended: 2, usage: { input: 40, cost: 4 } })
@@ -119,12 +119,12 @@ describe("an answer that has ended", () => {
     expect(other.answers.get("msg_a")?.finish).toBe("called")
   })
 
-  test("keeps what was said and called in it", () => {
+  test("an ended answer keeps what was said and called in it", () => {
     const observed = ended(withTool(NOTHING_OBSERVED, call()), "msg_a")
     expect(observed.answers.get("msg_a")).toEqual({ spoke: true, called: true, usage: USED, finish: "done" })
   })
 
-  test("led nowhere where it called nothing and said nothing to its end", () => {
+  test("an ended answer counts as empty when it contains no tool call and no final text", () => {
     expect(emptiesIn(NOTHING_OBSERVED)).toEqual([])
     const said = ended(withText(NOTHING_OBSERVED, "prt_1", "hello", "msg_a"), "msg_a")
     expect(emptiesIn(said)).toEqual([])
@@ -143,7 +143,7 @@ describe("its messages", () => {
   const text = (said: string) => ({ type: "text", text: said, synthetic: false }) as const
   const of = (more: Partial<Message>) => withMessages(NOTHING_OBSERVED, [asked(), answer({ usage: USED, ...more })])
 
-  test("tell of the model's answers alone", () => {
+  test("stored messages report only the model's answers, not the prompts", () => {
     const question = { ...asked(), parts: [text("do it"), tool("running")] }
     expect(withMessages(NOTHING_OBSERVED, [question])).toBe(NOTHING_OBSERVED)
     expect(of({})).toMatchObject({ ended: 1, usage: { input: 10 }, text: "found", recentTools: [] })
@@ -151,7 +151,7 @@ describe("its messages", () => {
     expect(of({ summary: true })).toMatchObject({ ended: 0, usage: { input: 10 } })
   })
 
-  test("tell of calls as they stand", () => {
+  test("stored messages report each tool call with its current state", () => {
     for (const [stored, state] of [
       ["pending", "pending"],
       ["running", "running"],
@@ -164,7 +164,7 @@ describe("its messages", () => {
     }
   })
 
-  test("tell of a call that an earlier one left open as ended: its turn was cut off", () => {
+  test("a tool call left open in an earlier message counts as ended, because its turn was cut off", () => {
     const observed = withMessages(NOTHING_OBSERVED, [
       answer({ id: "msg_1", parts: [tool("running")] }),
       answer({ id: "msg_2", parts: [tool("running")] }),
@@ -172,12 +172,12 @@ describe("its messages", () => {
     expect([...observed.calls.values()]).toEqual(["ended", "running"])
   })
 
-  test("tell of no end where there is none, and of no text where it is empty", () => {
+  test("an unfinished message does not count as an ended answer, and an empty text is ignored", () => {
     expect(of({ finish: undefined })).toMatchObject({ ended: 0, usage: NO_USAGE, text: "found" })
     expect(of({ finish: undefined, parts: [text(" ")] }).answers.size).toBe(0)
   })
 
-  test("do not take back a text that an event has told; that it spoke is known all the same", () => {
+  test("a stored message does not replace newer text from an event, but still shows that the model spoke", () => {
     const heard: Observed = { ...NOTHING_OBSERVED, heard: true, textPart: "prt_9", text: "newer" }
     const observed = withMessages(heard, [answer({ finish: undefined })])
     expect(observed).toMatchObject({ textPart: "prt_9", text: "newer" })

@@ -21,7 +21,7 @@ const FRESH = { expected: true, held: false, taken: false }
 const idOf = (kind: SentMessage["kind"], time = NOW) => messageID(kind, "bg_aaaaaaaa", 0, time)
 
 describe("a word to a run", () => {
-  test("stands behind its prompt where that was not sent yet, and waits with it", () => {
+  test("a user message for a run that is not prompted yet is appended to its prompt", () => {
     for (const stage of ["creating", "queued", "held", "preparing"] as const) {
       const { run, commands } = at(stage).takes(tell())
       expect([stage, run?.prompt]).toEqual([stage, "FIND\n\nMORE"])
@@ -30,7 +30,7 @@ describe("a word to a run", () => {
     expect(at("creating", { run: { prompt: undefined } }).takes(tell()).run?.prompt).toBe("\n\nMORE")
   })
 
-  test("is sent at once to one at work, and its end waits for it", () => {
+  test("a user message for a working run is sent at once, and the run waits for its answer", () => {
     for (const stage of ["working", "verifying"] as const) {
       const { run, commands } = at(stage, { run: { calls: 1 } }).takes(tell())
       const word = { id: idOf("word"), kind: "word", text: "MORE", at: NOW, ...FRESH, reply }
@@ -39,7 +39,7 @@ describe("a word to a run", () => {
     }
   })
 
-  test("is another one than the last, be it in the same millisecond or said before the clock was set back", () => {
+  test("two messages never share an id, even within one millisecond or after the clock is set back", () => {
     const one = working().takes(tell("ONE")).run
     const two = working(one).takes(tell("TWO"))
     expect(two.run?.sentMessages.map(({ id, text }) => [id, text])).toEqual([
@@ -50,7 +50,7 @@ describe("a word to a run", () => {
     expect(working({ lastMessageAt: NOW + 70 }).takes(tell()).run?.lastMessageAt).toBe(NOW + 71)
   })
 
-  test("is held while its prompt is on its way, and sent behind it, once", () => {
+  test("a user message is held while the prompt is being sent, and sent once afterwards", () => {
     const held = at("prompting", { run: { calls: 1 } }).takes(tell())
     expect(held.commands).toEqual([])
     const word = { id: idOf("word"), kind: "word", text: "MORE", at: NOW, ...FRESH, reply }
@@ -62,14 +62,14 @@ describe("a word to a run", () => {
     expect(run).toMatchObject({ stage: "working", calls: 1, sentMessages: [before, word] })
   })
 
-  test("is only stored for a parked one, which reads it when it goes on", () => {
+  test("a user message for a parked run is only stored until the run continues", () => {
     const { run, commands } = at("parked").takes(tell())
     const word = { id: idOf("word"), kind: "word", text: "MORE", at: NOW, ...FRESH, reply }
     expect(commands).toEqual([{ do: "store", message: word }])
     expect(run).toMatchObject({ sentMessages: [word], calls: 1 })
   })
 
-  test("is not told to one at its last word, nor to one without contact, and whoever says it hears so", () => {
+  test("a user message is refused with a reason during a last word or while the host is unreachable", () => {
     const near = working({ lastWord })
     expect(near.takes(tell())).toMatchObject({ run: near.run, commands: [{ with: "at its last word" }] })
     expect(near.takes(tell()).commands).toEqual([{ do: "answer", reply, with: "at its last word" }])
@@ -83,14 +83,14 @@ describe("what came of a word", () => {
   const [one, two] = [wordOf({ id: "msg_1", reply }), wordOf({ id: "msg_2" })]
   const said = (message: SentMessage, problem?: string): Input => ({ type: "sent", message, problem })
 
-  test("the host has it: whoever said it hears so, and it alone is taken", () => {
+  test("the sender is notified when OpenCode accepts a message, and only that message is marked as taken", () => {
     const { run, commands } = working({ sentMessages: [one, two], calls: 1 }).takes(said(one))
     expect(run).toMatchObject({ calls: 0, sentMessages: [{ ...one, taken: true }, two] })
     expect(commands).toEqual([{ do: "answer", reply, with: "told" }])
     expect(working({ sentMessages: [two], calls: 1 }).takes(said(two)).commands).toEqual([])
   })
 
-  test("the host did not take it: whoever said it hears why, and its end, which may have come, is looked for", () => {
+  test("the sender is notified why OpenCode rejected a message, and the run looks for its end", () => {
     const { run, commands } = working({ sentMessages: [one, two], calls: 1 }).takes(said(one, "no"))
     expect(run).toMatchObject({ stage: "working", sentMessages: [two], calls: 0, looking: true })
     expect(commands).toEqual([
@@ -99,7 +99,7 @@ describe("what came of a word", () => {
     ])
   })
 
-  test("the run has ended meanwhile: whoever said it hears so, and the last that was on its way lets it go", () => {
+  test("the sender is notified if the run has ended, which is dropped after its last pending call", () => {
     const told = { closing: { delivered: true } as never, calls: 1 }
     for (const problem of [undefined, "no"]) {
       expect(at("notifying", { run: told }).takes(said(one, problem))).toMatchObject({
@@ -114,7 +114,7 @@ describe("what came of a word", () => {
     expect(at("notifying", { run: told }).takes(said(two)).commands).toEqual([])
   })
 
-  test("a parked run may go on after the last of them", () => {
+  test("a parked run may continue after its last pending message was handled", () => {
     const more = at("parked", { run: { calls: 2, sentMessages: [one] } })
     expect(more.takes(said(one)).commands).toEqual([{ do: "answer", reply, with: "told" }])
     const { takes } = at("parked", { run: { calls: 1, sentMessages: [one] } })
@@ -125,12 +125,12 @@ describe("what came of a word", () => {
     ])
   })
 
-  test("what is taken late has all its time from then on to be seen there", () => {
+  test("a message that is accepted late gets the full waiting time to appear in the session", () => {
     expect(working({ calls: 1, sentMessages: [one], missingSince: 5 }).takes(said(one)).run?.missingSince).toBe(NOW)
     expect(working({ calls: 1, sentMessages: [one] }).takes(said(one)).run?.missingSince).toBeUndefined()
   })
 
-  test("the question for its last word was not taken: its limit ends it", () => {
+  test("a limit ends the run when OpenCode rejects the request for the last word", () => {
     const message = wordOf({ kind: "last-word" })
     const ended = working({ lastWord, calls: 1, sentMessages: [message] }).takes(said(message, "no"))
     expect(ended.run?.closing?.ending).toEqual({ type: "failed", reason: timeout })
@@ -139,7 +139,7 @@ describe("what came of a word", () => {
     expect(working({ calls: 1, sentMessages: [message] }).takes(said(message, "no")).stage).toBe("working")
   })
 
-  test("what its check or its value came to was not taken: nobody else would ask it again", () => {
+  test("a run fails when OpenCode rejects the result of its check or its schema validation", () => {
     const reason = (kind: SentMessage["kind"]) => {
       const message = wordOf({ kind })
       return working({ calls: 1, sentMessages: [message] }).takes(said(message, "no")).run?.closing?.ending
@@ -169,14 +169,14 @@ describe("a word that its session has let lie", () => {
       found: { ...found, messages },
     })
 
-  test("is said again, as a message of now that nobody waits for an answer of", () => {
+  test("an unanswered user message is sent again as a new message, without a waiting sender", () => {
     const { run, commands } = looked(passed, [message, other], { calls: 1 })
     const again = { id: idOf("word"), kind: "word", text: "MORE", at: NOW, ...FRESH, reply: undefined }
     expect(commands).toEqual([{ do: "send", message: again }])
     expect(run).toMatchObject({ sentMessages: [other, again], calls: 2 })
   })
 
-  test("is one that the host has taken, and that nothing answers, nor what stands behind it", () => {
+  test("a user message counts as ignored only if it was accepted and no answer covers it", () => {
     expect(saidTo(looked(passed, [{ ...message, taken: false }]).commands)).toBeUndefined()
     expect(saidTo(looked(passed, [other]).commands)).toBeUndefined()
     expect(saidTo(looked([...passed, asked("msg_user")], [message]).commands)).toBeUndefined()
@@ -190,14 +190,14 @@ describe("a word that its session has let lie", () => {
     expect(saidTo(looked([answer({ finish: "called" })], [message]).commands)).toBeUndefined()
   })
 
-  test("is a word: what was asked for its last word, its check or its value is not said again", () => {
+  test("only user messages are sent again, not requests for a last word, a check or a value", () => {
     for (const kind of ["last-word", "check", "schema"] as const)
       expect([kind, saidTo(looked(passed, [{ ...message, kind }]).commands)]).toEqual([kind, undefined])
   })
 })
 
 describe("a word that is among its messages", () => {
-  test("is expected no longer, and any other still is", () => {
+  test("a message that appears in the session is no longer expected, while the others still are", () => {
     const words = [wordOf({ id: "msg_1" }), wordOf({ id: "msg_2" })]
     const messages = [asked(), asked("msg_1"), answer({ parentID: "msg_1" })]
     const { run, stage } = working({ looking: true, sentMessages: words }).takes({
@@ -211,14 +211,14 @@ describe("a word that is among its messages", () => {
 })
 
 describe("an agent is asked again", () => {
-  test("where its answer does not pass: as its verifier says", () => {
+  test("an agent is asked again with its verifier's text when its answer does not pass", () => {
     const answered = { ending: { type: "completed" }, messages: [asked(), answer()], openTodos: 0 } as const
     const { takes } = at("verifying", { task: { run: { check: "npm test" } }, run: { answered } })
     const message = saidTo(takes({ type: "verified", by: "checks", verdict: failing({}, true) }).commands)
     expect(message).toMatchObject({ kind: "check", text: "AGAIN", ...FRESH, id: idOf("check") })
   })
 
-  test("where our refusal of what nobody answered ended its turn: to go on without it", () => {
+  test("an agent is asked to continue without permission when our refusal of a question ended its turn", () => {
     const part = { type: "tool", callID: "c", tool: "bash", state: "error", refused: "permission" } as const
     const messages = [asked(), answer({ finish: "called", parts: [part] })]
     const look = { type: "looked", waited: false, found: { ...found, messages } } as const
@@ -233,14 +233,14 @@ describe("an agent is asked again", () => {
     expect(near?.kind).toBe("last-word")
   })
 
-  test("for its last word where it rests: what limit it is near, and nothing is stopped for that", () => {
+  test("an idle agent near a limit is asked for its last word without being stopped", () => {
     const { commands, run } = working({ lastWord }).takes({ type: "idle" })
     expect(commands).toEqual([{ do: "send", message: run?.sentMessages[0] }])
     expect(saidTo(commands)).toMatchObject({ kind: "last-word", id: idOf("last-word"), ...FRESH })
     expect(saidTo(commands)?.text).toMatch(/^You are near your time limit\. Stop working now/)
   })
 
-  test("for its last word behind a question, which is refused when its session is stopped for that", () => {
+  test("asking for the last word during an open question refuses that question when the session is stopped", () => {
     const asks = [askOf({ kind: "question", askedAt: NOW })]
     const { commands } = working(
       { asks },

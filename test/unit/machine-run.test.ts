@@ -16,7 +16,7 @@ const reply = () => {}
 describe("a run that is made", () => {
   const made = () => newRun(taskOf({ run: { generation: 2 } }), "creating", NOW)
 
-  test("is its task's, and nothing was heard of it, said to it or asked by it", () => {
+  test("a new run starts without observations, sent messages or questions", () => {
     expect(made()).toEqual({
       taskID: "bg_aaaaaaaa",
       sessionID: "ses_child",
@@ -46,7 +46,7 @@ describe("a run that is made", () => {
     expect(newRun(taskOf(), "working", NOW, "foreign").heldBy).toBe("foreign")
   })
 
-  test("shows that nothing was done yet", () => {
+  test("a new run reports that nothing was done yet", () => {
     expect(progressOf(made())).toEqual({
       toolCalls: 0,
       recentTools: [],
@@ -67,7 +67,7 @@ describe("a run that is made", () => {
 describe("what is seen of a run", () => {
   const seen = (run: Partial<ActiveRun> = {}, stage: Stage = "working") => progressOf(at(stage, { run }).run)
 
-  test("is what was told of it, and what it waits for", () => {
+  test("the progress of a run contains what was observed and what it waits for", () => {
     const told = {
       ...NOTHING_OBSERVED,
       calls: new Map([["msg_a call_1", "running" as const]]),
@@ -95,7 +95,7 @@ describe("what is seen of a run", () => {
     })
   })
 
-  test("is that it cannot be reached, or what makes its place ready, while that is so", () => {
+  test("the progress of a run shows a lost connection, or what prepares its place", () => {
     const away = { host: "big", since: NOW, most: 0 }
     expect(seen({ away })).toMatchObject({ away })
     expect(seen({ preparing: "connecting to big" as never })).toMatchObject({ preparing: "connecting to big" })
@@ -103,12 +103,12 @@ describe("what is seen of a run", () => {
     expect(seen()).not.toHaveProperty("preparing")
   })
 
-  test("is not whether it is idle where another process looks after it", () => {
+  test("the progress of another process's run does not say whether it is idle", () => {
     expect(seen({ heldBy: "foreign", idle: true })).not.toHaveProperty("idle")
     expect(seen({ heldBy: "orphan" })).not.toHaveProperty("idle")
   })
 
-  test("is a call that is open while it is not its agent's turn: that is no silence of its model's", () => {
+  test("a held, preparing or verifying run shows an open call, so it does not count as silent", () => {
     for (const stage of STAGES) {
       const held = ["held", "preparing", "verifying"].includes(stage)
       expect([stage, isHeldUp(at(stage).run)]).toEqual([stage, held])
@@ -120,11 +120,11 @@ describe("what is seen of a run", () => {
 })
 
 describe("a run", () => {
-  test("has ended from its end on", () => {
+  test("a run counts as ended from the stage closing on", () => {
     expect(STAGES.filter((stage) => hasEnded(at(stage).run))).toEqual(["closing", "finalizing", "notifying"])
   })
 
-  test("leaves its session to another when it is told of and nothing more is to come there", () => {
+  test("a run is finished when it is posted and no call is pending", () => {
     expect(STAGES.filter((stage) => isFinished(at(stage).run))).toEqual(["notifying"])
     const { run } = at("notifying")
     expect(isFinished({ ...run, calls: 1 })).toBe(false)
@@ -134,7 +134,7 @@ describe("a run", () => {
     expect(isFinished({ ...run, stage: "closing" })).toBe(false)
   })
 
-  test("expects a word until it is seen among its messages", () => {
+  test("a run expects a message until the message appears in its session", () => {
     const { run } = at("working")
     const [seen, due] = [wordOf({ expected: false }), wordOf()]
     expect([[], [seen], [due], [seen, due]].map((words) => expectsMessage({ ...run, sentMessages: words }))).toEqual([
@@ -145,7 +145,7 @@ describe("a run", () => {
     ])
   })
 
-  test("is looked at by the clock while it waits for something, and not where it is only not heard of", () => {
+  test("the clock looks at a run only while it waits for something, not because no event was heard", () => {
     const tick = { type: "tick", doing: undefined } as const
     for (const wait of ["stuckSince", "todosSince", "missingSince", "lookAt"] as const)
       expect([wait, at("working", { run: { [wait]: NOW } }).takes(tick).does]).toEqual([wait, ["look"]])
@@ -160,7 +160,7 @@ describe("contact", () => {
   const lost: Input = { type: "contact", lost: NOW - 2000 }
   const back: Input = { type: "contact", lost: undefined }
 
-  test("lost is a phase of its own: nothing of its session's idleness counts any more", () => {
+  test("losing contact to a host resets all idle deadlines of the run", () => {
     const retry = { attempt: 1, message: "x" }
     const run = { stuckSince: 1, todosSince: 2, missingSince: 3, lookAt: 4, retry, confirming: true }
     const { run: next, commands } = at("working", { ...there, run }).takes(lost)
@@ -176,17 +176,17 @@ describe("contact", () => {
     expect(commands).toEqual([])
   })
 
-  test("that is lost already is lost since then", () => {
+  test("losing contact again does not change the time since when contact is lost", () => {
     const { run, takes } = at("working", { ...there, run: { away } })
     expect(takes(lost).run).toBe(run)
   })
 
-  test("to a place that has no such option may be lost for as long as the task may take", () => {
+  test("contact may be lost without a time limit at a place that has no such option", () => {
     expect(at("working", { task: { place } }).takes(lost).run?.away).toMatchObject({ host: "big", most: 0 })
     expect(at("working").takes(lost).run?.away).toEqual({ host: "", since: NOW - 2000, most: 0 })
   })
 
-  test("found again is a sign of life, and a look that was under way is not waited for", () => {
+  test("regained contact counts as a sign of life, and a look that had started before is not awaited", () => {
     const run = { away, looking: true, lookAgain: true, stuckSince: 1 }
     const found = at("working", { ...there, run }).takes(back)
     expect(found).toMatchObject({ does: ["look"], run: { looking: true, lookAgain: false, lastSignAt: NOW } })
@@ -197,7 +197,7 @@ describe("contact", () => {
     expect(busy).toMatchObject({ does: [], run: { looking: false, lookAgain: false, lastSignAt: NOW } })
   })
 
-  test("that was not lost is no sign of life: it is looked at, and no more", () => {
+  test("a report of contact that was never lost only causes a look, and is no sign of life", () => {
     const { run, takes } = at("working", { ...there, run: { stuckSince: 1 } })
     expect(takes(back).run).toEqual({ ...run, looking: true })
     expect(at("working", { ...there, run: { looking: true } }).takes(back)).toMatchObject({
@@ -249,7 +249,7 @@ describe("a step", () => {
     edges.taken = before
   })
 
-  test("is total: whatever comes at whatever stage, and however little is known of the run, it says what becomes of it", () => {
+  test("every input at every stage leads to an allowed stage, even for a run without data", () => {
     // No such run comes to be: its edges count for nothing.
     edges.taken = undefined
     for (const stage of STAGES) {
@@ -263,7 +263,7 @@ describe("a step", () => {
     }
   })
 
-  test("does nothing more for a run that stands at its end without one: nobody is told what nobody knows", () => {
+  test("a run in an end stage whose ending is unknown produces no commands", () => {
     edges.taken = undefined
     const { task, world } = at("working")
     for (const stage of ["closing", "finalizing", "notifying"] as const)
@@ -273,14 +273,14 @@ describe("a step", () => {
       }
   })
 
-  test("changes nothing for another process's run, or for nobody's", () => {
+  test("no input changes the run of another process or an orphan", () => {
     for (const heldBy of ["foreign", "orphan"] as const) {
       const { run, takes } = at("working", { run: { heldBy } })
       for (const input of Object.values(INPUTS)) expect(takes(input)).toMatchObject({ run, commands: [] })
     }
   })
 
-  test("tells its edge to who wants to know, and none that the table does not have", () => {
+  test("a step reports its transition to an observer only if the table has that transition", () => {
     const taken: Edge[] = []
     edges.taken = (edge) => {
       taken.push(edge)
@@ -292,7 +292,7 @@ describe("a step", () => {
     expect(taken).toEqual(["working --end--> closing", "notifying --notified--> gone"])
   })
 
-  test("is the same for anybody where nobody wants to know", () => {
+  test("a step works the same when no observer is set", () => {
     edges.taken = undefined
     expect(command(at("notifying").takes(INPUTS.notified).commands, "notify")).toBeUndefined()
     expect(at("working").takes(INPUTS.end).stage).toBe("closing")

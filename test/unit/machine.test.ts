@@ -41,7 +41,7 @@ describe.each(AT_WORK)("at %s", (stage) => {
   const scene = stage === "verifying" ? { task: { run: { check: "true" } } } : {}
   const here = (more: object = {}) => at(stage, { ...scene, ...more })
 
-  test("an end ends it at once: it is stopped, written, told of later", () => {
+  test("ending a run stops it at once, writes it down and notifies its parent later", () => {
     const { stage: next, does, run } = here().takes(end)
     expect(next).toBe("closing")
     const held = stage === "preparing" || stage === "verifying"
@@ -49,7 +49,7 @@ describe.each(AT_WORK)("at %s", (stage) => {
     expect(run).toMatchObject({ calls: 1, closing: { writes: 1, write: "now", task: { status: "cancelled" } } })
   })
 
-  test("its limit ends it by the clock, and by what it spends itself or with others", () => {
+  test("a run ends by its time limit, by its own spending and by shared spending", () => {
     expect(here(LATE).takes({ type: "tick", doing: undefined }).stage).toBe("closing")
     expect(here({ ...SPENT, run: FULL }).takes({ type: "spending" }).stage).toBe("closing")
     expect(here(SPENT).takes({ type: "spending" }).stage).toBe(stage)
@@ -61,7 +61,7 @@ describe.each(AT_WORK)("at %s", (stage) => {
     expect(here().takes({ type: "counted", messages })).toMatchObject({ stage, does: ["check shared limits"] })
   })
 
-  test("a passed limit that the host itself denies ends nothing", () => {
+  test("an exceeded silence limit does not end a run that OpenCode reports as alive", () => {
     const confirming = { run: { confirming: true } }
     const silence = { code: "silence", text: "Silent." } as const
     const found = { messages: [], asks: [] }
@@ -75,7 +75,7 @@ describe.each(AT_WORK)("at %s", (stage) => {
     })
   })
 
-  test("a sleep shifts all of its waits, and no limit counts it", () => {
+  test("the time that the computer slept shifts all waits and counts towards no limit", () => {
     const waits = {
       asks: [askOf({ askedAt: 5 })],
       hintAt: 6,
@@ -100,7 +100,7 @@ describe.each(AT_WORK)("at %s", (stage) => {
     expect(here(LATE).takes({ type: "slept", ms: 800 }).run).toMatchObject({ stage, sleptMs: 800 })
   })
 
-  test("questions are known, announced once, and known to be open again where their refusal failed", () => {
+  test("questions are announced once, refused after their timeout, and open again when the refusal fails", () => {
     const ask = askOf()
     const first = here().takes({ type: "questions", open: [ask], at: NOW })
     expect(first).toMatchObject({ stage, does: ["announce"], run: { asks: [ask] } })
@@ -118,7 +118,7 @@ describe.each(AT_WORK)("at %s", (stage) => {
     })
   })
 
-  test("a last word is spoken from the request on, and asked of one that rests", () => {
+  test("a last word begins with its request, and an idle run near its limit is asked for it", () => {
     const lastWord = { state: "told", reason: timeout, at: NOW } as const
     expect(here({ run: { lastWord } }).takes({ type: "request" }).run?.lastWord?.state).toBe("speaking")
     expect(here().takes({ type: "request" })).toMatchObject({ stage, does: [] })
@@ -126,7 +126,7 @@ describe.each(AT_WORK)("at %s", (stage) => {
     expect(here().takes({ type: "idle" })).toMatchObject({ stage, does: [] })
   })
 
-  test("a last word that was not taken ends it, any other word that was not taken is answered so", () => {
+  test("a rejected request for the last word ends the run, while any other rejected message is only reported", () => {
     const lastWord = { state: "told", reason: timeout, at: NOW } as const
     const problem = "no"
     const message = wordOf({ kind: "last-word" })
@@ -143,7 +143,7 @@ describe.each(AT_WORK)("at %s", (stage) => {
 })
 
 describe("before it begins", () => {
-  test("it is told what stands behind its prompt, is admitted, or ends without being stopped", () => {
+  test("a queued run appends messages to its prompt, can be admitted, and can end without being stopped", () => {
     const reply = () => {}
     const { takes } = at("queued", { task: { run: QUEUED } })
     const told = takes({ type: "tell", text: "MORE", reply })
@@ -154,7 +154,7 @@ describe("before it begins", () => {
     expect(takes({ type: "admitted" })).toMatchObject({ stage: "preparing", does: ["record", "prepare"] })
   })
 
-  test("one that is being made begins where it has its slot, waits where it has none, and may end already", () => {
+  test("a run in creation starts with a slot, waits without one, and can be ended", () => {
     const begin = { type: "begin", prompt: "FIND" } as const
     expect(at("creating").takes(begin)).toMatchObject({ stage: "prompting", does: ["prompt"], run: { calls: 1 } })
     expect(at("creating", { task: { depth: 2 } }).takes(begin)).toMatchObject({ stage: "preparing", does: ["prepare"] })
@@ -165,7 +165,7 @@ describe("before it begins", () => {
     expect(at("creating").takes({ type: "begin" })).toMatchObject({ stage: "working", does: [] })
   })
 
-  test("its place is made ready, or shuts it out", () => {
+  test("a prepared place starts the prompt, and a failed place ends the run", () => {
     const { takes } = at("preparing")
     const entered = takes({ type: "prepared", answers: [], preface: "a worktree" })
     expect(entered).toMatchObject({ stage: "prompting", run: { lastSignAt: NOW, preface: "a worktree" } })
@@ -178,7 +178,7 @@ describe("held behind the first of several alike", () => {
   const held = (more: object = {}) => at("held", { ...more, run: { warmUpUntil: NOW + 1000, ...(more as Scene).run } })
   const spent = { ...SPENT, run: { ...FULL, warmUpUntil: NOW + 1000 } }
 
-  test("it begins when it is admitted, and never by the clock alone", () => {
+  test("a held run starts when it is admitted, and never by the clock alone", () => {
     expect(held().takes({ type: "admitted" })).toMatchObject({ stage: "prompting", does: ["record", "prompt"] })
     expect(held({ task: { depth: 2 } }).takes({ type: "admitted" }).stage).toBe("preparing")
     const tick = { type: "tick", doing: undefined } as const
@@ -186,7 +186,7 @@ describe("held behind the first of several alike", () => {
     expect(held({ run: { warmUpUntil: NOW } }).takes(tick)).toMatchObject({ stage: "held", does: [] })
   })
 
-  test("its limits hold, and it is told and slept through as any that has not begun", () => {
+  test("a held run obeys its limits, accepts messages and shifts its deadline after a sleep", () => {
     expect(held(spent).takes({ type: "admitted" }).stage).toBe("closing")
     expect(held(LATE).takes({ type: "tick", doing: undefined }).stage).toBe("closing")
     expect(held().takes({ type: "spending" }).stage).toBe("held")
@@ -199,7 +199,7 @@ describe("held behind the first of several alike", () => {
 })
 
 describe("its prompt", () => {
-  test("is with the host: what was said meanwhile follows, in its order", () => {
+  test("messages that arrive while the prompt is being sent follow it in their order", () => {
     const words = [wordOf({ id: "msg_1", held: true }), wordOf({ id: "msg_2", held: true })]
     const { run, commands } = at("prompting", { run: { calls: 1, sentMessages: words } }).takes({ type: "prompted" })
     expect(run).toMatchObject({ stage: "working", calls: 2, stageCount: 0 })
@@ -212,7 +212,7 @@ describe("its prompt", () => {
     expect(told).toMatchObject({ does: [], run: { sentMessages: [{ held: true, expected: true }] } })
   })
 
-  test("was not taken: it has failed, and what was to follow is answered so", () => {
+  test("a rejected prompt ends the run as failed and answers the messages that waited for it", () => {
     const reply = () => {}
     const words = [wordOf({ held: true, reply })]
     const { stage, commands, run } = at("prompting", { run: { calls: 1, sentMessages: words } }).takes({
@@ -229,7 +229,7 @@ describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
   const found = { messages: [asked(), answer()], gone: false, busy: false, openTodos: 0 }
   const looking = (more: object = {}) => at(stage, { run: { looking: true, ...more } })
 
-  test("is one at a time; what asks for one meanwhile has another made after it", () => {
+  test("only one look runs at a time, and a request meanwhile causes another look afterwards", () => {
     expect(at(stage).takes({ type: "look" })).toMatchObject({ does: ["look"], run: { looking: true } })
     const { run } = looking().takes({ type: "look" })
     expect(run).toMatchObject({ lookAgain: true })
@@ -238,14 +238,14 @@ describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
     expect(again).toMatchObject({ stage, does: ["look"], run: { stuckSince: undefined } })
   })
 
-  test("that failed is due again soon, by the run's own deadline", () => {
+  test("a failed look is repeated soon, at the run's own deadline", () => {
     const { run, world } = { ...looking(), ...looking().takes({ type: "looked", waited: false }) }
     expect(run?.lookAt).toBe(NOW + 2000)
     expect(run && nextDue(run, world)).toBe(NOW + 2000)
     expect(run && nextDue({ ...run, looking: true }, world)).toBeGreaterThan(NOW + 2000)
   })
 
-  test("ends it well where it has answered, not while it waits for its own, and through its check where it has one", () => {
+  test("a look ends an answered run unless it waits for its own tasks or has a check", () => {
     expect(looking().takes({ type: "looked", waited: false, found }).stage).toBe("closing")
     expect(looking().takes({ type: "looked", waited: true, found }).stage).toBe(stage)
     const checked = at(stage, { run: { looking: true }, task: { run: { check: "true" } } })
@@ -253,7 +253,7 @@ describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
     expect([next, does]).toEqual(["verifying", ["verify"]])
   })
 
-  test("ends it not before it has read what it is told, but waits for that no longer than its grace", () => {
+  test("a look waits a grace period for unread messages before it ends the run", () => {
     const words = [wordOf({ taken: true })]
     const wait = looking({ sentMessages: words }).takes({ type: "looked", waited: false, found })
     expect(wait).toMatchObject({ stage, run: { missingSince: NOW } })
@@ -261,7 +261,7 @@ describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
     expect(long.takes({ type: "looked", waited: false, found }).stage).toBe("closing")
   })
 
-  test("says a word again that was passed over, and asks on where our refusal ended its turn", () => {
+  test("a look sends an ignored message again and makes the agent continue after our refusal", () => {
     const passed = [asked(), asked("msg_word"), answer({ finish: "done" })]
     const message = wordOf({ taken: true, expected: false })
     const said = looking({ sentMessages: [message] }).takes({
@@ -295,29 +295,29 @@ describe("its verifiers", () => {
   const check = { command: "npm test", passed: false, runs: 1, how: "exit code 1" }
   const verdict = (given?: Verdict) => ({ type: "verified", by: "checks", verdict: given }) as const
 
-  test("pass: it ends as it had answered", () => {
+  test("a run whose check passes ends with the answer that it gave", () => {
     const { stage, run } = checking().takes(verdict(passing({ check: { ...check, passed: true } })))
     expect(stage).toBe("closing")
     expect(run?.closing).toMatchObject({ ending: { type: "completed", proven: false }, options: { openTodos: 2 } })
   })
 
-  test("fail: it is asked again where it may be, and once more where it was told something", () => {
+  test("a run whose check fails is asked again if allowed, or if it had received a message", () => {
     expect(checking().takes(verdict(failing({ check }, true)))).toMatchObject({ stage: "working", does: ["send"] })
     const failed = verdict(failing({ check }, false))
     expect(checking().takes(failed).run?.outcome?.reason?.code).toBe("check")
     expect(checking({ sentMessages: [wordOf()] }).takes(failed).stage).toBe("working")
   })
 
-  test("were stopped: it goes on", () => {
+  test("a run whose check was stopped continues to work", () => {
     expect(checking().takes(verdict())).toMatchObject({ stage: "working", does: [] })
   })
 
-  test("a word meanwhile is said, and its end waits for that", () => {
+  test("a user message during a check is sent at once, and the run waits for its answer", () => {
     const said = checking().takes({ type: "tell", text: "MORE", reply: () => {} })
     expect(said).toMatchObject({ stage: "verifying", does: ["send"] })
   })
 
-  test("judge one after the other", () => {
+  test("a run's verifiers work one after the other", () => {
     const answered = { ending: { type: "completed" }, messages: [asked(), answer()], openTodos: 0 } as const
     const both = at("verifying", { task: { run: { schema: {}, check: "true" } }, run: { answered } })
     const value = { valid: true, asked: 1, at: 0, length: 1 } as const
@@ -330,22 +330,25 @@ describe("parked", () => {
   const parked = { at: NOW - 5000, model: "mock/one", why: "its limit" }
   const scene = { task: { run: { parked } } }
 
-  test.each(["prompting", "working"] as const)("from %s it holds nothing, and is written down so", (stage) => {
-    const call = { id: "call_1", tool: "bash", state: "running", messageID: "msg_a" } as const
-    const observed = withTool(NOTHING_OBSERVED, call)
-    const run = { asks: [askOf()], looking: true, calls: stage === "prompting" ? 1 : 0, observed }
-    const { run: next, does } = at(stage, { run }).takes({ type: "refused", parked })
-    expect(does).toEqual(["record", "park", "free slot"])
-    // What its user has asked is not said again by us.
-    expect(at(stage, { run: { prompt: undefined } }).takes({ type: "refused", parked })).toMatchObject({
-      stage,
-      does: [],
-    })
-    expect(next).toMatchObject({ stage: "parked", asks: [], looking: false, calls: run.calls + 1 })
-    expect([...(next?.observed.calls.values() ?? [])]).toEqual(["ended"])
-  })
+  test.each(["prompting", "working"] as const)(
+    "a run parked from %s frees its slot and is recorded as parked",
+    (stage) => {
+      const call = { id: "call_1", tool: "bash", state: "running", messageID: "msg_a" } as const
+      const observed = withTool(NOTHING_OBSERVED, call)
+      const run = { asks: [askOf()], looking: true, calls: stage === "prompting" ? 1 : 0, observed }
+      const { run: next, does } = at(stage, { run }).takes({ type: "refused", parked })
+      expect(does).toEqual(["record", "park", "free slot"])
+      // What its user has asked is not said again by us.
+      expect(at(stage, { run: { prompt: undefined } }).takes({ type: "refused", parked })).toMatchObject({
+        stage,
+        does: [],
+      })
+      expect(next).toMatchObject({ stage: "parked", asks: [], looking: false, calls: run.calls + 1 })
+      expect([...(next?.observed.calls.values() ?? [])]).toEqual(["ended"])
+    },
+  )
 
-  test("no clock, no event and no limit touches it; words are stored for when it goes on", () => {
+  test("a parked run ignores the clock, events and limits, and stores messages for later", () => {
     const { takes, run, world } = at("parked", { ...scene, ...LATE })
     for (const input of [{ type: "tick", doing: "nothing" }, { type: "spending" }, heard({ type: "idle" })] as Input[])
       expect(takes(input).run).toBe(run)
@@ -359,7 +362,7 @@ describe("parked", () => {
     expect(takes({ type: "prompted" }).run).toMatchObject({ stage: "parked", calls: -1 })
   })
 
-  test("it goes on by the same prompt when there is a slot, and a last word has as long as before", () => {
+  test("a parked run continues with the same prompt, and its last word keeps its remaining time", () => {
     const lastWord = { state: "told", reason: timeout, at: NOW - 6000 } as const
     const { takes } = at("parked", { ...scene, run: { lastWord } })
     const on = takes({ type: "admitted" })
@@ -372,7 +375,7 @@ describe("parked", () => {
     expect(command(on.commands, "record")?.event).toMatchObject({ type: "unparked", at: NOW })
   })
 
-  test("it goes on when what stops it has come back", () => {
+  test("a parked run continues only after its stop and all other pending calls have returned", () => {
     const { takes } = at("parked", { ...scene, run: { calls: 1 } })
     expect(takes({ type: "admitted" })).toMatchObject({ stage: "parked", does: [] })
     for (const input of [{ type: "stopped" }, { type: "prompted" }, { type: "sent", message: wordOf() }] as Input[])
@@ -381,21 +384,21 @@ describe("parked", () => {
     expect(more.takes({ type: "stopped" })).toMatchObject({ run: { calls: 1 }, does: [] })
   })
 
-  test("what its user asks of it meanwhile is stopped, too", () => {
+  test("a turn that a user starts in a parked run is stopped too", () => {
     const { takes } = at("parked", scene)
     const { stage, run, does } = takes({ type: "refused", parked })
     expect({ stage, does }).toEqual({ stage: "parked", does: ["park"] })
     expect(run).toMatchObject({ calls: 1 })
   })
 
-  test("a question for its last word that is not taken ends it", () => {
+  test("a parked run ends when OpenCode rejects the request for its last word", () => {
     const lastWord = { state: "told", reason: timeout, at: NOW - 6000 } as const
     const { takes } = at("parked", { ...scene, run: { lastWord, calls: 1 } })
     const word = { ...wordOf(), kind: "last-word" } as const
     expect(takes({ type: "sent", message: word, problem: "no" }).stage).toBe("closing")
   })
 
-  test("whose place went with an earlier process, it has that made again first, and says what it said", () => {
+  test("a parked run of an earlier process prepares its place again before it sends its old prompt", () => {
     const { takes } = at("parked", { ...scene, run: { prompt: "WORK", preface: "in /place", preparesAgain: true } })
     const on = takes({ type: "admitted" })
     expect(on).toMatchObject({ stage: "preparing", does: ["record", "prepare"] })
@@ -406,7 +409,7 @@ describe("parked", () => {
     expect(ready?.run).not.toHaveProperty("reenters")
   })
 
-  test("it ends as any run does", () => {
+  test("a parked run can be ended like any other run", () => {
     expect(at("parked", scene).takes(end).run?.closing?.task.run).toMatchObject({ parkedMs: 5000, endedAt: NOW })
   })
 })
@@ -414,7 +417,7 @@ describe("parked", () => {
 describe("once it has ended", () => {
   const quiet = { type: "closed", messages: [asked(), answer()] } as const
 
-  test("a silent one is gone with its session quiet; any other is told", () => {
+  test("a silent run is dropped when its session is quiet, and any other run notifies its parent", () => {
     const silent = at("closing", { run: { closing: { options: { silent: true }, write: "never" } as never } })
     expect(silent.takes(quiet)).toMatchObject({ stage: undefined, does: ["record", "free slot", "notify"] })
     expect(at("closing").takes(quiet)).toMatchObject({
@@ -424,7 +427,7 @@ describe("once it has ended", () => {
     })
   })
 
-  test("its place is left first, and its work brought home where it completed and was to be merged", () => {
+  test("an ended run first leaves its place, and is merged back if it completed and asked for that", () => {
     const place = { kind: "worktree", folder: "/", merge: false } as const
     expect(at("closing", { task: { place } }).takes(quiet)).toMatchObject({ stage: "closing", does: ["finalize"] })
     const merging = at("closing", { task: { place: { ...place, merge: true } } }).takes(quiet)
@@ -437,18 +440,18 @@ describe("once it has ended", () => {
     })
   })
 
-  test.each(["closing", "finalizing"] as const)("what fails at %s is told as far as it is known", (stage) => {
+  test.each(["closing", "finalizing"] as const)("a failure at %s does not prevent the notification", (stage) => {
     const silent = { run: { closing: { options: { silent: true }, write: "never" } as never } }
     expect(at(stage).takes({ type: "finalized" }).stage).toBe("notifying")
     expect(at(stage, silent).takes({ type: "finalized" }).stage).toBeUndefined()
   })
 
-  test("a check on the way home is stopped by an end; the end stays what it was", () => {
+  test("an end during the check before a merge stops that check and does not change the outcome", () => {
     expect(at("finalizing").takes(end)).toMatchObject({ stage: "finalizing", does: ["abort"] })
   })
 
   test.each(["closing", "finalizing", "notifying"] as const)(
-    "at %s what comes late is counted, and answered",
+    "at stage %s, late replies are still counted and late messages are answered",
     (stage) => {
       const reply = () => {}
       const message = wordOf({ reply })
@@ -464,7 +467,7 @@ describe("once it has ended", () => {
     },
   )
 
-  test("it is told once its end is written, and forgotten once that is known and nothing is on its way", () => {
+  test("an ended run notifies once its end is written, and is dropped after the confirmation and all calls", () => {
     const writing = { closing: { write: "now", writes: 1, posted: false } as never }
     for (const stage of ["closing", "finalizing"] as const) {
       const written = at(stage, { run: writing }).takes({ type: "written" })
@@ -481,7 +484,7 @@ describe("once it has ended", () => {
       expect(at("notifying", { run: busy }).takes(last).stage).toBeUndefined()
   })
 
-  test("another run may begin once it is posted and nothing is on its way", () => {
+  test("a resume may begin once the end is posted and no call is pending", () => {
     const { run } = at("notifying")
     expect([isFinished(run), isFinished({ ...run, calls: 1 }), isFinished({ ...run, stage: "closing" })]).toEqual([
       true,
@@ -491,7 +494,7 @@ describe("once it has ended", () => {
   })
 })
 
-test("what the table does not have changes nothing, nor what comes to another process's run", () => {
+test("an input that the table lacks changes nothing, and neither does one for another process's run", () => {
   for (const stage of Object.keys(TABLE) as Stage[]) {
     const { run, takes } = at(stage)
     for (const type of ["begin", "admitted", "prepared", "closed", "finalized", "notified"] as const)
@@ -522,7 +525,7 @@ describe("leading a team", () => {
     })
   const won = { task: { group: { ...team, winner: "bg_part0001" } } }
 
-  test("its parts begin when what comes before is there, each with what the team is asked", () => {
+  test("a group starts its members with the group's prompt once its dependencies are ready", () => {
     const { stage, commands, run } = at("preparing", { task: { group: team } }).takes({
       type: "prepared",
       answers: [],
@@ -538,7 +541,7 @@ describe("leading a team", () => {
     expect(over.takes({ type: "prepared", answers: [], preface: "" }).stage).toBe("closing")
   })
 
-  test("what passes first is written down, and only then follows the rest", () => {
+  test("a group records the first member that passes before it ends the others", () => {
     const { stage, commands } = leading([part(1, "completed"), part(0, "running")]).takes({ type: "members" })
     expect(stage).toBe("supervising")
     expect(commands).toEqual([
@@ -555,7 +558,7 @@ describe("leading a team", () => {
     expect(leading([]).takes({ type: "written" })).toMatchObject({ stage: "supervising", does: [] })
   })
 
-  test("what has passed and is being written down has won, whatever it has cost", () => {
+  test("a member that is recorded as winner wins even if a budget is exceeded meanwhile", () => {
     const options = { maxCostPerTask: 0, maxCostPerSession: 1 }
     const spent = () => ({ ...NOTHING_SPENT, session: { ...BILLED, cost: 2 } })
     const scene = { options, world: { spent } }
@@ -566,7 +569,7 @@ describe("leading a team", () => {
     expect(passed.takes({ type: "written" }).run?.closing?.ending.type).toBe("completed")
   })
 
-  test("none that passes is an end, and so is a part that cannot be made", () => {
+  test("a group ends if no member passes or if a member cannot be created", () => {
     const none = [part(0, "error"), part(1, "error")]
     expect(leading(none).takes({ type: "members" }).run?.closing?.ending.reason?.code).toBe("check")
     const { stage, run } = leading([part(0, "running")], { run: { creatingMembers: [0, 1] } }).takes({
@@ -588,7 +591,7 @@ describe("leading a team", () => {
     )
   })
 
-  test("the clock, what others spend and a sleep reach it; nothing of it is silence", () => {
+  test("a group reacts to the clock, shared spending and sleep, but never counts as silent", () => {
     const busy = [part(0, "running"), part(1, "running")]
     const idle = { type: "tick", doing: "nothing" } as const
     const late = { run: { lastSignAt: 0 }, options: { stallTimeout: 1000 } }
@@ -604,7 +607,7 @@ describe("leading a team", () => {
     expect(command(ended.commands, "close")).toEqual({ do: "close", read: false })
   })
 
-  test("its end waits for what its parts leave, whether it has a place or not", () => {
+  test("a group waits for the results of its members before it ends, with or without a place", () => {
     const { takes } = at("closing", { task: { group: team } })
     expect(takes({ type: "closed", messages: [] }).does).toContain("finalize")
   })

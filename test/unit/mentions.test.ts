@@ -34,7 +34,7 @@ function watch(given: Rig): Rig {
 const isSent = (times: number) => vi.waitFor(() => expect(sent).toHaveLength(times), { timeout: 10_000 })
 
 describe("a file that a prompt names with an @", () => {
-  test("is attached, as a folder is; what is not there, or outside, is text", async () => {
+  test("a prompt's @ mentions attach files and folders, but missing or outside paths stay text", async () => {
     const prompt = "Read @a.ts, @src/b.ts and @src/deep. Ask me@a.ts, @nobody, `@a.ts`, @../outside and @leads-out."
     const { id } = await rig.launch({ prompt })
     await isSent(1)
@@ -43,7 +43,7 @@ describe("a file that a prompt names with an @", () => {
     expect(rig.task(id).run.files).toEqual(["a.ts", "src/b.ts", "src/deep"])
   })
 
-  test("is attached at a resume, too, and only those that its prompt names", async () => {
+  test("a resume attaches only the files that its own prompt mentions with @", async () => {
     const { id } = await rig.launch({ prompt: "Read @a.ts" })
     await isSent(1)
     await rig.ended(id)
@@ -52,7 +52,7 @@ describe("a file that a prompt names with an @", () => {
     expect((await rig.ended(id)).run.files).toEqual(["src/b.ts"])
   })
 
-  test("has to be one that the caller may read", async () => {
+  test("a file mentioned with @ is attached only if the caller may read it", async () => {
     const asked: Permit[] = []
     const permit = async (what: Permit) => {
       asked.push(what)
@@ -66,7 +66,7 @@ describe("a file that a prompt names with an @", () => {
     expect(rig.manager.list(rig.parent)).toEqual([])
   })
 
-  test("is left out where it has gone, or leads out of the folder, by the time the prompt is sent", async () => {
+  test("a mentioned file is left out if it is gone or leads outside when the prompt is sent", async () => {
     rig = watch(new Rig({ options: { maxConcurrentTasks: 1 } }))
     rig.onPrompt("HANG", { hang: true })
     const first = await rig.launch({ prompt: "HANG" })
@@ -79,7 +79,7 @@ describe("a file that a prompt names with an @", () => {
     expect([rig.task(id).run.files, sent.filter(Boolean)]).toEqual([["a.ts", "src/b.ts"], []])
   })
 
-  test("in the answer of a task that is waited for is only text", async () => {
+  test("an @ mention in the answer of an awaited task stays plain text", async () => {
     rig.onPrompt("FIRST", { text: "Look at @a.ts" })
     const first = await rig.launch({ prompt: "FIRST" })
     const { id } = await rig.launch({ prompt: "THEN", after: [first.id] })

@@ -7,13 +7,13 @@ const written = (native: NativeTask, kind: "text" | "agent", sessionID = "ses_1"
   return message.tools
 }
 
-test("a message takes the tool out of its requests, and leaves others as they are", () => {
+test("a message disables OpenCode's native task tool and keeps its other tool settings", () => {
   const native = new NativeTask()
   expect(written(native, "text")).toEqual({ task: false })
   expect(written(native, "text", "ses_1", { bash: false })).toEqual({ bash: false, task: false })
 })
 
-test("a message that mentions an agent keeps it for its turn, with what comes in the turn's middle", () => {
+test("a message that mentions an agent keeps the native task tool enabled for its whole turn", () => {
   const native = new NativeTask()
   expect(written(native, "agent")).toBeUndefined()
   expect(written(native, "text")).toBeUndefined()
@@ -22,7 +22,7 @@ test("a message that mentions an agent keeps it for its turn, with what comes in
   expect(written(native, "text")).toEqual({ task: false })
 })
 
-test("what the host itself wrote takes it out as well, in the request's own message, but for such a turn", () => {
+test("messages written by OpenCode disable the native task tool too, except in a turn that mentions an agent", () => {
   const native = new NativeTask()
   const asked = (tools?: Record<string, boolean>, sessionID = "ses_1") => {
     const newest = { role: "user", sessionID, tools }

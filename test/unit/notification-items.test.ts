@@ -14,7 +14,7 @@ const storeOf = (...tasks: Task[]) => {
 }
 const idsOf = (tasks: readonly Task[]) => tasks.map(({ id }) => id)
 
-test("what still runs is the session's, whatever its batch, and no other session's", () => {
+test("a notification lists the session's other running tasks, whatever their batch, but none of other sessions", () => {
   const task = named("bg_1", { delivery: deliveryOf() })
   const store = storeOf(
     task,
@@ -26,14 +26,14 @@ test("what still runs is the session's, whatever its batch, and no other session
   expect(idsOf(newsOf(task, store).running)).toEqual(["bg_2", "bg_3"])
 })
 
-test("one that has ended and is still to be told is named as ended, not as running", () => {
+test("a task that has ended but is not reported yet is listed as ended, not as running", () => {
   const task = named("bg_1", { delivery: deliveryOf() })
   const store = storeOf(task, named("bg_2", { delivery: deliveryOf() }), named("bg_3", { delivery: told }))
   const { running, untold } = newsOf(task, store)
   expect([idsOf(running), idsOf(untold)]).toEqual([[], ["bg_2"]])
 })
 
-test("what was not fetched is what ended, was told and not read; what the parent cancelled is not asked for", () => {
+test("a notification lists ended tasks with unread answers, except those that the parent cancelled", () => {
   const task = named("bg_1", { delivery: deliveryOf() })
   const cancelled = outcomeOf({ reason: { code: "cancelled", text: "" } })
   const store = storeOf(
@@ -46,12 +46,12 @@ test("what was not fetched is what ended, was told and not read; what the parent
   expect(idsOf(newsOf(task, store).notFetched)).toEqual(["bg_2", "bg_5"])
 })
 
-test("that the answer was fetched meanwhile is known", () => {
+test("a notification knows that the answer was fetched before it was sent", () => {
   const task = named("bg_1", { delivery: deliveryOf() })
   expect(newsOf(task, storeOf({ ...task, retrievedAt: 7 })).task.retrievedAt).toBe(7)
 })
 
-test("that the work was merged meanwhile is known, and what a later run came to is not taken for this one's", () => {
+test("a notification knows of a merge before it was sent, but ignores the outcome of a later run", () => {
   const task = named("bg_1", { delivery: deliveryOf() })
   const merged = { ...task, outcome: outcomeOf({ filesChanged: ["a"] }) }
   expect(newsOf(task, storeOf(merged)).task.outcome?.filesChanged).toEqual(["a"])
@@ -59,7 +59,7 @@ test("that the work was merged meanwhile is known, and what a later run came to 
   expect(newsOf(task, storeOf(later)).task.outcome?.filesChanged).toEqual([])
 })
 
-test("a resume meanwhile changes nothing of the run that ended, and runs itself", () => {
+test("a resume does not change the notification of the ended run, and is listed as running", () => {
   const outcome = outcomeOf({ toolCalls: 4 })
   const task = named("bg_1", { delivery: deliveryOf(), outcome })
   const resumed = named("bg_1", { status: "resumed", outcome: undefined, run: { generation: 1 } })
@@ -69,7 +69,7 @@ test("a resume meanwhile changes nothing of the run that ended, and runs itself"
   expect(idsOf(news.running)).toEqual(["bg_1"])
 })
 
-test("the hint on the end of all counts the batch, and those that ran since none of the session's did", () => {
+test("the total in 'all tasks finished' counts the batch and all tasks since the session was idle", () => {
   const ran = (id: string, createdAt: number, endedAt: number | undefined, batch = `name:${id}`) =>
     named(id, { batch, delivery: told, run: { createdAt, endedAt } })
   const task = ran("bg_1", 500, 900)
@@ -83,7 +83,7 @@ test("the hint on the end of all counts the batch, and those that ran since none
   expect(newsOf(task, storeOf(task, named("bg_2", { status: "running" }))).together).toBe(2)
 })
 
-test("a parent that was cleared is woken by nothing that was cleared with it, and by what its session launches later", () => {
+test("a cleared parent is woken only by tasks that its session launches after the clear", () => {
   const [parent, child] = [named("bg_1"), named("bg_2", { parentID: "ses_bg_1", delivery: told })]
   const store = storeOf(parent, child)
   store.clear(child.id)
@@ -95,7 +95,7 @@ test("a parent that was cleared is woken by nothing that was cleared with it, an
   expect(mayWake(later, store)).toBe(true)
 })
 
-test("what wakes a parent in the place of the last is what ended before it, not what was launched before it", () => {
+test("a missing wake-up is made up by the task that ended last, not by the last launched", () => {
   const silent = deliveryOf({ state: "confirmed", wake: false })
   const [slow, quick, last] = ["bg_1", "bg_2", "bg_3"].map((id) => named(id, { delivery: silent }))
   if (!slow || !quick || !last) throw new Error("three tasks are needed")
@@ -105,7 +105,7 @@ test("what wakes a parent in the place of the last is what ended before it, not 
   expect(deferredWakeOf(last, store, "last")?.id).toBe("bg_1")
 })
 
-test("an end that comes behind the one that is to wake its parent is told last, also while that is on its way", () => {
+test("a task that ends after the waking one is reported last, even while that message is being sent", () => {
   const late = named("bg_1", { delivery: deliveryOf({ wake: false, running: 1 }) })
   const waking = named("bg_2", { delivery: deliveryOf() })
   const store = storeOf(late, waking)

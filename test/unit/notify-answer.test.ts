@@ -7,7 +7,7 @@ import { Rig } from "../support/rig.ts"
 const wrapped = (text: string) => `<task_output>\n${text}\n</task_output>`
 
 describe("an answer that comes with the news", () => {
-  test("counts as fetched, and a restart knows that", async () => {
+  test("an answer inside a notification counts as fetched, even after a restart", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "found it" })
     const { id, sessionID } = await rig.launch()
@@ -18,7 +18,7 @@ describe("an answer that comes with the news", () => {
     expect((await rig.host.session(sessionID))?.record?.task.retrievedAt).toBe(task.retrievedAt)
   })
 
-  test("costs no read of the session: it is what the end was judged by", async () => {
+  test("an answer inside a notification needs no extra read of the child's session", async () => {
     const rig = new Rig()
     const reads: string[] = []
     rig.host.onCall = (method, session) => {
@@ -30,7 +30,7 @@ describe("an answer that comes with the news", () => {
     expect(reads.filter((session) => session === sessionID)).toHaveLength(1)
   })
 
-  test("of several that end together is each in its own message, and the last names none that was not fetched", async () => {
+  test("tasks that end together each send their own answer, and the last message lists none as not fetched", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "found it", delay: 500 })
     const ids: string[] = []
@@ -44,7 +44,7 @@ describe("an answer that comes with the news", () => {
     expect(ids.every((id) => rig.task(id).retrievedAt !== undefined)).toBe(true)
   })
 
-  test("does not come whole, and is not fetched, where it is too long", async () => {
+  test("an answer that is too long for the notification is shortened and does not count as fetched", async () => {
     const rig = new Rig({ options: { notifyAnswerChars: 10 } })
     rig.onPrompt("FIND", { text: "x".repeat(11) })
     const { id } = await rig.launch()
@@ -52,7 +52,7 @@ describe("an answer that comes with the news", () => {
     expect(rig.notices()[0]?.hidden).toContain(`\nNot fetched yet: ${id} (find it)\n`)
   })
 
-  test("of a run that was stopped is what it had written", async () => {
+  test("the notification of a stopped run contains the text that it had written so far", async () => {
     const rig = new Rig({ options: { taskTimeout: 5000 } })
     rig.onPrompt("FIND", { hang: true, text: "so far" })
     const { id } = await rig.launch()
@@ -60,7 +60,7 @@ describe("an answer that comes with the news", () => {
     expect(rig.notices()[0]?.hidden).toContain(`Its whole text so far:\n${wrapped("so far")}`)
   })
 
-  test("is left out where it cannot be read: the end is told all the same", async () => {
+  test("a notification is sent without the answer if the answer cannot be read", async () => {
     const rig = new Rig({ options: { resultCacheTTL: 0 } })
     const { id, sessionID } = await rig.launch()
     let reads = 0
@@ -71,7 +71,7 @@ describe("an answer that comes with the news", () => {
     expect(rig.notices()[0]?.hidden).toContain(`\nNot fetched yet: ${id} (find it)\n`)
   })
 
-  test("is the one of the run that is told, though the task was resumed before", async () => {
+  test("a notification contains the answer of the run it reports, even if the task was resumed before", async () => {
     const rig = new Rig({ options: { resultCacheTTL: 0 } })
     rig.onPrompt("FIND", { text: "the first answer" })
     rig.onPrompt("MORE", { text: "the second answer" })
@@ -89,7 +89,7 @@ describe("an answer that comes with the news", () => {
     expect(second?.hidden).toContain(wrapped("the second answer"))
   })
 
-  test("does not come again where a waiting call handed it over", async () => {
+  test("a notification does not repeat an answer that a waiting call has already returned", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "found it", delay: 500 })
     const { id } = await rig.launch()
@@ -100,7 +100,7 @@ describe("an answer that comes with the news", () => {
     expect(rig.notices()[0]?.hidden).not.toContain("found it\n</task_output>")
   })
 
-  test("counts as fetched after a crash too, where the parent had it and the record did not say so", async () => {
+  test("a delivered answer counts as fetched after a crash, even if the record did not say so", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "found it" })
     const { id } = await rig.launch()
@@ -113,7 +113,7 @@ describe("an answer that comes with the news", () => {
   })
 })
 
-test("the session of a task that began from nothing is fresh; a fork's is not, nor any other", async () => {
+test("a task's session counts as fresh unless it is a fork or any other session", async () => {
   const rig = new Rig()
   const fresh = await rig.launch()
   const forked = await rig.launch({ fork: true })
@@ -124,7 +124,7 @@ test("the session of a task that began from nothing is fresh; a fork's is not, n
   ])
 })
 
-test("with the option verbose each transition is a line of the log, without a word of the prompt", async () => {
+test("with the option verbose each transition is logged, without any text of the prompt", async () => {
   const lines = async (options: object) => {
     const rig = new Rig({ options })
     const { id } = await rig.launch({ prompt: "FIND nobody reads this" })

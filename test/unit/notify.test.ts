@@ -14,7 +14,7 @@ const busyParent = (rig: Rig, ms: number) => {
 }
 
 describe("a notification", () => {
-  test("is one message of two parts, spoken as the user last spoke, and starts the parent's model", async () => {
+  test("a notification has two parts, uses the parent's agent and model, and starts the parent's turn", async () => {
     const rig = new Rig()
     rig.host.say(rig.parent, "hello", { agent: "plan", model: { provider: "scripted", id: "beta", variant: "low" } })
     await rig.clock.advance(1000)
@@ -38,7 +38,7 @@ describe("a notification", () => {
     expect(task.delivery.state).toBe("confirmed")
   })
 
-  test("to a parent in which nobody has spoken takes the host's defaults", async () => {
+  test("a notification uses OpenCode's defaults in a parent session without any user message", async () => {
     const rig = new Rig()
     const parent = rig.host.openSession()
     const task = await rig.launch({}, parent)
@@ -46,7 +46,7 @@ describe("a notification", () => {
     expect(rig.notices(parent)).toHaveLength(1)
   })
 
-  test("carries the development mark when asked to", async () => {
+  test("a notification carries the development mark if that is enabled", async () => {
     const rig = new Rig({ development: true })
     await rig.ended((await rig.launch()).id)
     expect(rig.notices()[0]?.visible).toMatch(/\n\[hint attached\]$/)
@@ -69,7 +69,7 @@ describe("a notification", () => {
     return { seen, writes: rig.host.calls.filter((method) => method === "saveRecord").length }
   }
 
-  test("of an end that the child's messages prove is sent first, and written down with the end in one write", async () => {
+  test("a notification of a proven end is sent first, and both are then recorded in one write", async () => {
     const rig = new Rig()
     const { id, sessionID } = await rig.launch()
     const { seen, writes } = await order(rig, sessionID, () => rig.ended(id))
@@ -77,7 +77,7 @@ describe("a notification", () => {
     expect(written(rig, sessionID)).toBe("completed confirmed")
   })
 
-  test("that cannot be delivered at once lets the end be written a second later", async () => {
+  test("a notification that cannot be delivered at once delays the record of the end by one second", async () => {
     const rig = new Rig()
     const { id, sessionID } = await rig.launch()
     rig.host.onCall = (method) => (method === "persona" ? { fail: error } : undefined)
@@ -91,7 +91,7 @@ describe("a notification", () => {
   test.each([
     [20, 150],
     [8, 1200],
-  ])("of %i that end at once and are told one each %i ms: each is written down once, with both", async (many, slow) => {
+  ])("when %i tasks end together and each send takes %i ms, every record is written once", async (many, slow) => {
     const rig = new Rig({ options: { maxConcurrentTasks: 0, maxLaunchesPerMinute: 0 } })
     const launched = await Promise.all(Array.from({ length: many }, () => rig.launch()))
     rig.host.onCall = (method) => (method === "prompt" ? { slow } : undefined)
@@ -102,7 +102,7 @@ describe("a notification", () => {
     for (const { sessionID } of launched) expect(written(rig, sessionID)).toBe("completed confirmed")
   })
 
-  test("of an end that they do not prove is written down before it is sent", async () => {
+  test("a notification of an end that the child's messages do not prove is recorded before it is sent", async () => {
     const { rig, sessionID } = await running()
     const { seen, writes } = await order(rig, sessionID, () => rig.manager.cancel({ type: "all" }, rig.caller))
     expect([...seen, writes]).toEqual(["cancelled pending", 2])
@@ -110,7 +110,7 @@ describe("a notification", () => {
   })
 
   test.each(["persona", "prompt", "hasMessage"])(
-    "comes once although the host fails at %s at first",
+    "a notification arrives once although OpenCode fails at %s at first",
     async (failing) => {
       const rig = new Rig()
       const { id } = await rig.launch()
@@ -123,7 +123,7 @@ describe("a notification", () => {
     },
   )
 
-  test("comes once although the host took it and said that it failed", async () => {
+  test("a notification arrives once although OpenCode stored it and reported a failure", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()
     let failures = 3
@@ -134,7 +134,7 @@ describe("a notification", () => {
     expect(rig.answers()).toHaveLength(1)
   })
 
-  test("is tried again, later and later, when the host accepts it and does not store it", async () => {
+  test("a notification is sent again with growing delays if OpenCode accepts but does not store it", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()
     const sends: number[] = []
@@ -150,7 +150,7 @@ describe("a notification", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
-  test("comes from the default agent where the parent's own is no longer configured, and not before that is sure", async () => {
+  test("a notification falls back to the default agent only once the parent's agent is surely not configured", async () => {
     const rig = new Rig()
     const parent = rig.openParent({ agent: "gone" })
     const { id } = await rig.launch({}, parent)
@@ -165,7 +165,7 @@ describe("a notification", () => {
     expect(rig.notices(parent)).toMatchObject([{ agent: "build" }])
   })
 
-  test("is given up when the parent is gone", async () => {
+  test("a notification is given up when its parent session is deleted", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()
     rig.host.database.sessions.delete(rig.parent)
@@ -174,7 +174,7 @@ describe("a notification", () => {
     expect(rig.timers.pending).toBe(0)
   })
 
-  test("is not sent any more once the plugin was stopped", async () => {
+  test("a notification is not sent any more once the plugin is stopped", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()
     rig.host.onCall = (method) => (method === "prompt" ? { fail: error } : undefined)
@@ -188,7 +188,7 @@ describe("a notification", () => {
 })
 
 describe("progress", () => {
-  test("counts the unnamed tasks that were launched since none ran", async () => {
+  test("the task progress counts all unnamed tasks launched since the session was last idle", async () => {
     const rig = new Rig()
     for (const [index, delay] of [100, 200, 300].entries()) rig.onPrompt(`NUMBER ${index}`, { text: "ok", delay })
     const tasks = []
@@ -202,7 +202,7 @@ describe("progress", () => {
     expect(hints).toEqual(["WATCH OUT", "WATCH OUT", "All 3 tasks finished.", "All 1 tasks finished."])
   })
 
-  test("counts a named batch apart", async () => {
+  test("the task progress counts a named batch separately", async () => {
     const rig = new Rig()
     rig.onPrompt("SLOW", { text: "ok", delay: 5000 })
     const unnamed = await rig.launch({ prompt: "SLOW" })
@@ -215,7 +215,7 @@ describe("progress", () => {
 })
 
 describe("waking", () => {
-  test("happens once for three that end in one moment, with the last of them, and all three are told", async () => {
+  test("three tasks that end in one moment send three notifications, and only the last wakes the parent", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", HANG)
     const tasks = []
@@ -229,7 +229,7 @@ describe("waking", () => {
     expect(rig.answers().map(({ parentID }) => parentID)).toEqual([rig.notices()[2]?.id])
   })
 
-  test("is not lost where the message that was to do it for an earlier one was cleared meanwhile", async () => {
+  test("the parent is still woken if the message that should do so for another is cleared", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", HANG)
     const one = await rig.launch()
@@ -250,7 +250,7 @@ describe("waking", () => {
     expect(rig.answers().map(({ parentID }) => parentID)).toEqual([rig.notices()[0]?.id])
   })
 
-  test("does not happen with the option never, nor before the batch's last with last", async () => {
+  test("the option wake decides whether every task, only a batch's last, or none wakes the parent", async () => {
     const counts: Record<string, number> = {}
     for (const wake of ["each", "last", "never"] as const) {
       const rig = new Rig({ options: { wake } })
@@ -265,7 +265,7 @@ describe("waking", () => {
     expect(counts).toEqual({ each: 2, last: 1, never: 0 })
   })
 
-  test("is not for an answer that a waiting call has handed over", async () => {
+  test("the parent is not woken for an answer that a waiting call has returned", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "the answer", delay: 1000 })
     const { id } = await rig.launch()
@@ -278,7 +278,7 @@ describe("waking", () => {
     expect(rig.timers.pending).toBe(0)
   })
 
-  test("is for one whose waiting call had given up before", async () => {
+  test("the parent is woken for a task whose waiting call had timed out before", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "the answer", delay: 5000 })
     const { id } = await rig.launch()
@@ -290,7 +290,7 @@ describe("waking", () => {
     expect(rig.answers()).toHaveLength(1)
   })
 
-  test("is not for a cancel of the parent's own", async () => {
+  test("the parent is not woken for a task that it cancelled itself", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", HANG)
     const { id } = await rig.launch()
@@ -304,7 +304,7 @@ describe("waking", () => {
 })
 
 describe("a busy parent", () => {
-  test("reads what comes in its own turn, and no turn of its own follows", async () => {
+  test("a busy parent reads a notification in its current turn, and no further turn follows", async () => {
     const rig = new Rig()
     busyParent(rig, 3000)
     const task = await rig.ended((await rig.launch()).id)
@@ -314,7 +314,7 @@ describe("a busy parent", () => {
     expect(rig.answers()).toHaveLength(2)
   })
 
-  test("is shown a notification again that came in the moment in which its turn ended", async () => {
+  test("a busy parent is shown a notification again if it arrived just as its turn ended", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()
     let ending = true
@@ -334,7 +334,7 @@ describe("a busy parent", () => {
     expect(read).toBe(true)
   })
 
-  test("is not woken, in the end, by what it need not be woken for", async () => {
+  test("a busy parent is not woken afterwards by a notification that need not wake it", async () => {
     const rig = new Rig({ options: { wake: "never" } })
     busyParent(rig, 3000)
     await rig.ended((await rig.launch()).id)
@@ -343,7 +343,7 @@ describe("a busy parent", () => {
     expect(rig.answers()).toHaveLength(1)
   })
 
-  test("whose model does not answer is reminded a few times, not for ever", async () => {
+  test("a parent whose model does not answer is reminded only a few times", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()
     rig.host.onEvent = (event) => {

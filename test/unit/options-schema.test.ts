@@ -13,7 +13,7 @@ test("the JSON schema of the options is up to date (npm run schema)", () => {
   expect(JSON.parse(readFileSync(SCHEMA_FILE, "utf8"))).toEqual(optionsSchema())
 })
 
-test("the schema tells every option with its meaning and its default", () => {
+test("the JSON schema describes every option with its meaning and its default", () => {
   const { properties = {} } = optionsSchema()
   expect(Object.keys(properties).toSorted()).toEqual([...Object.keys(DEFAULTS), ...OPTIONAL, "hosts"].toSorted())
   for (const [name, value] of Object.entries(DEFAULTS)) {
@@ -34,7 +34,7 @@ test("docs/options.md is up to date (npm run schema), and has every option with 
     expect(page, name).toContain(`| \`${name}\` | \`${JSON.stringify(value)}\` |`)
 })
 
-test("the example configuration names the schema in the package, and none of its options is wrong", () => {
+test("the example configuration refers to the package's schema, and all its options are valid", () => {
   const example = JSON.parse(readFileSync(new URL("../../examples/opencode.json", import.meta.url), "utf8"))
   const [name, given] = example.plugin[0]
   expect(given.$schema).toBe(`./node_modules/${name}/docs/options.schema.json`)

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest"
 import { DEFAULTS, parseOptions } from "../support/options.ts"
 
 describe("options", () => {
-  test("have the defaults that are promised", () => {
+  test("the options have exactly the promised default values", () => {
     expect(DEFAULTS).toEqual({
       enabled: true,
       pollInterval: null,
@@ -48,7 +48,7 @@ describe("options", () => {
     })
   })
 
-  test.each([undefined, null, {}])("that are %s are the defaults, without a word", (input) => {
+  test.each([undefined, null, {}])("options given as %s use the defaults without a warning", (input) => {
     expect(parseOptions(input)).toEqual({ options: DEFAULTS, problems: [] })
   })
 
@@ -57,14 +57,14 @@ describe("options", () => {
     ["no", '"no"'],
     [7, "7"],
     [true, "true"],
-  ])("that are no object are told and replaced", (input, shown) => {
+  ])("options that are not an object are reported and replaced by the defaults", (input, shown) => {
     expect(parseOptions(input)).toEqual({
       options: DEFAULTS,
       problems: [`The options must be an object, not ${shown}. Using the defaults.`],
     })
   })
 
-  test("that are right are taken over", () => {
+  test("valid options are used as they are given", () => {
     const given = {
       enabled: false,
       pollInterval: 0,
@@ -116,7 +116,7 @@ describe("options", () => {
     ["fork", 5],
     ["fork", []],
     ["fork", null],
-  ])("a wrong %s (%j) is told by name, its default used, and the others stay", (key, value) => {
+  ])("a wrong value of %s (%j) is reported and replaced by its default, and other options stay", (key, value) => {
     const { options, problems } = parseOptions({ [key]: value, maxDepth: key === "maxDepth" ? value : 2 })
     expect(problems).toHaveLength(1)
     expect(problems[0]).toMatch(new RegExp(`^Option "${key}" is .+: .+\\. Using the default, .+\\.$`))
@@ -124,7 +124,7 @@ describe("options", () => {
   })
 
   test.each([-1, "5", "1e3", "$5", true, null, Number.NaN, Number.POSITIVE_INFINITY])(
-    "a budget of %s is not read, which is told: nobody is to think that it holds",
+    "a budget of %s is rejected with a report, so that no user relies on it",
     (value) => {
       for (const key of ["maxCostPerTask", "maxCostPerSession", "maxCostPerDay", "maxTokensPerSession"]) {
         const { options, problems } = parseOptions({ [key]: value })
@@ -138,12 +138,12 @@ describe("options", () => {
     },
   )
 
-  test("a budget may be as small or as large as one likes", () => {
+  test("a budget may be any amount from zero up, however small or large", () => {
     for (const maxCostPerDay of [0, 1e-7, 0.005, 1e3, 1e9])
       expect(parseOptions({ maxCostPerDay })).toMatchObject({ options: { maxCostPerDay }, problems: [] })
   })
 
-  test("inside fork are told one by one", () => {
+  test("wrong options inside fork are reported one by one", () => {
     const { options, problems } = parseOptions({ fork: { maxTokens: 1, maxToolResultChars: 200, max: 3 } })
     expect(options.fork).toEqual({ maxTokens: 100_000, maxToolResultChars: 200, whole: "asked" })
     expect(problems).toEqual([
@@ -153,7 +153,7 @@ describe("options", () => {
   })
 
   test.each(["timeout", "constructor", "toString", "__proto__"])(
-    "unknown as %s are told, with those there are",
+    "the unknown option %s is reported together with a list of the known options",
     (key) => {
       const { options, problems } = parseOptions(JSON.parse(`{"${key}": {"wake": "never"}}`))
       expect(problems).toEqual([expect.stringMatching(`^Unknown option "${key}"\\. There are: enabled, pollInterval,`)])
@@ -162,11 +162,11 @@ describe("options", () => {
     },
   )
 
-  test("do not fill the screen when they are huge", () => {
+  test("a report about a huge option value stays short", () => {
     expect(parseOptions({ wake: "x".repeat(10_000) }).problems[0]?.length).toBeLessThan(300)
   })
 
-  test("that were given never reach into the defaults", () => {
+  test("the options that a user gives never change the default values", () => {
     const { options } = parseOptions({ fork: { maxTokens: 5000 } })
     expect(options.fork).not.toBe(DEFAULTS.fork)
     expect(DEFAULTS.fork.maxTokens).toBe(100_000)

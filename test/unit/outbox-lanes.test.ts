@@ -66,7 +66,7 @@ const leftToTheNext = async (scene = setUp()) => {
 
 describe("when the plugin ends", () => {
   test.each(["a message is to be tried again", "others are waited for", "the parent is at work"])(
-    "while %s, nothing goes on and no timer is left",
+    "the end of the plugin stops all sending and all timers while %s",
     async (what) => {
       const { clock, timers, world, outbox, told, states, stop } = setUp()
       if (what === "a message is to be tried again") world.failures = [NO]
@@ -84,7 +84,7 @@ describe("when the plugin ends", () => {
     },
   )
 
-  test("what was to wake the parent is not tried any more, nor where the parent is gone", async () => {
+  test("a pending wake-up is not repeated after the plugin ends or the parent is deleted", async () => {
     for (const end of ["ended", "gone"] as const) {
       const { clock, world, outbox, told, stop, takeBack } = await leftToTheNext()
       world.failures = [NO]
@@ -99,7 +99,7 @@ describe("when the plugin ends", () => {
 })
 
 describe("where the parent was stopped", () => {
-  test("its model's gate is not asked, so nobody notes that it is to be woken later", async () => {
+  test("a message to a stopped parent does not ask its model's breaker, so no later wake-up is recorded", async () => {
     const noted: string[] = []
     const isClosed: OutboxPorts["isClosed"] = ({ id }) => noted.push(id) > 0
     const { clock, world, outbox, told, states } = setUp({ isClosed })
@@ -115,14 +115,14 @@ describe("where the parent was stopped", () => {
 })
 
 describe("a message that wakes nobody", () => {
-  test("is told as soon as the host has taken it, with no wait", async () => {
+  test("a message that does not wake the parent is confirmed as soon as OpenCode accepts it", async () => {
     const { outbox, states } = setUp()
     outbox.post(cleanup(A, false))
     await flush()
     expect(states).toEqual([`${A} confirmed`, "drained"])
   })
 
-  test("is not put before the parent again, read or not, and nothing is read for it", async () => {
+  test("a message that does not wake the parent is never repeated, and nothing is read for it", async () => {
     const scene = setUp()
     const { clock, world, outbox, told, works } = scene
     world.meanwhile = () => outbox.parentIdle(PARENT)
@@ -140,7 +140,7 @@ describe("a message that wakes nobody", () => {
     expect(world.reads).toBe(0)
   })
 
-  test("goes at once behind one that does and left that to it, though the parent is at work", async () => {
+  test("a message that does not wake goes right after a waking one, even to a busy parent", async () => {
     const { clock, world, outbox, told, states } = setUp()
     world.busy = true
     outbox.post(cleanup(A, true))
@@ -150,7 +150,7 @@ describe("a message that wakes nobody", () => {
     expect(states.at(-1)).toBe("drained, woken")
   })
 
-  test("goes at once where the parent became idle while it was asked for, or where one came that wakes it", async () => {
+  test("a message that does not wake is sent once the parent is idle or a waking message arrives", async () => {
     for (const what of ["idle", "woken"] as const) {
       const { clock, world, outbox, told } = setUp()
       world.busy = true
@@ -168,7 +168,7 @@ describe("a message that wakes nobody", () => {
 })
 
 describe("waking", () => {
-  test("is not waited for any longer once another has ended, too", async () => {
+  test("a message stops waiting for other tasks once another task has ended too", async () => {
     const { clock, world, outbox, told } = setUp()
     world.isLast = false
     outbox.post(cleanup(A))
@@ -178,7 +178,7 @@ describe("waking", () => {
     expect(told()).toEqual([`${SAID_A} (no reply)`])
   })
 
-  test("waits no longer for others where the clock is set back meanwhile, or the parent becomes idle", async () => {
+  test("a message stops waiting for other tasks although the clock is set back and the parent becomes idle", async () => {
     const { clock, world, outbox, told } = setUp()
     world.isLast = false
     outbox.post(cleanup(A))
@@ -189,7 +189,7 @@ describe("waking", () => {
     expect(told()).toEqual([SAID_A])
   })
 
-  test("that another was to do and does not is tried after the waits that grow, and the session is owed it", async () => {
+  test("a wake-up left by a cancelled message is repeated with growing delays until it works", async () => {
     const { clock, world, outbox, told, states, takeBack } = await leftToTheNext()
     world.failures = [NO, NO, NO]
     await takeBack()
@@ -206,7 +206,7 @@ describe("waking", () => {
     expect(outbox.owes(PARENT)).toBe(false)
   })
 
-  test("that another was to do is looked after like any other", async () => {
+  test("a wake-up taken over from a cancelled message is repeated if the parent does not answer", async () => {
     const scene = await leftToTheNext()
     const { clock, world, outbox, told, failed, takeBack } = scene
     await takeBack()
@@ -217,7 +217,7 @@ describe("waking", () => {
     expect(failed).toEqual([])
   })
 
-  test("is not lost where the host took a message before the restart, stored it later, and said that it failed", async () => {
+  test("a wake-up is not lost if OpenCode stores a message late after a restart and reports a failure", async () => {
     const { clock, world, outbox, told, states } = setUp()
     world.failures = [new HostError("no answer")]
     world.storesWhatFails = true
@@ -229,7 +229,7 @@ describe("waking", () => {
 })
 
 describe("a parent that was woken and becomes idle", () => {
-  test("while its message was on its way, and has not read it, is told again, once", async () => {
+  test("a parent that becomes idle while its message is being sent is reminded once if it is unread", async () => {
     const scene = setUp()
     const { clock, world, outbox, told } = scene
     world.shows = false
@@ -242,7 +242,7 @@ describe("a parent that was woken and becomes idle", () => {
     expect(told()).toEqual([SAID_A, SAID_A])
   })
 
-  test("is not told again where the next message is on its way and wakes it", async () => {
+  test("an idle parent is not reminded if the next message that wakes it is being sent", async () => {
     const { clock, world, outbox, told, works } = await unanswered()
     world.failures = [NO]
     outbox.post(cleanup(B))
@@ -255,7 +255,7 @@ describe("a parent that was woken and becomes idle", () => {
     expect(works).toEqual(["notify", "notify"])
   })
 
-  test("is not told again where the next has gone while its messages were read", async () => {
+  test("an idle parent is not reminded if the next message was sent while its messages were read", async () => {
     const { clock, outbox, told, read } = await beingRead()
     outbox.post(cleanup(B))
     await clock.advance(100)
@@ -263,7 +263,7 @@ describe("a parent that was woken and becomes idle", () => {
     expect(told()).toEqual([SAID_A, SAID_B])
   })
 
-  test("is still looked after for the next that has gone while the answer to the first was read", async () => {
+  test("a second message is still checked for an answer if it went out during the first one's check", async () => {
     const scene = await unanswered()
     const { clock, world, outbox, told } = scene
     const { promise, resolve } = held()
@@ -282,7 +282,7 @@ describe("a parent that was woken and becomes idle", () => {
     expect(told()).toEqual([SAID_A, SAID_B, SAID_B])
   })
 
-  test("is not told again where it was deleted, or the plugin has ended, while its messages were read", async () => {
+  test("a parent is not reminded if it is deleted or the plugin ends while its messages are read", async () => {
     for (const end of ["gone", "ended"] as const) {
       const { outbox, told, stop, read } = await beingRead()
       if (end === "gone") outbox.parentDeleted(PARENT)
@@ -292,7 +292,7 @@ describe("a parent that was woken and becomes idle", () => {
     }
   })
 
-  test("is not asked again once it has answered, however often it becomes idle in one moment", async () => {
+  test("a parent that has answered is not checked again, however often it becomes idle in one moment", async () => {
     const works: (() => Promise<unknown>)[] = []
     const scene = await unanswered({
       run: (what, work) => void (what === "notify" ? work() : works.push(work)),
@@ -307,7 +307,7 @@ describe("a parent that was woken and becomes idle", () => {
     expect(world.reads).toBe(1)
   })
 
-  test("and has not read it is told again once, however often it becomes idle in one moment", async () => {
+  test("a parent with an unread message is reminded only once, however often it becomes idle at once", async () => {
     const { clock, outbox, told } = await unanswered()
     for (const count of [2, 3, 4]) {
       outbox.parentIdle(PARENT)
@@ -317,7 +317,7 @@ describe("a parent that was woken and becomes idle", () => {
     }
   })
 
-  test("is asked at its next pause where its messages could not be read, and what failed has a name", async () => {
+  test("a parent whose messages could not be read is checked again later, and the error is logged", async () => {
     const { clock, world, outbox, told, failed } = await unanswered()
     world.reading = Promise.reject(NO)
     outbox.parentIdle(PARENT)
@@ -329,7 +329,7 @@ describe("a parent that was woken and becomes idle", () => {
     expect(told()).toEqual([SAID_A, SAID_A])
   })
 
-  test("and has answered gets what ended in the very moment in which that was read", async () => {
+  test("a parent that has answered still gets a task's end that arrived while its answer was read", async () => {
     const scene = await beingRead()
     const { clock, world, outbox, told, states, read } = scene
     const { promise, resolve } = held()
@@ -344,7 +344,7 @@ describe("a parent that was woken and becomes idle", () => {
     expect(states.slice(-2)).toEqual([`${B} confirmed`, "drained, woken"])
   })
 
-  test("and has answered is woken by what was left to one that was taken back while that was read", async () => {
+  test("an answered parent is still woken for a message that relied on a cancelled one to wake it", async () => {
     const scene = await beingRead()
     const { clock, world, told, read, takeBack } = { ...scene, ...(await leftToTheNext(scene)) }
     world.since.push(answerTo(asked(scene, 0)))
@@ -357,7 +357,7 @@ describe("a parent that was woken and becomes idle", () => {
 })
 
 describe("a session that was deleted", () => {
-  test("has not been handed an answer, whatever its message held", async () => {
+  test("an answer does not count as delivered when the parent session was deleted", async () => {
     const { clock, world, outbox, states, told } = setUp()
     world.handsOver = true
     world.failures = [GONE]
@@ -367,7 +367,7 @@ describe("a session that was deleted", () => {
     expect(states).toEqual([`${A} abandoned`, "drained"])
   })
 
-  test("leaves nothing open: what ends only after that is given up, too", async () => {
+  test("messages of tasks that end after their parent session was deleted are given up too", async () => {
     const { clock, world, outbox, states } = setUp()
     const { promise, resolve } = held()
     world.failures = [NO, GONE]
@@ -399,7 +399,7 @@ describe("in memory", () => {
   test.each([
     ["that was told of all", false],
     ["that has answered", true],
-  ])("nothing is kept of a session %s", async (_what, wake) => {
+  ])("the outbox uses no memory for a session %s", async (_what, wake) => {
     const { clock, world, outbox, sent, told, states } = setUp()
     const before = await used()
     for (let index = 0; index < MANY; index++) outbox.post(cleanup(A, wake, { parentID: nameOf(index) }))
@@ -417,7 +417,7 @@ describe("in memory", () => {
   })
 })
 
-test("a run's message has the same ids in every version: after an update nothing is told twice", async () => {
+test("a run's message has the same ids in every version, so an update never sends it twice", async () => {
   const { clock, outbox, sent } = setUp()
   outbox.post(cleanup(A))
   await clock.advance(100)

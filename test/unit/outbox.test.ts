@@ -6,7 +6,7 @@ import { deliveryOf } from "../support/tasks.ts"
 /** What a message is, and when it goes. How the outbox works with the rest is in `notify.test.ts`. */
 
 describe("a message", () => {
-  test("has two parts, the second hidden", async () => {
+  test("a notification message has two parts, of which the second is hidden", async () => {
     const { clock, outbox, sent, states } = setUp()
     outbox.post(cleanup("bg_aaaaaaaa"))
     await clock.advance(100)
@@ -17,7 +17,7 @@ describe("a message", () => {
     expect(states).toEqual(["bg_aaaaaaaa confirmed", "drained, woken"])
   })
 
-  test("is sent for what is owed alone, and once a run", async () => {
+  test("a notification message is sent only for a task that still owes one, and once per run", async () => {
     const { clock, outbox, told } = setUp()
     const task = cleanup("bg_aaaaaaaa")
     outbox.post({ ...task, delivery: { state: "none" } })
@@ -32,7 +32,7 @@ describe("a message", () => {
     expect(told()).toEqual(["visible bg_aaaaaaaa (no reply)", "visible bg_aaaaaaaa (no reply)", "visible bg_bbbbbbbb"])
   })
 
-  test("that is not to wake the parent leaves that to none, one that is to wake it to the last", async () => {
+  test("of several notifications that should wake the parent only the last one does so", async () => {
     const { clock, outbox, told } = setUp()
     outbox.post(cleanup("bg_aaaaaaaa", true))
     outbox.post(cleanup("bg_bbbbbbbb", false))
@@ -43,7 +43,7 @@ describe("a message", () => {
     expect(told().at(-1)).toBe("visible bg_cccccccc (no reply)")
   })
 
-  test("that wakes nobody waits for a busy parent, and goes as soon as that is idle", async () => {
+  test("a notification that does not wake waits for a busy parent, and goes once it is idle", async () => {
     const { clock, world, outbox, told } = setUp()
     world.busy = true
     outbox.post(cleanup("bg_aaaaaaaa", false))
@@ -57,7 +57,7 @@ describe("a message", () => {
     expect(world.looks).toBe(looks + 1)
   })
 
-  test("that wakes nobody goes with one that does, whatever the parent does", async () => {
+  test("a notification that does not wake is sent together with one that does, even to a busy parent", async () => {
     const { clock, world, outbox, told } = setUp()
     world.busy = true
     outbox.post(cleanup("bg_aaaaaaaa", false))
@@ -67,7 +67,7 @@ describe("a message", () => {
     expect(told()).toEqual(["visible bg_aaaaaaaa (no reply)", "visible bg_bbbbbbbb"])
   })
 
-  test("is tried again after the waits that grow, with a word in the log", async () => {
+  test("a rejected notification is sent again with growing delays, and each failure is logged", async () => {
     const { clock, world, outbox, told, logs } = setUp()
     world.failures = Array.from({ length: 6 }, () => new HostError("no"))
     outbox.post(cleanup("bg_aaaaaaaa"))
@@ -85,7 +85,7 @@ describe("a message", () => {
     ])
   })
 
-  test("that is taken and never shown is not told", async () => {
+  test("a notification that OpenCode accepts but never shows does not count as delivered", async () => {
     const { clock, world, outbox, states, logs } = setUp()
     world.stores = false
     outbox.post(cleanup("bg_aaaaaaaa"))
@@ -94,7 +94,7 @@ describe("a message", () => {
     expect(JSON.stringify(logs)).toContain("The host took the notification but does not show it.")
   })
 
-  test("keeps an agent that the host has, however often it fails", async () => {
+  test("a notification keeps its agent as long as OpenCode has that agent, however often sending fails", async () => {
     const { clock, world, outbox, sent } = setUp()
     world.agents = [BUILD, { ...BUILD, name: "plan" }]
     world.failures = Array.from({ length: 5 }, () => new HostError("no"))
@@ -104,7 +104,7 @@ describe("a message", () => {
     expect(sent).toHaveLength(6)
   })
 
-  test("that the parent may hold already is looked for before it is sent", async () => {
+  test("a notification that the parent may already have is looked up before it is sent", async () => {
     const { clock, outbox, told, states } = setUp()
     const task = cleanup("bg_aaaaaaaa")
     outbox.post(task, true)
@@ -116,7 +116,7 @@ describe("a message", () => {
     expect(states).toEqual(["bg_aaaaaaaa confirmed", "drained, woken", "bg_aaaaaaaa confirmed", "drained, woken"])
   })
 
-  test("has the same id whoever tells it, and whenever the run ended", async () => {
+  test("a notification has the same id whichever process sends it and whenever the run ended", async () => {
     const ids = []
     for (const endedAt of [5000, 6000]) {
       const { clock, outbox, sent } = setUp()
@@ -127,7 +127,7 @@ describe("a message", () => {
     expect(ids[0]).toBe(ids[1])
   })
 
-  test("waits while the parent's user has undone something, and goes as soon as that is over", async () => {
+  test("a notification waits while the parent's user has undone a message, and is sent right afterwards", async () => {
     const { clock, world, outbox, told } = setUp()
     world.reverted = true
     outbox.post(cleanup("bg_aaaaaaaa"))
@@ -141,7 +141,7 @@ describe("a message", () => {
     expect(told()).toEqual(["visible bg_aaaaaaaa"])
   })
 
-  test("waits, too, while it is not known whether something may be sent", async () => {
+  test("a notification waits while it is unknown whether the parent may receive one", async () => {
     const { clock, world, outbox, told } = setUp()
     world.parentFailures = [new HostError("no"), new HostError("no")]
     outbox.post(cleanup("bg_aaaaaaaa"))
@@ -151,7 +151,7 @@ describe("a message", () => {
     expect(told()).toEqual(["visible bg_aaaaaaaa"])
   })
 
-  test("that waits for an idle parent is not looked after each time that its session changes", async () => {
+  test("a notification that waits for an idle parent does not check it after each change of its session", async () => {
     const { clock, world, outbox } = setUp()
     world.busy = true
     outbox.post(cleanup("bg_aaaaaaaa", false))
@@ -162,7 +162,7 @@ describe("a message", () => {
     expect(world.looks).toBe(looks)
   })
 
-  test("that left waking to one that was taken back does it itself, however often the host fails", async () => {
+  test("a notification wakes the parent itself if the next one that should do so is cancelled, despite failures", async () => {
     const { clock, world, outbox, told, states } = setUp()
     const { promise, resolve } = held()
     world.composing = async (id) => (id === "bg_bbbbbbbb" ? promise : undefined)
@@ -182,7 +182,7 @@ describe("a message", () => {
     expect(outbox.owes(PARENT)).toBe(false)
   })
 
-  test("waits a moment while others run, and the last of those that end together wakes the parent", async () => {
+  test("a notification waits briefly for other tasks, and the last that ends wakes the parent", async () => {
     const { clock, world, outbox, told } = setUp()
     world.isLast = false
     outbox.post(cleanup("bg_aaaaaaaa"))
@@ -199,7 +199,7 @@ describe("a message", () => {
     expect(told()).toEqual(["visible bg_aaaaaaaa (no reply)", "visible bg_bbbbbbbb (no reply)", "visible bg_cccccccc"])
   })
 
-  test("wakes the parent after that moment where the others go on, and at once where it is to wake nobody", async () => {
+  test("a notification wakes the parent after a short wait, or goes at once if it wakes no one", async () => {
     const { clock, world, outbox, told } = setUp()
     world.isLast = false
     outbox.post(cleanup("bg_aaaaaaaa"))
@@ -213,7 +213,7 @@ describe("a message", () => {
     expect(told().slice(1)).toEqual(["visible bg_bbbbbbbb (no reply)"])
   })
 
-  test("that waits for such a moment is not sent once the plugin has ended", async () => {
+  test("a notification that waits for other tasks is not sent once the plugin has ended", async () => {
     const { clock, world, outbox, told, stop } = setUp()
     world.isLast = false
     outbox.post(cleanup("bg_aaaaaaaa"))
@@ -223,7 +223,7 @@ describe("a message", () => {
     expect(told()).toEqual([])
   })
 
-  test("goes nowhere once its task is forgotten, its parent is gone or the plugin has ended", async () => {
+  test("a notification is not repeated after its task is forgotten, its parent deleted or the plugin ended", async () => {
     for (const end of ["forgotten", "gone", "ended"] as const) {
       const { clock, world, outbox, told, stop } = setUp()
       world.failures = [new HostError("no")]
@@ -252,7 +252,7 @@ describe("a message that was to wake the parent", () => {
     await clock.advance(0)
   }
 
-  test("and has an answer is not put before it again", async () => {
+  test("a waking notification that the parent has answered is not sent again", async () => {
     const all = await woken()
     all.world.since = [all.question, { id: "msg_answer", role: "assistant", parentID: all.question.id }]
     await idle(all)
@@ -262,7 +262,7 @@ describe("a message that was to wake the parent", () => {
     expect(all.outbox.owes(PARENT)).toBe(false)
   })
 
-  test("and was read with a later one is answered", async () => {
+  test("a waking notification that was read together with a later message counts as answered", async () => {
     const all = await woken()
     const later: Partial<Message> = { id: "msg_later", role: "user" }
     all.world.since = [all.question, later, { id: "msg_answer", role: "assistant", parentID: "msg_later" }]
@@ -270,7 +270,7 @@ describe("a message that was to wake the parent", () => {
     expect(all.told()).toHaveLength(1)
   })
 
-  test("and was never read is put before it again, three times at most", async () => {
+  test("a waking notification that was never read is sent again at most three times", async () => {
     const all = await woken()
     all.world.since = [all.question, { id: "msg_old", role: "assistant", parentID: "msg_before" }]
     const counts: number[] = []
@@ -282,7 +282,7 @@ describe("a message that was to wake the parent", () => {
     expect(new Set(all.sent.map(({ messageID }) => messageID)).size).toBe(1)
   })
 
-  test("and was never read is looked after also when the parent became idle while it was on its way", async () => {
+  test("an unread waking notification is sent again even if the parent became idle while it was being sent", async () => {
     const { clock, world, outbox, told } = setUp()
     world.stores = false
     outbox.post(cleanup("bg_aaaaaaaa"))
@@ -293,14 +293,14 @@ describe("a message that was to wake the parent", () => {
     expect(told().length).toBeGreaterThan(1)
   })
 
-  test("and was deleted by the parent's user is not told again", async () => {
+  test("a waking notification that the parent's user deleted is not sent again", async () => {
     const all = await woken()
     all.world.since = []
     await idle(all)
     expect(all.told()).toHaveLength(1)
   })
 
-  test("and was never read waits while the parent's user has undone something", async () => {
+  test("an unread waking notification is not repeated while the parent's user has undone a message", async () => {
     const all = await woken()
     all.world.since = [all.question]
     all.world.reverted = true
@@ -308,7 +308,7 @@ describe("a message that was to wake the parent", () => {
     expect(all.told()).toHaveLength(1)
   })
 
-  test("is of no more interest when the parent is gone", async () => {
+  test("a waking notification is not repeated after its parent was deleted", async () => {
     const all = await woken()
     all.outbox.parentDeleted(PARENT)
     await idle(all)
@@ -316,7 +316,7 @@ describe("a message that was to wake the parent", () => {
   })
 })
 
-test("what is sent again is what was sent, whatever has become of the tasks meanwhile", async () => {
+test("a repeated notification has the original text, whatever happened to the tasks meanwhile", async () => {
   const { clock, outbox, sent, world } = setUp()
   world.failures.push(new HostError("busy"))
   outbox.post(cleanup("bg_aaaaaaaa"))
@@ -325,7 +325,7 @@ test("what is sent again is what was sent, whatever has become of the tasks mean
   expect(world.composed).toBe(1)
 })
 
-test("that the answer was handed over is recorded once the parent holds it", async () => {
+test("a delivered answer is recorded only once the parent session contains it", async () => {
   const { clock, outbox, states, world } = setUp()
   world.handsOver = true
   world.stores = false

@@ -14,7 +14,7 @@ import { Rig } from "../support/rig.ts"
 import { taskOf } from "../support/tasks.ts"
 
 describe("looking at a task", () => {
-  test("stamps it once, at the first look after its end", async () => {
+  test("an answer is marked as fetched once, at the first look after the task's end", async () => {
     const rig = new Rig({ options: { notifyAnswerChars: 0 } })
     rig.onPrompt("FIND", { text: "the answer", delay: 100 })
     const { id, sessionID } = await rig.launch()
@@ -35,7 +35,7 @@ describe("looking at a task", () => {
     expect((await rig.host.session(sessionID))?.record?.task.retrievedAt).toBe(first.view.task.retrievedAt)
   })
 
-  test("that was fetched is written down with the next look at the host, where others run", async () => {
+  test("the mark of a fetched answer is saved with the next poll of OpenCode while other tasks run", async () => {
     const rig = new Rig({ options: { notifyAnswerChars: 0 } })
     rig.onPrompt("LONG", { hang: true })
     await rig.launch({ prompt: "LONG" })
@@ -50,14 +50,14 @@ describe("looking at a task", () => {
     expect(await written()).toBe(rig.clock.now())
   })
 
-  test("hands out frozen copies", async () => {
+  test("the manager returns frozen copies of its tasks", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()
     const view = rig.view(id)
     expect(Object.isFrozen(view) && Object.isFrozen(view.task)).toBe(true)
   })
 
-  test("reads the session once, and again when the answer is kept no longer", async () => {
+  test("an answer is read from the session only once, and again after it has left the cache", async () => {
     const rig = new Rig({ options: { resultCacheTTL: 60_000 } })
     const { id, sessionID } = await rig.launch()
     await rig.ended(id)
@@ -75,7 +75,7 @@ describe("looking at a task", () => {
     expect(reads).toBe(1)
   })
 
-  test("keeps no answer with a time of 0", async () => {
+  test("the answer cache is off when its time is 0", async () => {
     const rig = new Rig({ options: { resultCacheTTL: 0 } })
     const { id } = await rig.launch()
     await rig.ended(id)
@@ -85,7 +85,7 @@ describe("looking at a task", () => {
     expect(rig.host.calls.length).toBeGreaterThan(before)
   })
 
-  test("keeps a million characters of answers, the latest ones", async () => {
+  test("the answer cache holds up to a million characters, and drops the oldest answers first", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "long ".repeat(120_000) })
     const first = await rig.launch()
@@ -103,7 +103,7 @@ describe("looking at a task", () => {
     expect(read).toEqual([first.sessionID])
   })
 
-  test("waits up to a time for the end, and no longer than the call lives", async () => {
+  test("superagents_output waits for the end up to its timeout, and stops when the call is aborted", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "the answer", delay: 5000 })
     const { id } = await rig.launch()
@@ -120,7 +120,7 @@ describe("looking at a task", () => {
     expect(await rig.manager.output(id, rig.caller, 60_000)).toMatchObject({ answer: "the answer" })
   })
 
-  test("lets waiting calls go when the plugin is stopped", async () => {
+  test("waiting output calls return when the plugin is stopped", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { hang: true })
     const { id } = await rig.launch()
@@ -132,7 +132,7 @@ describe("looking at a task", () => {
     expect(rig.timers.pending).toBe(0)
   })
 
-  test("does nothing any more once it is stopped, whatever was under way", async () => {
+  test("a stopped manager does nothing more, whatever was in progress", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "the answer", delay: 3000 })
     for (let count = 0; count < 10; count++) await rig.launch()
@@ -151,7 +151,7 @@ describe("looking at a task", () => {
     expect(rig.errors()).toEqual([])
   })
 
-  test("says that an answer is gone with its session, where its parent was not handed it whole", async () => {
+  test("superagents_output says that an answer is lost with its session if the parent never got all of it", async () => {
     const rig = new Rig({ options: { resultCacheTTL: 0 } })
     rig.onPrompt("FIND", { text: "x".repeat(4001) })
     const { id, sessionID } = await rig.launch()
@@ -162,7 +162,7 @@ describe("looking at a task", () => {
   })
 
   test.each([0, 60_000])(
-    "keeps a short answer that was delivered when its session is deleted later: TTL %i",
+    "a short delivered answer stays available after its session is deleted, with a cache time of %i",
     async (ttl) => {
       const rig = new Rig({ options: { resultCacheTTL: ttl } })
       rig.onPrompt("FIND", { text: "the short answer" })
@@ -176,7 +176,7 @@ describe("looking at a task", () => {
     },
   )
 
-  test("says when it has waited in vain, and for how long", async () => {
+  test("superagents_output says that its wait ended without a result, and how long it waited", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { hang: true })
     const { id } = await rig.launch()
@@ -186,7 +186,7 @@ describe("looking at a task", () => {
     expect(renderOutput(await rig.manager.output(id, rig.caller), 0).output).toContain("It is still running. You will")
   })
 
-  test("does not begin to tick again when it is stopped in the middle of a look", async () => {
+  test("a manager that is stopped in the middle of a poll starts no new timer", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { hang: true })
     await rig.launch()
@@ -199,7 +199,7 @@ describe("looking at a task", () => {
 })
 
 describe("a list", () => {
-  test("has the session's own tasks, oldest first, by status and by batch", async () => {
+  test("a list has only the session's own tasks, oldest first, and filters by status and batch", async () => {
     const rig = new Rig()
     rig.onPrompt("SLOW", { hang: true })
     const slow = await rig.launch({ prompt: "SLOW", batch: "search" })
@@ -228,7 +228,7 @@ describe("history", () => {
   }
   const left = (rig: Rig) => rig.manager.list(rig.parent).map(({ task }) => task.description)
 
-  test("lets the oldest that were read go first, records too", async () => {
+  test("a full history drops the oldest tasks with read answers first, together with their records", async () => {
     const { rig, ids } = await filled(3, 3)
     const session = rig.task(ids[1] ?? "").sessionID
     await rig.manager.output(ids[1] ?? "", rig.caller)
@@ -241,7 +241,7 @@ describe("history", () => {
     expect(rig.manager.droppedUnread(rig.parent)).toBe(0)
   })
 
-  test("counts those that nobody had read", async () => {
+  test("a full history counts the dropped tasks whose answers were never read", async () => {
     const { rig } = await filled(4, 2)
     expect(left(rig)).toEqual(["task 1", "task 2", "task 3"])
     await rig.launch({ description: "task 4" })
@@ -251,7 +251,7 @@ describe("history", () => {
     expect(rig.manager.droppedUnread(rig.parent)).toBe(0)
   })
 
-  test("never lets go what runs or was not told yet, and is off at 0", async () => {
+  test("the history never drops running or unreported tasks, and has no limit at 0", async () => {
     const { rig } = await filled(4, 0)
     expect(left(rig)).toHaveLength(4)
     const strict = new Rig({ options: { maxHistory: 1 } })
@@ -273,11 +273,11 @@ describe("a reference", () => {
     ["bg_aaaa2", "two"],
     ["ses_x", "one"],
     [" bg_aaaa1111 ", "one"],
-  ])("%j names its task", (reference, description) => {
+  ])("the reference %j finds its task", (reference, description) => {
     expect(findTask(reference, own).description).toBe(description)
   })
 
-  test("that fits one exactly and another by its beginning names the exact one", () => {
+  test("an exact task reference wins over a longer id that begins with it", () => {
     const longer = taskOf({ id: "bg_aaaa11112", description: "longer" })
     expect(findTask("bg_aaaa1111", [longer, ...own]).description).toBe("one")
   })
@@ -287,7 +287,7 @@ describe("a reference", () => {
     ["", own, 'No task "" in this session. There are: bg_aaaa1111 (one), bg_aaaa2222 (two).'],
     ["zzz", own, 'No task "zzz" in this session. There are: bg_aaaa1111 (one), bg_aaaa2222 (two).'],
     ["bg_x", [], 'No task "bg_x": this session has no background tasks. Launch one with superagents_task.'],
-  ])("%j is an error that says what there is", (reference, tasks, text) => {
+  ])("the reference %j is an error that lists the existing tasks", (reference, tasks, text) => {
     expect(() => findTask(reference, tasks)).toThrow(text)
   })
 })
@@ -310,13 +310,13 @@ describe("a reference to a batch", () => {
     ["bg_bbbb", undefined],
     ["", undefined],
     ["nothing", undefined],
-  ])("%j names %s", (reference, key) => {
+  ])("the batch reference %j resolves to %s", (reference, key) => {
     expect(findBatch(reference, tasks)).toBe(key)
   })
 })
 
 describe("the record", () => {
-  test("is written twice at most in a burst, the newest state last", async () => {
+  test("a burst of changes writes a record at most twice, with the newest state last", async () => {
     const clock = new FakeClock()
     const host = new FakeHost({ clock })
     const sessionID = host.openSession()
@@ -345,7 +345,7 @@ describe("the record", () => {
     })
   })
 
-  test("that may wait goes with the next write, or by itself before long", async () => {
+  test("a record write that may wait goes with the next write, or follows alone after a short delay", async () => {
     const clock = new FakeClock()
     const host = new FakeHost({ clock })
     const sessionID = host.openSession()
@@ -381,7 +381,7 @@ describe("the record", () => {
     expect(host.calls).toHaveLength(3)
   })
 
-  test("has, when all is quiet, what the manager has", async () => {
+  test("a record equals the manager's task once all writes are done", async () => {
     const rig = new Rig()
     rig.host.onCall = (method) => (method === "saveRecord" ? { slow: 300 } : undefined)
     const { id, sessionID } = await rig.launch()
@@ -392,7 +392,7 @@ describe("the record", () => {
     expect(record?.task).toEqual(jsonCopy(rig.task(id)))
   })
 
-  test("that the host does not take is tried again, then given up with a word in the log", async () => {
+  test("a record that OpenCode rejects is written again, and finally given up with a log entry", async () => {
     const rig = new Rig()
     const { id, sessionID } = await rig.launch()
     let failures = 2
@@ -435,7 +435,7 @@ describe("a conversation that its user has forked from another", () => {
     return { rig, id, copy, use }
   }
 
-  test("is told by list, output, tell and cancel whose the tasks are that it speaks of, and its user once", async () => {
+  test("the task tools explain a fork whose tasks it mentions, and its user sees one toast", async () => {
     const { rig, id, copy, use } = await forked()
     const told = `This conversation is a fork, and what it was forked from launched 1 task: ${id} (find it). It belongs to that conversation, and its answer goes there: do not wait here. To look there, the user opens it (opencode --session ${rig.parent}). Launch a new task for what you need here.`
     expect(await use("superagents_list", {})).toBe(`No background tasks found. ${told}`)
@@ -454,7 +454,7 @@ describe("a conversation that its user has forked from another", () => {
     expect(copiedToast(2).message).toContain("2 tasks of the conversation that was forked: their answers arrive there")
   })
 
-  test("is told nothing of ids that no launch has named, nor is the one that launched them, nor an agent", async () => {
+  test("no hint about a fork is given for unlaunched ids, in the original conversation, or to an agent", async () => {
     const { rig, id, copy, use } = await forked("read")
     expect(await use("superagents_list", {})).toBe("No background tasks found")
     const refused = await forked("superagents_task", "error")

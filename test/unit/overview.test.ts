@@ -4,7 +4,7 @@ import { FakeClock } from "../support/fake-clock.ts"
 import { FakeDatabase } from "../support/fake-database.ts"
 import { Rig } from "../support/rig.ts"
 
-test("shows the tasks of all sessions, oldest first", async () => {
+test("the overview lists the tasks of all sessions, oldest first", async () => {
   const rig = new Rig()
   const other = rig.openParent()
   const first = await rig.launch()
@@ -15,7 +15,7 @@ test("shows the tasks of all sessions, oldest first", async () => {
   expect(rig.manager.overview.get("bg_nothere0")).toBeUndefined()
 })
 
-test("reads an answer without its counting as fetched by the parent", async () => {
+test("reading an answer in the overview does not count as fetched by the parent", async () => {
   const rig = new Rig({ options: { notifyAnswerChars: 0 } })
   rig.onPrompt("FIND", { text: "found it" })
   const { id } = await rig.launch()
@@ -25,7 +25,7 @@ test("reads an answer without its counting as fetched by the parent", async () =
   expect(await rig.manager.overview.answer("bg_nothere0")).toBe("")
 })
 
-test("stops a task for the person, once, and its parent is told and woken", async () => {
+test("the user can stop a task in the overview once, and its parent is notified and woken", async () => {
   const rig = new Rig()
   rig.onPrompt("FIND", { hang: true })
   const { id } = await rig.launch()
@@ -37,7 +37,7 @@ test("stops a task for the person, once, and its parent is told and woken", asyn
   expect(await rig.manager.overview.cancel("bg_nothere0")).toBe(false)
 })
 
-test("tells of tasks that come, change, work and go", async () => {
+test("the overview notifies its subscribers when tasks are added, change, work or are removed", async () => {
   const rig = new Rig()
   rig.onPrompt("FIND", { hang: true })
   const heard: string[] = []
@@ -60,7 +60,7 @@ test("tells of tasks that come, change, work and go", async () => {
   expect(heard).toEqual([])
 })
 
-test("shows what another process runs, and leaves it alone", async () => {
+test("the overview shows another process's running task but cannot cancel it", async () => {
   const clock = new FakeClock()
   const database = new FakeDatabase()
   const first = new Rig({ share: { clock, database } })
@@ -75,7 +75,7 @@ test("shows what another process runs, and leaves it alone", async () => {
   expect(first.task(id).status).toBe("running")
 })
 
-test("reads what another process's tasks say where somebody looks, and only what is new, not by the clock", async () => {
+test("the overview reads messages of another process's tasks only on refresh, and only new ones", async () => {
   const clock = new FakeClock()
   const database = new FakeDatabase()
   const first = new Rig({ share: { clock, database } })
@@ -105,7 +105,7 @@ test("reads what another process's tasks say where somebody looks, and only what
   expect(overview.get(id)?.lastText).toBe("so far")
 })
 
-test("finds what another process launches later, when it is asked to", async () => {
+test("a refresh of the overview finds tasks that another process launched later", async () => {
   const clock = new FakeClock()
   const database = new FakeDatabase()
   const first = new Rig({ share: { clock, database } })

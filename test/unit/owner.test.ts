@@ -9,19 +9,19 @@ const other = ownerNow("other")
 const expired = Date.now() - LEASE_MS - 1000
 
 describe("the owner of a record is", () => {
-  test("ours when it is this very instance", () => {
+  test("a record's owner is ours when it is this very instance", () => {
     const instance = registerInstance()
     expect(ownershipOf(ownerNow(instance), instance)).toBe("ours")
   })
 
-  test("alive while another instance of this process is there, dead afterwards", () => {
+  test("a record's owner is alive while another instance of this process exists, and dead afterwards", () => {
     const instance = registerInstance()
     expect(ownershipOf(ownerNow(instance), "me")).toBe("alive")
     unregisterInstance(instance)
     expect(ownershipOf(ownerNow(instance), "me")).toBe("dead")
   })
 
-  test("alive while its process is, dead when that is gone or another one has its number", async () => {
+  test("a record's owner is alive while its process runs, and dead if its pid was reused", async () => {
     const child = spawn("sleep", ["60"])
     const pid = child.pid ?? 0
     const owner = { ...other, pid, started: startOf(pid), seenAt: expired }
@@ -36,7 +36,7 @@ describe("the owner of a record is", () => {
     expect(ownershipOf({ ...owner, seenAt: Date.now() }, "me")).toBe("dead")
   })
 
-  test("dead when its process has ended and nobody has taken note of that, as in a container without an init", async () => {
+  test("a record's owner is dead if its process is a zombie, as in a container without an init", async () => {
     // What the shell has become takes no note of its child's end; so the child ends only then.
     const parent = spawn("sh", ["-c", "exec 3<&0; cat <&3 & echo $!; exec sleep 60"])
     try {
@@ -52,11 +52,11 @@ describe("the owner of a record is", () => {
     }
   })
 
-  test("dead when an earlier process had our number", () => {
+  test("a record's owner is dead if an earlier process had our pid", () => {
     expect(ownershipOf({ ...other, started: "1" }, "me")).toBe("dead")
   })
 
-  test("dead when the machine was started again since, whoever has its number now", () => {
+  test("a record's owner is dead if the machine was rebooted since, even if its pid exists again", () => {
     expect(ownershipOf({ ...other, pid: 1, boot: "an earlier one" }, "me")).toBe("dead")
   })
 
@@ -64,7 +64,7 @@ describe("the owner of a record is", () => {
     ["of another machine", { machine: "another", boot: "another" }],
     ["of another container on this one", { namespace: "pid:[1]" }],
     ["whose start nobody tells", { pid: process.ppid, started: "" }],
-  ])("unknown %s: alive as long as it renews its records", (_what, more) => {
+  ])("an owner %s counts as alive only as long as it renews its records", (_what, more) => {
     const owner = { ...other, pid: 999_999, ...more }
     expect(ownershipOf({ ...owner, seenAt: Date.now() - LEASE_MS / 2 }, "me")).toBe("alive")
     expect(ownershipOf({ ...owner, seenAt: expired }, "me")).toBe("dead")

@@ -32,19 +32,19 @@ describe("a parked task's text", () => {
     ["parked, next try 07:12", { next: at(7, 12) }],
     ["parked", { until: at(7, 0) }],
     ["parked", {}],
-  ])("%s", (text, when) => {
+  ])("the text of a parked task reads: %s", (text, when) => {
     expect(pauseText({ pauseKind: "parked", ...when }, NOW)).toBe(text)
     expect(whenOf(when, NOW)?.in).toBe(text === "parked" ? undefined : 720_000)
   })
 
-  test("names the day by the reader's own: that at which it opens", () => {
+  test("a parked task's text names the day of its reset if that is not the reader's today", () => {
     const until = at(7, 12)
     const standing = { pauseKind: "parked", until } as const
     expect(pauseText(standing, until - 86_400_000)).toBe("parked until Mon 07:12")
     expect(pauseText(standing, NOW)).toBe("parked until 07:12")
   })
 
-  test("is by the newest that is known of its model", () => {
+  test("a parked task's text uses the newest known reset time of its model", () => {
     const own = parkedOf({ at: 5, next: at(6, 0) })
     const others = [
       taskOf(),
@@ -61,7 +61,7 @@ describe("a parked task's text", () => {
   })
 })
 
-test("the account of one that was parked says how often, for how long and at whose limit", () => {
+test("the summary of a task that was parked says how often, how long and for which model", () => {
   const run = { parkedTimes: 2, parkedMs: 18_060_000 }
   const lines = (task: Partial<Task>) =>
     summaryOf(taskOf({ status: "completed", outcome: outcomeOf(), ...task, run: { ...run, ...task.run } }))
@@ -75,7 +75,7 @@ test("the account of one that was parked says how often, for how long and at who
   ])
 })
 
-test("what is told of one that stands still comes from the table of the ways", () => {
+test("all texts about a paused task come from the table of pause kinds", () => {
   const task = parkedOf({ until: at(7, 12) })
   const pause = pauseOf(task.run)
   if (!pause) throw new Error("it stands still")
@@ -91,7 +91,7 @@ test("what is told of one that stands still comes from the table of the ways", (
   expect(countPauses([pause, pause])).toEqual({ parked: 2 })
 })
 
-test("a record has of each way how it stands now, for how long it did, and how often", () => {
+test("a record stores the current pause, the total time and the count of each pause kind", () => {
   expect(PAUSE_KINDS).toEqual(["parked"])
   expect(Object.keys(PAUSE_FIELDS)).toEqual(["parked", "parkedMs", "parkedTimes"])
 })
@@ -104,14 +104,16 @@ describe("since when all of a task's own are parked", () => {
     ["one works", [parked(5), own({ run: { startedAt: 1 } })], undefined],
     ["the last was parked", [parked(5), parked(8), taskOf({ status: "error" })], 8],
     ["one's own are", [parked(5), own({ run: { startedAt: 1, stillSince: 9 } })], 9],
-  ])("%s", (_name, tasks, since) => expect(allPausedSince(tasks)).toBe(since))
+  ])("the time since when all children of a task are parked is right if %s", (_name, tasks, since) =>
+    expect(allPausedSince(tasks)).toBe(since),
+  )
 })
 
 describe("the time of a task that waits for parked ones", () => {
   const running = taskOf({ run: { startedAt: 1000 } })
   const still = transition(running, { type: "still", generation: 0, at: 3000 })
 
-  test("stands still, counts again, and ends with its run", () => {
+  test("the clock of a task stops while its children are parked, and ends with its run", () => {
     expect(elapsed(still, 90_000)).toBe(2000)
     expect(transition(still, { type: "still", generation: 0, at: 4000 })).toBe(still)
     const counts = transition(still, { type: "counting", generation: 0, at: 8000 })
@@ -130,7 +132,7 @@ describe("the time of a task that waits for parked ones", () => {
     expect(elapsed(ended, 99_000)).toBe(4000)
   })
 
-  test("is that of its own parking from when it is parked itself", () => {
+  test("a task that is parked itself counts its own pause from then on, not that of its children", () => {
     const parked = transition(still, { type: "parked", generation: 0, at: 5000, model: "mock/one", why: "its limit" })
     expect(parked.run).toMatchObject({ stillMs: 2000, parked: { at: 5000 } })
     expect(elapsed(parked, 9000)).toBe(2000)
@@ -140,9 +142,9 @@ describe("the time of a task that waits for parked ones", () => {
   test.each([
     ["of another run", transition(running, { type: "still", generation: 1, at: 3000 })],
     ["that counts", transition(running, { type: "counting", generation: 0, at: 3000 })],
-  ])("is as it was for news %s", (_name, task) => expect(task).toBe(running))
+  ])("the clock of a waiting task does not change by an event %s", (_name, task) => expect(task).toBe(running))
 
-  test("stands still for none that has not begun, or has ended", () => {
+  test("the clock of a task that has not begun or has ended is not paused", () => {
     const queued = taskOf({ run: { startedAt: undefined } })
     expect(transition(queued, { type: "still", generation: 0, at: 3000 })).toBe(queued)
     const ended = taskOf({ status: "completed" })
@@ -150,7 +152,7 @@ describe("the time of a task that waits for parked ones", () => {
   })
 })
 
-test("a task that waits for a model's limit says until when, or that others try it first", () => {
+test("a task that waits for a model's limit says until when, or that other tasks try it first", () => {
   const pause = { pauseKind: "parked", waitsFor: "mock/one", at: 0 } as const
   expect(waitsForText({ ...pause, until: NOW + 60_000 } as never, NOW)).toMatch(/^mock\/one, which .+ \(/)
   expect(waitsForText(pause as never, NOW)).toBe("mock/one (others try it first)")

@@ -19,7 +19,7 @@ const textOf = (rows: readonly (readonly Cell[])[]) => rows.map((row) => row.map
 const colours = { foreground: "#eeeeee", background: "#101010" }
 
 describe("a picture of a screen", () => {
-  test("has each cell's text where it stands, in its colour and style", () => {
+  test("a picture of a screen shows each cell's text at its position, in its colour and style", () => {
     const row = [...cellsOf("  a<b "), ...cellsOf("bold", { bold: true, foreground: "#ff0000" })]
     const svg = pictureOf([row], { title: 'The "screen"', colours })
     expect(svg).toContain('<text x="16" y="13" textLength="24" class="c0">a&lt;b</text>')
@@ -28,7 +28,7 @@ describe("a picture of a screen", () => {
     expect(svg).toContain('aria-label="The &quot;screen&quot;"')
   })
 
-  test("draws backgrounds and lines as shapes", () => {
+  test("a picture of a screen draws backgrounds and line characters as shapes", () => {
     const svg = pictureOf([cellsOf("━━", { foreground: "#00ff00", background: "#222222" })], { title: "", colours })
     expect(svg).toContain('<rect class="c0" x="0" y="0" width="16" height="17"/>')
     expect(svg).toContain('<rect class="c1" x="0" y="7.1" width="16" height="2.7"/>')
@@ -37,7 +37,7 @@ describe("a picture of a screen", () => {
 })
 
 describe("a steady screen", () => {
-  test("keeps its columns, whether a text becomes shorter or longer", () => {
+  test("a steady screen keeps its columns when a replaced text is shorter or longer", () => {
     const rows = [cellsOf("took 12.3s, ok    side"), cellsOf("took 4s, ok       side")]
     expect(textOf(steady(rows, [[/\d+(\.\d)?s/, "5.0s"]]))).toEqual([
       "took 5.0s, ok     side",
@@ -45,7 +45,7 @@ describe("a steady screen", () => {
     ])
   })
 
-  test("replaces every match of a row", () => {
+  test("a steady screen replaces every match in a row", () => {
     expect(textOf(steady([cellsOf("⠙ one  ⠸ two  ")], [[/[⠙⠸]/, "⠋"]]))).toEqual(["⠋ one  ⠋ two  "])
   })
 })

@@ -66,7 +66,7 @@ const IN_WORKTREE = { place: "worktree" } as const
 const prompts = () => rig.host.stored(rig.manager.list(rig.parent)[0]?.task.sessionID ?? "").messages
 
 describe("a task in a worktree", () => {
-  test("works where it was moved, and is moved home before its place is put away", async () => {
+  test("a task in a worktree works there, and its session is moved back before the worktree is archived", async () => {
     const order: string[] = []
     rig.host.onCall = (method, sessionID) => {
       if (["createSession", "move", "prompt"].includes(method)) order.push(`${method} ${sessionID === rig.parent}`)
@@ -89,7 +89,7 @@ describe("a task in a worktree", () => {
     expect(rig.errors()).toEqual([])
   })
 
-  test("is of one batch with those of the same message, however long the keeping of what they begin with takes", async () => {
+  test("tasks of one message share a batch even if saving the state of their worktrees takes long", async () => {
     rig.onPrompt("FIND", { hang: true })
     places.onCapture = () => new Promise((resolve) => void rig.clock.after(500, resolve))
     const launches = ["FIND a", "FIND b"].map((prompt) => rig.launch({ ...IN_WORKTREE, prompt }))
@@ -98,7 +98,7 @@ describe("a task in a worktree", () => {
     expect([a?.batch, b?.batch]).toEqual([`auto:${a?.id}`, `auto:${a?.id}`])
   })
 
-  test("gives back the slot that was kept for it where none can be made", async () => {
+  test("a task whose worktree cannot be made gives its reserved slot back", async () => {
     rig = new Rig({ options: { maxConcurrentTasks: 1 }, worktrees: async () => places as never as Place })
     places.onCapture = () => Promise.reject(new CallError("no git here"))
     const [, here] = await Promise.allSettled([rig.launch(IN_WORKTREE), rig.launch({ prompt: "HERE" })])
@@ -106,14 +106,14 @@ describe("a task in a worktree", () => {
     expect((await rig.ended(here.value.id)).status).toBe("completed")
   })
 
-  test("is not made where none can be: nothing is left of it", async () => {
+  test("a launch fails and leaves nothing behind if no worktree can be made", async () => {
     places.onCapture = () => Promise.reject(new CallError("no git here"))
     await expect(rig.launch(IN_WORKTREE)).rejects.toThrow("no git here")
     expect(rig.manager.list(rig.parent)).toEqual([])
     expect(rig.host.calls).not.toContain("createSession")
   })
 
-  test("fails with what its setup says, and was never prompted", async () => {
+  test("a task fails with the output of its worktree's setup, and is never prompted", async () => {
     places.onReady = () => Promise.reject(new CallError("The option worktree.setup ended with exit code 1"))
     const task = await rig.ended((await rig.launch(IN_WORKTREE)).id)
     expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "place" } } })
@@ -122,7 +122,7 @@ describe("a task in a worktree", () => {
     expect(prompts()).toEqual([])
   })
 
-  test("takes its time to be ready: that is no silence, and what it is told waits behind its prompt", async () => {
+  test("preparing a worktree does not count as silence, and messages meanwhile are appended to the prompt", async () => {
     let go = () => {}
     places.onReady = async () => {
       await new Promise<void>((resolve) => {
@@ -142,7 +142,7 @@ describe("a task in a worktree", () => {
     ])
   })
 
-  test("that is cancelled while it is made ready is never prompted, and its place is put away", async () => {
+  test("a task that is cancelled while its worktree is prepared is never prompted, and the worktree is archived", async () => {
     let seen: AbortSignal | undefined
     places.onReady = ({ signal }) => {
       seen = signal
@@ -157,7 +157,7 @@ describe("a task in a worktree", () => {
     expect(prompts()).toEqual([])
   })
 
-  test("that is made ready for longer than the run may take is ended by its time limit", async () => {
+  test("a task whose worktree takes longer to prepare than its time limit ends by that limit", async () => {
     places.onReady = ({ signal }) =>
       new Promise((_resolve, reject) => signal?.addEventListener("abort", () => reject(new Error("stopped"))))
     const task = await rig.ended((await rig.launch({ ...IN_WORKTREE, timeout: 20_000 })).id)
@@ -166,7 +166,7 @@ describe("a task in a worktree", () => {
     expect(places.calls.at(-1)).toContain("putAway")
   })
 
-  test("whose place cannot be put away is told all the same, with what became of its work", async () => {
+  test("a task whose worktree cannot be archived still notifies its parent, with a note about its changes", async () => {
     places.onPutAway = () => Promise.reject(new Error("No space left on device"))
     const { id, status } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
     expect(status).toBe("completed")
@@ -182,7 +182,7 @@ describe("a task in a worktree", () => {
     expect(rig.task(id).outcome?.work?.merge?.kind).toBe("merged")
   })
 
-  test("that is cancelled while its check runs is put away when that has ended", async () => {
+  test("a task that is cancelled during its check is archived only after the check has stopped", async () => {
     const folder = mkdtempSync(join(tmpdir(), "check-"))
     rig.host.move = async () => {}
     rig.host.folderOf = () => folder
@@ -202,7 +202,7 @@ describe("a task in a worktree", () => {
     rmSync(folder, { recursive: true })
   })
 
-  test("is put away when the tasks that it launched are, whose places are made of its own", async () => {
+  test("a task's worktree is archived only after those of the tasks that it launched", async () => {
     rig = new Rig({ options: { maxDepth: 2 }, worktrees: async () => places as never as Place })
     rig.onPrompt("FIND", { hang: true })
     const { id, sessionID } = await rig.launch(IN_WORKTREE)
@@ -222,7 +222,7 @@ describe("a task in a worktree", () => {
     expect(order).toEqual([`begun ${own.id}`, `done ${own.id}`, `begun ${id}`, `done ${id}`])
   })
 
-  test("of a process that died is moved home, kept, and told as interrupted", async () => {
+  test("a worktree task of a dead process is moved back, archived and reported as interrupted", async () => {
     rig.onPrompt("FIND", { hang: true })
     const { id, sessionID } = await rig.launch(IN_WORKTREE)
     await rig.clock.advance(100)
@@ -238,7 +238,7 @@ describe("a task in a worktree", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
-  test("of which nothing is heard is asked for its questions", async () => {
+  test("a worktree task without any events is asked for its open questions", async () => {
     rig.host.onEvent = () => "lose"
     rig.host.asking.add("bash")
     rig.script(({ toolResults, sessionID }) =>
@@ -251,7 +251,7 @@ describe("a task in a worktree", () => {
     expect((await rig.ended(id)).status).toBe("completed")
   })
 
-  test("whose process died between its end and what follows is put away, merged and told", async () => {
+  test("a worktree task whose process died right after its end is archived, merged and reported", async () => {
     places.onPutAway = () => new Promise(() => {})
     const { id, sessionID } = await rig.launch({ ...IN_WORKTREE, merge: true })
     await rig.clock.advance(1000)
@@ -267,7 +267,7 @@ describe("a task in a worktree", () => {
     expect(rig.notices()[0]?.hidden).toContain("Merged into your files")
   })
 
-  test("whose process died between its end and what follows is put away once, whoever asks for it meanwhile", async () => {
+  test("a worktree task whose process died right after its end is archived only once, even during a merge", async () => {
     places.onPutAway = () => new Promise(() => {})
     const { id } = await rig.launch(IN_WORKTREE)
     await rig.clock.advance(3)
@@ -292,7 +292,7 @@ describe("a task in a worktree", () => {
     expect(places.calls).toEqual([`putAway ${id} /project`, `merge ${id} /project`])
   })
 
-  test("that another process still closes is put away and merged there alone", async () => {
+  test("a worktree task that another process still closes is archived and merged only by that process", async () => {
     places.onPutAway = () => new Promise(() => {})
     const { id } = await rig.launch(IN_WORKTREE)
     await rig.clock.advance(3)
@@ -307,7 +307,7 @@ describe("a task in a worktree", () => {
     expect(places.calls).toEqual([])
   })
 
-  test("that had answered when its process died was not checked", async () => {
+  test("a task that had answered when its process died counts as interrupted before its check", async () => {
     rig.onPrompt("FIND", { text: "done" })
     rig.host.onEvent = () => "lose"
     const { id } = await rig.launch({ check: "exit 1" })
@@ -332,7 +332,7 @@ describe("tasks of a task in a worktree", () => {
     rig.launch({ ...IN_WORKTREE, ...request }, parent)
   const folderOf = ({ sessionID }: { sessionID: string }) => rig.host.folderOf(sessionID)
 
-  test("work there or begin with what is there, and come home before it is put away", async () => {
+  test("tasks launched by a worktree task start from its worktree, and move back before it is archived", async () => {
     rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { hang: true }))
     const outer = await placed()
     await rig.clock.advance(100)
@@ -351,7 +351,7 @@ describe("tasks of a task in a worktree", () => {
     expect(rig.errors()).toEqual([])
   })
 
-  test("are merged into it while it works, and when it has ended by themselves no more", async () => {
+  test("tasks launched by a worktree task merge into it while it works, but not automatically after its end", async () => {
     rig.script(({ sessionID, prompt }) => {
       if (sessionID === rig.parent) return undefined
       return prompt.includes("INNER") ? { text: "done" } : { hang: true }
@@ -380,7 +380,7 @@ describe("tasks of a task in a worktree", () => {
     expect(places.calls).not.toContain(`merge ${late.id} /project`)
   })
 
-  test("of a process that died are moved to where it is now, and asked again they are where it works again", async () => {
+  test("children of a dead process's worktree task move back with it, and resume in its new worktree", async () => {
     rig.script(({ sessionID, prompt }) =>
       sessionID === rig.parent || prompt.includes("AGAIN") ? undefined : { hang: true },
     )
@@ -412,7 +412,7 @@ describe("tasks of a task in a worktree", () => {
 })
 
 describe("merging", () => {
-  test("by itself at a completed end, and only then", async () => {
+  test("an automatic merge happens only when the task completes", async () => {
     const done = await rig.ended((await rig.launch({ ...IN_WORKTREE, merge: true })).id)
     expect(done.outcome?.work?.merge).toEqual({ kind: "merged", files: ["a"] })
     expect(rig.notices()[0]?.hidden).toContain("Merged into your files, uncommitted.")
@@ -422,7 +422,7 @@ describe("merging", () => {
     expect(places.calls.join()).not.toContain("merge")
   })
 
-  test("in a turn at whose end the notification is written is told by it, as are the ends in that turn", async () => {
+  test("a pending notification includes a merge and other ends that happen before it is written", async () => {
     rig = new Rig({ options: { wake: "never" }, worktrees: async () => places as never as Place })
     rig.onPrompt("BUSY", { text: "done", delay: 20_000 })
     rig.onPrompt("LATER", { text: "done", delay: 10_000 })
@@ -439,7 +439,7 @@ describe("merging", () => {
     expect(first?.hidden).not.toMatch(/Not merged yet|Still running/)
   })
 
-  test("by itself is done before a task begins that waited for it", async () => {
+  test("an automatic merge is done before a task that depends on it begins", async () => {
     let merged = () => {}
     places.onMerge = async () => {
       await new Promise<void>((resolve) => {
@@ -459,7 +459,7 @@ describe("merging", () => {
   })
 
   test.each(["lives", "dies"])(
-    "by itself is done before one begins in another process, whether its own %s",
+    "an automatic merge is done before a dependent task of another process begins, whether the first process %s",
     async (fate) => {
       let merged = () => {}
       places.onMerge = async () => {
@@ -486,7 +486,7 @@ describe("merging", () => {
     },
   )
 
-  test("by itself in vain: the notification says why, and what to do", async () => {
+  test("a failed automatic merge is reported with the reason and what to do", async () => {
     places.onMerge = () => Promise.reject(new CallError("in the middle of a rebase"))
     await rig.ended((await rig.launch({ ...IN_WORKTREE, merge: true })).id)
     expect(rig.notices()[0]?.hidden).toMatch(/Not merged yet: .*It was not merged by itself: in the middle of a rebase/)
@@ -495,7 +495,7 @@ describe("merging", () => {
     expect(rig.notices()[1]?.hidden).toContain(`conflict in a. Resume it with superagents_task(resume="${id}", prompt)`)
   })
 
-  test("on demand, under the caller's permission to edit, and remembered", async () => {
+  test("a merge on demand needs the caller's edit permission, and is still known after a restart", async () => {
     const { id } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
     const asked: unknown[] = []
     const refused = { ...rig.caller, permit: () => Promise.reject(new Error("the user said no")) }
@@ -510,7 +510,7 @@ describe("merging", () => {
     expect(rig.task(id).outcome?.work?.merge?.kind).toBe("merged")
   })
 
-  test("asks for leave to edit every file, however many there are", async () => {
+  test("a merge asks for permission to edit every changed file, however many there are", async () => {
     const files = Array.from({ length: 150 }, (_, at) => `file ${at}`)
     places.onPutAway = async () => ({ ...CHANGED, files })
     const { id } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
@@ -519,7 +519,7 @@ describe("merging", () => {
     expect(asked).toEqual([{ kind: "edit", files }])
   })
 
-  test("is an error for what runs, for what worked here, and where git says so", async () => {
+  test("a merge is an error for a running task, a task without worktree, and a git problem", async () => {
     rig.onPrompt("FIND", { hang: true })
     const running = await rig.launch(IN_WORKTREE)
     await rig.clock.advance(100)
@@ -534,13 +534,13 @@ describe("merging", () => {
 })
 
 describe("what is kept", () => {
-  test("of unmerged work is named when the session's tasks are cleared", async () => {
+  test("clearing a session's tasks names those with archived work that is not merged", async () => {
     const { id } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
     places.kept = [id]
     expect(await rig.manager.clear(rig.parent)).toEqual({ cleared: 1, stopped: 0, unmerged: [id] })
   })
 
-  test("is looked after at a start, and what fails there is logged", async () => {
+  test("archived work is looked after at the start, and failures of that are logged", async () => {
     await rig.manager.sweep("/project")
     expect(places.calls).toEqual(["sweep", "expire"])
     places.sweep = () => Promise.reject(new Error("broken"))
@@ -568,7 +568,7 @@ describe("what is kept", () => {
       }
     }
 
-    test("and no longer fits, is told to its parent and on the screen", async () => {
+    test("an interrupted merge that now conflicts is reported to its parent and in a toast", async () => {
       const { merge, toasts, told } = await sweepOf({ kind: "conflict", files: ["b", "c <x>"], advice: "move it" })
       expect(merge).toEqual({ kind: "conflict", files: ["b", "c <x>"], text: "move it" })
       expect(toasts).toMatchObject([{ title: "A merge was cut off, and no longer fits", message: "find it: b, c ‹x>" }])
@@ -577,7 +577,7 @@ describe("what is kept", () => {
       expect(told[0]).toContain("b, c ‹x>")
     })
 
-    test("is told to a parent that is busy, or whose user has undone something, as soon as it is neither", async () => {
+    test("an interrupted merge is reported only once the parent is idle and its user has undone nothing", async () => {
       rig.onPrompt("BUSY", { text: "busy", delay: 7000 })
       const undone = rig.host.say(rig.parent, "BUSY")
       await rig.clock.advance(100)
@@ -594,12 +594,12 @@ describe("what is kept", () => {
       expect(told).toHaveLength(1)
     })
 
-    test("and was finished, is written down alone", async () => {
+    test("an interrupted merge that could be finished is only recorded, without any message", async () => {
       const { merge, toasts, told } = await sweepOf({ kind: "merged", files: ["b"], submodules: [] })
       expect([merge, toasts, told]).toEqual([{ kind: "merged", files: ["b"] }, [], []])
     })
 
-    test("is left to the end of a task that is not closed yet", async () => {
+    test("an interrupted merge of a task that is not closed yet is left to that task's end", async () => {
       places.onPutAway = () => new Promise(() => {})
       const { id } = await rig.launch(IN_WORKTREE)
       await rig.clock.advance(10_000)
@@ -609,7 +609,7 @@ describe("what is kept", () => {
     })
   })
 
-  test("tasks that work here ask for nothing of it", async () => {
+  test("a task without a worktree never calls the worktree code", async () => {
     const { id } = await rig.ended((await rig.launch()).id)
     await rig.manager.output(id, rig.caller)
     await rig.manager.clear(rig.parent)
@@ -617,7 +617,7 @@ describe("what is kept", () => {
     expect(rig.host.calls).not.toContain("move")
   })
 
-  test('fifty that are told to work "here" make the very calls of fifty that are told nothing', async () => {
+  test("fifty tasks with the place here make exactly the same calls as fifty without a place", async () => {
     const callsOf = async (place?: "here") => {
       const options = { maxConcurrentTasks: 0, maxLaunchesPerMinute: 0 }
       const rig = new Rig({ options, worktrees: () => Promise.reject(new Error("not asked for")) })
@@ -633,7 +633,7 @@ describe("what is kept", () => {
   })
 })
 
-test("a check is asked for at the launch and at a resume: without leave nothing is launched", async () => {
+test("a launch or resume with a check or a merge asks for permission first, and fails without it", async () => {
   const permit = () => Promise.reject(new Error("no"))
   const request = { description: "d", prompt: "p", agent: "general", fork: false, check: "npm test" }
   await expect(rig.manager.launch(request, { ...rig.caller, permit })).rejects.toThrow(
@@ -648,7 +648,7 @@ test("a check is asked for at the launch and at a resume: without leave nothing 
   await expect(resume).rejects.toThrow(/was not allowed/)
 })
 
-test("a place that is not ready at the time limit: the run is stopped, and its model is asked for no last word", async () => {
+test("a run whose place is not ready at its time limit is stopped without a last word", async () => {
   rig = new Rig({ worktrees: async () => places as never as Place, options: { taskTimeout: 9000 } })
   let made = () => {}
   places.onReady = () =>
@@ -667,7 +667,7 @@ test("a place that is not ready at the time limit: the run is stopped, and its m
   expect(rig.host.stored(sessionID).messages).toEqual([])
 })
 
-test("an agent in a worktree reads of its place under a heading, and by its path where it must not write", () => {
+test("the prompt in a worktree describes the place, and names the folder not to write to", () => {
   const request = { taskID: "bg_aaaaaaaa", folder: "/project", timeLimit: 0 }
   const told = prefaceOf(request, { directory: "/trees/a", conflicts: [] })
   expect(told).toMatch(/^# Where you work\n\nYou work in a git worktree of your own, \/trees\/a\. /)

@@ -25,7 +25,7 @@ const setUp = () => {
   return { prefixes, send, broken: () => prefixes.take().length }
 }
 
-test("what is only added to passes, and what stands last may be another", () => {
+test("a request passes if it only adds to the last one or replaces its last message", () => {
   const { send, broken } = setUp()
   send([SYSTEM, user("go")])
   send([SYSTEM, user("go"), agent("I read"), user("say your last word")])
@@ -35,7 +35,7 @@ test("what is only added to passes, and what stands last may be another", () => 
   expect(broken()).toBe(0)
 })
 
-test("a tool less, a tool more, another system prompt and a message that was changed are found, and told once", () => {
+test("a changed tool list, system prompt or earlier message is found and reported once", () => {
   const { prefixes, send, broken } = setUp()
   const before = [SYSTEM, user("go"), agent("I read")]
   send(before)
@@ -58,7 +58,7 @@ test("a tool less, a tool more, another system prompt and a message that was cha
   expect(broken()).toBe(1)
 })
 
-test("the block of a thread's task may be another with each turn, and not within one", () => {
+test("the task block of a board thread may change between turns, but not within one turn", () => {
   const { send, broken } = setUp()
   const system = (status: string) => ({ role: "system", content: `${"x".repeat(300)}<Task id="1">${status}</Task>` })
   send([system("open"), user("wake")])
@@ -69,7 +69,7 @@ test("the block of a thread's task may be another with each turn, and not within
   expect(broken()).toBe(1)
 })
 
-test("after a compaction, and where a test's user changes something, another beginning passes", () => {
+test("a request may begin differently after a compaction or after a change by the test's user", () => {
   const { prefixes, send, broken } = setUp()
   send([SYSTEM, user("go"), agent("I read")])
   send([SYSTEM, user("<conversation-history>go, I read</conversation-history>")], [])

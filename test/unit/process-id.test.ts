@@ -12,7 +12,7 @@ beforeEach(() => {
 })
 afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
-test("a file that is there and not yet written names no process, least of all one's own group", () => {
+test("a pid file that is empty or half-written names no process", () => {
   const file = join(folder, "pid")
   expect(pidIn(file)).toBeUndefined()
   for (const text of ["", "\n", "0\n", "-1\n", "1x"]) {
@@ -24,7 +24,7 @@ test("a file that is there and not yet written names no process, least of all on
   expect(pidsOf("12\n\n0\n13\n")).toEqual([12, 13])
 })
 
-test("nothing is sent to no process, to 0 and to all", async () => {
+test("no signal is ever sent to a missing pid, to 0 or to -1", async () => {
   expect([undefined, 0, -1].map(isRunning)).toEqual([false, false, false])
   for (const nobody of [undefined, 0, -1]) killIfRunning(nobody)
   const child = spawn("sleep", ["600"])
@@ -35,7 +35,7 @@ test("nothing is sent to no process, to 0 and to all", async () => {
   killIfRunning(child.pid)
 })
 
-test("a command that wrote itself down is found while it runs, and what has its number by then is not", async () => {
+test("a command that recorded its pid is found while it runs, and a reused pid is not", async () => {
   const { line, running } = rollIn(folder)
   const child = spawn("sh", ["-c", `${line}; echo; exec sleep 600`])
   await once(child.stdout, "data")

@@ -20,13 +20,13 @@ function namesIn(cell: string): readonly string[] {
   })
 }
 
-test("names for each promise a test of `npm test` on the real OpenCode", () => {
+test("docs/reliability.md names for every promise a test of npm test on the real OpenCode", () => {
   expect(ROWS.length).toBeGreaterThan(10)
   const bare = ROWS.filter(({ tests }) => !tests.some((file) => SHORT_E2E.includes(file)))
   expect(bare.map(({ number, promise }) => `${number} ${promise}`)).toEqual([])
 })
 
-test("names tests that there are", () => {
+test("docs/reliability.md names only test files that exist", () => {
   const named = [...new Set([...ROWS.flatMap(({ tests }) => tests), ...SHORT_E2E, ...LONGEST])]
   expect(named.filter((file) => !existsSync(file))).toEqual([])
 })

@@ -19,7 +19,7 @@ describe("questions", () => {
     return { rig, ...task }
   }
 
-  test("are shown, and go away when the user answers", async () => {
+  test("a child's question is shown to the user, and disappears once the user answers", async () => {
     const { rig, id } = await asking()
     expect(rig.view(id)).toMatchObject({ phase: "waiting for permission", asks: [{ what: "bash" }] })
     expect(rig.host.toasts.at(-1)).toMatchObject({ title: "A background agent asks for permission" })
@@ -27,7 +27,7 @@ describe("questions", () => {
     expect(await rig.ended(id)).toMatchObject({ status: "completed" })
   })
 
-  test("are refused when nobody answers in time, and the child goes on", async () => {
+  test("a child's question is refused if it is not answered in time, and the child continues", async () => {
     const { rig, id } = await asking()
     const task = await rig.ended(id)
     expect(task.status).toBe("completed")
@@ -35,7 +35,7 @@ describe("questions", () => {
     expect((task.run.endedAt ?? 0) - (task.run.startedAt ?? 0)).toBeLessThan(61_000)
   })
 
-  test("are refused although no event told of them, and shown no more although none told of their answer", async () => {
+  test("a question is found, refused and removed even if no event reports it or its answer", async () => {
     const rig = new Rig({ options: { permissionTimeout: 60_000 } })
     rig.host.onEvent = ({ type }) => (type === "asked" || type === "replied" ? "lose" : undefined)
     rig.host.asking.add("bash")
@@ -50,13 +50,13 @@ describe("questions", () => {
     expect(await rig.ended(id)).toMatchObject({ status: "completed" })
   })
 
-  test("wait for ever with a timeout of 0", async () => {
+  test("a question waits forever if its timeout is 0", async () => {
     const { rig, id } = await asking({ permissionTimeout: 0, taskTimeout: 0 })
     await rig.clock.advance(3_600_000)
     expect(rig.view(id).phase).toBe("waiting for permission")
   })
 
-  test("are told to the parent's model after a while, once, without starting it", async () => {
+  test("the parent's model is notified once of a question that stays open, without being started", async () => {
     const { rig, id } = await asking()
     await rig.clock.advance(50_000)
     const hints = rig.host
@@ -67,7 +67,7 @@ describe("questions", () => {
     expect(rig.answers()).toEqual([])
   })
 
-  test("of a session below the child's are the child's own", async () => {
+  test("a question from a session below the child's session counts as the child's own", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", HANG)
     const { id, sessionID } = await rig.launch()
@@ -93,12 +93,12 @@ describe("questions", () => {
     }
     const startsAt = Math.round(new Rig().clock.now() / MINUTE_MS)
 
-    test("are refused after five minutes where nobody is there", async () => {
+    test("a question is refused after five minutes by default if the user is not present", async () => {
       const { refusedAfter } = await waiting()
       expect((await refusedAfter()) - startsAt).toBe(5)
     })
 
-    test("wait for an hour in a terminal, on the page, or after a person's word, and the task's time stands still", async () => {
+    test("a question waits an hour while the user is present, and the task's clock stops meanwhile", async () => {
       const terminal = await waiting(async () => true)
       const page = await waiting()
       const [leave, other] = [page.rig.manager.opened(), page.rig.manager.opened()]
@@ -117,7 +117,7 @@ describe("questions", () => {
       expect(view?.elapsed).toBeLessThan(MINUTE_MS)
     })
 
-    test("are refused soon after the page was closed, and where nobody can say whether there is a screen", async () => {
+    test("a question is refused soon after the page is closed, if no other screen is known", async () => {
       const { rig, refusedAfter } = await waiting(() => Promise.reject(new Error("no")))
       const leave = rig.manager.opened()
       await rig.clock.advance(10 * MINUTE_MS)
@@ -125,7 +125,7 @@ describe("questions", () => {
       expect((await refusedAfter()) - startsAt).toBeLessThanOrEqual(11)
     })
 
-    test("are answered by whoever comes back within the hour, with the task's whole time left", async () => {
+    test("a question can still be answered within the hour, and the task keeps its whole time", async () => {
       const { rig, id } = await waiting(async () => true)
       await rig.clock.advance(45 * MINUTE_MS)
       rig.host.answer(rig.view(id).asks[0]?.id ?? "")
@@ -133,7 +133,7 @@ describe("questions", () => {
     })
   })
 
-  test("say when they are refused, to the parent's model, and what was refused, in the notification", async () => {
+  test("the parent learns when a question will be refused, and the notification says what was refused", async () => {
     const { rig, id } = await asking()
     const { refusedAt = 0 } = rig.view(id).asks[0] ?? {}
     await rig.ended(id)
@@ -144,7 +144,7 @@ describe("questions", () => {
     expect(rig.notices()[0]?.hidden).toContain("Refused, since nobody answered in time: bash")
   })
 
-  test("of an item name its group, in the hint, the list and the notification", async () => {
+  test("a question of a map's item names its group in the hint, the list and the notification", async () => {
     const rig = new Rig({ options: { permissionTimeout: 60_000 } })
     rig.host.asking.add("bash")
     rig.script(({ sessionID, toolResults }) => {

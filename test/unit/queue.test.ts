@@ -5,7 +5,7 @@ import { Rig } from "../support/rig.ts"
 const HANG = { hang: true } as const
 
 describe("the queue", () => {
-  test("starts what is over the limit when a slot is free, first come first served", async () => {
+  test("the queue starts waiting tasks in their order as slots become free", async () => {
     const rig = new Rig({ options: { maxConcurrentTasks: 1 } })
     rig.onPrompt("SLOW", { text: "done", delay: 1000 })
     const first = await rig.launch({ prompt: "SLOW" })
@@ -22,7 +22,7 @@ describe("the queue", () => {
     expect(rig.task(second.id).run).not.toHaveProperty("queuedPrompt")
   })
 
-  test("keeps the limit while sessions are still being made", async () => {
+  test("the queue respects the limit while sessions are still being created", async () => {
     const rig = new Rig({ options: { maxConcurrentTasks: 1 } })
     rig.onPrompt("FIND", HANG)
     let first = true
@@ -39,7 +39,7 @@ describe("the queue", () => {
     expect(rig.view(quick.id).phase).toBe("queued")
   })
 
-  test("frees the slot of a launch that failed", async () => {
+  test("the queue frees the slot of a failed launch", async () => {
     const rig = new Rig({ options: { maxConcurrentTasks: 1 } })
     rig.host.onCall = (method) => (method === "createSession" ? { slow: 100, fail: new HostError("no") } : undefined)
     const failed = expect(rig.launch()).rejects.toThrow("The task could not be launched: no")
@@ -52,7 +52,7 @@ describe("the queue", () => {
     expect(rig.view(waiting.id).phase).toBe("working")
   })
 
-  test("ends a task whose prompt the host does not take when its turn comes", async () => {
+  test("a queued task fails if OpenCode rejects its prompt when its turn comes", async () => {
     const rig = new Rig({ options: { maxConcurrentTasks: 1 } })
     await rig.launch()
     const second = await rig.launch({ prompt: "SECOND" })
@@ -65,7 +65,7 @@ describe("the queue", () => {
     })
   })
 
-  test("lets a parent that waits for its own tasks hold no model", async () => {
+  test("a parent that waits for its own tasks frees its model's slot for them", async () => {
     const rig = new Rig({ options: { maxDepth: 2, maxConcurrentPerModel: { "scripted/alpha": 1 } } })
     rig.onPrompt("OUTER", { text: "I wait", delay: 200 })
     rig.onPrompt("INNER", HANG)

@@ -47,7 +47,7 @@ describe("a report of tests in the output", () => {
     "cat input | npm test",
     "find . -name '*.log' > list; npm test",
     "echo 5 | npm test",
-  ])("is that of tests which ran: %s", (command) => {
+  ])("a command's output counts as a test report if the tests ran: %s", (command) => {
     expect(reads(command)).toBe(true)
   })
 
@@ -95,7 +95,7 @@ describe("a report of tests in the output", () => {
     "# npm test",
     "",
     "true",
-  ])("is not believed: %s", (command) => {
+  ])("a command's output does not count as a test report if that is uncertain: %s", (command) => {
     expect(reads(command)).toBe(false)
   })
 })
@@ -122,11 +122,11 @@ test.each([
   ["(true) || false", "shows"],
   ["node -e 1", ""],
   ["while true; do x; done", "masked"],
-])("of %j it is known: %s", (command, known) => {
+])("the command %j is classified as: %s", (command, known) => {
   expect(character(command)).toBe(known)
 })
 
-test("a command is read as the shell reads it", () => {
+test("a command is parsed exactly like a shell parses it", () => {
   expect(pipelinesOf(`a 'b c' "d $x \${y} $? \\" \\n"e\\ f$(g (h) ")") 2>err | i >>j <k; l`)).toEqual([
     {
       stages: [
@@ -149,7 +149,7 @@ test.each([
   `${'"`'.repeat(9000)}`,
   `${"<<E ".repeat(4000)}\n${"\n".repeat(3000)}`,
   `echo "${"\\".repeat(18_000)}`,
-])("a command that is made to be slow to read is read in a moment", (command) => {
+])("a command built to be slow to parse is parsed quickly", (command) => {
   // Not the clock's time: other work may be in the way.
   const began = process.cpuUsage()
   ranOf(command, 0, REPORT)

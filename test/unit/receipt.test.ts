@@ -186,7 +186,7 @@ Failed:    @x/a#test
       [3, 1, 0],
     ],
     ["go without -v, where only what failed is named", "--- FAIL: TestB (0.00s)\nFAIL\nFAIL\tx/y\t0.002s\n", [0, 1, 0]],
-  ])("by %s", (_program, output, [passed, failed, skipped]) => {
+  ])("the test counts in a command's output are recognized for %s", (_program, output, [passed, failed, skipped]) => {
     expect(testsIn(output)).toEqual({ passed, failed, skipped })
   })
 
@@ -202,11 +202,11 @@ Failed:    @x/a#test
     "--- PASS: TestA (0.00s)\nok  \tx/y\t0.002s\nFAIL\tx/z [build failed]\nFAIL\n",
     "cache hit, replaying logs 5f1c0a\nTests:       3 passed, 3 total\n",
     "PASS src/a.test.js\nok 1 - without a plan",
-  ])("are not read into %j", (output) => {
+  ])("no test counts are read from %j", (output) => {
     expect(testsIn(output)).toBeUndefined()
   })
 
-  test("are written short", () => {
+  test("the test counts are written in a short form", () => {
     expect(testText({ passed: 1200, failed: 1, skipped: 2 })).toBe("1,200 passed, 1 failed, 2 skipped")
     expect(testText({ passed: 0, failed: 0, skipped: 0 })).toBe("0 passed")
     expect(testText({ passed: 0, failed: 1, skipped: 0 })).toBe("1 failed")
@@ -230,7 +230,7 @@ describe("a receipt", () => {
   })
   const lineOf = (...parts: MessagePart[]) => receiptLine(receiptOf([said(parts)]) ?? NO_RECEIPT)
 
-  test("counts what ran, and names the last of it", () => {
+  test("a receipt counts the commands that ran, and names the last ones", () => {
     const receipt = receiptOf([
       said([{ type: "text", text: "I ran all 900 tests", synthetic: false }]),
       said(Array.from({ length: 10 }, (_, index) => ran(`step ${index}`, 0))),
@@ -248,7 +248,7 @@ describe("a receipt", () => {
     ])
   })
 
-  test("names what failed, whatever was shown after it, and what passed since", () => {
+  test("a receipt names the last failed command despite later file views, and what passed since", () => {
     const failed = "last failed: `npm test` (exit code 1; 12 passed, 1 failed)"
     const shows = { shows: true } as const
     expect(lineOf(ran("npm test", 1, [12, 1]), ran("cat old.log", 0, undefined, shows))).toBe(
@@ -266,7 +266,7 @@ describe("a receipt", () => {
     expect(lineOf(ran(`npm test ${"x".repeat(100)}`, 0, [1]))).toMatch(/last passed: `npm test x{70}…` \(1 passed\)$/)
   })
 
-  test("says of what ran behind a pipe what it reported, and no more", () => {
+  test("a receipt states only the reported tests of a command behind a pipe", () => {
     const masked = { masked: true } as const
     expect(lineOf(ran("npm test | tail", 0, [12], masked))).toBe(
       "1 command; last reported: `npm test | tail` (12 passed)",
@@ -283,12 +283,12 @@ describe("a receipt", () => {
     )
   })
 
-  test("of nothing is none, whatever was said", () => {
+  test("a receipt is empty without commands, whatever the agent wrote", () => {
     expect(receiptOf([said([{ type: "text", text: "I changed 12 files", synthetic: false }])])).toBeUndefined()
     expect([receiptLine(NO_RECEIPT), receiptLines(NO_RECEIPT)]).toEqual(["", []])
   })
 
-  test("tells of the check, and cannot be spoilt by a command's text", () => {
+  test("a receipt includes the check, and a command's text cannot break its format", () => {
     const receipt =
       receiptOf([said([ran(`echo \`x\`\n</task_output> ${"y".repeat(300)}`, 0, undefined, { shows: true })])]) ??
       NO_RECEIPT
@@ -311,7 +311,7 @@ test.each([
   " 1 passing (\n".repeat(5000),
   `Ran 1 test in ${"\n".repeat(60_000)}`,
   `1 pass\n${" ".repeat(60_000)}`,
-])("output that is made to be slow to read is read in a moment", (output) => {
+])("command output built to be slow to parse is parsed quickly", (output) => {
   // Not the clock's time: other work may be in the way.
   const began = process.cpuUsage()
   testsIn(output)

@@ -93,11 +93,11 @@ describe("a refusal is about", () => {
       "other",
     ],
     ["nothing of the kind: an overflow", { status: 400, message: "maximum context length is 8192 tokens" }, "other"],
-  ])("%s", (_what, refusal, kind) => {
+  ])("a provider's refusal is classified as %s", (_what, refusal, kind) => {
     expect(sort(refusal).kind).toBe(kind)
   })
 
-  test("a connection that fails, to a model that has answered before, and a wrong address where it never did", () => {
+  test("a failed connection counts as unreachable only for a model that has answered before", () => {
     expect(conditionOf(sort({ unreachable: true }, true).kind as PassingKind)).toBe("cannot be reached")
     expect([conditionOf("overload"), conditionOf()]).toEqual(["is overloaded", "is at its limit"])
     expect(sort({ message: "Unable to connect" }, true).kind).toBe("unreachable")
@@ -180,7 +180,7 @@ describe("a provider opens when it says so", () => {
       },
       600,
     ],
-  ])("%s", (_what, refusal, seconds) => {
+  ])("a provider's reset time is read correctly from %s", (_what, refusal, seconds) => {
     const found = opens(refusal)
     if (seconds === undefined) expect(found).toBeUndefined()
     else expect(found).toBeCloseTo(seconds, 3)
@@ -202,32 +202,32 @@ describe("a provider opens when it says so", () => {
     ["a body that is no JSON", { body: '{"resets_at":' }],
     ["a body of other kinds", { body: '{"resets_at":null,"reset_at":{},"resets_in_seconds":[],"retryDelay":true}' }],
     ["a time of no day", { message: "Resets at 99:99" }],
-  ])("and not where it says %s", (_what, refusal) => {
+  ])("no reset time is read from %s", (_what, refusal) => {
     expect(opens(refusal)).toBeUndefined()
   })
 
-  test("and not where it sends far more than a header or a body holds", () => {
+  test("no reset time is read from an oversized header or body", () => {
     const digits = "1".repeat(1_000_000)
     expect(opens({ body: `{"retryDelay":"${digits}"}` })).toBeUndefined()
     expect(opens({ headers: { "x-ratelimit-reset-tokens": digits, "retry-after": digits } })).toBeUndefined()
     expect(opens({ body: `${" ".repeat(10_000_000)}{"resets_in_seconds":9}` })).toBeUndefined()
   })
 
-  test("counted from its answer, where that is known", () => {
+  test("a reset time is counted from the provider's answer if that time is known", () => {
     const at = NOW - 4000
     expect(opens({ at, headers: { "retry-after": "10" } })).toBeCloseTo(6)
     expect(opens({ at, headers: { "retry-after": "3" }, body: '{"resets_in_seconds":34}' })).toBeCloseTo(30)
     expect(opens({ at, headers: { "x-ratelimit-reset-tokens": "12s" } })).toBeCloseTo(8)
   })
 
-  test("counted from when the host was refused, where it is looked at later", () => {
+  test("a reset time is counted from when OpenCode was refused, even if it is read later", () => {
     const words = { message: "Rate limit reached. Try again in 20s" }
     expect(opens({ ...words, attempt: 3, next: NOW + 3000 })).toBeCloseTo(15)
     expect(opens({ ...words, attempt: 1, next: NOW + 2400 })).toBeCloseTo(20)
     expect(opens({ ...words, next: NOW + 500 })).toBeCloseTo(18.5)
   })
 
-  test("at a time of day: the next one", () => {
+  test("a reset at a time of day means the next such time", () => {
     const at = (text: string) => new Date(sort({ status: 429, message: text }).until ?? 0).toISOString().slice(0, 16)
     expect(at("Your limit resets at 14:30.")).toBe("2026-11-23T14:30")
     expect(at("Your limit resets at 1:30")).toBe("2026-11-24T01:30")
@@ -237,7 +237,7 @@ describe("a provider opens when it says so", () => {
     expect(at("Your limit resets at 14:30 UTC.")).toBe("2026-11-23T14:30")
   })
 
-  test("at a time of day in the zone that it names, and not where that is none we know", () => {
+  test("a reset at a time of day uses the time zone it names, unless that zone is unknown", () => {
     vi.stubEnv("TZ", "Asia/Tokyo")
     try {
       const at = (text: string) => sort({ status: 429, message: text }).until
@@ -253,13 +253,13 @@ describe("a provider opens when it says so", () => {
     }
   })
 
-  test("and not a day later where its time of day has just come: then nobody knows when", () => {
+  test("a reset at a time of day that has just passed counts as unknown, not as tomorrow", () => {
     expect(sort({ status: 429, message: "Resets at 2:00" }).until).toBeUndefined()
     expect(sort({ status: 429, message: "Resets at 1:46" }).until).toBeUndefined()
     expect(sort({ status: 429, message: "Resets at 1:44" }).until).toBe(NOW + 86_400_000 - 16 * 60_000)
   })
 
-  test("and money has no time, nor has what is no limit", () => {
+  test("a refusal for missing money or without a limit has no reset time", () => {
     expect(sort({ status: 500, headers: { "retry-after": "5" } })).toEqual({ kind: "other" })
     expect(sort({ status: 402 })).toEqual({ kind: "money" })
   })

@@ -32,12 +32,12 @@ test.each<[string, Task, boolean]>([
   ["tries that all failed", triesOf("check"), false],
   ["tries of which one has won", triesOf("cancelled", { winner: "bg_a" }), false],
   ["a plain task", taskOf({ status: "error" }), false],
-])("there is something left to run of %s: %#", (_what, task, left) => {
+])("it is known whether members are left to run of %s: %#", (_what, task, left) => {
   expect(hasRemaining(task)).toBe(left)
   expect(agentRow({ ...viewOf(), task }, false, 0).left).toBe(left || undefined)
 })
 
-test("a row says of ended tries which has won, and of ended items their counts", () => {
+test("a row shows the winner of ended tries and the counts of ended items", () => {
   const countsOf = (task: Task) =>
     agentRow({ ...viewOf({ counts: { valid: 1, failed: 1, running: 0, notBegun: 0, total: 2 } }), task }, false, 0)
       .counts

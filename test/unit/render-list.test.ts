@@ -11,7 +11,7 @@ import { outcomeOf, taskOf } from "../support/tasks.ts"
 import { endedView, figuresOf, usage, viewOf } from "../support/views.ts"
 
 describe("a list reads", () => {
-  test("one row a task, with the figures of all its runs and its own tasks, and their sum", () => {
+  test("a task list has one row per task with its total figures, and a row with their sum", () => {
     const fork = { messages: 1, tokens: 1, droppedMessages: 0, cutResults: 0 }
     const views = [
       viewOf({ whole: figuresOf({ toolCalls: 1 }), thisRun: figuresOf({ toolCalls: 77 }) }),
@@ -26,7 +26,7 @@ describe("a list reads", () => {
     ])
   })
 
-  test("as the least it was where a step was cut off", () => {
+  test("a task list shows usage as 'at least' if a step was cut off", () => {
     const views = [endedView({}, { whole: figuresOf({ usage: { ...usage, atLeast: true } }) }), endedView()]
     const rows = renderList(views, 0).output.split("\n")
     expect(rows[0]).toContain("| at least 12,345 tokens + 99,999 from the cache, $0.0123")
@@ -34,7 +34,7 @@ describe("a list reads", () => {
     expect(rows[2]).toMatch(/at least 24,690 tokens \+ 199,998 from the cache, \$0\.0247$/)
   })
 
-  test("with what is spent of how much, where there are limits", () => {
+  test("a task list shows how much of each limit is spent", () => {
     const limits = { ...DEFAULTS, maxCostPerSession: 0.5, maxTokensPerSession: 50_000, maxCostPerDay: 2 }
     const spent = { session: usage, day: { ...usage, cost: 1.25, atLeast: true as const } }
     const last = (bill: ListTotals) => renderList([viewOf()], 0, bill).output.split("\n").at(-1)
@@ -46,25 +46,25 @@ describe("a list reads", () => {
     )
   })
 
-  test("one line a task, whatever its texts hold", () => {
+  test("a task list has one line per task, whatever its texts contain", () => {
     const task = taskOf({ description: "a\n</x>\u2028b", agent: "g\nh", batch: "name:b\n<c>" })
     const [row, ...rest] = renderList([viewOf({ task })], 0).output.split("\n")
     expect(row).toMatch(/^bg_aaaaaaaa a ‹\/x> b \| g h \| .* \| batch b ‹c>$/)
     expect(rest).toHaveLength(1)
   })
 
-  test("with a word on those that were dropped unread", () => {
+  test("a task list mentions the tasks that were dropped before their answers were read", () => {
     expect(renderList([viewOf()], 1).output).toContain(
       "1 older task that nobody had read left this list (option maxHistory).",
     )
   })
 
-  test("as nothing where there is nothing", () => {
+  test("an empty task list says that there are no background tasks", () => {
     expect(renderList([], 0).output).toBe("No background tasks found")
   })
 })
 
-test("one that failed is counted, with its reason in its row", () => {
+test("a task list counts failed tasks, and shows the reason in their rows", () => {
   const outcome = outcomeOf({ reason: { code: "provider", text: "The provider says: no <credit> left" } })
   const failed = endedView({ status: "error", outcome })
   const { title, output } = renderList([viewOf(), failed, failed], 0)
@@ -73,7 +73,7 @@ test("one that failed is counted, with its reason in its row", () => {
   expect(output.split("\n")[3]).toMatch(/^3 tasks, 1 running, 2 failed \| /)
 })
 
-test("what was cancelled is named", () => {
+test("the result of a cancel names the cancelled tasks and stopped merges", () => {
   expect(renderCancelled([]).output).toBe("No task was running; nothing was cancelled.")
   expect(renderCancelled([viewOf(), viewOf()])).toEqual({
     title: "Cancelled 2",
@@ -92,7 +92,7 @@ test("what was cancelled is named", () => {
   })
 })
 
-test("what was cleared is counted", () => {
+test("the result of a clear counts the cleared and the stopped tasks", () => {
   expect(renderCleared({ cleared: 0, stopped: 0 }).output).toBe("No background tasks found")
   expect(renderCleared({ cleared: 0, stopped: 0, left: 2 }).output).toBe(
     "Cleared 0 background tasks. Another OpenCode process looks after 2 more: clear them there.",
@@ -106,7 +106,7 @@ test("what was cleared is counted", () => {
   )
 })
 
-test("what a compaction must keep names ids, and what was not fetched", () => {
+test("the text for a compaction names task ids and answers that were not fetched", () => {
   expect(renderForCompaction([])).toBe("")
   const lines = renderForCompaction([viewOf(), endedView(), endedView({ retrievedAt: 1 })]).split("\n")
   expect(lines.slice(1, 4)).toEqual([

@@ -29,7 +29,7 @@ const polling = async (options: object, results: (nth: number) => string, ms = 0
 }
 
 describe("an agent that makes the same call with the same result again and again", () => {
-  test("is told so after maxRepeats, and goes on with something else", async () => {
+  test("an agent that repeats a call maxRepeats times is warned, and can do something else", async () => {
     const { task, words, calls } = await polling({}, () => "pending", 0, { text: "I stop" })
     expect(task.status).toBe("completed")
     expect(words).toEqual([
@@ -38,7 +38,7 @@ describe("an agent that makes the same call with the same result again and again
     expect(calls).toBeLessThanOrEqual(4)
   })
 
-  test("is asked for its last word after twice as many, and ends for that reason", async () => {
+  test("an agent that repeats a call twice as often is asked for its last word and ends", async () => {
     const { task, words, calls, rig } = await polling({}, () => "pending")
     expect(words).toHaveLength(1)
     expect(calls).toBe(6)
@@ -52,13 +52,13 @@ describe("an agent that makes the same call with the same result again and again
     ["whose result changes now and then", {}, (nth: number) => `step ${Math.floor(nth / 2)}`, 0],
     ["that takes over 10 s each time", {}, () => "pending", 10_001],
     ["where the limit is off", { maxRepeats: 0 }, () => "pending", 0],
-  ])("is let go on with one %s", async (_what, options, results, ms) => {
+  ])("an agent is not stopped for repeating a call %s", async (_what, options, results, ms) => {
     const { task, words, calls } = await polling({ ...options, taskTimeout: 0, stallTimeout: 0 }, results, ms)
     expect([task.status, words, calls]).toEqual(["completed", [], 40])
   })
 })
 
-test("calls are equal by tool, arguments and result, and one that took over 10 s is no repetition", () => {
+test("calls are equal by tool, arguments and result, and calls over 10 s are never repetitions", () => {
   const call = { input: { a: 1 }, result: "x", ms: 10_000 }
   const times = (...calls: [tool: string, more: object][]) =>
     calls.reduce((observed, [tool, more]) => repeatTold(observed, tool, { ...call, ...more }), NOTHING_OBSERVED)

@@ -4,7 +4,7 @@ import { FakeHost } from "../support/fake-host.ts"
 import { Rig, running } from "../support/rig.ts"
 
 describe("after a crash and a restart", () => {
-  test("a task that ran is ended as interrupted, told once, and its parent woken", async () => {
+  test("after a crash, a running task ends as interrupted, notifies once and wakes its parent", async () => {
     const { rig, id, sessionID } = await running()
     rig.restart()
     await rig.manager.recover()
@@ -43,7 +43,7 @@ describe("after a crash and a restart", () => {
       return rig.answers().length - before
     }
 
-    test("is told without being woken, and woken again by what ends after its user has written", async () => {
+    test("after a crash, a parent that its user stopped is notified without being woken until its user writes", async () => {
       const all = await stopped()
       await all.rig.clock.advance(2000)
       expect(await asked(all)).toBe(0)
@@ -56,7 +56,7 @@ describe("after a crash and a restart", () => {
       expect(all.rig.answers().length - before).toBe(1)
     })
 
-    test("is woken where its user has written since", async () => {
+    test("after a crash, a stopped parent is woken if its user has written since", async () => {
       const all = await stopped()
       await all.rig.clock.advance(2000)
       all.rig.host.say(all.rig.parent, "go on")
@@ -64,14 +64,14 @@ describe("after a crash and a restart", () => {
       expect(await asked(all)).toBe(1)
     })
 
-    test("is woken where OpenCode's own end has stopped it", async () => {
+    test("after a crash, a parent that was stopped only by OpenCode's own end is woken", async () => {
       const all = await stopped()
       await all.rig.clock.advance(100)
       expect(await asked(all)).toBe(1)
     })
   })
 
-  test("a task that had finished, unheard, is told as finished", async () => {
+  test("after a crash, a task that had finished unnoticed is reported as finished", async () => {
     const { rig, id, sessionID } = await running()
     rig.crash()
     const last = rig.host.stored(sessionID).messages.at(-1)
@@ -83,7 +83,7 @@ describe("after a crash and a restart", () => {
     expect((await rig.manager.output(id, rig.caller)).answer).toBe("done")
   })
 
-  test("an end has the time of the child's last message, however late it is found", async () => {
+  test("after a crash, a task ends at the time of its last message, however late that is found", async () => {
     const { rig, id, sessionID } = await running()
     await rig.clock.advance(60_000)
     const last = rig.host.stored(sessionID).messages.at(-1)
@@ -97,7 +97,7 @@ describe("after a crash and a restart", () => {
     expect(rig.notices()[0]?.visible).toContain("finished in 1m")
   })
 
-  test("an interrupted run ended when its owner was last seen, not when that was found", async () => {
+  test("after a crash, an interrupted run ends at the time when its owner was last seen", async () => {
     const { rig, id, sessionID } = await running()
     const begun = rig.host.stored(sessionID).messages.at(-1)?.createdAt ?? 0
     rig.crash()
@@ -107,7 +107,7 @@ describe("after a crash and a restart", () => {
     expect((await rig.ended(id)).run.endedAt).toBe(begun)
   })
 
-  test("tasks are listed oldest first", async () => {
+  test("after a crash, a session's tasks are listed oldest first", async () => {
     const rig = new Rig()
     const ids = []
     for (let count = 0; count < 3; count++) {
@@ -121,7 +121,7 @@ describe("after a crash and a restart", () => {
     expect(rig.manager.list(rig.parent).map(({ task }) => task.id)).toEqual(ids)
   })
 
-  test("what could not be settled at the start is settled when the host answers, unasked", async () => {
+  test("after a crash, a task that could not be settled at the start is settled once OpenCode answers", async () => {
     const { rig, id } = await running()
     rig.restart()
     rig.host.onCall = (method) => (method === "messagesSince" ? { fail: new HostError("not yet") } : undefined)
@@ -133,7 +133,7 @@ describe("after a crash and a restart", () => {
     expect(rig.timers.pending).toBe(0)
   })
 
-  test("a task that had failed, unheard, is told as failed", async () => {
+  test("after a crash, a task that had failed unnoticed is reported as failed", async () => {
     const { rig, id, sessionID } = await running()
     rig.crash()
     const last = rig.host.stored(sessionID).messages.at(-1)
@@ -143,7 +143,7 @@ describe("after a crash and a restart", () => {
     expect((await rig.ended(id)).outcome?.reason).toEqual({ code: "provider", text: "no such luck" })
   })
 
-  test("a queued task is not started, but told as interrupted before it began", async () => {
+  test("after a crash, a queued task is reported as interrupted and is not started", async () => {
     const { rig, id } = await running({ maxConcurrentTasks: 1 })
     const queued = await rig.launch({ prompt: "SECOND" })
     rig.restart()
@@ -157,7 +157,7 @@ describe("after a crash and a restart", () => {
     expect(rig.notices()).toHaveLength(2)
   })
 
-  test("a task that was ended and not told is told", async () => {
+  test("after a crash, a task that had ended without a notification is reported", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()
     rig.host.onCall = (method) => (method === "persona" ? "crash" : undefined)
@@ -169,7 +169,7 @@ describe("after a crash and a restart", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
-  test("a task that was told and not recorded as told is not told again", async () => {
+  test("after a crash, a notification that was sent but not recorded is not sent again", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()
     rig.host.onCall = (method) => (method === "hasMessage" ? "crash" : undefined)
@@ -183,7 +183,7 @@ describe("after a crash and a restart", () => {
     expect(rig.notices()).toHaveLength(Math.max(1, before))
   })
 
-  test("a told task whose record says so only later is not told again, nor by a second restart", async () => {
+  test("after a crash, a notification recorded late is not repeated, even by a second restart", async () => {
     const rig = new Rig()
     const { id, sessionID } = await rig.launch()
     rig.host.onCall = (method) => (method === "saveRecord" ? "forget" : undefined)
@@ -200,7 +200,7 @@ describe("after a crash and a restart", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
-  test("a notification that the dying host stored without its texts is stored whole", async () => {
+  test("after a crash, a notification that was stored without its texts is stored completely", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()
     rig.host.onCall = (method) => (method === "hasMessage" ? "crash" : undefined)
@@ -215,7 +215,7 @@ describe("after a crash and a restart", () => {
     expect(rig.host.stored(rig.parent).messages.find((message) => message.id === half?.id)?.parts).toHaveLength(2)
   })
 
-  test("a told task is known again, with its answer, and can be resumed", async () => {
+  test("after a crash, a reported task is still known with its answer, and can be resumed", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "the answer" })
     const { id } = await rig.launch()
@@ -230,7 +230,7 @@ describe("after a crash and a restart", () => {
     expect(rig.notices()).toHaveLength(2)
   })
 
-  test("a session's tasks are there at its first use, without a start's look; its forks too", async () => {
+  test("after a crash, a session's tasks and forks are loaded when the session is first used", async () => {
     const { rig, id } = await running()
     const fork = await rig.launch({ fork: true })
     rig.restart()
@@ -246,7 +246,7 @@ describe("after a crash and a restart", () => {
     expect(rig.notices()).toHaveLength(2)
   })
 
-  test("of long ago a parent is told without being woken", async () => {
+  test("a task interrupted long ago is reported after a crash without waking its parent", async () => {
     const { rig, id } = await running()
     rig.crash()
     await rig.clock.advance(3_600_000)
@@ -259,7 +259,7 @@ describe("after a crash and a restart", () => {
   })
 
   test.each(["recordsSince", "messagesSince", "recordsOf"])(
-    "a host that fails at %s is asked again at the next use",
+    "after a crash, recovery is repeated at the next use if OpenCode fails at %s",
     async (failing) => {
       const { rig, id } = await running()
       rig.restart()
@@ -277,7 +277,7 @@ describe("after a crash and a restart", () => {
   )
 })
 
-test("a cleared task does not come back although its record could not be removed", async () => {
+test("a cleared task does not come back even if its record could not be removed", async () => {
   const { rig } = await running()
   rig.host.onCall = (method) => (method === "saveRecord" ? { fail: new HostError("no") } : undefined)
   const clearing = rig.manager.clear(rig.parent)
@@ -296,7 +296,7 @@ describe("another process on the same project", () => {
     return { first: { host, manager }, other }
   }
 
-  test("shows what a living one runs, and leaves it alone", async () => {
+  test("another process shows a living process's task, but cannot cancel or clear it", async () => {
     const { rig, id } = await running()
     const { other } = second(rig)
     await other.manager.recover()
@@ -314,7 +314,7 @@ describe("another process on the same project", () => {
   })
 
   test.each(["a while", "a moment"])(
-    "asks again what ended there; of two that do so %s apart one does",
+    "of two processes that resume the same task %s apart, only one does so",
     async (apart) => {
       const rig = new Rig()
       const { id, sessionID } = await rig.ended((await rig.launch()).id)
@@ -341,7 +341,7 @@ describe("another process on the same project", () => {
     },
   )
 
-  test("goes on from the last run there was, in whichever process that was", async () => {
+  test("a resume in another process continues from the last run, whichever process ran it", async () => {
     const rig = new Rig()
     const { id } = await rig.ended((await rig.launch()).id)
     await rig.clock.advance(20_000)
@@ -357,7 +357,7 @@ describe("another process on the same project", () => {
     expect(rig.notices().map(({ visible }) => visible.split(" ")[1])).toEqual(["**Agent", "**Resume", "**Resume"])
   })
 
-  test("a call that waits for it comes back when it ends there", async () => {
+  test("a call that waits for another process's task returns when the task ends there", async () => {
     const { rig, id, sessionID } = await running()
     const { other } = second(rig)
     await other.manager.recover()
@@ -374,7 +374,7 @@ describe("another process on the same project", () => {
     expect(rig.clock.now() - since).toBeLessThan(60_000)
   })
 
-  test("sees how it ends there, and says nothing of it", async () => {
+  test("another process sees how a task ends, but does not notify of it", async () => {
     const { rig, id, sessionID } = await running()
     const { other } = second(rig)
     await other.manager.recover()
@@ -386,7 +386,7 @@ describe("another process on the same project", () => {
     expect(other.timers.pending).toBe(0)
   })
 
-  test("takes over what the first one ran when that one dies", async () => {
+  test("another process takes over a task when the process that ran it dies", async () => {
     const { rig, id } = await running()
     const { other } = second(rig)
     await other.manager.recover()
@@ -396,7 +396,7 @@ describe("another process on the same project", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
-  test("takes it over within half a minute also where the clock has been set back", async () => {
+  test("another process takes over a dead process's task in time even if the clock was set back", async () => {
     const { rig, id } = await running()
     const { other } = second(rig)
     await other.manager.recover()
@@ -407,7 +407,7 @@ describe("another process on the same project", () => {
     expect(other.manager.list(rig.parent)).toMatchObject([{ task: { id, status: "error" } }])
   })
 
-  test("tells what the first one had ended and not told when it died", async () => {
+  test("another process sends the notification that a dead process had not sent", async () => {
     const { rig, id, sessionID } = await running()
     const { other } = second(rig)
     await other.manager.recover()
@@ -422,7 +422,7 @@ describe("another process on the same project", () => {
     expect(other.timers.pending).toBe(0)
   })
 
-  test("shows how much its work was, read from its messages", async () => {
+  test("another process shows a task's tool calls and usage from its messages", async () => {
     const rig = new Rig()
     rig.script(({ lastUser, toolResults }) => {
       if (!lastUser.includes("FIND")) return undefined
@@ -437,7 +437,7 @@ describe("another process on the same project", () => {
     expect(view?.thisRun.usage.output).toBe(40)
   })
 
-  test("does not forget a task because its session could not be read", async () => {
+  test("another process does not forget a task only because its session could not be read", async () => {
     const { rig, id } = await running()
     const { other } = second(rig)
     await other.manager.recover()
@@ -455,7 +455,7 @@ describe("another process on the same project", () => {
   test.each([
     ["forgets what the first one cleared, and looks at it no more", {}],
     ["the same of what is still to be paid for", { maxCostPerSession: 100 }],
-  ])("%s", async (_what, options) => {
+  ])("another process on the same project: %s", async (_what, options) => {
     const rig = new Rig({ options })
     rig.script(({ lastUser, toolResults }) =>
       lastUser === "FIND"
@@ -478,7 +478,7 @@ describe("another process on the same project", () => {
     expect(other.timers.pending).toBe(0)
   })
 
-  test("that recovers at the same time tells the same message", async () => {
+  test("two processes that recover a task at the same time send its notification once", async () => {
     for (const finished of [true, false]) {
       const { rig, id, sessionID } = await running()
       rig.crash()
@@ -497,7 +497,7 @@ describe("another process on the same project", () => {
     }
   })
 
-  test("forgets a task whose session is gone", async () => {
+  test("another process forgets a task whose session was deleted", async () => {
     const { rig, sessionID } = await running()
     const { other } = second(rig)
     await other.manager.recover()
@@ -506,7 +506,7 @@ describe("another process on the same project", () => {
     expect(other.manager.list(rig.parent)).toEqual([])
   })
 
-  test("that took a task over has it: what ran it here writes and ends it no more, and does not go on with it", async () => {
+  test("a process whose task was taken over no longer writes, ends or continues it", async () => {
     const { rig, id, sessionID } = await running({ stallTimeout: 0, taskTimeout: 0 })
     const { other } = second(rig)
     const fail = new HostError("taken over", { takenOver: true })
@@ -527,21 +527,18 @@ describe("another process on the same project", () => {
   test.each([
     ["runs", {}],
     ["waits", { after: ["bg_aaaaaaa1"] }],
-  ])(
-    "learns now and then that one that %s is looked after, also where nothing is polled and no limit is near",
-    async (_how, request) => {
-      const { rig, id } = await running({ pollInterval: 0, stallTimeout: 0, taskTimeout: 0 })
-      const { sessionID } = "after" in request ? await rig.launch(request) : rig.task(id)
-      await rig.clock.advance(1000)
-      for (let look = 0; look < 3; look++) {
-        const seenAt = (await rig.host.session(sessionID))?.record?.owner.seenAt ?? 0
-        await rig.clock.advance(LEASE_MS - 1000)
-        expect((await rig.host.session(sessionID))?.record?.owner.seenAt).toBeGreaterThan(seenAt)
-      }
-    },
-  )
+  ])("a process renews the lease of a task that %s, even without polling and limits", async (_how, request) => {
+    const { rig, id } = await running({ pollInterval: 0, stallTimeout: 0, taskTimeout: 0 })
+    const { sessionID } = "after" in request ? await rig.launch(request) : rig.task(id)
+    await rig.clock.advance(1000)
+    for (let look = 0; look < 3; look++) {
+      const seenAt = (await rig.host.session(sessionID))?.record?.owner.seenAt ?? 0
+      await rig.clock.advance(LEASE_MS - 1000)
+      expect((await rig.host.session(sessionID))?.record?.owner.seenAt).toBeGreaterThan(seenAt)
+    }
+  })
 
-  test("writes nothing of a task that the first one looks after, though it has ended", async () => {
+  test("another process does not write the record of a task that its owner looks after", async () => {
     const rig = new Rig()
     rig.onPrompt("AGAIN", { text: "second", delay: 30_000 })
     const { id, sessionID } = await rig.ended((await rig.launch()).id)
@@ -555,7 +552,7 @@ describe("another process on the same project", () => {
     expect(other.host.calls).not.toContain("saveRecord")
   })
 
-  test("does not resume what the first one has ended and not told of: nobody would look after it", async () => {
+  test("another process cannot resume a task whose end its owner has not reported yet", async () => {
     const rig = new Rig()
     const { id } = await rig.launch()
     const { undoneFrom, messages } = rig.host.stored(rig.parent)
@@ -575,7 +572,7 @@ describe("another process on the same project", () => {
     expect(await other.ended(id, rig.parent)).toMatchObject({ status: "completed", run: { generation: 1 } })
   })
 
-  test("knows by its renewed lease that a task is looked after", async () => {
+  test("a process renews the lease of its running task regularly", async () => {
     const { rig, task } = await running({ stallTimeout: 0 })
     const seen = async () => (await rig.host.session(task.sessionID))?.record?.owner.seenAt ?? 0
     const before = await seen()
@@ -584,7 +581,7 @@ describe("another process on the same project", () => {
   })
 })
 
-test("the fake host's second process is a process of its own", () => {
+test("the fake host's second process counts as a process of its own", () => {
   const rig = new Rig()
   const host = new FakeHost({ clock: rig.clock, database: rig.host.database, instance: "another" })
   expect(host.ownership(rig.host.owner)).toBe("alive")

@@ -13,7 +13,7 @@ const completed = async (options: object = {}) => {
 }
 
 describe("a resume", () => {
-  test("asks the same session again, times this run alone and tells its answer alone", async () => {
+  test("a resume asks the same session again, and times and reports only the new run", async () => {
     const { rig, task, resume } = await completed()
     await rig.manager.output(task.id, rig.caller)
     const view = await resume()
@@ -33,7 +33,7 @@ describe("a resume", () => {
     expect(rig.timers.pending).toBe(0)
   })
 
-  test("while the session's tasks are cleared is stopped and forgotten with them", async () => {
+  test("a resume during a clear of the session's tasks is stopped and forgotten with them", async () => {
     const { rig, task, resume } = await completed({ maxCostPerSession: 0 })
     rig.onPrompt("HANGS", { hang: true })
     rig.onPrompt("AGAIN", { hang: true })
@@ -52,7 +52,7 @@ describe("a resume", () => {
     expect(rig.host.stored(task.sessionID).metadata).toEqual({})
   })
 
-  test("of a turn that is stopped meanwhile begins nothing: nobody would look after it", async () => {
+  test("a resume does not begin if the calling turn is stopped meanwhile", async () => {
     const { rig, task } = await completed()
     const turn = new AbortController()
     rig.host.onCall = (method) => (method === "session" ? { slow: 2000 } : undefined)
@@ -66,7 +66,7 @@ describe("a resume", () => {
     expect(rig.host.isWorking(task.sessionID)).toBe(false)
   })
 
-  test("of an agent that has ended, while what stops it is on its way, begins nothing", async () => {
+  test("a resume does not begin if the calling agent has ended and is just being stopped", async () => {
     const rig = new Rig({ options: { maxDepth: 2 } })
     rig.onPrompt("PARENT", { hang: true })
     const parent = await rig.launch({ prompt: "PARENT" })
@@ -86,7 +86,7 @@ describe("a resume", () => {
     expect(child()).toMatchObject({ status: "completed", run: { generation: 0 } })
   })
 
-  test("counts up", async () => {
+  test("each further resume of a task has the next number", async () => {
     const { rig, task, resume } = await completed()
     for (const number of [1, 2, 3]) {
       expect((await resume()).task.run.generation).toBe(number)
@@ -95,7 +95,7 @@ describe("a resume", () => {
     expect(rig.notices().at(-1)?.visible).toContain("Resume #3 completed")
   })
 
-  test("that fails says so in the words of a resume", async () => {
+  test("a failed resume is reported as a failed resume", async () => {
     const { rig, task, resume } = await completed()
     rig.onPrompt("AGAIN", { status: 400, body: { error: { message: "no" } } })
     await resume()
@@ -103,13 +103,13 @@ describe("a resume", () => {
     expect(rig.notices().at(-1)?.visible).toMatch(/^✗ \*\*Resume #1 failed in \d+ms\.\*\*/)
   })
 
-  test("has its own time limit, and counts its own tokens against theirs", async () => {
+  test("a resume has its own time limit, and counts its own tokens against the task's limit", async () => {
     const { rig, task, resume } = await completed({ maxTokensPerTask: 150 })
     await resume("AGAIN", 500)
     expect((await rig.ended(task.id)).outcome?.reason?.code).toBe("timeout")
   })
 
-  test("waits its turn", async () => {
+  test("a resume waits in the queue for a free slot", async () => {
     const { rig, task, resume } = await completed({ maxConcurrentTasks: 1 })
     rig.onPrompt("SLOW", { text: "ok", delay: 2000 })
     await rig.launch({ prompt: "SLOW" })
@@ -117,7 +117,7 @@ describe("a resume", () => {
     expect((await rig.ended(task.id)).status).toBe("completed")
   })
 
-  test("does not disturb the notification of the run before, which is still on its way", async () => {
+  test("a resume does not disturb the previous run's notification that is still being sent", async () => {
     const rig = new Rig()
     rig.onPrompt("AGAIN", { text: "second answer", delay: 1000 })
     const { id } = await rig.launch()
@@ -132,7 +132,7 @@ describe("a resume", () => {
     ])
   })
 
-  test("can be waited for", async () => {
+  test("superagents_output can wait for the end of a resume", async () => {
     const { rig, task, resume } = await completed()
     await resume()
     const waiting = rig.manager.output(task.id, rig.caller, 60_000)
@@ -140,7 +140,7 @@ describe("a resume", () => {
     expect((await waiting).answer).toBe("second answer")
   })
 
-  test("whose prompt the host does not take ends as failed", async () => {
+  test("a resume whose prompt OpenCode rejects ends as failed", async () => {
     const { rig, task, resume } = await completed()
     rig.host.onCall = (method, sessionID) =>
       method === "prompt" && sessionID === task.sessionID ? { fail: new HostError("no") } : undefined
@@ -153,7 +153,7 @@ describe("a resume", () => {
 })
 
 describe("a resume is refused", () => {
-  test("while the task runs", async () => {
+  test("a resume is refused while the task is still running", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { hang: true })
     const { id } = await rig.launch()
@@ -162,7 +162,7 @@ describe("a resume is refused", () => {
     )
   })
 
-  test("while it is being resumed, and of two at once one wins", async () => {
+  test("a resume is refused during another resume, and only one of two at once wins", async () => {
     const { rig, task, resume } = await completed()
     const results = await Promise.allSettled([resume(), resume()])
     expect(results.map(({ status }) => status).toSorted()).toEqual(["fulfilled", "rejected"])
@@ -171,7 +171,7 @@ describe("a resume is refused", () => {
     expect(rig.notices()).toHaveLength(2)
   })
 
-  test("where the option resumable names no status, whatever its status", async () => {
+  test("a resume is always refused if the option resumable is empty", async () => {
     const rig = new Rig({ options: { resumable: [] } })
     const { id } = await rig.launch()
     await expect(rig.manager.resume(id, { prompt: "AGAIN" }, rig.caller)).rejects.toThrow(/tell="bg_\w+", prompt\)\.$/)
@@ -181,21 +181,24 @@ describe("a resume is refused", () => {
     )
   })
 
-  test.each(["error", "cancelled"])("after %s, unless the option resumable has it", async (status) => {
-    for (const resumable of [["completed"], ["completed", "error", "cancelled"]] as const) {
-      const rig = new Rig({ options: { resumable: [...resumable] } })
-      rig.onPrompt("FIND", status === "error" ? { status: 400 } : { hang: true })
-      const { id } = await rig.launch()
-      await rig.clock.advance(100)
-      if (status === "cancelled") await rig.manager.cancel({ type: "all" }, rig.caller)
-      await rig.ended(id)
-      const resuming = rig.manager.resume(id, { prompt: "more" }, rig.caller)
-      if (resumable.length > 1) expect((await resuming).task.status).toBe("resumed")
-      else await expect(resuming).rejects.toThrow(`task ${id} is ${status}. Start a new superagents_task instead.`)
-    }
-  })
+  test.each(["error", "cancelled"])(
+    "a resume of a task with the status %s is refused unless the option resumable allows it",
+    async (status) => {
+      for (const resumable of [["completed"], ["completed", "error", "cancelled"]] as const) {
+        const rig = new Rig({ options: { resumable: [...resumable] } })
+        rig.onPrompt("FIND", status === "error" ? { status: 400 } : { hang: true })
+        const { id } = await rig.launch()
+        await rig.clock.advance(100)
+        if (status === "cancelled") await rig.manager.cancel({ type: "all" }, rig.caller)
+        await rig.ended(id)
+        const resuming = rig.manager.resume(id, { prompt: "more" }, rig.caller)
+        if (resumable.length > 1) expect((await resuming).task.status).toBe("resumed")
+        else await expect(resuming).rejects.toThrow(`task ${id} is ${status}. Start a new superagents_task instead.`)
+      }
+    },
+  )
 
-  test("when its session is gone, with advice", async () => {
+  test("a resume is refused with advice if the task's session was deleted", async () => {
     const { rig, task, resume } = await completed()
     rig.host.onEvent = () => "lose"
     rig.host.deleteByUser(task.sessionID)
@@ -205,7 +208,7 @@ describe("a resume is refused", () => {
     expect(rig.task(task.id).status).toBe("completed")
   })
 
-  test("when the task is cleared meanwhile", async () => {
+  test("a resume is refused if the task is cleared meanwhile", async () => {
     const { rig, resume } = await completed()
     rig.host.onCall = (method) => (method === "session" ? { slow: 100 } : undefined)
     const resuming = expect(resume()).rejects.toThrow("was cleared meanwhile")
@@ -214,7 +217,7 @@ describe("a resume is refused", () => {
     await resuming
   })
 
-  test("for another session's task", async () => {
+  test("a resume is refused for a task of another session", async () => {
     const { rig, task } = await completed()
     const caller = rig.callerIn(rig.openParent())
     await expect(rig.manager.resume(task.id, { prompt: "more" }, caller)).rejects.toThrow(

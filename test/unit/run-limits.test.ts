@@ -17,36 +17,36 @@ describe("a limit ends a run, really stops it, and keeps what it had written:", 
     return { rig, task }
   }
 
-  test("its time", async () => {
+  test("a time limit ends and stops a run, and its text is preserved", async () => {
     const { rig, task } = await limited({ taskTimeout: 5000 }, { hang: true, text: "so far" })
     expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
     expect((task.run.endedAt ?? 0) - (task.run.startedAt ?? 0)).toBe(5000)
     expect((await rig.manager.output(task.id, rig.caller)).answer).toBe("so far")
   })
 
-  test("its time, also with polling off", async () => {
+  test("a time limit ends and stops a run even if polling is off", async () => {
     const { task } = await limited({ taskTimeout: 5000, pollInterval: 0 }, { hang: true })
     expect(task.outcome?.reason?.code).toBe("timeout")
   })
 
-  test("silence", async () => {
+  test("a limit on silence ends and stops a silent run", async () => {
     const { task } = await limited({ stallTimeout: 5000 }, { hang: true, text: "so far" })
     expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "silence" } } })
   })
 
-  test("tokens", async () => {
+  test("a token limit ends and stops a run", async () => {
     const { task } = await limited({ maxTokensPerTask: 50 }, { tools: [{ name: "read", args: {} }] })
     expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "tokens" } } })
   })
 
-  test("empty answers", async () => {
+  test("repeated empty answers end and stop a run", async () => {
     const { task } = await limited({}, { empty: true })
     expect(task).toMatchObject({ status: "error", outcome: { reason: { code: "empty" } } })
     expect((task.run.endedAt ?? 0) - (task.run.startedAt ?? 0)).toBeLessThan(1000)
   })
 })
 
-test("answers of which only the end was heard are not empty: the host is asked before they end a run", async () => {
+test("answers of which only the end was heard are verified with OpenCode before they count as empty", async () => {
   const rig = new Rig()
   rig.host.onEvent = ({ type }) => (type === "tool" || type === "text" || type === "text-delta" ? "lose" : undefined)
   rig.script(({ lastUser, toolResults }) => {
@@ -58,7 +58,7 @@ test("answers of which only the end was heard are not empty: the host is asked b
   expect(rig.notices()[0]?.hidden).toContain("6 tool calls")
 })
 
-test("what a cancelled run did is counted from its messages, and the step it was in makes that the least it was", async () => {
+test("a cancelled run's figures come from its messages, and are minimums if a step was cut off", async () => {
   const rig = new Rig()
   rig.host.onEvent = ({ type }) => (type === "tool" || type === "answered" ? "lose" : undefined)
   rig.script(({ lastUser, toolResults }) => {
@@ -78,20 +78,17 @@ test.each([
   [{}, 12_000],
   [{ pollInterval: 2000 }, 2000],
   [{ pollInterval: 30_000 }, 30_000],
-])(
-  "the host is looked at as often as its user says, and by itself seldom while events come: %j",
-  async (options, ms) => {
-    const rig = new Rig({ options: { stallTimeout: 0, ...options } })
-    rig.onPrompt("FIND", HANG)
-    await rig.launch()
-    await rig.clock.advance(60_000)
-    rig.host.calls.length = 0
-    await rig.clock.advance(120_000)
-    expect(rig.host.calls.filter((call) => call === "activity")).toHaveLength(120_000 / ms)
-  },
-)
+])("OpenCode is polled at the user's interval, or rarely by default while events arrive: %j", async (options, ms) => {
+  const rig = new Rig({ options: { stallTimeout: 0, ...options } })
+  rig.onPrompt("FIND", HANG)
+  await rig.launch()
+  await rig.clock.advance(60_000)
+  rig.host.calls.length = 0
+  await rig.clock.advance(120_000)
+  expect(rig.host.calls.filter((call) => call === "activity")).toHaveLength(120_000 / ms)
+})
 
-test("answers whose end is told of before their content are not empty", async () => {
+test("answers whose end is reported before their content do not count as empty", async () => {
   const rig = new Rig()
   rig.onPrompt("FIND", HANG)
   const { id, sessionID } = await rig.launch()
@@ -104,7 +101,7 @@ test("answers whose end is told of before their content are not empty", async ()
   expect(rig.task(id).status).toBe("running")
 })
 
-test("a limit holds although the host does not say what its sessions do, and is not looked for again and again", async () => {
+test("a time limit holds without constant retries even if OpenCode does not report its sessions' state", async () => {
   const rig = new Rig({ options: { taskTimeout: 60_000, lastWord: 0 } })
   rig.onPrompt("FIND", HANG)
   const { id } = await rig.launch()
@@ -116,7 +113,7 @@ test("a limit holds although the host does not say what its sessions do, and is 
 })
 
 describe("silence", () => {
-  test("is no silence while a tool runs, a question waits, or the host tries again", async () => {
+  test("a run is not silent while a tool runs, a question waits or OpenCode retries", async () => {
     const rig = new Rig({ options: { stallTimeout: 5000, permissionTimeout: 0 } })
     rig.host.asking.add("bash")
     rig.onPrompt("TOOL", { tools: [{ name: "build", args: { ms: 20_000 } }] })
@@ -130,7 +127,7 @@ describe("silence", () => {
 
   const HALF = { ...HANG, call: { name: "write", args: '{"filePath": "' } }
 
-  test("of three times the limit ends a run whose call is never written to its end", async () => {
+  test("a run whose tool call is never finished ends after three times the limit on silence", async () => {
     const rig = new Rig({ options: { stallTimeout: 60_000 } })
     rig.onPrompt("FIND", HALF)
     const { id } = await rig.launch()
@@ -140,7 +137,7 @@ describe("silence", () => {
     expect(rig.task(id).outcome?.reason?.code).toBe("silence")
   })
 
-  test("ends a run that was parked while it wrote a call: nobody hears how that ended", async () => {
+  test("a run that was parked while it wrote a tool call still ends by silence", async () => {
     const rig = new Rig({ options: { stallTimeout: 60_000 } })
     rig.script(({ lastUser }) => (lastUser.includes("FIND") ? replies.shift() : undefined))
     const replies = [HALF, HANG]
@@ -153,7 +150,7 @@ describe("silence", () => {
     expect(rig.task(id).outcome?.reason?.code).toBe("silence")
   })
 
-  test("is checked against the host where no event told that a call is being written", async () => {
+  test("a half-written tool call is found in OpenCode if no event reported it", async () => {
     const rig = new Rig({ options: { stallTimeout: 60_000 } })
     rig.host.onEvent = ({ type }) => (type === "tool" ? "lose" : undefined)
     rig.onPrompt("FIND", { ...HALF, delay: 50_000 })
@@ -164,7 +161,7 @@ describe("silence", () => {
     expect(rig.task(id).outcome?.reason?.code).toBe("silence")
   })
 
-  test("is no silence while a run waits for its slot, and its prompt is slow to be taken", async () => {
+  test("a run is not silent while it waits for a slot or its prompt is accepted slowly", async () => {
     const rig = new Rig({ options: { stallTimeout: 5000, maxConcurrentTasks: 1 } })
     rig.script(({ prompt, toolResults }) =>
       prompt.includes("FIRST") && toolResults.length === 0
@@ -179,7 +176,7 @@ describe("silence", () => {
     expect(task.status).toBe("completed")
   })
 
-  test("is no silence while a run is still to be told of its own task that has ended", async () => {
+  test("a run is not silent while the notification of its own ended task is still due", async () => {
     const rig = new Rig({ options: { stallTimeout: 5000, maxDepth: 2 } })
     rig.script(({ prompt, toolResults }) =>
       prompt.includes("OWN") && toolResults.length === 0
@@ -196,7 +193,7 @@ describe("silence", () => {
     expect((await rig.ended(outer.id)).status).toBe("completed")
   })
 
-  test("of ten minutes ends a run, although its record is written again meanwhile", async () => {
+  test("a run ends after ten minutes of silence, even if its record is rewritten meanwhile", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", HANG)
     const task = await rig.ended((await rig.launch()).id)
@@ -204,7 +201,7 @@ describe("silence", () => {
     expect((task.run.endedAt ?? 0) - (task.run.startedAt ?? 0)).toBeLessThan(610_000)
   })
 
-  test("is checked against the host before it ends a run: the events may be what is silent", async () => {
+  test("silence is verified with OpenCode before it ends a run, since events may be lost", async () => {
     const rig = new Rig({ options: { stallTimeout: 5000 } })
     rig.host.onEvent = () => "lose"
     rig.script(({ lastUser, toolResults }) => {
@@ -215,7 +212,7 @@ describe("silence", () => {
     expect(task.status).toBe("completed")
   })
 
-  test("is checked once at a time, however slow the host: a second look finds nothing that is new", async () => {
+  test("silence is verified only once at a time, however slow OpenCode is", async () => {
     const rig = new Rig({ options: { stallTimeout: 5000 } })
     rig.host.onEvent = () => "lose"
     rig.host.onCall = (method) => (method === "lastMessage" ? { slow: 250 } : undefined)
@@ -227,7 +224,7 @@ describe("silence", () => {
     expect(rig.host.calls.filter((method) => method === "lastMessage").length).toBeLessThan(6)
   })
 
-  test("is no silence when the host shows a running tool or an open question that no event told of", async () => {
+  test("a run is not silent if OpenCode shows a running tool or a question without an event", async () => {
     const rig = new Rig({ options: { stallTimeout: 5000, permissionTimeout: 0 } })
     rig.host.onEvent = () => "lose"
     rig.host.asking.add("bash")

@@ -31,7 +31,7 @@ const start = async (directory: string, options: Record<string, unknown> = {}) =
   return { asked, hooks }
 }
 
-test("an instance in a folder that has a keeper looks for no tasks, and has its keeper answer for them", async () => {
+test("a plugin instance in a task's worktree looks for no tasks and asks the instance responsible for it", async () => {
   const handler = {
     isFresh: (id: string) => id === "ses_fresh",
     answersInJSON: () => false,

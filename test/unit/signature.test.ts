@@ -17,7 +17,7 @@ afterEach(() => {
 })
 
 describe("the installation's key", () => {
-  test("is made once, is the user's alone, and is found again", () => {
+  test("the installation's key is made once, readable only by the user, and found again", () => {
     const key = installationKey(folder)
     expect(key).toHaveLength(32)
     expect(installationKey(folder)).toEqual(key)
@@ -25,7 +25,7 @@ describe("the installation's key", () => {
     expect(readdirSync(folder)).toEqual(["record.key"])
   })
 
-  test("lies beside OpenCode's own data", () => {
+  test("the installation's key is stored next to OpenCode's own data", () => {
     vi.stubEnv("XDG_DATA_HOME", folder)
     const key = installationKey()
     expect(readFileSync(join(folder, "opencode", "superagents", "record.key"), "utf8")).toBe(
@@ -33,7 +33,7 @@ describe("the installation's key", () => {
     )
   })
 
-  test("is not replaced where the file holds none: whoever has the old key can still put it back", () => {
+  test("a key file without a valid key is not replaced, so that a user can restore it", () => {
     writeFileSync(file(), "not a key", { mode: 0o600 })
     expect(() => installationKey(folder)).toThrow(
       `${file()} holds no key. Put the old one back, or remove the file to have a new key made`,
@@ -42,7 +42,7 @@ describe("the installation's key", () => {
     expect(readdirSync(folder)).toEqual(["record.key"])
   })
 
-  test("that cannot be used leaves a signer that names the problem, and signs for its own process alone", () => {
+  test("a signer without a usable key names the problem and signs only for its own process", () => {
     const { problem: none, ...usable } = installationSigner(folder)
     expect(none).toBeUndefined()
     chmodSync(file(), 0o644)
@@ -53,13 +53,13 @@ describe("the installation's key", () => {
     expect(installationSigner(folder).isSigned(1, unusable.sign(1))).toBe(false)
   })
 
-  test("cannot be had where there is no folder for it, and the caller hears of it", () => {
+  test("reading the installation's key fails with an error when its folder cannot be created", () => {
     writeFileSync(join(folder, "taken"), "")
     expect(() => installationKey(join(folder, "taken"))).toThrow()
   })
 
   test.skipIf(process.platform === "win32").each([0o666, 0o620, 0o604])(
-    "is refused where others may read or write it (mode %o), with what mends that",
+    "a key that others may read or write (mode %o) is refused, and the error names the fix",
     (mode) => {
       const key = installationKey(folder)
       chmodSync(file(), mode)
@@ -71,7 +71,7 @@ describe("the installation's key", () => {
     },
   )
 
-  test.skipIf(process.getuid?.() === 0)("cannot be had where it may not be read", () => {
+  test.skipIf(process.getuid?.() === 0)("reading the installation's key fails when its file is not readable", () => {
     installationKey(folder)
     chmodSync(file(), 0)
     expect(() => installationKey(folder)).toThrow()
@@ -81,7 +81,7 @@ describe("the installation's key", () => {
 describe("tasks that are not believed", () => {
   const one = { sessionID: "ses_a", cost: 1, changedAt: 1 }
 
-  test("are told with the cause that is known, and with what still counts", () => {
+  test("tasks with an unknown signature are reported with the known cause and the costs that still count", () => {
     expect(lossText([], "/k", true)).toBeUndefined()
     expect(lossText([one], "/k", true)).toBe(
       "1 background task of the last days cannot be listed: this installation's key did not sign the records. /k was missing, and a new key was made: put the old one back if you have it. What they cost in the last 24 hours still counts for maxCostPerDay.",
@@ -95,14 +95,14 @@ describe("tasks that are not believed", () => {
 describe("a signature", () => {
   const signer = signerOf(new Uint8Array(32).fill(1))
 
-  test("holds for the value, in any order of its keys, and for no other", () => {
+  test("a signature is valid for its value in any key order, and for no other value", () => {
     const signature = signer.sign({ a: 1, b: [{ c: 2, d: undefined }] })
     expect(signer.isSigned({ b: [{ c: 2 }], a: 1 }, signature)).toBe(true)
     expect(signer.isSigned({ b: [{ c: 3 }], a: 1 }, signature)).toBe(false)
     expect(signer.isSigned({ a: 1 }, signature)).toBe(false)
   })
 
-  test("of another key, cut short, or no text at all, is none", () => {
+  test("a signature by another key, a shortened one, and an empty one are all invalid", () => {
     const signature = signer.sign({ a: 1 })
     expect(signerOf(new Uint8Array(32)).isSigned({ a: 1 }, signature)).toBe(false)
     for (const wrong of [signature.slice(0, -2), "", undefined, 7]) expect(signer.isSigned({ a: 1 }, wrong)).toBe(false)

@@ -5,7 +5,7 @@ import { Rig, running } from "../support/rig.ts"
 const NIGHT_MS = 8 * 3_600_000
 
 describe("a machine that sleeps", () => {
-  test("takes no time from a run: it has as long to go as before", async () => {
+  test("a machine's sleep takes nothing from a run's time limit", async () => {
     const { rig, id } = await running({ taskTimeout: 120_000, stallTimeout: 100_000 })
     await rig.clock.advance(60_000)
     await rig.clock.sleep(NIGHT_MS)
@@ -15,7 +15,7 @@ describe("a machine that sleeps", () => {
     expect(rig.clock.now() - (rig.task(id).run.startedAt ?? 0) - NIGHT_MS).toBeLessThan(110_000)
   })
 
-  test("does not shift a run's time limit away either", async () => {
+  test("a machine's sleep does not remove a run's time limit", async () => {
     const { rig, id } = await running({ taskTimeout: 120_000, stallTimeout: 0 })
     await rig.clock.advance(60_000)
     await rig.clock.sleep(NIGHT_MS)
@@ -25,7 +25,7 @@ describe("a machine that sleeps", () => {
     expect(rig.task(id).outcome?.reason?.code).toBe("timeout")
   })
 
-  test("is noticed by an event that comes before the next tick", async () => {
+  test("a machine's sleep is noticed by an event that comes before the next tick", async () => {
     const { rig, id, sessionID } = await running({ taskTimeout: 120_000, stallTimeout: 0 })
     await rig.clock.advance(60_000)
     await rig.clock.sleep(0)
@@ -35,7 +35,7 @@ describe("a machine that sleeps", () => {
     expect(rig.task(id).status).toBe("running")
   })
 
-  test("leaves an open question as much time to be answered", async () => {
+  test("an open question keeps its remaining time to be answered while the machine sleeps", async () => {
     const rig = new Rig({ options: { permissionTimeout: 60_000 } })
     rig.host.asking.add("bash")
     rig.onPrompt("FIND", { tools: [{ name: "bash", args: {} }] })
@@ -48,7 +48,7 @@ describe("a machine that sleeps", () => {
     expect(rig.host.calls).toContain("refuse")
   })
 
-  test("leaves a last word as much time to be said", async () => {
+  test("a last word keeps its remaining time while the machine sleeps", async () => {
     const rig = new Rig({ options: { maxCostPerTask: 0.05, lastWord: 20_000, stallTimeout: 0 } })
     const step = { tools: [{ name: "read", args: { ms: 100 } }], usage: { input: 10_000 } }
     rig.script(({ lastUser, prompt }) => {
@@ -64,7 +64,7 @@ describe("a machine that sleeps", () => {
   })
 })
 
-test("a clock that is set back prolongs no limit", async () => {
+test("a clock that is set back does not prolong any limit", async () => {
   const { rig, id } = await running({ taskTimeout: 60_000, stallTimeout: 0, lastWord: 3000 })
   await rig.clock.advance(30_000)
   rig.clock.setBack(3_600_000)

@@ -14,7 +14,7 @@ const sources = ["core/run", "runtime", "features/rate-limits", "features/shared
   .map((file) => ({ file, text: readFileSync(file, "utf8") }))
 
 describe("core and runtime", () => {
-  test("keep what belongs to a task or a session in its handle and in the indexes of the store alone", () => {
+  test("core and runtime store the data of tasks and sessions only in task handles and store indexes", () => {
     const kept = sources.flatMap(({ file, text }) =>
       [...text.matchAll(/^(?: {2}(?!const )|(?:const|let) )(?:readonly )?(#?\w+)[^\n=]*= new (?:Map|Set)\b/gm)].map(
         ([, name]) => `${file} ${name}`,
@@ -45,7 +45,7 @@ describe("core and runtime", () => {
     ])
   })
 
-  test("know no kind of place: what one is like is the business of its feature", () => {
+  test("core and runtime name no kind of place, because each place belongs to its feature", () => {
     const naming = sources.flatMap(({ file, text }) =>
       [...text.matchAll(/.*(?:worktree|\bgit\b).*/gi)].map(([line]) => `${file}: ${line.trim()}`),
     )
@@ -53,7 +53,7 @@ describe("core and runtime", () => {
     expect(naming).toEqual(["src/runtime/connection.ts: readonly worktree: string"])
   })
 
-  test("wait for nothing in the machine, which is pure", () => {
+  test("the core never waits and reads neither the clock nor random numbers", () => {
     const pure = sources.filter(({ file }) => file.startsWith("src/core/"))
     expect(pure.length).toBeGreaterThan(10)
     for (const { file, text } of pure) {
@@ -62,7 +62,7 @@ describe("core and runtime", () => {
     }
   })
 
-  test("have no timer but the one of the poller, and those of single calls", () => {
+  test("core and runtime use no timers except the poller's and those of single calls", () => {
     const timed = sources.flatMap(({ file, text }) => (/clock\.after\(|\bpause\(/.test(text) ? [file] : []))
     expect(timed.toSorted()).toEqual([
       "src/runtime/answers.ts",
@@ -79,7 +79,7 @@ describe("core and runtime", () => {
   })
 })
 
-test("no folder but those named opencode knows OpenCode's words", () => {
+test("only folders named opencode contain OpenCode's own words and ids", () => {
   const rooms = ["core", "runtime", "present", "tools", "features"]
   const files = rooms.flatMap((name) =>
     readdirSync(`src/${name}`, { recursive: true, encoding: "utf8" })
@@ -161,7 +161,7 @@ const KNOWN_IMPORTS: Readonly<Record<string, string>> = {
   "src/runtime/task-manager.ts": "forks",
 }
 
-test("no folder imports what it is not to know, but for the known imports", () => {
+test("no folder imports a forbidden folder, except for the known exceptions", () => {
   const files = readdirSync("src", { recursive: true, encoding: "utf8" }).filter((file) => /\.tsx?$/.test(file))
   const found: Record<string, string> = {}
   for (const file of files.map((each) => `src/${each}`).toSorted()) {
@@ -176,7 +176,7 @@ test("no folder imports what it is not to know, but for the known imports", () =
   expect(found).toEqual(KNOWN_IMPORTS)
 })
 
-test("each folder of a feature has its line in the list, and each feature needs those before it alone", () => {
+test("each feature folder is in the list, and each feature needs only features before it", () => {
   const names = FEATURES.map(({ name }) => name)
   const folders = readdirSync("src/features", { withFileTypes: true }).filter((each) => each.isDirectory())
   expect(names).toEqual(expect.arrayContaining(folders.map(({ name }) => name)))
@@ -184,7 +184,7 @@ test("each folder of a feature has its line in the list, and each feature needs 
     expect(names.slice(0, names.indexOf(name)), name).toEqual(expect.arrayContaining([...needs]))
 })
 
-test("docs/machine.md draws the machine as its table has it", () => {
+test("docs/machine.md shows the state machine exactly as its table defines it", () => {
   const page = readFileSync("docs/machine.md", "utf8")
   expect(page === drawn(page), "npm run diagram").toBe(true)
 })

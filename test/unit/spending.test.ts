@@ -20,37 +20,37 @@ describe("nothing may begin where a limit is used up:", () => {
   const refused = (limits: Partial<SpendingLimits>, spent: Partial<typeof NOTHING_SPENT>) =>
     refusalOf({ ...OFF, ...limits }, { ...NOTHING_SPENT, ...spent })
 
-  test("the task's own, where it is resumed", () => {
+  test("a resume is refused when the task's own budget is used up", () => {
     expect(refused({ maxCostPerTask: 0.5 }, { task: cost(0.5) })).toBe(
       "it spent $0.5000 of $0.50 (option maxCostPerTask)",
     )
   })
 
-  test("the session's", () => {
+  test("a launch is refused when the session's budget is used up", () => {
     expect(refused({ maxCostPerSession: 0.1 }, { session: cost(0.1012) })).toBe(
       "the session's tasks spent $0.1012 of $0.10 (option maxCostPerSession)",
     )
   })
 
-  test("the session's tokens", () => {
+  test("a launch is refused when the session's token limit is used up", () => {
     const session = { ...NO_USAGE, input: 1200, atLeast: true } as const
     expect(refused({ maxTokensPerSession: 1000 }, { session })).toBe(
       "the session's tasks used at least 1200 tokens, the option maxTokensPerSession allows 1000",
     )
   })
 
-  test("the day's", () => {
+  test("a launch is refused when the day's budget is used up", () => {
     expect(refused({ maxCostPerDay: 2 }, { day: cost(2.5) })).toBe(
       "the project's tasks of the last 24 hours spent $2.50 of $2.00 (option maxCostPerDay)",
     )
   })
 
-  test("exactly at it, whatever sums of amounts are worth", () => {
+  test("a launch is refused when the spending equals the limit exactly, despite rounding errors of sums", () => {
     expect(refused({ maxCostPerSession: 0.3 }, { session: cost(0.1 + 0.1 + 0.1) })).toBeDefined()
     expect(refused({ maxCostPerSession: 0.3 }, { session: cost(0.2699) })).toBeUndefined()
   })
 
-  test("in the last tenth, which is no more than a last word, with what is left", () => {
+  test("a launch is refused when only the reserve for a last word is left of a limit", () => {
     expect(refused({ maxCostPerSession: 0.3 }, { session: cost(0.1 + 0.17) })).toBe(
       "the session's tasks spent $0.2700 of $0.30 (option maxCostPerSession), and what is left, $0.0300, is too little to begin with",
     )
@@ -63,7 +63,7 @@ describe("nothing may begin where a limit is used up:", () => {
     expect(refused({ maxCostPerDay: 2 }, { day: cost(1.9) })).toContain("what is left, $0.1000,")
   })
 
-  test("but not for a limit that is off, or a run's own", () => {
+  test("a launch is not refused for a limit that is off or that belongs to a single run", () => {
     const spent = { task: cost(9), session: cost(9), day: cost(9) }
     expect(refused({ maxTokensPerTask: 1 }, spent)).toBeUndefined()
   })
@@ -75,13 +75,13 @@ describe("what a run may spend is told", () => {
   const told = (limits: Partial<SpendingLimits>, spent: Partial<typeof NOTHING_SPENT> = {}, run = task) =>
     allowanceOf({ ...OFF, ...limits }, { ...NOTHING_SPENT, ...spent }, run)
 
-  test("that rounds to all of it as all of it", () => {
+  test("an allowance that rounds to the whole limit is shown as the whole limit", () => {
     expect(told({ maxCostPerSession: 10 }, { session: cost(0.0001) }, taskOf())).toEqual([
       "$10.00 for this session's tasks",
     ])
   })
 
-  test("of each limit that is on, with what others have left of it", () => {
+  test("a run is told each limit that is on and how much others have left of it", () => {
     expect(told({ maxTokensPerTask: 2_000_000 }, {}, taskOf())).toEqual(["2,000,000 tokens for this run"])
     expect(told({})).toEqual(["$0.50 for this run (max_cost)"])
     const session = { ...NO_USAGE, input: 1200, cost: 0.0841 }
@@ -95,12 +95,12 @@ describe("what a run may spend is told", () => {
     expect(told({ maxCostPerSession: 10 }, {}, taskOf())).toEqual(["$10.00 for this session's tasks"])
   })
 
-  test("and nothing where none is", () => {
+  test("a run is told nothing about spending when no limit is on", () => {
     expect(told({}, { session: cost(5) }, taskOf())).toEqual([])
   })
 })
 
-test("a bill is needed for what several tasks share, and for a run's own budget", () => {
+test("a bill is needed only for limits that tasks share and for a run's own budget", () => {
   expect(needsBill(OFF)).toBe(false)
   expect(needsBill({ ...OFF, maxTokensPerTask: 5 }, taskOf())).toBe(false)
   expect(needsBill({ ...OFF, maxCostPerDay: 0.01 })).toBe(true)

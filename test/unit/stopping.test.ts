@@ -18,7 +18,7 @@ const running = async (count = 1, options: object = {}) => {
 const busy = async (rig: Rig) => [...(await rig.host.activity()).keys()].filter((id) => id !== rig.parent)
 
 describe("cancelling", () => {
-  test("ends a task and really stops it, once, and what it wrote can be read", async () => {
+  test("a cancel ends a task once, stops its session, and leaves its text readable", async () => {
     const { rig, first } = await running()
     const [view] = await rig.manager.cancel({ type: "task", reference: first.id }, rig.caller)
     expect(view?.task).toMatchObject({ id: first.id, status: "cancelled", outcome: { reason: { code: "cancelled" } } })
@@ -32,7 +32,7 @@ describe("cancelling", () => {
     expect(rig.timers.pending).toBe(0)
   })
 
-  test("ends all tasks of the session, or those of a batch, and no others", async () => {
+  test("a cancel ends all tasks of the session, or all of one batch, and no others", async () => {
     const { rig, tasks } = await running(2)
     const batch = await rig.launch({ batch: "search" })
     const foreign = await rig.launch({}, rig.openParent())
@@ -45,7 +45,7 @@ describe("cancelling", () => {
     expect(rig.task(foreign.id, foreign.parentID).status).toBe("running")
   })
 
-  test("ends a queued task without a word to its session", async () => {
+  test("a queued task is cancelled without any request to its session", async () => {
     const { rig } = await running(1, { maxConcurrentTasks: 1 })
     const queued = await rig.launch()
     rig.host.calls.length = 0
@@ -56,14 +56,14 @@ describe("cancelling", () => {
     expect(rig.notices()[0]?.visible).toContain("cancelled after 0ms")
   })
 
-  test("lets the next in the queue go on", async () => {
+  test("a cancel lets the next queued task begin", async () => {
     const { rig, first } = await running(1, { maxConcurrentTasks: 1 })
     const queued = await rig.launch()
     await rig.manager.cancel({ type: "task", reference: first.id }, rig.caller)
     expect(rig.view(queued.id).phase).toBe("working")
   })
 
-  test("twice at once ends once", async () => {
+  test("two cancels at the same time end a task only once", async () => {
     const { rig, first } = await running()
     const results = await Promise.all([1, 2].map(() => rig.manager.cancel({ type: "all" }, rig.caller)))
     expect(results.map((views) => views.length).toSorted()).toEqual([0, 1])
@@ -74,14 +74,14 @@ describe("cancelling", () => {
   test.each([
     ["what has ended", "is not running: it is cancelled. Nothing was cancelled."],
     ["what there is not", 'No task "bg_zzzzzzzz" in this session. There are: bg_'],
-  ])("%s is refused", async (what, text) => {
+  ])("a cancel of %s is refused", async (what, text) => {
     const { rig, first } = await running()
     await rig.manager.cancel({ type: "all" }, rig.caller)
     const reference = what === "what has ended" ? first.id : "bg_zzzzzzzz"
     await expect(rig.manager.cancel({ type: "task", reference }, rig.caller)).rejects.toThrow(text)
   })
 
-  test("an unknown batch is refused, with the names there are", async () => {
+  test("a cancel of an unknown batch is refused, and the error lists the known names", async () => {
     const { rig } = await running()
     await expect(rig.manager.cancel({ type: "batch", name: "x" }, rig.caller)).rejects.toThrow(
       'No batch "x" in this session. No task has a batch name.',
@@ -90,7 +90,7 @@ describe("cancelling", () => {
     await expect(rig.manager.cancel({ type: "batch", name: "x" }, rig.caller)).rejects.toThrow("There are: search.")
   })
 
-  test("returns in bounded time although the host never answers, and the task is cancelled at once", async () => {
+  test("a cancel takes effect at once and returns in bounded time even when OpenCode never answers", async () => {
     const { rig, first } = await running()
     rig.host.onCall = (method) => (method === "abort" ? { slow: 60_000 } : undefined)
     const cancelling = rig.manager.cancel({ type: "all" }, rig.caller)
@@ -100,7 +100,7 @@ describe("cancelling", () => {
     expect(await cancelling).toHaveLength(1)
   })
 
-  test("stops the child although the host fails to do so at first", async () => {
+  test("a cancel stops the child session even when OpenCode fails to do so at first", async () => {
     const { rig, first } = await running()
     let failures = 2
     rig.host.onCall = (method) => (method === "abort" && failures-- > 0 ? { fail: new HostError("no") } : undefined)
@@ -111,7 +111,7 @@ describe("cancelling", () => {
     expect(await busy(rig)).toEqual([])
   })
 
-  test("holds although the host never stops the child, and the log says so", async () => {
+  test("a task stays cancelled even when OpenCode never stops its session, and the log says so", async () => {
     const { rig, first } = await running()
     rig.host.onCall = (method) => (method === "abort" ? { fail: new HostError("no") } : undefined)
     const cancelling = rig.manager.cancel({ type: "all" }, rig.caller)
@@ -123,7 +123,7 @@ describe("cancelling", () => {
     expect(rig.timers.pending).toBe(0)
   })
 
-  test("refuses open questions first, so that none stays open for ever", async () => {
+  test("a cancel refuses open questions first, so that none stays open for ever", async () => {
     const { rig } = await running()
     rig.host.asking.add("bash")
     rig.onPrompt("ASK", { tools: [{ name: "bash", args: {} }] })
@@ -138,7 +138,7 @@ describe("cancelling", () => {
     expect(await busy(rig)).toEqual([])
   })
 
-  test("a task whose turn has just come never lets it begin", async () => {
+  test("a task that is cancelled just as its turn comes never begins", async () => {
     const { rig, first } = await running(1, { maxConcurrentTasks: 1 })
     const queued = await rig.launch()
     rig.host.onCall = (method) => (method === "saveRecord" ? { slow: 500 } : undefined)
@@ -149,7 +149,7 @@ describe("cancelling", () => {
     expect(rig.host.stored(queued.sessionID).messages).toEqual([])
   })
 
-  test("a task whose prompt is on its way stops it all the same", async () => {
+  test("a task that is cancelled while its prompt is being sent is stopped", async () => {
     const { rig, first } = await running(1, { maxConcurrentTasks: 1 })
     const queued = await rig.launch()
     rig.host.onCall = (method, sessionID) =>
@@ -164,7 +164,7 @@ describe("cancelling", () => {
 })
 
 describe("clearing", () => {
-  test("forgets the session's tasks and their records, stops what runs and tells nobody", async () => {
+  test("superagents_clear forgets the session's tasks and records, stops running ones and notifies nobody", async () => {
     const { rig, tasks } = await running(2, { maxCostPerSession: 0 })
     const done = await rig.launch({ prompt: "QUICK" })
     await rig.ended(done.id)
@@ -179,7 +179,7 @@ describe("clearing", () => {
     expect(await rig.manager.clear(rig.parent)).toEqual({ cleared: 0, stopped: 0 })
   })
 
-  test("lets a waiting call go", async () => {
+  test("superagents_clear ends a call that waits for a task", async () => {
     const { rig, first } = await running()
     const waiting = rig.manager.output(first.id, rig.caller, 60_000)
     await rig.settle()
@@ -189,7 +189,7 @@ describe("clearing", () => {
     expect(rig.timers.pending).toBe(0)
   })
 
-  test("drops a notification that was not told yet", async () => {
+  test("superagents_clear drops a notification that is not yet delivered", async () => {
     const { rig, first } = await running()
     rig.host.onCall = (method) => (method === "persona" ? { fail: new HostError("not now") } : undefined)
     await rig.manager.cancel({ type: "all" }, rig.caller)
@@ -202,7 +202,7 @@ describe("clearing", () => {
     expect(rig.timers.pending).toBe(0)
   })
 
-  test("leaves other sessions' tasks alone", async () => {
+  test("superagents_clear leaves the tasks of other sessions alone", async () => {
     const { rig } = await running()
     const foreign = await rig.launch({}, rig.openParent())
     await rig.manager.clear(rig.parent)
@@ -211,7 +211,7 @@ describe("clearing", () => {
 })
 
 describe("a parent that is deleted", () => {
-  test("takes its tasks with it: what runs is stopped, forks too, and nobody is told", async () => {
+  test("a deleted parent's tasks and forks are stopped, and nobody is notified", async () => {
     const { rig, first } = await running()
     const fork = await rig.launch({ fork: true })
     const other = rig.openParent()
@@ -239,7 +239,7 @@ describe("whatever ends a task but completion stops its own tasks:", () => {
     return { rig, outer, inner, innermost }
   }
 
-  test("a cancel", async () => {
+  test("a cancel of a task also cancels the tasks that it launched", async () => {
     const { rig, outer, inner, innermost } = await nested()
     await rig.manager.cancel({ type: "all" }, rig.caller)
     await rig.ended(outer.id)
@@ -253,7 +253,7 @@ describe("whatever ends a task but completion stops its own tasks:", () => {
     expect(rig.timers.pending).toBe(0)
   })
 
-  test("and a task that waits for its own goes on when they have ended", async () => {
+  test("a task that waits for its own tasks goes on when they have ended", async () => {
     const rig = new Rig({ options: { maxDepth: 2 } })
     rig.onPrompt("INNER", { text: "inner answer", delay: 20_000 })
     rig.onPrompt("✓", { text: "the outer answer" })
@@ -269,7 +269,7 @@ describe("whatever ends a task but completion stops its own tasks:", () => {
     expect(rig.view(outer.id).whole.usage.output).toBe(40 + own)
   })
 
-  test("and what it is told while its messages are read is waited for", async () => {
+  test("a task waits for a notification that arrives while its messages are being read", async () => {
     const rig = new Rig({ options: { maxDepth: 2 } })
     rig.onPrompt("INNER", { text: "inner answer", delay: 2000 })
     rig.onPrompt("✓", { text: "the outer answer" })
@@ -282,7 +282,7 @@ describe("whatever ends a task but completion stops its own tasks:", () => {
     expect((await rig.manager.output(outer.id, rig.caller)).answer).toBe("the outer answer")
   })
 
-  test("and a task with its own goes on too when nothing wakes it", async () => {
+  test("a task with its own tasks completes even when notifications never wake it", async () => {
     const rig = new Rig({ options: { maxDepth: 2, wake: "never" } })
     const outer = await rig.launch({ prompt: "OUTER" })
     await rig.launch({ prompt: "INNER" }, outer.sessionID)

@@ -15,7 +15,7 @@ const ended = (work: Partial<Work>) =>
 
 const NOT_YET = 'Not merged yet: superagents_task(merge="bg_aaaaaaaa") brings it into your files.'
 
-test("a failed map or item says how what is not valid runs again, and a try names the merge of its group", () => {
+test("a failed map names the resume that reruns invalid items, and a try names its group's merge", () => {
   const of = { of: "bg_map", nth: 0, run: 0, caller: "p", under: "p" }
   const team = { kind: "each", prompt: "", total: 2, timeout: 0, file: "/rows" } as const
   const said = (task: object) => {
@@ -36,7 +36,7 @@ test("a failed map or item says how what is not valid runs again, and a try name
 })
 
 describe("what is said of work in a worktree", () => {
-  test("is not what changed in the folder meanwhile: nobody else works there", () => {
+  test("a worktree task's summary has no changes that were made in the parent's folder meanwhile", () => {
     const meanwhile = { files: ["b"], more: 0 }
     expect(summaryOf(taskOf({ status: "completed", outcome: outcomeOf({ meanwhile }) }))).toEqual([
       "Changed in the folder meanwhile, perhaps by others: b",
@@ -112,46 +112,46 @@ describe("what is said of work in a worktree", () => {
       ["Changes: 1 file, +1,200 −7: a", `${NOT_YET} It was not merged by itself: `],
       true,
     ],
-  ])("%s", (_what, work, lines, unmerged) => {
+  ])("a summary describes a worktree's work correctly when it is: %s", (_what, work, lines, unmerged) => {
     expect(summaryOf(ended(work))).toEqual(lines)
     expect(isUnmerged(ended(work))).toBe(unmerged)
   })
 
-  test("in conflict, of a task that may not be resumed, says how else it is brought in", () => {
+  test("a conflict in a task that may not be resumed names other ways to bring its changes in", () => {
     const merge = { kind: "conflict", files: ["a"] } as const
     expect(summaryOf({ ...ended({ merge }), status: "error" })[1]).toMatch(
       /conflict in a\. Bring its changes in by hand, as superagents_output\(task_id="bg_aaaaaaaa"\) shows them; or resume it, where the option resumable has "error", with superagents_task\(resume="bg_aaaaaaaa", prompt\)/,
     )
   })
 
-  test("stands beside the receipt", () => {
+  test("a summary lists open todos together with the receipt", () => {
     const receipt = { commands: 2, failed: 1, cut: 0, latest: [] }
     const task = taskOf({ outcome: outcomeOf({ receipt, openTodos: 2 }) })
     expect(summaryOf(task)).toEqual(["Note: the agent left 2 of its todos open.", "Receipt: 2 commands (1 failed)"])
   })
 
-  test("of a worktree whose setup failed has the end of what that wrote", () => {
+  test("a task whose worktree setup failed shows the end of the setup's output", () => {
     const text = `The option worktree.setup ended with exit code 1. The end of its output:\n${"line\n".repeat(200)}cause`
     const told = (code: "place" | "host") => summaryOf(taskOf({ outcome: outcomeOf({ reason: { code, text } }) }))[0]
     expect(told("place")).toMatch(/^Reason: The option .* cause$/)
     expect(told("host")).toHaveLength("Reason: ".length + 500)
   })
 
-  test("of a task that never began has its own advice alone", () => {
+  test("a task that never began shows only the advice for that case", () => {
     const ending = classify([], "orphaned")
     const [line, ...more] = summaryOf(taskOf({ status: "error", outcome: outcomeOf({ reason: ending?.reason }) }))
     expect(line).toContain("before it began: it was interrupted. Launch it again if it is still needed.")
     expect(more).toEqual([])
   })
 
-  test("of a task that worked elsewhere is nothing", () => {
+  test("a summary has no lines about a worktree for a task that worked elsewhere", () => {
     expect(summaryOf(taskOf({ outcome: outcomeOf() }))).toEqual([])
     expect([isUnmerged(taskOf()), summaryOf(taskOf())]).toEqual([false, []])
   })
 })
 
 describe("what is said of models and teams", () => {
-  test("is each other model that a run went on with, from which step and why", () => {
+  test("a summary lists each fallback model with the step and the reason of the change", () => {
     const switches = [{ model: "p/two", step: 4, why: "limit until 07:12" }]
     const told = (model?: { provider: string; id: string }) =>
       summaryOf(taskOf({ model, status: "completed", run: { switches }, outcome: outcomeOf() } as object))
@@ -159,7 +159,7 @@ describe("what is said of models and teams", () => {
     expect(told()).toContain("Model: its own, then p/two from step 4 (limit until 07:12).")
   })
 
-  test("is how tries came out, in one line", () => {
+  test("a summary describes the result of tries in one line", () => {
     const rows = [
       { how: "check did not pass (exit code 1)", ms: 9, cost: 0.01 },
       { model: "p/two", how: "won", ms: 9, cost: 0.02 },
@@ -171,7 +171,7 @@ describe("what is said of models and teams", () => {
   })
 })
 
-test("the receipt of a check with a guard says whether that held", () => {
+test("the receipt of a check with a guard says whether the guard held", () => {
   const check = { command: "npm test", passed: true, runs: 1, how: "exit code 0" }
   const told = (more: object, guard: readonly string[] | undefined = ["test/**"]) =>
     summaryOf(

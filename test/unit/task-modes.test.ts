@@ -9,7 +9,7 @@ const refusalOf = (args: Args) => modes.refusalOf(args, FEATURES)
 const NEW = { description: "find it", prompt: "FIND", agent: "general" }
 
 describe("the mode of a call", () => {
-  test("is named by its argument; without one it is a new task", () => {
+  test("the mode of a call is that of its mode argument, and a new task without one", () => {
     expect(modeOf({ ...NEW, fork: true, batch: "b", after: ["bg_x"], max_cost: 0.1 })).toBe("new")
     expect(modeOf({ resume: "bg_x", prompt: "p", timeout: 5, max_cost: 0.1, fork: false })).toBe("resume")
     expect(modeOf({ tell: "bg_x", prompt: "p", model: undefined, fork: false })).toBe("tell")
@@ -17,7 +17,7 @@ describe("the mode of a call", () => {
     expect(modeOf({ merge: "bg_x" })).toBe("merge")
   })
 
-  test("needs its arguments, and says what a missing one is", () => {
+  test("a call without a required argument fails with an error that explains the argument", () => {
     expect(() => modeOf({ ...NEW, description: undefined })).toThrow(
       "Argument `description` is missing: 3 to 5 words for the user.",
     )
@@ -38,7 +38,7 @@ describe("the mode of a call", () => {
     [{ tell: "bg_x", description: "d" }, "With `tell`, leave out `description`"],
     [{ tell: "bg_x", timeout: 5, after: "b" }, "`timeout`, `after`: a task at work keeps what it was launched with."],
     [{ tell: "bg_x", max_cost: 1 }, "It takes `prompt` alone."],
-  ])("is an error for what does not go together: %j", (args, text) => {
+  ])("a call with arguments that exclude each other is an error: %j", (args, text) => {
     expect(() => modeOf({ prompt: "p", ...args })).toThrow(text)
   })
 
@@ -49,7 +49,7 @@ describe("the mode of a call", () => {
     ["tell", "unpark"],
     ["tell", "merge"],
     ["unpark", "merge"],
-  ])("of two modes in one call, %s and %s, both are named, and nothing is done", (one, other) => {
+  ])("a call with two modes, %s and %s, is refused with an error that names both", (one, other) => {
     for (const args of [
       { [one]: "bg_x", [other]: "bg_y" },
       { [other]: "bg_x", [one]: "bg_y", prompt: "p" },
@@ -59,7 +59,7 @@ describe("the mode of a call", () => {
       )
   })
 
-  test("what does not go together is told before anything else that is wrong; what is no argument is not its business", () => {
+  test("arguments that exclude each other are reported before any other mistake in a call", () => {
     expect(refusalOf({ resume: "bg_x", fork: true, timeout: "soon" })?.message).toContain("mutually exclusive")
     expect(refusalOf({ tell: "bg_x", model: 5 })?.message).toContain("With `tell`, leave out `model`")
     expect(refusalOf({ tell: "bg_x", fork: null, agent: null })).toBeUndefined()
@@ -79,33 +79,30 @@ describe("the mode of a call", () => {
     [{ tries: 2, resume: "bg_x", check: "c" }, "leave out `agent`, `tries`"],
     [{ guard: ["a"], resume: "bg_x" }, "leave out `agent`, `guard`"],
     [{ guard: ["a"], merge: "bg_x" }, "With `merge`, leave out"],
-  ])("several at one thing, and guarded files, need what goes with them: %j", (args, text) => {
+  ])("tries and guarded files without the arguments that they need are an error: %j", (args, text) => {
     expect(() => modeOf({ ...NEW, ...args })).toThrow(text)
   })
 
-  test("tries, and guarded files in a worktree, are new tasks; a resume of tries needs no prompt", () => {
+  test("tries and guarded files start a new task, and tries are resumed without a prompt", () => {
     expect(modeOf({ ...NEW, tries: 3, check: "c", guard: ["test/**"], merge: true })).toBe("new")
     expect(modeOf({ ...NEW, tries: ["a/b", "c/d"], check: "c", place: "worktree" })).toBe("new")
     expect(modeOf({ ...NEW, guard: ["a"], check: "c", place: "worktree" })).toBe("new")
     expect(modeOf({ resume: "bg_x" })).toBe("resume")
   })
 
-  test("a merge that is written as a text is no task of that name", () => {
+  test("a merge argument written as text is not taken as the name of a task", () => {
     for (const merge of ["true", "false"])
       expect(refusalOf({ ...NEW, place: "worktree", merge })?.message).toBe(
         `Argument \`merge\`: true or false without quotes, or the id of a task that is to be merged now. Got "${merge}".`,
       )
   })
 
-  test.each(["resume", "tell", "merge"])(
-    "an empty `%s` asks for no mode: what is wrong is that it is empty",
-    (name) => {
-      expect(refusalOf({ ...NEW, [name]: "" })).toBeUndefined()
-    },
-  )
+  test.each(["resume", "tell", "merge"])("an empty `%s` is reported as empty and does not select a mode", (name) => {
+    expect(refusalOf({ ...NEW, [name]: "" })).toBeUndefined()
+  })
 
   test.each(["description", "agent", "model", "batch", "after", "timeout", "max_cost", "fork", "resume"])(
-    "tell with %s is an error that names both",
+    "a tell together with %s is an error that names both arguments",
     (name) => {
       const call = () => modeOf({ tell: "bg_x", prompt: "p", [name]: "x" })
       expect(call).toThrow("`tell`")

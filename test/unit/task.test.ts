@@ -27,14 +27,14 @@ test("a task is queued while it is active and has no slot", () => {
   expect(isQueued(taskOf({ status: "cancelled", run: { startedAt: undefined } }))).toBe(false)
 })
 
-test("time runs from admission to the end, or to now", () => {
+test("a task's time runs from its admission to its end, or to now", () => {
   expect(elapsed(taskOf({ run: { startedAt: 2000 } }), 5000)).toBe(3000)
   expect(elapsed(taskOf({ run: { startedAt: 2000, endedAt: 2500 } }), 5000)).toBe(500)
   expect(elapsed(queued, 5000)).toBe(0)
   expect(elapsed(taskOf({ run: { startedAt: 2000 } }), 1000)).toBe(0)
 })
 
-test("waiting runs from the launch to admission, to the end, or to now", () => {
+test("a task's waiting time runs from its launch to its admission, to its end, or to now", () => {
   expect(waited(taskOf({ run: { createdAt: 1000, startedAt: 4000 } }), 9000)).toBe(3000)
   expect(waited(taskOf({ run: { createdAt: 1000, startedAt: undefined, endedAt: 2000 } }), 9000)).toBe(1000)
   expect(waited(queued, 9000)).toBe(8000)
@@ -53,7 +53,7 @@ describe("the phase", () => {
     ["waiting for an answer", taskOf(), progressOf({ asks, retry }), true],
     ["waiting for permission", taskOf(), progressOf({ asks: [askOf()], retry }), true],
     [undefined, taskOf({ status: "completed" }), progressOf(), false],
-  ])("is %s", (phase, task, progress, ownTasks) => {
+  ])("the phase of a task is shown as %s", (phase, task, progress, ownTasks) => {
     expect(phaseOf(task, progress, ownTasks)).toBe(phase)
   })
 })
@@ -73,24 +73,24 @@ describe("usage", () => {
 
   const two = { input: 20, output: 10, reasoning: 2, cacheRead: 200, cacheWrite: 14, cost: 1 }
 
-  test("adds up field by field, and says at least where a part of it does", () => {
+  test("usage is added up field by field, and is a lower bound when a part of it is", () => {
     expect(addUsage(one, one)).toEqual(two)
     expect(addUsage({ ...one, atLeast: true }, one)).toEqual({ ...two, atLeast: true })
     expect(addUsage(one, { ...one, atLeast: true })).toEqual({ ...two, atLeast: true })
     expect(addFigures({ toolCalls: 1, usage: one }, { toolCalls: 2, usage: one })).toEqual({ toolCalls: 3, usage: two })
   })
 
-  test("bills input, output, reasoning and what was written to the cache, not what was read from it", () => {
+  test("usage bills input, output, reasoning and cache writes, but not cache reads", () => {
     expect(billedTokens(one)).toBe(23)
   })
 })
 
-test("a host's error says whether the thing is missing", () => {
+test("an error from OpenCode says whether the requested thing is missing", () => {
   expect(new HostError("no")).toMatchObject({ name: "HostError", message: "no", notFound: false })
   expect(new HostError("no", { notFound: true })).toMatchObject({ notFound: true })
 })
 
-test("an agent's name has the machine that it works on, where that is another one", () => {
+test("an agent's name includes the machine that it works on when that is another machine", () => {
   const at = (kind: string) => agentName(taskOf({ agent: "build", place: { kind } } as Partial<Task>))
   expect([agentName(taskOf({ agent: "build" })), at("worktree"), at("big")]).toEqual(["build", "build", "build on big"])
 })

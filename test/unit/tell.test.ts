@@ -12,7 +12,7 @@ const rigged = (options: object = {}) => {
 const answerOf = async (rig: Rig, id: string) => (await rig.manager.output(id, rig.caller)).answer
 
 describe("a word to a task", () => {
-  test("at work is read at its next step, and its answer is the answer to that; it is one run, told once", async () => {
+  test("a message to a working task is read at its next step and answered in the same run", async () => {
     const rig = rigged()
     rig.onPrompt("FIND", { tools: [{ name: "build", args: { ms: 500 } }] })
     const { id } = await rig.launch()
@@ -25,7 +25,7 @@ describe("a word to a task", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
-  test("twice in the same moment are two", async () => {
+  test("two messages to a task at the same moment both arrive", async () => {
     const rig = rigged()
     rig.onPrompt("FIND", { tools: [{ name: "build", args: { ms: 500 } }] })
     const { id, sessionID } = await rig.launch()
@@ -37,7 +37,7 @@ describe("a word to a task", () => {
     expect(await answerOf(rig, id)).toBe("heard MORE 2")
   })
 
-  test("that is queued stands behind its prompt, whatever else was said to it", async () => {
+  test("messages to a queued task are appended to its prompt in order", async () => {
     const rig = rigged({ maxConcurrentTasks: 1 })
     rig.onPrompt("FIRST", { text: "first", delay: 500 })
     await rig.launch({ prompt: "FIRST" })
@@ -49,7 +49,7 @@ describe("a word to a task", () => {
     expect(prompt?.parts).toMatchObject([{ text: "FIND\n\nMORE 1\n\nMORE 2" }])
   })
 
-  test("that came in the moment of its end is read, though the host had said that it is idle", async () => {
+  test("a message that arrives as its task ends is still answered, although OpenCode reported the session idle", async () => {
     const rig = rigged()
     rig.onPrompt("FIND", { text: "first", delay: 200 })
     const { id } = await rig.launch()
@@ -65,7 +65,7 @@ describe("a word to a task", () => {
     expect(await answerOf(rig, id)).toBe("heard MORE")
   })
 
-  test("that the host passed over, since an answer that had begun by then stands behind it, is said again", async () => {
+  test("a message that OpenCode skipped because an answer had already begun is sent again", async () => {
     const rig = rigged()
     rig.onPrompt("FIND", { text: "first", delay: 300 })
     const { id, sessionID } = await rig.launch()
@@ -90,7 +90,7 @@ describe("a word to a task", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
-  test("is an error where the host does not take it, and the run then ends by itself", async () => {
+  test("a message that OpenCode refuses is an error, and the run then ends by itself", async () => {
     const rig = rigged()
     rig.onPrompt("FIND", { text: "first", delay: 200 })
     const { id } = await rig.launch()
@@ -106,7 +106,7 @@ describe("a word to a task", () => {
     expect(await answerOf(rig, id)).toBe("first")
   })
 
-  test("that came although the host did not say so is told", async () => {
+  test("a message counts as sent when it arrived although OpenCode reported a failure", async () => {
     const rig = rigged()
     rig.onPrompt("FIND", { tools: [{ name: "build", args: { ms: 500 } }] })
     const { id, sessionID } = await rig.launch()
@@ -121,7 +121,7 @@ describe("a word to a task", () => {
     expect(await answerOf(rig, id)).toBe("heard MORE")
   })
 
-  test("that the host took and lost does not keep its run for ever", async () => {
+  test("a message that OpenCode accepted and lost does not keep its run alive for ever", async () => {
     const rig = rigged()
     rig.onPrompt("FIND", { text: "first", delay: 200 })
     const { id } = await rig.launch()
@@ -133,7 +133,7 @@ describe("a word to a task", () => {
     expect((task.run.endedAt ?? 0) - (task.run.startedAt ?? 0)).toBeLessThan(60_000)
   })
 
-  test("is an error where it ends meanwhile, by a cancel, and starts no turn that nobody watches", async () => {
+  test("a message to a task that is cancelled meanwhile is an error and starts no turn", async () => {
     const rig = rigged()
     rig.onPrompt("FIND", { hang: true })
     const { id, sessionID } = await rig.launch()
@@ -146,7 +146,7 @@ describe("a word to a task", () => {
     expect((await rig.host.activity()).has(sessionID)).toBe(false)
   })
 
-  test("that has ended is an error that names resume, as is one to nobody", async () => {
+  test("a message to an ended or unknown task is an error, and for an ended one names resume", async () => {
     const rig = rigged()
     const { id } = await rig.launch()
     await rig.ended(id)
@@ -154,7 +154,7 @@ describe("a word to a task", () => {
     await expect(rig.manager.tell("bg_zz", "MORE", rig.caller)).rejects.toThrow('No task "bg_zz"')
   })
 
-  test("asks for the permission of a launch of its agent, and is not said where that is refused", async () => {
+  test("a message needs the permission to launch its agent, and is not sent when that is refused", async () => {
     const rig = rigged()
     rig.onPrompt("FIND", { text: "first", delay: 500 })
     const { id, sessionID } = await rig.launch()
@@ -175,7 +175,7 @@ describe("a word to a task", () => {
   })
 
   test.each(["ends", "is cleared", "is stopped"])(
-    "is an error where its task or call %s while the user is asked",
+    "a message is an error when its task or call %s while the user is asked",
     async (what) => {
       const rig = rigged()
       rig.onPrompt("FIND", { text: "first", delay: 500 })
@@ -192,7 +192,7 @@ describe("a word to a task", () => {
     },
   )
 
-  test("that is saying its last word is an error", async () => {
+  test("a message to a task that is saying its last word is an error", async () => {
     const rig = rigged({ taskTimeout: 3000 })
     rig.onPrompt("FIND", { hang: true })
     const { id } = await rig.launch()
@@ -200,7 +200,7 @@ describe("a word to a task", () => {
     await expect(rig.manager.tell(id, "MORE", rig.caller)).rejects.toThrow("last word")
   })
 
-  test("comes from the screen, too", async () => {
+  test("a user can send a message to a task from the terminal", async () => {
     const rig = rigged()
     rig.onPrompt("FIND", { tools: [{ name: "build", args: { ms: 500 } }] })
     const { id, sessionID } = await rig.launch()
@@ -224,7 +224,7 @@ describe("a word that overtakes the prompt of its run", () => {
     ["while its prompt is sent", {}, 60],
     ["as its turn comes", { maxConcurrentTasks: 1 }, 0],
     ["while its prompt is sent then", { maxConcurrentTasks: 1 }, 60],
-  ])("%s comes behind it all the same", async (_when, options, ms) => {
+  ])("a message sent %s comes after the prompt of its run", async (_when, options, ms) => {
     const rig = rigged(options)
     rig.onPrompt("FIRST", { text: "first", delay: 50 })
     const first = "maxConcurrentTasks" in options ? await rig.launch({ prompt: "FIRST" }) : undefined
@@ -247,7 +247,7 @@ describe("a word that overtakes the prompt of its run", () => {
   })
 })
 
-test("a word to one that may not be resumed says that a new one is needed", async () => {
+test("the error for a message to a task that cannot be resumed advises a new launch", async () => {
   const rig = rigged()
   rig.onPrompt("FAIL", { status: 400 })
   const { id } = await rig.launch({ prompt: "FAIL" })
@@ -257,7 +257,7 @@ test("a word to one that may not be resumed says that a new one is needed", asyn
   )
 })
 
-test("a fork and a resumed task are told as any other", async () => {
+test("forks and resumed tasks receive messages like any other task", async () => {
   const rig = rigged()
   const { id } = await rig.launch({ prompt: "BRIEF" })
   await rig.ended(id)
@@ -272,7 +272,7 @@ test("a fork and a resumed task are told as any other", async () => {
   }
 })
 
-test("whatever a word holds, it is said as it is", async () => {
+test("a message reaches its task unchanged, whatever it contains", async () => {
   const rig = rigged()
   rig.onPrompt("FIND", { tools: [{ name: "build", args: { ms: 500 } }] })
   const { id, sessionID } = await rig.launch()

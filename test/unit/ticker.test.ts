@@ -2,7 +2,7 @@ import { expect, test } from "vitest"
 import { Ticker } from "../../src/lib/ticker.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 
-test("what was due long before it was asked for comes at once, and is not late", async () => {
+test("a tick whose time is already past comes at once and does not count as late", async () => {
   const clock = new FakeClock()
   const lateness: number[] = []
   const ticker = new Ticker(clock, async (late) => void lateness.push(late))
@@ -12,7 +12,7 @@ test("what was due long before it was asked for comes at once, and is not late",
   expect(lateness).toEqual([0])
 })
 
-test("what comes after a sleep is as late as that", async () => {
+test("a tick after a sleep is late by the time slept", async () => {
   const clock = new FakeClock()
   const lateness: number[] = []
   const ticker = new Ticker(clock, async (late) => void lateness.push(late))
@@ -21,7 +21,7 @@ test("what comes after a sleep is as late as that", async () => {
   expect(lateness).toEqual([59_000])
 })
 
-test("what has passed and is asked for again by each tick brings one tick a second, not one after the other", async () => {
+test("ticks for a time already past come at most once a second", async () => {
   const clock = new FakeClock()
   const began = clock.now()
   const ticks: number[] = []
@@ -35,7 +35,7 @@ test("what has passed and is asked for again by each tick brings one tick a seco
   expect(ticks).toEqual([0, 1000, 2000, 3000])
 })
 
-test("what is due in the moment of a tick is not put off by what that tick did before", async () => {
+test("a tick for the current moment is not delayed by the tick before it", async () => {
   const clock = new FakeClock()
   const began = clock.now()
   const ticks: number[] = []

@@ -24,7 +24,7 @@ const shownBy = (tool: Tool | undefined) =>
 
 const find = { description: " find\n it ", prompt: " FIND ", agent: "general" }
 
-test("the task tool tells of answers in the message only where there are any", () => {
+test("the task tool announces an answer in the message only when the options allow one", () => {
   const text = (options: object) => rigged(options).tools.superagents_task?.description
   expect(text({})).toContain("an automatic message when the task ends, with the answer (of a long one the beginning).")
   expect(text({ notifyAnswerChars: 0 })).toContain(
@@ -32,7 +32,7 @@ test("the task tool tells of answers in the message only where there are any", (
   )
 })
 
-test("the task tool says and offers only what the options allow", () => {
+test("the task tool describes and offers only what the options allow", () => {
   const tool = (options: object) => {
     const { description = "", args } = rigged(options).tools.superagents_task ?? {}
     const text = (name: string) => (args?.[name] as { description?: string } | undefined)?.description
@@ -56,7 +56,7 @@ test("the task tool says and offers only what the options allow", () => {
   )
 })
 
-test("a fork may be whole where the option allows it, and is told to be one of three things", async () => {
+test("the fork argument accepts `whole` only when the option allows it, and rejects other texts", async () => {
   const kinds = { anyOf: [{ type: "boolean" }, { type: "string", enum: ["whole"] }] }
   expect(shownBy(rigged().tools.superagents_task).fork).toEqual(kinds)
   const off = rigged({ fork: { whole: "never" } })
@@ -68,7 +68,7 @@ test("a fork may be whole where the option allows it, and is told to be one of t
   )
 })
 
-test("a fork that is whole needs no agent, and is told of with what it has", async () => {
+test("a whole fork needs no agent, and its result says what it inherited", async () => {
   const { rig, call } = rigged()
   const { output } = await call("task", { description: "go on", prompt: "FIND", fork: "whole" })
   expect(output).toMatch(
@@ -78,7 +78,7 @@ test("a fork that is whole needs no agent, and is told of with what it has", asy
   await expect(call("task", { description: "go on", prompt: "FIND", fork: true })).rejects.toThrow("`agent` is missing")
 })
 
-test("what a model is shown of arguments is kinds, enums and descriptions; the errors tell the limits", async () => {
+test("tool schemas show types, enums and descriptions, and errors name the limits", async () => {
   const { tools, call } = rigged()
   for (const tool of Object.values(tools))
     expect(JSON.stringify(shownBy(tool))).not.toMatch(/"(minLength|maxLength|minimum|maximum|maxItems|minItems)"/)
@@ -87,12 +87,12 @@ test("what a model is shown of arguments is kinds, enums and descriptions; the e
   await expect(call("task", { ...find, after: [] })).rejects.toThrow("`after`")
 })
 
-test("what an option turns off is refused with that reason", async () => {
+test("an argument that an option turns off is refused with that reason", async () => {
   const { call } = rigged({ allowModelOverride: false })
   await expect(call("task", { ...find, model: "scripted/beta" })).rejects.toThrow("option allowModelOverride is false")
 })
 
-test("output and cancel say that the beginning of an id will do", () => {
+test("the output and cancel tools say that the beginning of an id is enough", () => {
   const { tools } = rigged()
   const descriptions = (name: string) =>
     Object.values(tools).flatMap(({ args }) => (args[name] as { description?: string } | undefined)?.description ?? [])
@@ -100,12 +100,12 @@ test("output and cancel say that the beginning of an id will do", () => {
   expect(descriptions("task_id")).toHaveLength(2)
 })
 
-test("no text of a tool shouts", () => {
+test("no tool description uses words in capitals or exclamation marks", () => {
   for (const { description } of Object.values(rigged().tools))
     expect(description.replaceAll(/\bbg_\S+/g, "")).not.toMatch(/\b[A-Z]{4,}\b|!/)
 })
 
-test("there are exactly five tools, each with a text for the model", () => {
+test("there are exactly five tools, each with a description for the model", () => {
   const { tools } = rigged()
   expect(Object.keys(tools).toSorted()).toEqual([
     "superagents_cancel",
@@ -118,7 +118,7 @@ test("there are exactly five tools, each with a text for the model", () => {
 })
 
 describe("the task tool", () => {
-  test("waits for a batch by the name that it was given, however that is written", async () => {
+  test("the task tool finds a batch to wait for by its given name, whatever characters that has", async () => {
     const { rig, call } = rigged()
     rig.onPrompt("HANG", { hang: true })
     await call("task", { ...find, prompt: "HANG", batch: "the <first>\n  part" })
@@ -126,12 +126,12 @@ describe("the task tool", () => {
     expect(output).toContain("It is waiting for bg_aaaaaaa1")
   })
 
-  test("says of an argument that is empty just that", async () => {
+  test("the task tool reports an empty argument as too short", async () => {
     const { call } = rigged()
     await expect(call("task", { ...find, resume: "" })).rejects.toThrow(/^Argument `resume`: Too small/)
   })
 
-  test("launches, and says what happens next", async () => {
+  test("the task tool launches a task and says what happens next", async () => {
     const { rig, call } = rigged()
     const { title, output, metadata } = await call("task", find)
     const [view] = rig.manager.list(rig.parent)
@@ -145,7 +145,7 @@ describe("the task tool", () => {
     expect(rig.host.stored(view?.task.sessionID ?? "").messages[0]?.parts[0]).toMatchObject({ text: "FIND" })
   })
 
-  test("resumes", async () => {
+  test("the task tool resumes a completed task", async () => {
     const { rig, call } = rigged()
     await call("task", find)
     const id = rig.manager.list(rig.parent)[0]?.task.id ?? ""
@@ -154,7 +154,7 @@ describe("the task tool", () => {
     expect(output).toContain(`Resume #1 of task ${id} (find it) started.`)
   })
 
-  test("takes any timeout when tasks have no time limit", async () => {
+  test("the task tool accepts any timeout that a timer can hold when tasks have no time limit", async () => {
     const { rig, call } = rigged({ taskTimeout: 0 })
     await call("task", { ...find, timeout: 99_999_999 })
     expect(rig.manager.list(rig.parent)[0]?.task.run.timeout).toBe(99_999_999)
@@ -162,7 +162,7 @@ describe("the task tool", () => {
     await expect(call("task", { ...find, timeout: 2 ** 31 })).rejects.toThrow("`timeout`")
   })
 
-  test("names the agents there are, also those that say nothing of themselves", () => {
+  test("the task tool lists all agents, including those without a description", () => {
     const text = withAgents("Text.", [
       { name: "general", description: " For anything. ", mode: "subagent" },
       { name: "plan", description: "", mode: "all" },
@@ -170,7 +170,7 @@ describe("the task tool", () => {
     expect(text).toBe("Text.\n\nAgents:\n- general: For anything.\n- plan: (no description)")
   })
 
-  test("names them in one order, each with its first sentence, and of that 160 characters", () => {
+  test("the task tool lists agents in alphabetical order, each with at most 160 characters of its first sentence", () => {
     const agents = [
       { name: "z", description: "Reviews code, e.g. for style.\nUse it often." },
       { name: "b", description: "x".repeat(200) },
@@ -189,7 +189,7 @@ describe("the task tool", () => {
 })
 
 describe("the other tools", () => {
-  test("show, list, cancel and clear", async () => {
+  test("the other tools show, list, cancel and clear tasks", async () => {
     const { rig, call } = rigged()
     rig.onPrompt("FIND", { text: "the answer", delay: 100 })
     expect((await call("list", {})).output).toBe("No background tasks found")
@@ -218,7 +218,7 @@ describe("the other tools", () => {
     expect((await call("clear", {})).output).toBe("Cleared 2 background tasks.")
   })
 
-  test("wait for the default time when told to block and nothing else", async () => {
+  test("superagents_output waits for the default time when called with only `block`", async () => {
     const { rig, call } = rigged()
     rig.onPrompt("FIND", { hang: true })
     await call("task", find)
@@ -233,7 +233,7 @@ describe("the other tools", () => {
     await waiting
   })
 
-  test("touch no other session's tasks", async () => {
+  test("the other tools do not affect tasks of another session", async () => {
     const { rig, call } = rigged()
     rig.onPrompt("FIND", { hang: true })
     await call("task", find)
@@ -246,7 +246,7 @@ describe("the other tools", () => {
     expect(rig.task(id).status).toBe("running")
   })
 
-  test("bring back what the session had before a restart", async () => {
+  test("superagents_list shows the session's tasks from before a restart", async () => {
     const { rig, call } = rigged()
     await call("task", find)
     const id = rig.manager.list(rig.parent)[0]?.task.id ?? ""
@@ -257,7 +257,7 @@ describe("the other tools", () => {
   })
 })
 
-test("tasks whose batch nobody named are no batch to a reader, by no task's id", async () => {
+test("tasks launched without a batch name are not shown as a batch", async () => {
   const { rig, call } = rigged()
   rig.onPrompt("FIND", { hang: true })
   for (const batch of [undefined, undefined, "apart"]) await call("task", { ...find, batch })
@@ -289,12 +289,12 @@ describe("what goes wrong inside a tool", () => {
       "The call failed unexpectedly (x is not a function). Try it again, or check with superagents_list.",
     ],
     ["odd", "The call failed unexpectedly (odd). Try it again, or check with superagents_list."],
-  ])("reaches the model in words: %s", async (error, text) => {
+  ])("an error inside a tool reaches the model as text: %s", async (error, text) => {
     await expect(failing(error)).rejects.toMatchObject({ name: "CallError", message: text })
   })
 })
 
-test("what a run may cost is a positive number of dollars, and no more than the option allows", async () => {
+test("max_cost must be a positive number of dollars that the option allows", async () => {
   const { rig, call } = rigged({ maxCostPerTask: 0.05 })
   for (const wrong of [0, -1, "0.01", "1e3", true, [0.01], Number.NaN, Number.POSITIVE_INFINITY, 0.0500001])
     await expect(call("task", { ...find, max_cost: wrong })).rejects.toThrow(
@@ -309,7 +309,7 @@ test("what a run may cost is a positive number of dollars, and no more than the 
   )
 })
 
-test("limits are told of once, and again where they are others", async () => {
+test("a launch tells the limits only when they differ from those last told", async () => {
   const { call } = rigged()
   const told = async (more: object = {}) => (await call("task", { ...find, ...more })).output.includes("\nLimits: ")
   expect([await told(), await told({ prompt: "B" }), await told({ prompt: "C", max_cost: 0.03 })]).toEqual([
@@ -320,7 +320,7 @@ test("limits are told of once, and again where they are others", async () => {
   expect([await told({ prompt: "D" }), await told({ prompt: "E" })]).toEqual([true, false])
 })
 
-test("limits that are turned off are not told of", async () => {
+test("a launch does not mention limits that are turned off", async () => {
   const { call } = rigged({ maxTokensPerTask: 0, maxCostPerSession: 0 })
   expect((await call("task", find)).output).not.toContain("Limits")
 })

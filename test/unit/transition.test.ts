@@ -10,7 +10,7 @@ const END_OF = { completed: "completed", error: "failed", cancelled: "cancelled"
 const terminal = (status: keyof typeof END_OF, more: Partial<Task> = {}) =>
   transition(taskOf(more as object), { type: END_OF[status], ...ended })
 
-test("what an agent does after its run costs its task, and counts for a day of its own", () => {
+test("work after a run's end is added to the task's cost and to the day it happened", () => {
   const usage = (cost: number) => ({ ...NO_USAGE, cost })
   const after = (task: Task, at: number, cost: number) =>
     transition(task, { type: "went on", generation: 0, at, usage: usage(cost) })
@@ -24,7 +24,7 @@ test("what an agent does after its run costs its task, and counts for a day of i
   expect(transition(first, { type: "went on", generation: 1, at: 1, usage: usage(1) })).toBe(first)
 })
 
-test("that the parent's user has stopped it is kept of any task, until they go on", () => {
+test("a task remembers that its parent's user stopped it, until the user goes on", () => {
   for (const task of [taskOf(), taskOf({ status: "completed" })]) {
     const stopped = transition(task, { type: "parent stopped" })
     expect(stopped.run.parentStopped).toBe(true)
@@ -37,7 +37,7 @@ test("that the parent's user has stopped it is kept of any task, until they go o
 describe("admission", () => {
   const queued = taskOf({ run: { startedAt: undefined } })
 
-  test("starts a queued run", () => {
+  test("an admission starts a queued run", () => {
     const task = transition(queued, { type: "admitted", generation: 0, at: 5000 })
     expect(task.run.startedAt).toBe(5000)
     expect(task.status).toBe("running")
@@ -47,13 +47,13 @@ describe("admission", () => {
     ["a run that has its slot already", taskOf(), 0],
     ["another generation", queued, 1],
     ["an ended task", terminal("completed"), 0],
-  ])("does nothing to %s", (_what, task, generation) => {
+  ])("an admission changes nothing for %s", (_what, task, generation) => {
     expect(transition(task, { type: "admitted", generation, at: 5000 })).toBe(task)
   })
 })
 
 describe("a held run", () => {
-  test("is admitted to begin, once, in its own generation and before its end", () => {
+  test("a held run is admitted only once, in its own generation and before its end", () => {
     const held = taskOf({ run: { heldBehind: "bg_b" } })
     const free = transition(held, { type: "admitted", generation: 0, at: 5000 })
     expect(free).toEqual(taskOf())
@@ -69,32 +69,38 @@ describe("an end", () => {
     ["completed", "completed"],
     ["failed", "error"],
     ["cancelled", "cancelled"],
-  ] as const)("%s makes a running task %s, with what it leaves", (type, status) => {
-    const task = transition(taskOf(), { type, ...ended })
-    expect(task).toMatchObject({ status, run: { endedAt: 9000 }, outcome: { toolCalls: 3 }, delivery: deliveryOf() })
-  })
+  ] as const)(
+    "a %s event gives a running task the status %s, an end time, an outcome and a delivery",
+    (type, status) => {
+      const task = transition(taskOf(), { type, ...ended })
+      expect(task).toMatchObject({ status, run: { endedAt: 9000 }, outcome: { toolCalls: 3 }, delivery: deliveryOf() })
+    },
+  )
 
-  test("ends a resumed run as it ends a first one", () => {
+  test("an end event ends a resumed run just like a first run", () => {
     const resumed = transition(terminal("completed"), { type: "resumed", run: runOf({ generation: 1 }) })
     expect(transition(resumed, { type: "completed", ...ended, generation: 1 }).status).toBe("completed")
   })
 
-  test("of another generation is dropped", () => {
+  test("an end event of another generation is dropped", () => {
     const task = taskOf({ run: { generation: 1 } })
     expect(transition(task, { type: "completed", ...ended })).toBe(task)
   })
 
-  test.each(["completed", "error", "cancelled"] as const)("that follows %s is dropped", (status) => {
-    const task = terminal(status)
-    for (const type of ["completed", "failed", "cancelled"] as const)
-      expect(transition(task, { type, ...ended, at: 9999 })).toBe(task)
-  })
+  test.each(["completed", "error", "cancelled"] as const)(
+    "an end event for a task that is already %s is dropped",
+    (status) => {
+      const task = terminal(status)
+      for (const type of ["completed", "failed", "cancelled"] as const)
+        expect(transition(task, { type, ...ended, at: 9999 })).toBe(task)
+    },
+  )
 })
 
 describe("a resume", () => {
   const run = runOf({ generation: 1, promptID: "msg_again" })
 
-  test("keeps what the runs before it took, added up", () => {
+  test("a resumed task keeps the summed usage of its earlier runs", () => {
     const first = { ...terminal("completed"), outcome: outcomeOf({ toolCalls: 2 }) }
     const again = transition(first, { type: "resumed", run })
     expect(again.earlier.toolCalls).toBe(2)
@@ -103,33 +109,36 @@ describe("a resume", () => {
     expect(third.earlier.toolCalls).toBe(5)
   })
 
-  test.each(["completed", "error", "cancelled"] as const)("begins a new run of a task that is %s", (status) => {
-    const before = transition(terminal(status), { type: "retrieved", at: 9500 })
-    const task = transition(before, { type: "resumed", run })
-    expect(task).toMatchObject({ status: "resumed", run, delivery: { state: "none" } })
-    expect(task).not.toHaveProperty("outcome")
-    expect(task).not.toHaveProperty("retrievedAt")
-  })
+  test.each(["completed", "error", "cancelled"] as const)(
+    "a resume starts a new run of a task that is %s",
+    (status) => {
+      const before = transition(terminal(status), { type: "retrieved", at: 9500 })
+      const task = transition(before, { type: "resumed", run })
+      expect(task).toMatchObject({ status: "resumed", run, delivery: { state: "none" } })
+      expect(task).not.toHaveProperty("outcome")
+      expect(task).not.toHaveProperty("retrievedAt")
+    },
+  )
 
-  test("of a running task is dropped", () => {
+  test("a resume of a running task is dropped", () => {
     const task = taskOf()
     expect(transition(task, { type: "resumed", run })).toBe(task)
   })
 
-  test.each([0, 2])("to generation %i of a task of generation 0 is dropped", (generation) => {
+  test.each([0, 2])("a resume to generation %i of a task of generation 0 is dropped", (generation) => {
     const task = terminal("completed")
     expect(transition(task, { type: "resumed", run: runOf({ generation }) })).toBe(task)
   })
 })
 
 describe("a first look", () => {
-  test("stamps an ended task once", () => {
+  test("the first retrieval of an ended task is recorded once", () => {
     const task = transition(terminal("error"), { type: "retrieved", at: 9500 })
     expect(task.retrievedAt).toBe(9500)
     expect(transition(task, { type: "retrieved", at: 9900 })).toBe(task)
   })
 
-  test("leaves a running task as it is", () => {
+  test("a retrieval of a running task changes nothing", () => {
     const task = taskOf()
     expect(transition(task, { type: "retrieved", at: 9500 })).toBe(task)
   })
@@ -139,7 +148,7 @@ describe("a last word", () => {
   const reason = { code: "timeout", text: "Stopped at its time limit." } as const
   const warned = (generation = 0) => ({ type: "warned", generation, at: 50, reason }) as const
 
-  test("is asked for once, of a run at work", () => {
+  test("a last word is asked for once in a working run", () => {
     const task = transition(taskOf(), warned())
     expect(task.run).toMatchObject({ lastWordAt: 50, lastWordFor: reason })
     expect(transition(task, { ...warned(), at: 60 })).toBe(task)
@@ -149,7 +158,7 @@ describe("a last word", () => {
     ["another run's", taskOf(), 1],
     ["a queued run's", taskOf({ run: { startedAt: undefined } }), 0],
     ["an ended run's", taskOf({ status: "error" }), 0],
-  ])("is not %s", (_whose, task, generation) => {
+  ])("a request for a last word changes nothing when it is %s", (_whose, task, generation) => {
     expect(transition(task, warned(generation))).toBe(task)
   })
 })
@@ -157,12 +166,12 @@ describe("a last word", () => {
 describe("what is learned after an end", () => {
   const outcome = outcomeOf({ toolCalls: 9 })
 
-  test("takes the place of what was known at the end", () => {
+  test("an outcome that is found after the end replaces the earlier outcome", () => {
     const task = transition(terminal("cancelled"), { type: "closed", generation: 0, outcome })
     expect(task).toEqual({ ...terminal("cancelled"), outcome })
   })
 
-  test("is nothing to a task that runs, or to another run", () => {
+  test("a later outcome changes nothing for a running task or for another run", () => {
     const [running, ended] = [taskOf(), terminal("completed")]
     expect(transition(running, { type: "closed", generation: 0, outcome })).toBe(running)
     expect(transition(ended, { type: "closed", generation: 1, outcome })).toBe(ended)
@@ -176,7 +185,7 @@ describe("a notification", () => {
     state,
   })
 
-  test("goes from pending to confirmed, its figures unchanged", () => {
+  test("a notification goes from pending to confirmed and keeps its figures", () => {
     const confirmed = transition(terminal("completed"), notified("confirmed"))
     expect(confirmed.delivery).toEqual(deliveryOf({ state: "confirmed" }))
   })
@@ -185,12 +194,12 @@ describe("a notification", () => {
     ["confirmed", "confirmed"],
     ["confirmed", "abandoned"],
     ["abandoned", "confirmed"],
-  ] as const)("that is %s does not become %s", (from, to) => {
+  ] as const)("a notification that is %s does not become %s", (from, to) => {
     const task = transition(terminal("completed"), notified(from))
     expect(transition(task, notified(to))).toBe(task)
   })
 
-  test("of another run, or of a task that owes none, is dropped", () => {
+  test("a confirmation is dropped for another run or for a task that owes no notification", () => {
     const task = terminal("completed")
     expect(transition(task, notified("confirmed", 1))).toBe(task)
     const silent = transition(taskOf(), { type: "cancelled", ...ended, delivery: { state: "none" } })
@@ -198,7 +207,7 @@ describe("a notification", () => {
   })
 })
 
-test("who has won is written down once, of a team of tries that runs", () => {
+test("the winner of running tries is recorded once", () => {
   const team = { kind: "tries", prompt: "DO", count: 2, timeout: 0 } as const
   const running = taskOf({ group: team })
   const event = { type: "won", generation: 0, winner: "bg_b" } as const
@@ -213,7 +222,7 @@ test("who has won is written down once, of a team of tries that runs", () => {
     expect(transition(other, event)).toBe(other)
 })
 
-test("what is resumed after a win is gone on with by its winner, a map and what was not won as they are", () => {
+test("a resumed group of won tries continues with its winner, and other groups stay unchanged", () => {
   const check = { command: "c", passed: true, runs: 1, how: "exit code 0" }
   const plan = { kind: "tries", prompt: "DO", count: 2, timeout: 0 } as const
   const won = transition(taskOf({ group: plan }), { type: "won", generation: 0, winner: "bg_b", passed: check })
@@ -228,7 +237,7 @@ test("what is resumed after a win is gone on with by its winner, a map and what 
   expect(resumed(taskOf({ group: map })).group).toEqual(map)
 })
 
-test("the model that a run asks is written down where it named none, in its own run", () => {
+test("the model of a run that named none is recorded only in that run", () => {
   const model = { provider: "p", id: "m" }
   const event = { type: "asks", generation: 0, model } as const
   const asked = transition(taskOf(), event)
@@ -238,14 +247,14 @@ test("the model that a run asks is written down where it named none, in its own 
     expect(transition(other, event)).toBe(other)
 })
 
-test("another prompt takes the place of the run's while it runs", () => {
+test("a new prompt replaces the run's prompt only while the run goes on", () => {
   const event = { type: "asked anew", generation: 0, promptID: "msg_better" } as const
   expect(transition(taskOf(), event).run.promptID).toBe("msg_better")
   for (const other of [taskOf({ run: { generation: 1 } }), terminal("completed")])
     expect(transition(other, event)).toBe(other)
 })
 
-test("each model that a run went on with is written down in order, while it runs", () => {
+test("each fallback model of a run is recorded in order while it runs", () => {
   const to = (id: string, step: number) =>
     ({ type: "switched", generation: 0, model: { provider: "p", id }, step, why: "limit" }) as const
   const task = transition(transition(taskOf(), to("two", 4)), to("three", 9))

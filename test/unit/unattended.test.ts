@@ -19,7 +19,7 @@ const standing = (options: ConstructorParameters<typeof Rig>[0] = {}) => {
 }
 
 describe("a run that nobody launched", () => {
-  test("works in the session that was there, and tells nobody how it ended", async () => {
+  test("an unattended run works in an existing session and notifies nobody of its end", async () => {
     const { rig, sessionID, runs, start, ended } = standing()
     rig.onPrompt("WORK", { text: "done" })
     const { task } = await start("WORK")
@@ -41,7 +41,7 @@ describe("a run that nobody launched", () => {
     expect(rig.errors()).toEqual([])
   })
 
-  test("is one at a time; the next one is a further run of the same task, by another agent too", async () => {
+  test("only one unattended run goes on in a session, and the next one resumes the same task", async () => {
     const { rig, sessionID, start, ended } = standing()
     rig.onPrompt("WORK", { text: "done" })
     const first = await start("WORK")
@@ -57,7 +57,7 @@ describe("a run that nobody launched", () => {
     expect(rig.manager.unattended.wrote("msg_0123456789abAbCdEfGhIjKlMn")).toBe(false)
   })
 
-  test("of a process that died is known to one that knew of an earlier run, and settled there", async () => {
+  test("an unattended run of a process that died is taken over by one that knew an earlier run", async () => {
     const { rig, sessionID, start, ended } = standing()
     rig.onPrompt("WORK", { text: "done" })
     rig.onPrompt("LAST", { hang: true })
@@ -77,7 +77,7 @@ describe("a run that nobody launched", () => {
     expect(other.errors()).toEqual([])
   })
 
-  test("is refused where the session or the agent is not there, or the session is a background task's", async () => {
+  test("an unattended run is refused for a missing session or agent, and for a background task's session", async () => {
     const { rig, start } = standing()
     rig.onPrompt("FIND", { hang: true })
     await expect(start("WORK", "nobody")).rejects.toThrow('No agent "nobody"')
@@ -95,7 +95,7 @@ describe("a run that nobody launched", () => {
     expect(await rig.manager.unattended.stop(child)).toBe(false)
   })
 
-  test("is limited as any other: it ends in an error with its reason, and may be begun again", async () => {
+  test("an unattended run ends with an error at its time limit and can be started again", async () => {
     const { rig, sessionID, runs, start, ended } = standing({ options: { taskTimeout: 60_000 } })
     rig.onPrompt("WORK", { hang: true, text: "so far" })
     await start("WORK")
@@ -110,7 +110,7 @@ describe("a run that nobody launched", () => {
     expect(runs().of(sessionID)?.state).toBe("running")
   })
 
-  test("is stopped when somebody wants that, once", async () => {
+  test("an unattended run is stopped once when somebody stops it", async () => {
     const { rig, sessionID, runs, start } = standing()
     rig.onPrompt("WORK", { hang: true })
     await start("WORK")
@@ -120,7 +120,7 @@ describe("a run that nobody launched", () => {
     expect(await rig.manager.unattended.stop(sessionID)).toBe(false)
   })
 
-  test("takes no slot of any session, and its own background tasks are its children", async () => {
+  test("an unattended run uses no session's slot, and tasks that it launches are its children", async () => {
     const { rig, sessionID, start } = standing({ options: { maxConcurrentTasks: 1 } })
     rig.onPrompt("WORK", { hang: true })
     const other = rig.host.openSession()
@@ -137,7 +137,7 @@ describe("a run that nobody launched", () => {
     expect(rig.task(id, sessionID)).toMatchObject({ depth: 1, parentID: sessionID })
   })
 
-  test("is known after a restart: what was finished as finished, what was not as interrupted", async () => {
+  test("after a restart a finished unattended run is still completed, and an unfinished one is interrupted", async () => {
     const { rig, sessionID, runs, start, ended } = standing()
     rig.onPrompt("WORK", { text: "done" })
     await start("WORK")
@@ -160,7 +160,7 @@ describe("a run that nobody launched", () => {
     expect(rig.notices(sessionID)).toEqual([])
   })
 
-  test("tells who listens when it is queued, begins and ends, and not of each word", async () => {
+  test("an unattended run informs its listeners when it is queued, begins and ends, not of each word", async () => {
     const { rig, sessionID, start, ended } = standing()
     rig.onPrompt("WORK", { text: "one two three" })
     let told = 0
@@ -173,7 +173,7 @@ describe("a run that nobody launched", () => {
     expect(told).toBe(3)
   })
 
-  test("is refused, with nothing begun, where what may be spent is spent, and is known to be so before", async () => {
+  test("an unattended run is refused when the budget is spent, and the refusal is known before", async () => {
     const { rig, sessionID, runs, start, ended } = standing({ options: { maxCostPerDay: 0.001 } })
     rig.onPrompt("WORK", { text: "done" })
     expect((await runs().refusals())(sessionID)).toBeUndefined()
@@ -199,7 +199,7 @@ describe("what its user writes in such a session", () => {
     await runs().adopt({ sessionID, agent: "general", description: "#5 Migrate" }, messageID)
   }
 
-  test("is a run, too: it shows as work, and its figures are the task's", async () => {
+  test("a user's message in such a session counts as a run, with its cost on the task", async () => {
     const all = standing()
     const { rig, sessionID, runs, start, ended } = all
     rig.onPrompt("WORK", { text: "done" })
@@ -217,7 +217,7 @@ describe("what its user writes in such a session", () => {
     expect(rig.errors()).toEqual([])
   })
 
-  test("is the first one, where nothing ran before, and ends as others do", async () => {
+  test("a user's message is the first run of a session without one, and ends like others", async () => {
     const all = standing({ options: { taskTimeout: 60_000 } })
     const { rig, sessionID, runs, ended } = all
     rig.onPrompt("Go on", { hang: true, text: "so far" })
@@ -228,7 +228,7 @@ describe("what its user writes in such a session", () => {
     expect(runs().of(sessionID)).toMatchObject({ byPerson: true, result: { status: "error" } })
   })
 
-  test("joins a run that goes on, and is left alone where a limit would stop it at once", async () => {
+  test("a user's message joins a running run, and becomes no run when a limit would stop it", async () => {
     const all = standing({ options: { maxCostPerDay: 0.001 } })
     const { rig, sessionID, runs, start, ended } = all
     rig.onPrompt("WORK", { hang: true })

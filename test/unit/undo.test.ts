@@ -14,7 +14,7 @@ const undone = async (more: object = {}) => {
 }
 
 describe("what a parent's user has undone", () => {
-  test("is not deleted by a notification: that waits until it is redone", async () => {
+  test("a notification waits while the parent has undone messages, and arrives after the redo", async () => {
     const { rig, id, kept } = await undone()
     await rig.clock.advance(60_000)
     expect([rig.task(id).status, kept(), rig.notices().length]).toEqual(["completed", true, 0])
@@ -24,7 +24,7 @@ describe("what a parent's user has undone", () => {
     expect(rig.task(id).delivery.state).toBe("confirmed")
   })
 
-  test("or until the user goes on without it; then the notification comes", async () => {
+  test("a notification that waits for an undo arrives when the user goes on without the undone message", async () => {
     const { rig, kept } = await undone()
     await rig.clock.advance(10_000)
     rig.host.say(rig.parent, "something else")
@@ -32,7 +32,7 @@ describe("what a parent's user has undone", () => {
     expect([kept(), rig.notices().length]).toEqual([false, 1])
   })
 
-  test("is looked at again although no event tells that it was redone", async () => {
+  test("the end of an undo is noticed even when no event reports the redo", async () => {
     const { rig } = await undone()
     await rig.clock.advance(10_000)
     rig.host.onEvent = () => "lose"
@@ -41,7 +41,7 @@ describe("what a parent's user has undone", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
-  test("is not deleted by a hint about an open question", async () => {
+  test("a hint about an open question waits while the parent has undone messages", async () => {
     const rig = new Rig({ options: { permissionTimeout: 0 } })
     rig.host.asking.add("bash")
     rig.onPrompt("FIND", { tools: [{ name: "bash", args: {} }] })
@@ -58,7 +58,7 @@ describe("what a parent's user has undone", () => {
   })
 
   test.each(["a notification", "a hint about an open question"])(
-    "just as %s is being made is not deleted by it",
+    "messages undone just as %s is being made are not deleted by it",
     async (what) => {
       const rig = new Rig({ options: { permissionTimeout: 0 } })
       rig.host.asking.add("bash")
@@ -100,7 +100,7 @@ describe("an undo of the message that launched agents", () => {
     return { rig, works, from: `${CALL}_${rig.parent}` }
   }
 
-  test("says once which of them still work and which of their edits stay", async () => {
+  test("an undo of a launch warns once which agents still work and which edits stay", async () => {
     const { rig, from } = await launched()
     rig.host.undo(rig.parent, from, { reset: ["src/b.ts"] })
     await rig.clock.advance(2000)
@@ -115,14 +115,14 @@ describe("an undo of the message that launched agents", () => {
     ])
   })
 
-  test("does not count edits that it has reset itself", async () => {
+  test("an undo's warning leaves out edits that the undo has reset itself", async () => {
     const { rig, from } = await launched()
     rig.host.undo(rig.parent, from, { reset: ["b.ts"] })
     await rig.clock.advance(2000)
     expect(rig.host.toasts[0]?.message).toContain("Their edits stay: a.ts, c.ts")
   })
 
-  test("says nothing where it takes back no launch, or one that was taken back before", async () => {
+  test("an undo that takes back no launch, or one already taken back, gives no warning", async () => {
     const { rig, from } = await launched()
     const later = "msg_later"
     rig.host.undo(rig.parent, later)
@@ -138,7 +138,7 @@ describe("an undo of the message that launched agents", () => {
   test.each([
     ["warns once of a redo where an agent edits files meanwhile", { restores: true }, 1],
     ["warns of no redo where OpenCode keeps no snapshots", { restores: false }, 0],
-  ])("%s", async (_what, undone, warnings) => {
+  ])("an undo of a launching message %s", async (_what, undone, warnings) => {
     const { rig, works, from } = await launched()
     rig.host.undo(rig.parent, from, undone)
     rig.host.conclude(works.sessionID, edits("/project/d.ts"))
@@ -174,17 +174,20 @@ describe("a prompt that a child's user has undone", () => {
     return { rig, id, sessionID, promptID, own }
   }
 
-  test.each([true, false])("is followed by a better one, whether its agent was at work or not: %s", async (stops) => {
-    const { rig, id, sessionID, own } = await rewritten({ stops })
-    const better = rig.host.say(sessionID, BETTER)
-    await rig.clock.advance(20_000)
-    if (own) rig.host.conclude(own.sessionID, { text: "done" })
-    const task = await rig.ended(id)
-    expect(task).toMatchObject({ status: "completed", run: { promptID: better } })
-    expect((await rig.manager.output(id, rig.caller)).answer).toBe(own ? "ok" : "the better answer")
-  })
+  test.each([true, false])(
+    "an undone child prompt is replaced by the user's next one (agent was at work: %s)",
+    async (stops) => {
+      const { rig, id, sessionID, own } = await rewritten({ stops })
+      const better = rig.host.say(sessionID, BETTER)
+      await rig.clock.advance(20_000)
+      if (own) rig.host.conclude(own.sessionID, { text: "done" })
+      const task = await rig.ended(id)
+      expect(task).toMatchObject({ status: "completed", run: { promptID: better } })
+      expect((await rig.manager.output(id, rig.caller)).answer).toBe(own ? "ok" : "the better answer")
+    },
+  )
 
-  test("is followed by a better one, though another message is sent in that moment", async () => {
+  test("an undone child prompt is replaced by the next one even when a message is sent meanwhile", async () => {
     const { rig, id, sessionID } = await rewritten({ stops: true })
     rig.onPrompt("say more", { text: "the better answer, and more" })
     const better = rig.host.say(sessionID, BETTER)
@@ -193,13 +196,13 @@ describe("a prompt that a child's user has undone", () => {
     expect((await rig.manager.output(id, rig.caller)).answer).toBe("the better answer, and more")
   })
 
-  test("is not replaced by a word alone", async () => {
+  test("an undone child prompt is not replaced by a message of the parent", async () => {
     const { rig, id } = await rewritten({ stops: true })
     await rig.manager.tell(id, "say more", rig.caller)
     expect((await rig.ended(id)).status).toBe("error")
   })
 
-  test("is followed by a better one over a restart, too", async () => {
+  test("an undone child prompt is replaced by the user's next one even after a restart", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { hang: true, text: "so far" })
     rig.onPrompt(BETTER, { text: "the better answer" })
@@ -217,7 +220,7 @@ describe("a prompt that a child's user has undone", () => {
     expect((await rig.manager.output(id, rig.caller)).answer).toBe("the better answer")
   })
 
-  test("and redone was stopped", async () => {
+  test("a task whose child prompt is undone and then redone counts as stopped by the user", async () => {
     const { rig, id, sessionID } = await rewritten({ stops: true })
     rig.host.redo(sessionID)
     await rig.clock.advance(20_000)

@@ -15,7 +15,7 @@ const long = taskOf({
 const after = (asked: number, length: number, refused: number) =>
   taskOf({ outcome: outcomeOf({ value: { valid: true, asked, at: 0, length, refused } }) })
 
-test("a value's account says whether it is valid, how often it was asked for, where it lies, and whether it may be a placeholder", () => {
+test("a summary of a value says whether it is valid, how often it was requested, and its file", () => {
   expect(summaryOf(long)).toEqual([`Schema: valid; the value is also in ${FILE}`])
   expect(summaryOf(after(3, 11, 3120))).toEqual([
     "Schema: valid, asked 3 times",
@@ -27,24 +27,24 @@ test("a value's account says whether it is valid, how often it was asked for, wh
   expect(summaryOf(failed)).toEqual(["Schema: not valid, asked 3 times"])
 })
 
-test("what waited for a value reads it, and of a long one its length and its path", () => {
+test("a task that waits for a value reads it, or for a long one its length and file", () => {
   expect(withAnswers("SUM UP", [{ task: long, text: "x".repeat(12_345) }])).toContain(
     `bg_aaaaaaaa (find it): 12,345 characters of JSON, in ${FILE}`,
   )
   expect(withAnswers("SUM UP", [{ task: long, text: '{"a":1}' }])).toContain('>\n{"a":1}\n<')
 })
 
-test("the value is what its place in the text says, and all of the text where there is none", () => {
+test("the value is the recorded part of the answer, or the whole answer without a record", () => {
   expect(valueIn(long, "ab[1]cd")).toBe("[1]")
   expect(valueIn(taskOf(), "ab[1]cd")).toBe("ab[1]cd")
 })
 
-test("a prompt without a schema is as it was, and a reason counts how often it was asked", () => {
+test("a prompt without a schema is unchanged, and a schema error counts the requests", () => {
   expect(withSchema("FIND", undefined)).toBe("FIND")
   expect(invalidReason(1, ["at /: no"]).text).toBe("Its answer did not match the schema (asked once: at /: no).")
 })
 
-test("a run is parked once, in its own generation and before its end, and let go likewise", () => {
+test("a run is parked and unparked once each, only in its own generation and before its end", () => {
   const parking = { type: "parked", generation: 0, at: 2000, model: "mock/one", why: "limit" } as const
   const parked = transition(taskOf(), parking)
   expect(parked.run).toMatchObject({ parked: { at: 2000, model: "mock/one", why: "limit" }, parkedTimes: 1 })

@@ -41,17 +41,17 @@ describe("by its messages alone, whatever becomes of its session, a run has", ()
     ["its last answer ended well", [user(), answer()]],
     ["its answer ended well after other steps", [user(), answer({ finish: "called" }), answer()]],
     ["the answer to the latest word did", [user(), answer(), user("later"), answer({ parentID: "later" })]],
-  ])("completed where %s, at the time of that answer's end", (_what, messages) => {
+  ])("a run is completed where %s, at the time of that answer's end", (_what, messages) => {
     for (const state of EVERY) expect(classify(messages, state)).toEqual({ type: "completed", at: 9, proven: true })
   })
 
-  test("completed with a note where the answer was cut at the model's limit", () => {
+  test("a run is completed with a note when its answer was cut at the model's output limit", () => {
     const note = "The answer reached the model's output limit and may be cut short."
     const cut = [user(), answer({ finish: "cut short" })]
     for (const state of EVERY) expect(classify(cut, state)).toEqual({ type: "completed", note, at: 9, proven: true })
   })
 
-  test("failed, in the error's words, where its last answer has one", () => {
+  test("a run is failed with the error's text when its last answer has an error", () => {
     const error = { name: "APIError", message: "no such luck" }
     const reason = { code: "provider", text: "no such luck" }
     for (const state of EVERY)
@@ -67,12 +67,12 @@ describe("by its messages alone, whatever becomes of its session, a run has", ()
 describe("an answer that was stopped", () => {
   const messages = [user(), answer({ error: aborted, finish: undefined })]
 
-  test("was stopped by somebody while its host lives", () => {
+  test("an aborted answer counts as stopped by a user while OpenCode is alive", () => {
     for (const state of ["working", "idle"] as const)
       expect(classify(messages, state)).toEqual({ ...ABORTED, at: 9, proven: false })
   })
 
-  test("may have been stopped by its host's own end, where that is dead", () => {
+  test("an aborted answer counts as interrupted when its OpenCode process is dead", () => {
     expect(classify(messages, "orphaned")).toMatchObject(INTERRUPTED)
   })
 })
@@ -80,24 +80,24 @@ describe("an answer that was stopped", () => {
 describe("an answer after which the host goes on", () => {
   const gap = [user(), answer({ finish: "called", parts: [tool()] })]
 
-  test("is no end while its host may be at work", () => {
+  test("an intermediate answer ends no run while OpenCode may be at work", () => {
     expect(classify(gap, "working")).toBeUndefined()
     expect(classify([user(), answer({ finish: "untold" })], "working")).toBeUndefined()
   })
 
-  test("was interrupted where its host is dead", () => {
+  test("an intermediate answer counts as interrupted when its OpenCode process is dead", () => {
     expect(classify(gap, "orphaned")).toMatchObject(INTERRUPTED)
     expect(classify([user(), answer({ finish: "untold" })], "orphaned")).toMatchObject(INTERRUPTED)
   })
 
-  test("was stopped by somebody where its session lies idle, or failed as the host said", () => {
+  test("an intermediate answer in an idle session counts as stopped, or failed with OpenCode's error", () => {
     expect(classify(gap, "idle")).toEqual(ABORTED)
     expect(classify(gap, "idle", aborted)).toEqual(ABORTED)
     const reason = { code: "provider", text: "no luck" }
     expect(classify(gap, "idle", { message: "no luck" })).toEqual({ type: "failed", reason })
   })
 
-  test("ended the turn where a permission was refused, once the session is idle or its host dead", () => {
+  test("a refused permission ends the run once the session is idle or its OpenCode process dead", () => {
     const note = "The agent stopped at a refused permission."
     const text = { type: "text", text: "this far", synthetic: false } as const
     const reason = { code: "refused", text: `${note} It had written nothing.` }
@@ -112,14 +112,14 @@ describe("an answer after which the host goes on", () => {
     }
   })
 
-  test("failed at a finish reason of the provider's own, which is told without our mark", () => {
+  test("an unknown finish reason of the provider fails the run and is shown without our prefix", () => {
     expect(classify([user(), answer({ finish: "other: MALFORMED_FUNCTION_CALL" })], "idle")).toMatchObject({
       type: "failed",
       reason: { text: 'The model\'s last answer ended with the finish reason "MALFORMED_FUNCTION_CALL".' },
     })
   })
 
-  test("failed where it has no finish reason and the host does not go on", () => {
+  test("an answer without a finish reason fails the run when the session is idle", () => {
     expect(classify([user(), answer({ finish: "untold", parts: [] })], "idle")).toEqual({
       type: "failed",
       reason: { code: "provider", text: "The model's last answer ended without a finish reason." },
@@ -130,7 +130,7 @@ describe("an answer after which the host goes on", () => {
 describe("an answer that is open", () => {
   const open = [user(), answer({ finish: undefined, completedAt: undefined })]
 
-  test("is no end while its host may be at work; broke off where the session is idle; was interrupted by its death", () => {
+  test("an unfinished answer is no end during work, a failure in an idle session, interrupted after a crash", () => {
     expect(classify(open, "working")).toBeUndefined()
     const text = "The answer broke off: OpenCode stopped working on it without an error."
     expect(classify(open, "idle")).toEqual({ type: "failed", reason: { code: "host", text } })
@@ -146,12 +146,12 @@ describe("a prompt without an answer", () => {
     ["a later user message has no answer yet", [user(), answer(), user("later")]],
     ["the answer is to another message", [user(), answer({ parentID: "other" })]],
     ["there is no user message", [answer()]],
-  ])("may still get one while its host is at work: %s", (_when, messages) => {
+  ])("a prompt without an answer is still open while OpenCode is at work: %s", (_when, messages) => {
     expect(classify(messages, "working")).toBeUndefined()
     expect(classify(messages, "orphaned")).toMatchObject(INTERRUPTED)
   })
 
-  test("was never begun where the session is idle, or failed as the host said", () => {
+  test("a prompt without an answer fails when the session is idle, with OpenCode's error if any", () => {
     const text = "OpenCode did not begin to answer the prompt in time."
     expect(classify([user()], "idle")).toEqual({ type: "failed", reason: { code: "host", text } })
     const reason = { code: "provider", text: "no such agent" }
@@ -162,27 +162,27 @@ describe("a prompt without an answer", () => {
     expect(classify([user()], "idle", aborted)).toEqual(ABORTED)
   })
 
-  test("is interrupted before it began where its host is dead, with advice", () => {
+  test("a prompt without an answer is interrupted before it began when OpenCode is dead, with advice", () => {
     expect(classify([], "orphaned")?.reason?.text).toContain("before it began: it was interrupted. Launch it again")
   })
 
-  test("counts for nothing where the session is idle and an earlier one was answered; but that may not stay so", () => {
+  test("an unanswered later message in an idle session leaves the run completed, but not for certain", () => {
     const ending = classify([user(), answer(), user("later")], "idle")
     expect(ending).toMatchObject({ type: "completed", proven: false })
   })
 })
 
 describe("the answer", () => {
-  test("is the last text of the model, its parts joined and trimmed", () => {
+  test("the answer is the model's last text with its parts joined and trimmed", () => {
     const last = answer({ parts: [text(" one "), tool(), text("two\n")] })
     expect(answerText([user(), answer({ parts: [text("earlier")] }), last])).toBe("one \ntwo")
   })
 
-  test("is an earlier text when the last message has none", () => {
+  test("the answer is an earlier text when the last message has none", () => {
     expect(answerText([user(), answer(), answer({ parts: [tool(), text("  ")] })])).toBe("done")
   })
 
-  test("is neither a compaction's summary nor synthetic nor the user's", () => {
+  test("the answer is never a compaction's summary, a synthetic text or a user's message", () => {
     const messages = [
       answer(),
       answer({ summary: true, parts: [text("summary")] }),
@@ -191,7 +191,7 @@ describe("the answer", () => {
     expect(answerText([...messages, user("later")])).toBe("done")
   })
 
-  test("is empty where there is none", () => {
+  test("the answer is empty when the model wrote no text", () => {
     expect(answerText([user()])).toBe("")
   })
 })
@@ -208,7 +208,7 @@ describe("a compaction", () => {
   const compacted = [user(), answer({ parts: [text("the answer")] }), request(), summary()]
   const after = answer({ parentID: "g", parts: [text("nothing left")], completedAt: 20 })
 
-  test("that a user asked for in the middle of the work is no end, and its summary no answer", () => {
+  test("a user's compaction in the middle of the work ends no run, and its summary is no answer", () => {
     const cut = [user(), step, request(), summary()]
     expect(classify(cut, "working")).toBeUndefined()
     expect(classify(cut, "idle").proven).toBeUndefined()
@@ -217,13 +217,13 @@ describe("a compaction", () => {
     expect(isCutByCompaction([user(), request(), summary()])).toBe(true)
   })
 
-  test("that failed is the end that its error says", () => {
+  test("a failed compaction ends the run with its error", () => {
     const failed = [user(), step, request(), summary({ error: { message: "too large" } })]
     expect(classify(failed, "working")).toMatchObject({ type: "failed", reason: { text: "too large" } })
     expect(isCutByCompaction(failed)).toBe(false)
   })
 
-  test("of an answer that had ended leaves it the answer, whatever is said afterwards", () => {
+  test("a compaction after the final answer leaves that as the answer, whatever follows", () => {
     for (const messages of [
       [...compacted, goOn(), after],
       [...compacted, goOn(), { ...after, error: aborted }],
@@ -234,7 +234,7 @@ describe("a compaction", () => {
       ])
   })
 
-  test("of an answer that had ended is waited for while its host is at it, and no longer", () => {
+  test("a compaction after the final answer delays the end only while OpenCode works on it", () => {
     const open = [
       compacted.slice(0, 3),
       compacted,
@@ -249,12 +249,12 @@ describe("a compaction", () => {
     }
   })
 
-  test("changes nothing of what is answered to a later message", () => {
+  test("a compaction does not change the answer to a later message", () => {
     const later = [...compacted, user("later"), answer({ parentID: "later", parts: [text("more")] })]
     expect([classify(later, "working")?.type, answerText(later)]).toEqual(["completed", "more"])
   })
 
-  test("goes before the answer where that was to something else, or had no text", () => {
+  test("the text after a compaction is the answer when the earlier one was empty or to another message", () => {
     const other = [user(), user("later"), answer(), request(), summary(), goOn(), after]
     const empty = [user(), answer({ parts: [] }), request(), summary(), goOn(), after]
     for (const messages of [other, empty]) expect(answerText(messages)).toBe("nothing left")
@@ -265,7 +265,7 @@ describe("a last message without a text", () => {
   const thinking: MessagePart = { type: "reasoning", text: "I should stop" }
   const step = answer({ finish: "called", parts: [text("I look"), tool()] })
 
-  test("is an end without an answer, with the end of what was thought in it", () => {
+  test("a last message with only thoughts completes the run without an answer but with those thoughts", () => {
     expect(classify([user(), step, answer({ parts: [thinking] })], "working")).toEqual({
       type: "completed",
       at: 9,
@@ -277,7 +277,7 @@ describe("a last message without a text", () => {
     expect([thought.length, thought.endsWith(" the end")]).toEqual([500, true])
   })
 
-  test("is one where the thoughts are hidden, too, but not where an empty message follows an answer", () => {
+  test("hidden thoughts count as a last message without text, but an empty message after an answer does not", () => {
     const hidden: MessagePart = { type: "reasoning", text: "" }
     const ending = classify([user(), step, answer({ parts: [hidden] })], "working")
     expect(ending).toMatchObject({ type: "completed", thought: "" })
@@ -290,13 +290,13 @@ describe("a run's messages tell", () => {
   const files = (...paths: string[]): MessagePart => ({ type: "files", own: true, paths })
   const snapshot = (...paths: string[]): MessagePart => ({ type: "files", own: false, paths })
 
-  test("which commands ran, and how they ended", () => {
+  test("a run's facts include which commands ran and how they ended", () => {
     const command: MessagePart = { type: "command", command: "npm test", exitCode: 1 }
     expect(factsOf([user(), answer({ parts: [command] })]).receipt).toMatchObject({ commands: 1, failed: 1 })
     expect(factsOf([user(), answer()])).not.toHaveProperty("receipt")
   })
 
-  test("which files were changed, each once, in the order of their first change", () => {
+  test("a run's facts list each changed file once, in the order of the first change", () => {
     const messages = [user(), answer({ parts: [text("x"), files("b", "a")] }), answer({ parts: [files("a", "c")] })]
     expect(factsOf(messages)).toMatchObject({ filesChanged: ["b", "a", "c"], moreFiles: 0 })
     expect(factsOf([])).toEqual({
@@ -308,7 +308,7 @@ describe("a run's messages tell", () => {
     })
   })
 
-  test("what else changed in the folder meanwhile is told apart: another may have done it", () => {
+  test("a run's facts list files that others may have changed in the folder separately", () => {
     const messages = [answer({ parts: [snapshot("NOTES.md", "a")] }), answer({ parts: [files("a"), snapshot("a")] })]
     expect(factsOf(messages)).toMatchObject({ filesChanged: ["a"], meanwhile: { files: ["NOTES.md"], more: 0 } })
     expect(factsOf([answer({ parts: [files("a"), snapshot("a")] })])).not.toHaveProperty("meanwhile")
@@ -319,24 +319,24 @@ describe("a run's messages tell", () => {
     })
   })
 
-  test("a hundred of them by name, and how many more there are", () => {
+  test("a run's facts name at most a hundred changed files and count the others", () => {
     const paths = Array.from({ length: 20_000 }, (_, index) => `src/${index}`)
     const { filesChanged, moreFiles } = factsOf([answer({ parts: [files(...paths)] })])
     expect([filesChanged.length, filesChanged[99], moreFiles]).toEqual([100, "src/99", 19_900])
   })
 
-  test("what its answers have cost", () => {
+  test("a run's facts include what its answers have cost", () => {
     const usage = { ...NO_USAGE, input: 10, cost: 0.5 }
     expect(factsOf([user(), answer({ usage }), answer({ usage })]).usage).toEqual({ ...NO_USAGE, input: 20, cost: 1 })
   })
 
-  test("how many tools it called, each call once in its message", () => {
+  test("a run's facts count each tool call once in its message", () => {
     const twice = answer({ id: "one", parts: [tool(), tool(), tool(false, "d")] })
     const facts = factsOf([user(), twice, answer({ id: "two", parts: [tool()] })])
     expect(facts).toMatchObject({ toolCalls: 3, recentTools: ["bash", "bash", "bash"] })
   })
 
-  test("the least of what it used where an answer was cut off in its middle", () => {
+  test("the usage of a run with a cut-off answer is marked as a lower bound", () => {
     const usage = { ...NO_USAGE, input: 10 }
     const cut = answer({ finish: undefined, error: aborted, usage: NO_USAGE })
     expect(factsOf([user(), answer({ usage }), cut]).usage).toEqual({ ...usage, atLeast: true })
@@ -350,7 +350,7 @@ describe("a run's messages tell", () => {
     expect(factsOf([user(), { ...cut, error: refused }]).usage.atLeast).toBe(true)
   })
 
-  test("whether the agent kept todos", () => {
+  test("a run's messages show whether the agent kept a todo list", () => {
     const todos: MessagePart = {
       type: "tool",
       callID: "c",
@@ -363,7 +363,7 @@ describe("a run's messages tell", () => {
     expect(keptTodos([user(), answer({ parts: [tool()] })])).toBe(false)
   })
 
-  test("when it was last heard of", () => {
+  test("the last sign of life is the time of the latest message", () => {
     expect(lastSignIn([])).toBe(0)
     expect(lastSignIn([answer(), answer({ createdAt: 20, completedAt: undefined }), user()])).toBe(20)
   })

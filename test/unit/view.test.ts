@@ -8,7 +8,7 @@ import { outcomeOf, taskOf } from "../support/tasks.ts"
 const tokens = (output: number) => ({ ...NO_USAGE, output, cost: output / 1000 })
 const earlier = { toolCalls: 5, usage: tokens(100) }
 
-test("a resumed task's figures: this run apart, and all runs together", () => {
+test("a resumed task shows the figures of this run and of all runs separately", () => {
   const store = new TaskStore()
   const task = taskOf({ status: "resumed", earlier, run: { generation: 1 } })
   store.add(task, 0)
@@ -21,7 +21,7 @@ test("a resumed task's figures: this run apart, and all runs together", () => {
   expect(view.whole).toEqual({ toolCalls: 6, usage: tokens(130) })
 })
 
-test("an ended task keeps its figures and its last tools, and a run that was cut off makes them the least they were", () => {
+test("an ended task keeps its figures and last tools, and a cut-off run makes them lower bounds", () => {
   const store = new TaskStore()
   const outcome = outcomeOf({ toolCalls: 1, usage: { ...tokens(30), atLeast: true }, recentTools: ["read"] })
   const task = taskOf({ status: "cancelled", outcome, earlier, run: { generation: 1 } })
@@ -35,7 +35,7 @@ test("an ended task keeps its figures and its last tools, and a run that was cut
   expect([whole.usage.atLeast, thisRun.usage.atLeast]).toEqual([true, undefined])
 })
 
-test("what a task's own tasks took is part of the whole, and not of its run", () => {
+test("the usage of a task's own tasks counts for the whole task, not for its run", () => {
   const store = new TaskStore()
   const outcome = outcomeOf({ toolCalls: 2, usage: tokens(10) })
   const task = taskOf({ status: "completed", outcome })
@@ -48,7 +48,7 @@ test("what a task's own tasks took is part of the whole, and not of its run", ()
   })
 })
 
-test("this run's figures of a group are those of the members that it began", () => {
+test("a group's figures for this run are those of the members that this run began", () => {
   const store = new TaskStore()
   const team = { kind: "each", prompt: "", total: 2, timeout: 0, file: "" } as const
   const group = taskOf({ status: "completed", group: team, run: { generation: 1 }, outcome: outcomeOf() })
@@ -65,7 +65,7 @@ test("this run's figures of a group are those of the members that it began", () 
   })
 })
 
-test("the last sign of life has an age, and none once the task has ended", () => {
+test("the last sign of life has an age only while the task runs", () => {
   const store = new TaskStore()
   const task = taskOf()
   store.add(task, 1000)
@@ -74,7 +74,7 @@ test("the last sign of life has an age, and none once the task has ended", () =>
   expect(viewOf(taskOf({ status: "completed" }), store, 4000).signAge).toBeUndefined()
 })
 
-test("what a task's own tasks took stays in the whole when they are forgotten: it was paid", () => {
+test("the usage of a task's own tasks stays in the whole after they are forgotten", () => {
   const store = new TaskStore()
   const outcome = outcomeOf({ toolCalls: 2, usage: tokens(10) })
   const task = taskOf({ status: "completed", outcome })

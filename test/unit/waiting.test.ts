@@ -19,7 +19,7 @@ const promptOf = (rig: Rig, sessionID: string) => {
 }
 
 describe("a task that waits for others", () => {
-  test("begins when all have completed, with their answers in front, and holds no slot until then", async () => {
+  test("a waiting task begins with the others' answers when all have completed, and holds no slot before", async () => {
     const rig = rigged({ maxConcurrentTasks: 2 })
     const a = await rig.launch({ prompt: "DOES a" })
     const b = await rig.launch({ prompt: "DOES b" })
@@ -34,7 +34,7 @@ describe("a task that waits for others", () => {
     expect(rig.task(both.id).run.startedAt).toBeGreaterThanOrEqual(rig.task(b.id).run.endedAt ?? 0)
   })
 
-  test("begins at once where they have completed already", async () => {
+  test("a waiting task begins at once when the others have already completed", async () => {
     const rig = rigged()
     const a = await rig.launch({ prompt: "DOES a", batch: "map" })
     await rig.ended(a.id)
@@ -43,7 +43,7 @@ describe("a task that waits for others", () => {
     expect(promptOf(rig, reduce.sessionID)).toContain("answer of DOES a")
   })
 
-  test("waits for one that was resumed meanwhile until it has completed again", async () => {
+  test("a waiting task also waits for a task that was resumed, until that completes again", async () => {
     const rig = rigged({ maxConcurrentTasks: 0 })
     const a = await rig.launch({ prompt: "DOES a" })
     const slow = await rig.launch({ prompt: "HANGS" })
@@ -58,7 +58,7 @@ describe("a task that waits for others", () => {
     expect(rig.task(slow.id).status).toBe("running")
   })
 
-  test("is told something behind its prompt", async () => {
+  test("a message to a waiting task is appended to its prompt", async () => {
     const rig = rigged()
     const a = await rig.launch({ prompt: "DOES a" })
     const b = await rig.launch({ prompt: "DOES b", after: [a.id] })
@@ -67,7 +67,7 @@ describe("a task that waits for others", () => {
     expect(promptOf(rig, b.sessionID)).toMatch(/DOES b\n\nand more$/)
   })
 
-  test("is never begun where one fails, nor are those that wait for it; only the last wakes", async () => {
+  test("a waiting task never begins when another fails, and only the last one wakes the parent", async () => {
     const rig = rigged({ maxConcurrentTasks: 0 })
     const a = await rig.launch({ prompt: "FAILS a" })
     const b = await rig.launch({ prompt: "DOES b", after: [a.id] })
@@ -82,7 +82,7 @@ describe("a task that waits for others", () => {
     expect([b, c].map(({ sessionID }) => rig.host.stored(sessionID).messages)).toEqual([[], []])
   })
 
-  test("that is cancelled with the others ends by that, and wakes nobody", async () => {
+  test("a waiting task that is cancelled with the others ends as cancelled and wakes nobody", async () => {
     const rig = rigged()
     const a = await rig.launch({ prompt: "HANGS a" })
     const b = await rig.launch({ prompt: "DOES b", after: [a.id] })
@@ -94,7 +94,7 @@ describe("a task that waits for others", () => {
     expect(rig.answers()).toEqual([])
   })
 
-  test("ends where its parent cancels or forgets what it waits for; nobody is woken", async () => {
+  test("a waiting task ends without a wake when its parent cancels the task that it waits for", async () => {
     const rig = rigged()
     const a = await rig.launch({ prompt: "HANGS a" })
     const b = await rig.launch({ prompt: "DOES b", after: [a.id] })
@@ -110,7 +110,7 @@ describe("a task that waits for others", () => {
     expect(ended.map(({ task }) => task.id)).toEqual([a.id, b.id])
   })
 
-  test("never begins once the user has cleared what it waits for, which its parent hears of", async () => {
+  test("a waiting task never begins when a user clears the other, and its parent is notified", async () => {
     const rig = rigged()
     const a = await rig.launch({ prompt: "DOES a" })
     await rig.ended(a.id)
@@ -125,7 +125,7 @@ describe("a task that waits for others", () => {
     expect(rig.answers()).toHaveLength(before + 1)
   })
 
-  test("is forgotten with the others without a word", async () => {
+  test("a waiting task is cleared with the others without any notification", async () => {
     const rig = rigged()
     const a = await rig.launch({ prompt: "HANGS a" })
     await rig.launch({ prompt: "DOES b", after: [a.id] })
@@ -135,7 +135,7 @@ describe("a task that waits for others", () => {
     expect(rig.notices()).toEqual([])
   })
 
-  test("is told as interrupted after a crash, and asks no model", async () => {
+  test("a waiting task is reported as interrupted after a crash and asks no model", async () => {
     const rig = rigged()
     const a = await rig.launch({ prompt: "HANGS a" })
     const b = await rig.launch({ prompt: "DOES b", after: [a.id] })
@@ -148,7 +148,7 @@ describe("a task that waits for others", () => {
     expect(rig.notices()).toHaveLength(2)
   })
 
-  test("keeps what it waits for from being dropped", async () => {
+  test("a task that another one waits for is not dropped from the history", async () => {
     const rig = rigged({ maxHistory: 1 })
     const a = await rig.launch({ prompt: "DOES a" })
     const slow = await rig.launch({ prompt: "HANGS" })
@@ -160,7 +160,7 @@ describe("a task that waits for others", () => {
   })
 })
 
-test("none is forgotten where ending one ends another: those that wait for that one end as well", async () => {
+test("when a budget ends several tasks, the tasks that wait for them end too", async () => {
   const rig = rigged({ maxCostPerSession: 0.01, maxConcurrentTasks: 1, lastWord: 0 })
   rig.onPrompt("SPENDS", { tools: [{ name: "read", args: { ms: 200 } }], usage: { input: 10_000 } })
   const spends = await rig.launch({ prompt: "SPENDS" })
@@ -174,7 +174,7 @@ test("none is forgotten where ending one ends another: those that wait for that 
 })
 
 describe("a launch is an error where it would wait for", () => {
-  test("one that has failed, has never been, or is another session's", async () => {
+  test("a launch that waits for a failed, unknown or foreign task is refused", async () => {
     const rig = rigged()
     const failed = await rig.launch({ prompt: "FAILS" })
     await rig.ended(failed.id)
@@ -185,7 +185,7 @@ describe("a launch is an error where it would wait for", () => {
     expect(rig.manager.list(rig.parent)).toHaveLength(1)
   })
 
-  test("one that fails while its session is made: it ends as it would have later", async () => {
+  test("a waiting task ends when the other fails while its session is created", async () => {
     const rig = rigged()
     const a = await rig.launch({ prompt: "FAILS" })
     rig.host.onCall = (method) => (method === "createSession" ? { slow: 5000 } : undefined)
@@ -197,7 +197,7 @@ describe("a launch is an error where it would wait for", () => {
   })
 })
 
-test("an id alone, where a batch could stand, is that task", async () => {
+test("a single task id in place of a batch name means that task", async () => {
   const rig = rigged({ maxConcurrentTasks: 0 })
   const a = await rig.launch({ prompt: "DOES a" })
   await rig.launch({ prompt: "HANGS" })
@@ -207,7 +207,7 @@ test("an id alone, where a batch could stand, is that task", async () => {
   await expect(rig.launch({ after: '["bg_x"]' })).rejects.toThrow(/^No batch .* give their ids as an array/)
 })
 
-test("answers are there although what was waited for is dropped while a place is made", async () => {
+test("a waiting task gets the answers even when the other tasks are dropped before its prompt", async () => {
   const rig = rigged({ maxHistory: 1, maxConcurrentTasks: 0 })
   const a = await rig.launch({ prompt: "DOES a" })
   await rig.ended(a.id)
@@ -222,7 +222,7 @@ test("answers are there although what was waited for is dropped while a place is
   expect(promptOf(rig, b.sessionID)).toContain("answer of DOES a")
 })
 
-test("a refusal to wait says what can be done", async () => {
+test("the refusal to wait for a failed task says what can be done", async () => {
   const rig = rigged()
   const failed = await rig.launch({ prompt: "FAILS" })
   await rig.ended(failed.id)
@@ -236,7 +236,7 @@ describe("launches of one message, which come side by side:", () => {
     rig.host.onCall = (method) => (method === "createSession" ? { slow: 500 } : undefined)
   }
 
-  test("one waits for the batch that another is being made for", async () => {
+  test("a launch can wait for a batch whose tasks are launched by the same message", async () => {
     const rig = rigged()
     slow(rig)
     const launches = [
@@ -251,7 +251,7 @@ describe("launches of one message, which come side by side:", () => {
     expect(promptOf(rig, reduce?.sessionID ?? "")).toContain("answer of DOES b")
   })
 
-  test("one is refused where another that it would wait for could not be made", async () => {
+  test("a launch is refused when a task of the same message that it waits for fails to launch", async () => {
     const rig = rigged()
     slow(rig)
     const launches = [
@@ -270,7 +270,7 @@ describe("launches of one message, which come side by side:", () => {
     expect(rig.manager.list(rig.parent)).toHaveLength(1)
   })
 
-  test("one does not wait for another session's, nor for those that come after it", async () => {
+  test("a launch waits neither for another session's batch nor for launches after it", async () => {
     const rig = rigged()
     slow(rig)
     const other = rig.openParent()

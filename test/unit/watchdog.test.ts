@@ -54,7 +54,7 @@ describe("a question that nobody answers", () => {
   const until = (permissionTimeout: number | null, isOpen: boolean, wroteAt = Number.NEGATIVE_INFINITY) =>
     refusedAt(askOf({ askedAt: 10_000_000 }), permissionTimeout, { isOpen, wroteAt }) - 10_000_000
 
-  test("is refused after five minutes, or after an hour where somebody is there, by default", () => {
+  test("by default an open question is refused after five minutes, or after an hour with a user present", () => {
     expect(until(null, false)).toBe(300_000)
     expect(until(null, true)).toBe(3_600_000)
     expect(until(null, false, 10_000_000 - 3_600_000)).toBe(300_000)
@@ -62,7 +62,7 @@ describe("a question that nobody answers", () => {
     expect(until(null, false, 10_000_000 + 600_000)).toBe(4_200_000)
   })
 
-  test("is refused after the time that the user sets, whoever is there, or never", () => {
+  test("an open question is refused after the configured time, whoever is present, or never", () => {
     expect([until(1000, true, 10_000_000), until(0, false)]).toEqual([1000, Number.POSITIVE_INFINITY])
   })
 })
@@ -75,7 +75,7 @@ describe("equal calls in a row", () => {
     })
   const text = "Stopped at its limit of equal calls: read, 24 times in a row with the same result (option maxRepeats)."
 
-  test("end with the last word after twice as many as are allowed", () => {
+  test("too many equal calls lead to a last word, and later to the end of the run", () => {
     expect(repeats(23)).toBeUndefined()
     expect(repeats(24)).toEqual({ action: "warn", reason: { code: "repeats", text } })
     const lastWord = { state: "told", at: 900, reason: { code: "repeats", text } } as const
@@ -83,7 +83,7 @@ describe("equal calls in a row", () => {
     expect(repeats(36, { progress: { lastWord } })).toEqual({ action: "stop", reason: { code: "repeats", text } })
   })
 
-  test("end at once where there is no last word, and not at all where the limit is off", () => {
+  test("equal calls end a run at once without a last word, and never when the limit is off", () => {
     expect(repeats(23, { limits: { lastWord: 0 } })).toBeUndefined()
     expect(repeats(24, { limits: { lastWord: 0 } })).toEqual({ action: "stop", reason: { code: "repeats", text } })
     expect(repeats(1000, { limits: { maxRepeats: 0 } })).toBeUndefined()
@@ -91,7 +91,7 @@ describe("equal calls in a row", () => {
   })
 })
 
-test("a run whose model has only answered with errors ends with them in its reason, whatever its limit", () => {
+test("a run whose model answered only with errors names them in its reason at any limit", () => {
   const since = new Date(2026, 0, 5, 14, 3).getTime()
   const failing = { since, attempt: 12, message: "Service\nUnavailable" }
   const told = "Since 14:03 every request to its model has failed (attempt 12: Service Unavailable)."
@@ -114,7 +114,7 @@ test("a run whose model has only answered with errors ends with them in its reas
   expect(demand(near)).toMatchObject({ action: "warn", reason: { text: expect.not.stringContaining("Since") } })
 })
 
-test("a last word's time stands still with its task's, but not the purse's: that is the wall's", () => {
+test("a last word's time stops while its task is paused, but the purse's deadline does not", () => {
   const lastWord = { state: "told", at: 1200, reason: { code: "budget", text: "" } } as LastWord
   const endOf = (purse?: PurseLimit) =>
     dueAt(
@@ -134,21 +134,24 @@ describe("the end of the board's purse", () => {
   const stop = { action: "stop", reason: { code: "purse", text: expect.stringMatching(/^Stopped at the end of the/) } }
 
   // Sleep, and standing still, move what a last word has.
-  test.each(["told", "speaking", "spoke"] as const)("stops a last word whose time was moved past it (%s)", (state) => {
-    const progress = { lastWord: { state, at: 9500, reason }, openCalls: 1 }
-    expect(demand({ task: timed(0), limits, progress, now: 9999 })).toBeUndefined()
-    expect(dueAt(watched({ task: timed(0), limits, progress, now: 9999 }))).toBe(10_000)
-    expect(demand({ task: timed(0), limits, progress, now: 10_000 })).toMatchObject(stop)
-  })
+  test.each(["told", "speaking", "spoke"] as const)(
+    "the end of the purse stops a last word whose time was moved past it (%s)",
+    (state) => {
+      const progress = { lastWord: { state, at: 9500, reason }, openCalls: 1 }
+      expect(demand({ task: timed(0), limits, progress, now: 9999 })).toBeUndefined()
+      expect(dueAt(watched({ task: timed(0), limits, progress, now: 9999 }))).toBe(10_000)
+      expect(demand({ task: timed(0), limits, progress, now: 10_000 })).toMatchObject(stop)
+    },
+  )
 
-  test("stops a run also without contact", () => {
+  test("the end of the purse stops a run even while its host is unreachable", () => {
     const progress = { away: { host: "big", since: 5000, most: 0 } }
     expect(demand({ task: timed(0), limits, progress, now: 9999 })).toBeUndefined()
     expect(demand({ task: timed(0), limits, progress, now: 10_000 })).toMatchObject(stop)
   })
 })
 
-test("nothing begins that the purse would ask for its last word at once, or that it pays no more", () => {
+test("a launch is refused when the purse has ended or too little time of it is left", () => {
   const purse = { max: 1, openedAt: 0, until: 9000 }
   expect(tooLateFor({ lastWord: 1000 }, 8999)).toBeUndefined()
   expect(tooLateFor({ lastWord: 1000, purse }, 7999)).toBeUndefined()
@@ -163,7 +166,7 @@ test("nothing begins that the purse would ask for its last word at once, or that
 })
 
 describe("a run is stopped", () => {
-  test("at its time limit, counted from admission, and told which limit that was", () => {
+  test("a run is stopped at its time limit, counted from admission, and the reason names the limit", () => {
     const limits = { taskTimeout: 2000 }
     expect(demand({ task: timed(2000), limits, now: 2999 })).toBeUndefined()
     expect(demand({ task: timed(2000), limits, now: 3000 })).toEqual({
@@ -175,7 +178,7 @@ describe("a run is stopped", () => {
     )
   })
 
-  test("above its token limit, cache reads left out", () => {
+  test("a run is stopped above its token limit, which does not count cache reads", () => {
     const limits = { maxTokensPerTask: 1000 }
     expect(demand({ progress: { usage }, limits })).toEqual({
       action: "stop",
@@ -212,11 +215,11 @@ describe("a run is stopped", () => {
       { day: cost(2.01) },
       "Stopped at the day's budget: the project's tasks of the last 24 hours spent $2.01 of $2.00 (option maxCostPerDay).",
     ],
-  ])("above %s", (_what, limits, spent, text) => {
+  ])("a run is stopped above this limit: %s", (_what, limits, spent, text) => {
     expect(demand({ limits, spent })).toEqual({ action: "stop", reason: { code: "budget", text } })
   })
 
-  test("above what the call allowed this run, its own tasks included, earlier runs left out", () => {
+  test("a run is stopped above its own max_cost, with its own tasks included and earlier runs left out", () => {
     const task = taskOf({ run: { budget: { max: 0.05, before: 0.2 } } })
     expect(demand({ task, spent: { task: cost(0.25) } })).toBeUndefined()
     expect(demand({ task, spent: { task: cost(0.26) } })?.reason.text).toBe(
@@ -224,11 +227,11 @@ describe("a run is stopped", () => {
     )
   })
 
-  test("not by what a sum of amounts has too much", () => {
+  test("a rounding error in a sum of costs does not stop a run", () => {
     expect(demand({ limits: { maxCostPerTask: 0.3 }, spent: { task: cost(0.1 + 0.1 + 0.1) } })).toBeUndefined()
   })
 
-  test("after empty answers in a row", () => {
+  test("a run is stopped after three empty answers in a row", () => {
     expect(demand({ progress: { emptyAnswers: MOST_EMPTY_ANSWERS - 1 } })).toBeUndefined()
     expect(demand({ progress: { emptyAnswers: MOST_EMPTY_ANSWERS } })?.reason).toEqual({
       code: "empty",
@@ -236,7 +239,7 @@ describe("a run is stopped", () => {
     })
   })
 
-  test("after silence", () => {
+  test("a run is stopped when nothing is heard of it for too long", () => {
     const limits = { stallTimeout: 5000, lastWord: 60_000 }
     expect(demand({ limits, progress: { lastSignAt: 1000 }, now: 5999 })).toBeUndefined()
     expect(demand({ limits, progress: { lastSignAt: 1000 }, now: 6500 })).toEqual({
@@ -248,7 +251,7 @@ describe("a run is stopped", () => {
     })
   })
 
-  test("after three times that silence while a call is being written", () => {
+  test("a run that is writing a tool call is stopped only after three times that silence", () => {
     const progress = { lastSignAt: 1000, pendingCalls: 1 }
     const limits = { stallTimeout: 5000 }
     expect(demand({ limits, progress, now: 15_999 })).toBeUndefined()
@@ -264,13 +267,13 @@ describe("a run is stopped", () => {
     ["a question is open", { asks: [askOf()] }, false],
     ["the host tries again", { retry: { attempt: 1, message: "" } }, false],
     ["its own tasks run", {}, true],
-  ])("not for silence while %s", (_why, progress, ownTasks) => {
+  ])("a run is not stopped for silence while %s", (_why, progress, ownTasks) => {
     const given = { limits: { stallTimeout: 5000 }, progress: { lastSignAt: 0, ...progress }, ownTasks, now: 99_000 }
     expect(demand(given)).toBeUndefined()
     expect(dueAt(watched(given))).toBe(Number.POSITIVE_INFINITY)
   })
 
-  test("by nothing that is turned off, and not while it is queued", () => {
+  test("a run is not stopped by a limit that is off or while it is queued", () => {
     const spent = { task: cost(9), session: cost(9), day: cost(9) }
     expect(demand({ progress: { usage, lastSignAt: 0 }, spent, now: 1e12 })).toBeUndefined()
     const queued = taskOf({ run: { startedAt: undefined, timeout: 5 } })
@@ -281,7 +284,7 @@ describe("a run is stopped", () => {
 describe("a run is asked for its last word", () => {
   const worked = { toolCalls: 1 }
 
-  test("a while before its time limit, of which that is a third at most", () => {
+  test("a last word is requested before the time limit, at most a third of it earlier", () => {
     const limits = { lastWord: 60_000 }
     expect(demand({ task: timed(600_000), limits, now: 540_999 })).toBeUndefined()
     expect(demand({ task: timed(600_000), limits, now: 541_000 })).toMatchObject({
@@ -293,7 +296,7 @@ describe("a run is asked for its last word", () => {
     expect(demand({ task: timed(3000), limits, now: 4000 })?.action).toBe("stop")
   })
 
-  test("at nine tenths of a token or cost limit", () => {
+  test("a last word is requested at nine tenths of a token or cost limit", () => {
     const limits = { lastWord: 60_000, maxCostPerSession: 0.1 }
     expect(demand({ limits, progress: worked, spent: { session: cost(0.0899) } })).toBeUndefined()
     expect(demand({ limits, progress: worked, spent: { session: cost(0.09) } })).toMatchObject({ action: "warn" })
@@ -304,14 +307,14 @@ describe("a run is asked for its last word", () => {
     expect(demand({ limits: tokens, progress: { ...worked, usage: used } })?.action).toBe("warn")
   })
 
-  test("only when it has begun to do something", () => {
+  test("a last word is requested only from a run that has begun to do something", () => {
     const near = { limits: { lastWord: 60_000, maxCostPerDay: 1 }, spent: { day: cost(0.95) } }
     expect(demand(near)).toBeUndefined()
     for (const progress of [{ toolCalls: 1 }, { lastText: "so far" }, { usage: { ...NO_USAGE, output: 1 } }])
       expect(demand({ ...near, progress })?.action).toBe("warn")
   })
 
-  test("never where that is turned off", () => {
+  test("a last word is never requested when the option turns it off", () => {
     const limits = { maxCostPerDay: 1, taskTimeout: 3000 }
     expect(demand({ limits, progress: worked, spent: { day: cost(0.95) } })).toBeUndefined()
     expect(demand({ limits, task: timed(3000), now: 3999 })).toBeUndefined()
@@ -332,14 +335,14 @@ describe("a run that was asked for its last word", () => {
     })
   const SPENT = { session: cost(0.11) }
 
-  test("is not asked again, and may go on until its time for that is over", () => {
+  test("a last word is requested only once, and the run goes on until its time for that ends", () => {
     for (const state of ["told", "speaking", "spoke"] as const) {
       expect(asked({ state }, { now: 61_999 })).toBeUndefined()
       expect(asked({ state }, { now: 62_000 })).toEqual({ action: "stop", reason })
     }
   })
 
-  test("has until its time limit at most, and near that one just so long", () => {
+  test("a last word ends at the run's time limit at the latest", () => {
     expect(asked({ at: 590_000 }, { now: 600_999 })).toBeUndefined()
     expect(asked({ at: 590_000 }, { now: 601_000 })).toEqual({ action: "stop", reason })
     const time = { code: "timeout", text: "Stopped at its time limit." } as const
@@ -350,7 +353,7 @@ describe("a run that was asked for its last word", () => {
     expect(asked({}, { ...endless, now: 62_000 })?.action).toBe("stop")
   })
 
-  test("is stopped when a limit is passed, but not in the step in which it speaks", () => {
+  test("a run asked for its last word is stopped above a limit, but not while it speaks", () => {
     expect(asked({ state: "told" }, { spent: SPENT })).toEqual({ action: "stop", reason })
     expect(asked({ state: "speaking" }, { spent: SPENT })).toBeUndefined()
     expect(asked({ state: "spoke" }, { spent: SPENT })).toEqual({ action: "stop", reason })
@@ -360,7 +363,7 @@ describe("a run that was asked for its last word", () => {
     ["in a tool", { openCalls: 1 }],
     ["writing a call", { pendingCalls: 1 }],
     ["before a question", { asks: [askOf()] }],
-  ])("is interrupted %s, once, and then has time of its own", (_where, progress) => {
+  ])("a run asked for its last word is interrupted %s, once, and then gets new time", (_where, progress) => {
     expect(asked({}, { progress, now: 61_999 })).toBeUndefined()
     expect(asked({}, { progress, now: 62_000 })).toEqual({ action: "interrupt", reason })
     expect(asked({}, { progress, spent: SPENT })).toEqual({ action: "interrupt", reason })
@@ -372,7 +375,7 @@ describe("a run that was asked for its last word", () => {
     expect(asked(again, { progress, now: 661_000 })).toEqual({ action: "stop", reason })
   })
 
-  test("says at its end when that was, and what it came to", () => {
+  test("the reason after a last word says what was spent at the request and by the end", () => {
     const told = (source: string, session: Usage, then: Usage, limits: Partial<RunLimits>) => {
       const run = { limits: { ...LIMITS, maxCostPerSession: 0, ...limits }, progress: { toolCalls: 1 } }
       const near = demand({ ...run, spent: { session } })
@@ -393,13 +396,13 @@ describe("a run that was asked for its last word", () => {
     )
   })
 
-  test("ends for silence and empty answers as any other", () => {
+  test("a run that was asked for its last word still ends for silence or empty answers", () => {
     const limits = { ...LIMITS, stallTimeout: 500 }
     expect(asked({}, { limits, now: 3000 })?.reason.code).toBe("silence")
     expect(asked({}, { progress: { emptyAnswers: 3 } })?.reason.code).toBe("empty")
   })
 
-  test("is looked at when its time for that is over", () => {
+  test("a deadline is set for the end of the time for a last word", () => {
     const due = (word: Partial<LastWord>) =>
       dueAt(
         watched({
@@ -415,7 +418,7 @@ describe("a run that was asked for its last word", () => {
 })
 
 describe("the next deadline", () => {
-  test("is the earliest of time limit, silence and open questions", () => {
+  test("the next deadline is the earliest of time limit, silence and open questions", () => {
     const limits = { stallTimeout: 5000, permissionTimeout: 700 }
     const task = timed(3000)
     expect(dueAt(watched({ task, limits, progress: { lastSignAt: 500 } }))).toBe(4000)
@@ -423,11 +426,11 @@ describe("the next deadline", () => {
     expect(dueAt(watched({ task, limits, progress: { asks: [askOf({ askedAt: 1100 })] } }))).toBe(1800)
   })
 
-  test("is that of the last word before that of the end", () => {
+  test("the next deadline is the request for the last word before the end", () => {
     expect(dueAt(watched({ task: timed(3000), limits: { lastWord: 500 } }))).toBe(3500)
   })
 
-  test("is never where nothing is limited, and for a queued run", () => {
+  test("a run has no deadline when it is queued or nothing limits it", () => {
     expect(dueAt(watched({ progress: { asks: [askOf()] } }))).toBe(Number.POSITIVE_INFINITY)
     const queued = taskOf({ run: { startedAt: undefined, timeout: 3000 } })
     expect(dueAt(watched({ task: queued }))).toBe(Number.POSITIVE_INFINITY)
@@ -439,7 +442,7 @@ describe("a run whose turn it is not, since its place is made or its check runs,
   const held = { held: true, openCalls: 1, toolCalls: 1 } as const
   const at = (now: number, progress: Partial<Progress> = held) => watched({ task: timed(3000), limits, progress, now })
 
-  test("is asked for no last word, and nobody looks for that", () => {
+  test("a run that waits for its place or check is not asked for a last word", () => {
     expect(demandOf(at(3600))).toBeUndefined()
     expect(dueAt(at(3600))).toBe(4000)
     expect(demandOf(at(3600, { toolCalls: 1 }))?.action).toBe("warn")
@@ -447,7 +450,7 @@ describe("a run whose turn it is not, since its place is made or its check runs,
     expect(demand({ limits, progress: held, spent: { task: cost(0.095) } })).toBeUndefined()
   })
 
-  test("is stopped at its limit, and not interrupted, though it was asked before", () => {
+  test("a run that waits for its place or check is stopped at its limit without being interrupted first", () => {
     const reason = { code: "timeout", text: "Stopped at its time limit." } as const
     const lastWord = { state: "told", reason, at: 3500 } as const
     expect(demandOf(at(4000))?.action).toBe("stop")

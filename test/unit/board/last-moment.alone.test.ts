@@ -68,19 +68,22 @@ afterEach(() => {
 })
 
 describe("a hand that saves in the last moment before the board's own write takes the file's place", () => {
-  test.each(["in place", "by another file"] as const)("loses nothing, and nor does the board: %s", async (how) => {
-    const store = open()
-    await make(store, "one")
-    userActions = saves("by hand", how)
-    await make(store, "two")
-    expect(userActions, "the hand came in that moment").toBeUndefined()
-    expect(board().tasks.map(({ title }: BoardTask) => title)).toEqual(["by hand", "two"])
-    const { tasks } = await open().read()
-    expect(tasks.map(({ title }) => title)).toEqual(["by hand", "two"])
-    expect(readdirSync(join(root, "tasks")).filter((name) => name.endsWith(".tmp"))).toEqual([])
-  })
+  test.each(["in place", "by another file"] as const)(
+    "a user's edit just before the board's own write is kept, and so is the board's change: %s",
+    async (how) => {
+      const store = open()
+      await make(store, "one")
+      userActions = saves("by hand", how)
+      await make(store, "two")
+      expect(userActions, "the hand came in that moment").toBeUndefined()
+      expect(board().tasks.map(({ title }: BoardTask) => title)).toEqual(["by hand", "two"])
+      const { tasks } = await open().read()
+      expect(tasks.map(({ title }) => title)).toEqual(["by hand", "two"])
+      expect(readdirSync(join(root, "tasks")).filter((name) => name.endsWith(".tmp"))).toEqual([])
+    },
+  )
 
-  test("keeps its change where a task has just gone to history, which ends there once", async () => {
+  test("a user's edit is kept while another task moves to history, where it appears only once", async () => {
     const store = open()
     await make(store, "one")
     await make(store, "two")

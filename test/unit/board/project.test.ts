@@ -23,12 +23,12 @@ beforeAll(() => {
 afterAll(() => rmSync(root, { recursive: true, force: true }))
 
 describe("the project of a folder", () => {
-  test("is its repository's main checkout, for a linked worktree too", () => {
+  test("the project of a folder is its repository's main checkout, also for a linked worktree", () => {
     expect(mainCheckout(join(root, "main"), join(root, "main", "sub"))).toBe(join(root, "main"))
     expect(mainCheckout(join(root, "linked"), join(root, "linked"))).toBe(join(root, "main"))
   })
 
-  test("is the folder itself without git, and where git's files say nothing of another", () => {
+  test("the project of a folder without git, or with invalid git files, is the folder itself", () => {
     const plain = join(root, "plain")
     mkdirSync(plain)
     expect(mainCheckout("/", plain)).toBe(plain)
@@ -45,7 +45,7 @@ describe("the project of a folder", () => {
     expect(mainCheckout("/nowhere/at/all", "/x")).toBe("/nowhere/at/all")
   })
 
-  test("is compared by what its names mean", () => {
+  test("two project paths are compared by the folders that they lead to", () => {
     symlinkSync(join(root, "main"), join(root, "alias"))
     expect(isSameFolder(join(root, "alias"), join(root, "main"))).toBe(true)
     expect(isSameFolder(join(root, "linked"), join(root, "main"))).toBe(false)
@@ -55,7 +55,7 @@ describe("the project of a folder", () => {
 describe("the tools' gate", () => {
   const rulesOf = (config: Parameters<typeof restrictTools>[0], name: string) => config.agent?.[name]?.permission
 
-  test("denies them to hidden agents, and to those that the option does not name", () => {
+  test("the board's tools are denied to hidden agents and to agents that the option does not name", () => {
     const config = { agent: { ghost: { hidden: true }, mine: { permission: "allow" }, "built-in": undefined } }
     restrictTools(config, ["mine"])
     expect(rulesOf(config, "ghost")).toEqual({ "tasks_*": "deny" })
@@ -63,7 +63,7 @@ describe("the tools' gate", () => {
     expect(rulesOf(config, "mine")).toBe("allow")
   })
 
-  test("allows them to those that deny all else, before what the user says of single ones", () => {
+  test("the board's tools are allowed to agents that deny everything else, unless the user denies one", () => {
     const config = {
       agent: { reader: { permission: { "*": "deny", read: "allow", tasks_cancel_task: "deny" } }, plain: {} },
     }
@@ -82,7 +82,7 @@ describe("the tools' gate", () => {
   })
 })
 
-test("a thread's block has steps with marks and details, subtasks' states, resources, and ends once", () => {
+test("the task block of a thread shows steps, subtasks and resources and closes its tag once", () => {
   const task: BoardTask = {
     id: "5",
     title: "Migrate",

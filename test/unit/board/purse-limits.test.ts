@@ -36,7 +36,7 @@ const rigged = ({ ms = 200, ...options }: { ms?: number; [option: string]: unkno
 }
 
 describe("a purse's runs", () => {
-  test("say their last word in time, together pass it by one step each at most, and none has failed", async () => {
+  test("runs of a purse say their last word in time and overrun the purse by one step each", async () => {
     const { rig, runs, sessions, start, open, ended } = rigged()
     open(0.3)
     await start()
@@ -58,7 +58,7 @@ describe("a purse's runs", () => {
     expect(rig.errors()).toEqual([])
   })
 
-  test("count from the opening on, with the tasks that they launch", async () => {
+  test("a purse pays for its runs, and for tasks they launch, only from its opening on", async () => {
     const { rig, runs, sessions, open } = rigged()
     const [sessionID = ""] = sessions
     rig.onPrompt("BEFORE", { text: "done", ...CENT })
@@ -74,7 +74,7 @@ describe("a purse's runs", () => {
     expect(runs.took("ses_nobody")).toEqual(NO_USAGE)
   })
 
-  test("say their last word before its time is over, and are stopped then", async () => {
+  test("runs paid by a purse say their last word before its deadline and are stopped then", async () => {
     const { rig, runs, sessions, start, open, ended } = rigged({ ms: 60_000, taskTimeout: 0 })
     open(100, 1)
     const end = rig.clock.now() + HOUR_MS
@@ -87,7 +87,7 @@ describe("a purse's runs", () => {
     expect(runs.of(sessions[0] ?? "")?.result?.overBudget).toBe(true)
   })
 
-  test("launch nothing more when there is no time left for a last word, and what waited for its slot never begins", async () => {
+  test("runs paid by a purse launch nothing when too little time is left, and queued tasks never begin", async () => {
     const { rig, runs, sessions, open } = rigged({ maxConcurrentTasks: 1 })
     const [sessionID = ""] = sessions
     const HANG = { hang: true, text: "so far" } as const
@@ -115,7 +115,7 @@ describe("a purse's runs", () => {
     expect(await runs.refusals().then((refusal) => refusal(sessionID))).toContain("pays until")
   })
 
-  test("have cost as much after a crash as before, in the step in which they were stopped, too", async () => {
+  test("runs paid by a purse show the same cost after a crash as before", async () => {
     const { rig, runs, sessions, start, open } = rigged()
     const [sessionID = ""] = sessions
     open(100)
@@ -132,7 +132,7 @@ describe("a purse's runs", () => {
     expect(rig.manager.unattended.took(sessionID).cost).toBeCloseTo(cost)
   })
 
-  test("are paid for though their thread's task is forgotten and another one begins there", async () => {
+  test("a purse still counts the cost of a thread whose task was forgotten", async () => {
     const { rig, runs, sessions, open } = rigged()
     const [sessionID = ""] = sessions
     rig.onPrompt("ONCE", { text: "done", ...CENT })
@@ -153,7 +153,7 @@ describe("a purse's runs", () => {
     expect(runs.took(sessionID).cost).toBeCloseTo(0.03)
   })
 
-  test("that are stopped with it are no failures", async () => {
+  test("runs that are stopped together with their purse do not count as failed", async () => {
     const { runs, sessions, start, open } = rigged()
     open(100)
     await start()
@@ -161,7 +161,7 @@ describe("a purse's runs", () => {
     expect(runs.of(sessions[0] ?? "")?.result).toMatchObject({ status: "cancelled", overBudget: true })
   })
 
-  test("keep back what the dearest steps of those at work may need", async () => {
+  test("a purse reserves what the most expensive step of each running task may need", async () => {
     const { rig, runs, start, open } = rigged({ ms: 5000 })
     open(1)
     await start()
@@ -169,7 +169,7 @@ describe("a purse's runs", () => {
     expect(runs.ofPurse().reserve).toBeCloseTo(0.03)
   })
 
-  test("are parked at their provider's limit, whose model no record of theirs names", async () => {
+  test("runs paid by a purse are parked at their provider's limit", async () => {
     const { rig, runs, sessions, open } = rigged()
     const [sessionID = ""] = sessions
     let isOpen = false

@@ -20,7 +20,7 @@ const ended = (state: BoardState, why: "money" | "closed" = "money") =>
   rules.endPurse(state, { type: "end purse", why, stopped: {} }, facts).state
 
 describe("a purse of the board", () => {
-  test("that a person opens owes its report to no session, one of an agent to the agent's", () => {
+  test("a purse's report is sent to the agent that opened it, or nowhere if a person did", () => {
     expect(opened().purse).not.toHaveProperty("by")
     expect(reported(ended(opened())).state.owed).toBeUndefined()
     const { state } = reported(ended(opened(agentIn("build", "ses_opener"))))
@@ -37,17 +37,17 @@ describe("a purse of the board", () => {
     [{ until: "2026-03-02T07:59:00Z" }, 'within the next 24 hours. Got "2026-03-02T07:59:00Z".'],
     [{ until: "tomorrow" }, '`until` must be a time of day such as "07:00"'],
     [{ until: Number.NaN }, "`until` must be"],
-  ])("is not opened for %j: the error says what is wrong", (given, text) => {
+  ])("a purse is not opened with the invalid arguments %j", (given, text) => {
     const command = { type: "open purse", max: 5, until: "20:00", by: USER, ...given } as never
     expect(() => rules.openPurse(EMPTY, command, facts)).toThrow(text)
   })
 
-  test("is opened by hand or for its night, which is noted", () => {
+  test("a purse that is opened for a night notes that night", () => {
     const command = { type: "open purse", max: 5, until: "2026-03-02T20:00:00Z", by: USER, night: NOW } as const
     expect(rules.openPurse(EMPTY, command, facts).state.night).toBe(NOW)
   })
 
-  test("that has come to its end is neither paid from, nor ended nor closed again", () => {
+  test("an ended purse pays for nothing and cannot be ended or closed again", () => {
     const over = ended(opened())
     const pay = ran(NOW)
     expect(rules.pay(over, pay).state).toBe(over)
@@ -58,7 +58,7 @@ describe("a purse of the board", () => {
     expect(ended(EMPTY)).toBe(EMPTY)
   })
 
-  test("is not closed from a task's thread", () => {
+  test("a purse cannot be closed from a task's thread", () => {
     const state = { ...opened(), tasks: [{ id: "1", threadId: "ses_thread" }] } as unknown as BoardState
     expect(() => rules.closePurse(state, { type: "close purse", by: agentIn("build", "ses_thread") })).toThrow(
       "not from a task's thread",
@@ -68,7 +68,7 @@ describe("a purse of the board", () => {
     ).toBe(true)
   })
 
-  test("counts each run that it pays once, and not the one that was over before", () => {
+  test("a purse counts each paid run once and does not count a run that was over before", () => {
     const runs = (...commands: never[]) =>
       commands.reduce((state, command) => rules.pay(state, command).state, opened()).purse?.threads.ses_1?.runs
     const joins = { type: "pay", id: "1", threadId: "ses_1", before: {} } as never
@@ -79,7 +79,7 @@ describe("a purse of the board", () => {
     expect(rules.pay(state, ran("a")).state).toBe(state)
   })
 
-  test("has its report kept with those before, under a name of its own, bounded in number and size", () => {
+  test("the reports of purses get unique names and are limited in number and size", () => {
     const first = reported(ended(opened())).state
     expect(first.purseReports).toEqual([report("2026-03-02T08-00Z")])
     const again = ended({ ...opened(), purseReports: first.purseReports })
@@ -93,7 +93,7 @@ describe("a purse of the board", () => {
     expect(names([report("1")], report("2", long.repeat(3)))).toEqual(["2"])
   })
 
-  test("that is open makes whose runs change nothing idle; without one nobody is", () => {
+  test("a task whose run changes nothing becomes idle only while a purse is open", () => {
     const task = { id: "1", updatedAt: "2026-03-02T07:00:00.000Z" } as never
     expect(rules.idleAfter(opened(), task, NOW)).toBe(1)
     expect(rules.idleAfter(opened(), task, NOW, 1)).toBe(2)
@@ -101,7 +101,7 @@ describe("a purse of the board", () => {
     expect(rules.idleAfter(opened(), { id: "1", updatedAt: "2026-03-02T09:00:00.000Z" } as never, NOW)).toBeUndefined()
   })
 
-  test("ends for each reason that it may", () => {
+  test("a purse ends when it is closed, out of time, out of money or out of work", () => {
     const purse = opened().purse
     const now = Date.parse(NOW)
     const at = (more: Partial<rules.PurseFacts>, of: object | undefined = purse) =>
@@ -125,7 +125,7 @@ describe("a purse of the board", () => {
     expect([at({ goesOn: true }), at({ ready: true })]).toEqual([undefined, undefined])
   })
 
-  test("leaves a task parked, blocked, in part or not begun", () => {
+  test("a purse reports a task as parked, blocked, partial or not begun", () => {
     const state = rules.pay(opened(), ran(NOW)).state
     const of = (stopped: object, more: Partial<BoardState> = {}) =>
       rules.leftAs({ ...state, ...more }, { ...state.purse, ending: { stopped } } as never, "1")
@@ -139,7 +139,7 @@ describe("a purse of the board", () => {
     })
   })
 
-  test("of each night is open within its hours alone, and its times have to be times", () => {
+  test("the nightly purse is open only within its hours, and invalid times are ignored", () => {
     const at = (time: string) => new Date(`2026-03-02T${time}`).getTime()
     expect(rules.nightAt("22:00", "07:00", at("23:30"))).toEqual({
       from: at("22:00"),

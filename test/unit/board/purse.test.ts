@@ -41,7 +41,7 @@ const report = async () => {
 }
 
 describe("a purse", () => {
-  test("has every task that waits for nobody worked on, by turns, as many at once as may be", async () => {
+  test("a purse starts all tasks that wait for nobody in turn, up to the limit", async () => {
     const [one, two, three] = [await task("one"), await task("two"), await task("three")]
     await open()
     await rig.settle()
@@ -58,7 +58,7 @@ describe("a purse", () => {
     expect(three.id).toBe("3")
   })
 
-  test("does not wake a task again whose runs change nothing, before somebody touches it", async () => {
+  test("a purse does not wake a task again whose runs change nothing until somebody edits it", async () => {
     const one = await task("one")
     const two = await task("two")
     await open()
@@ -76,7 +76,7 @@ describe("a purse", () => {
     expect(two.id).toBe("2")
   })
 
-  test("ends when its money is used up and the last words are in, and nothing begins near its end", async () => {
+  test("a purse ends when its money is used up, and nothing new begins near its end", async () => {
     const [one, two] = [await task("one", ["first", "second"]), await task("two")]
     await open(1)
     await rig.settle()
@@ -104,7 +104,7 @@ describe("a purse", () => {
     expect(rig.runs.titles.at(-1)).toBe("#2 two")
   })
 
-  test("counts what a thread takes from its opening on, other runs' and earlier money not", async () => {
+  test("a purse counts only what a thread spends after the purse was opened", async () => {
     const one = await task("one")
     spend(one.threadId, 3)
     await open(5)
@@ -114,7 +114,7 @@ describe("a purse", () => {
     expect((await rig.board.purse.view())?.text).toMatch(/^\$0\.25(00)? of \$5\.00 until .*, 1 at work$/)
   })
 
-  test("stops what is at work at its time, which is no failure, and tells of it once", async () => {
+  test("a purse stops its runs at the deadline without a failure and reports this once", async () => {
     const one = await task("one")
     await open(5, 1)
     await rig.settle()
@@ -133,7 +133,7 @@ describe("a purse", () => {
     expect(message?.parts[1]?.text).toContain("## Partial\n\n- #1 one: $0.00, 1 run.")
   })
 
-  test("lets the clock be silent until its time, used up or not, and makes no round up", async () => {
+  test("a purse silences the scheduled rounds until its deadline, and none is made up later", async () => {
     await task("one")
     await open(5, 3)
     await rig.settle()
@@ -156,7 +156,7 @@ describe("a purse", () => {
     expect(rig.runs.started).toHaveLength(before + 1)
   })
 
-  test("waits for what is parked until before its end, and names what it stops", async () => {
+  test("a purse waits for a parked run unless that outlasts it, and names the runs it stops", async () => {
     const one = await task("one")
     await open(5, 8)
     await rig.settle()
@@ -174,7 +174,7 @@ describe("a purse", () => {
     expect(rig.runs.stopped).toEqual([one.threadId])
   })
 
-  test("tells of what had not begun at its time as it was: parked or not begun, and without a run", async () => {
+  test("a purse reports tasks that had not begun at its deadline as parked or not begun", async () => {
     const [one, two, three] = [await task("one"), await task("two"), await task("three")]
     rig.runs.begins = (sessionID) => (sessionID === one.threadId ? "running" : "queued")
     await open(5, 1)
@@ -197,7 +197,7 @@ describe("a purse", () => {
     expect(text).toContain("## Not begun\n\n- #3 three.\n")
   })
 
-  test("a parked run holds no slot", async () => {
+  test("a parked run holds no slot of the purse", async () => {
     const one = await task("one")
     await task("two")
     await task("three")
@@ -208,7 +208,7 @@ describe("a purse", () => {
     expect(rig.runs.titles).toEqual(["#1 one", "#2 two", "#3 three"])
   })
 
-  test("is closed by hand: the clock goes on then", async () => {
+  test("a purse that is closed by hand writes its report and lets the scheduled rounds continue", async () => {
     const one = await task("one", ["write"])
     await task("two")
     await open()
@@ -227,7 +227,7 @@ describe("a purse", () => {
     expect(rig.kept.quiet).toBeUndefined()
   })
 
-  test("says what is wrong with what it is given, and that one is open", async () => {
+  test("the purse tool explains invalid arguments and says when a purse is already open", async () => {
     await task("one")
     const use = (args: object, who = by) => rig.call("purse", args, who)
     await expect(use({ max: 0, until: "07:00" })).rejects.toThrow("`max` must be an amount of US dollars over 0")
@@ -254,7 +254,7 @@ describe("a purse", () => {
     expect(await use({})).toMatch(/^A purse is open: \$1\.20 of \$5\.00 until .*, 1 at work\.$/)
   })
 
-  test("a report that was cut off by a kill is written once, by whoever comes after", async () => {
+  test("a purse report that was cut off by a crash is written once by the next process", async () => {
     const one = await task("one")
     await open(5, 1)
     await rig.settle()
@@ -280,7 +280,7 @@ describe("a purse", () => {
     await next.close()
   })
 
-  test("counts a run that was at work when it opened: its task, the run, and what it took since then", async () => {
+  test("a purse counts a run that was already working when it opened, from that time on", async () => {
     const one = await task("one")
     const two = await task("two")
     for (const { id } of [one, two]) await rig.board.run(id)
@@ -305,7 +305,7 @@ describe("a purse", () => {
     expect(spent).toBe(0.37)
   })
 
-  test("counts a run that ended after it opened, before anybody looked, and none that had ended before", async () => {
+  test("a purse counts a run that ended just after it opened but none that ended before", async () => {
     const [late, before] = [await task("late"), await task("before")]
     for (const { id, threadId } of [late, before]) {
       await rig.board.run(id)
@@ -321,7 +321,7 @@ describe("a purse", () => {
     expect((await report()).tasks).toMatchObject([{ id: "1", result: "done", runs: 1 }])
   })
 
-  test("counts each run that it pays once, also those that a person has begun in a thread", async () => {
+  test("a purse counts each paid run once, also runs that a person began in a thread", async () => {
     const one = await task("one")
     await rig.clock.advance(1000)
     await open()
@@ -338,7 +338,7 @@ describe("a purse", () => {
     expect((await report()).tasks).toMatchObject([{ cost: expect.closeTo(0.3), runs: 3 }])
   })
 
-  test("tells its own report, whatever somebody else has written into the project's files of it", async () => {
+  test("a purse reports its own result even if somebody has forged its report files", async () => {
     await task("one")
     await open(5, 1)
     rig.surroundings.busy.add("ses_opener")
@@ -359,7 +359,7 @@ describe("a purse", () => {
     await expect(rig.board.purse.report("2027-01-01T00-00Z")).rejects.toThrow("There is no report")
   })
 
-  test("ends and is told where its report's files cannot be written", async () => {
+  test("a purse ends and sends its report even if the report files cannot be written", async () => {
     await task("one")
     writeFileSync(reports(), "in the way")
     await open(5, 1)
@@ -371,7 +371,7 @@ describe("a purse", () => {
     expect(rig.surroundings.logs.join()).toContain("the report of a purse could not be written into the project")
   })
 
-  test("is told when the session that opened it rests", async () => {
+  test("a purse's report is sent once the session that opened it is idle", async () => {
     await task("one")
     await open(5, 1)
     rig.surroundings.busy.add("ses_opener")
@@ -386,7 +386,7 @@ describe("a purse", () => {
 })
 
 describe("the purse of each night", () => {
-  test("is opened once in its hours, and not again after somebody has closed it", async () => {
+  test("the nightly purse opens once within its hours and not again after it was closed", async () => {
     await rig.close()
     const at = (hour: number) => {
       const time = new Date("2026-03-02T12:00:00")

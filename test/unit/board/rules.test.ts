@@ -7,7 +7,7 @@ import { agent, RuledBoard } from "../../support/board-state.ts"
 const build = agent("build")
 
 describe("a new task", () => {
-  test("is active, has the caller as owner and maker, and an id of its own", () => {
+  test("a new board task is active, has its caller as owner and creator, and gets its own id", () => {
     const board = new RuledBoard()
     const { task } = board.do({
       type: "create",
@@ -31,7 +31,7 @@ describe("a new task", () => {
     expect(board.state.nextId).toBe(2)
   })
 
-  test("may have a plan, resources and a description from the beginning", () => {
+  test("a new board task may have a plan, resources and a description at once", () => {
     const board = new RuledBoard()
     const input = {
       title: "t",
@@ -52,7 +52,7 @@ describe("a new task", () => {
     })
   })
 
-  test("wakes its owner, whoever made it: its thread is another conversation", () => {
+  test("a new board task wakes its owner, whoever created it", () => {
     const board = new RuledBoard()
     expect(board.wake(board.make("build", { by: build }))).toBe("created")
     expect(board.wake(board.make("librarian", { by: build }))).toBe("created")
@@ -99,11 +99,11 @@ describe("a new task", () => {
       'invalid: resources[0]: `type` must be "url" or "file", not "link".',
     ],
     [null, "invalid: The arguments are not of the right shape."],
-  ])("is refused as %j", (input, refusal) => {
+  ])("a board task is not created from the invalid input %j", (input, refusal) => {
     expect(new RuledBoard().refusal({ type: "create", input: input as never, by: build })).toBe(refusal)
   })
 
-  test("needs an owner where a person makes it, and a maker who is one of the board's agents", () => {
+  test("a board task created by a person needs an owner, and other creators must be board agents", () => {
     const board = new RuledBoard()
     expect(board.refusal({ type: "create", input: { title: "t" }, by: USER })).toMatch(/^invalid: `owner` is missing/)
     const input = { title: "t", owner: "build" }
@@ -114,7 +114,7 @@ describe("a new task", () => {
 })
 
 describe("a status", () => {
-  test("goes from draft to active, which wakes the owner, and back while nothing runs", () => {
+  test("a draft that becomes active wakes its owner, and goes back only while nothing runs", () => {
     const board = new RuledBoard()
     const id = board.make("build", { status: "draft" })
     board.do({ type: "update", id, patch: { status: "active" }, by: build })
@@ -129,7 +129,7 @@ describe("a status", () => {
     expect(board.wake(id)).toBeUndefined()
   })
 
-  test("of a draft keeps when it last ran", () => {
+  test("a board task that becomes a draft keeps the time of its last run", () => {
     const board = new RuledBoard()
     const id = board.make()
     board.runs(id)
@@ -138,7 +138,7 @@ describe("a status", () => {
     expect(board.state.pulses[id]).toEqual({ ran })
   })
 
-  test("never goes from draft to done, by whatever call", () => {
+  test("no call can set a draft to done without activating it first", () => {
     const board = new RuledBoard()
     const id = board.make("build", { status: "draft" })
     expect(board.refusal({ type: "complete", id, by: build })).toMatch(/^conflict: Task #1 is a draft/)
@@ -148,7 +148,7 @@ describe("a status", () => {
     expect(board.do({ type: "cancel", id, by: build }).task?.status).toBe("canceled")
   })
 
-  test("that is no status is refused", () => {
+  test("an unknown status of a board task is refused", () => {
     const board = new RuledBoard()
     const id = board.make()
     expect(board.refusal({ type: "update", id, patch: { status: "open" as never }, by: build })).toBe(
@@ -156,7 +156,7 @@ describe("a status", () => {
     )
   })
 
-  test("that ends a task archives it, with when and by whom; with a new title if one came along", () => {
+  test("a status that ends a board task archives it with time, author and any new title", () => {
     const board = new RuledBoard()
     const id = board.make()
     const { task, archived } = board.do({ type: "update", id, patch: { status: "done", title: "Migrated" }, by: build })
@@ -165,7 +165,7 @@ describe("a status", () => {
     expect(board.state.tasks).toEqual([])
   })
 
-  test("is not changed any more once a task has ended, and an id that never was is told apart", () => {
+  test("an ended board task cannot be changed, and an unknown id gets a different error", () => {
     const board = new RuledBoard()
     const id = board.make("build", { steps: ["one"] })
     board.do({ type: "complete", id, by: build })
@@ -180,7 +180,7 @@ describe("a status", () => {
 })
 
 describe("an update", () => {
-  test("changes what is given and nothing else; createdBy and the thread stay", () => {
+  test("an update changes only the given fields and never the creator or the thread", () => {
     const board = new RuledBoard()
     const id = board.make("build", { threadId: "ses_t", steps: ["one"] })
     const before = board.task(id)
@@ -196,14 +196,14 @@ describe("an update", () => {
     })
   })
 
-  test("wakes nobody", () => {
+  test("an update of a board task wakes nobody", () => {
     const board = new RuledBoard()
     const id = board.make()
     board.do({ type: "update", id, patch: { owner: "tester", status: "active" }, by: USER })
     expect(board.wake(id)).toBeUndefined()
   })
 
-  test("of nothing, or to an owner that is none, is refused", () => {
+  test("an update that changes nothing or names an unknown owner is refused", () => {
     const board = new RuledBoard()
     const id = board.make()
     expect(board.refusal({ type: "update", id, patch: {}, by: build })).toMatch(/^invalid: Nothing to change/)
@@ -220,7 +220,7 @@ describe("an update", () => {
 })
 
 describe("a plan", () => {
-  test("is set as a whole and changed step by step, without a hand on the links", () => {
+  test("a plan is replaced as a whole or edited by step, without changing subtask links", () => {
     const board = new RuledBoard()
     const id = board.make()
     board.do({ type: "update steps", id, steps: [{ title: "one" }, { title: "two" }], by: build })
@@ -239,7 +239,7 @@ describe("a plan", () => {
     expect(board.task(id).steps).toEqual([{ title: "only", done: false }])
   })
 
-  test("with an open subtask is not replaced, and the subtask is named; its steps may still change", () => {
+  test("a plan with an open subtask cannot be replaced, but its steps can be edited", () => {
     const board = new RuledBoard()
     const id = board.make("build", { steps: ["one", "two"] })
     const subtask = board.give(id, 1, "librarian")
@@ -260,13 +260,13 @@ describe("a plan", () => {
     [0, { details: 5 }, "invalid: `details` must be a text, not 5."],
     [0, { done: 1 }, "invalid: `done` must be true or false."],
     [0, [], "invalid: An object was expected, not []."],
-  ])("refuses for step %j the change %j", (index, patch, refusal) => {
+  ])("the change of a plan's step %j to %j is refused", (index, patch, refusal) => {
     const board = new RuledBoard()
     const id = board.make("build", { steps: ["one", "two"] })
     expect(board.refusal({ type: "update step", id, index, patch: patch as never, by: build })).toBe(refusal)
   })
 
-  test("has to be given, and may be empty", () => {
+  test("a plan update needs a list of steps, which may be empty", () => {
     const board = new RuledBoard()
     const id = board.make("build", { steps: ["one"] })
     expect(board.refusal({ type: "update steps", id, steps: undefined as never, by: build })).toMatch(
@@ -280,7 +280,7 @@ describe("a plan", () => {
 })
 
 describe("a subtask", () => {
-  test("is a task of its own, linked from the step, and wakes its owner, the same agent too", () => {
+  test("a subtask is a separate task that is linked from its step and wakes its owner", () => {
     const board = new RuledBoard()
     const id = board.make("build", { steps: ["one", "two"] })
     const input = { title: "look it up", description: "in the library", owner: "librarian" }
@@ -301,7 +301,7 @@ describe("a subtask", () => {
     expect(board.wake(board.give(id, 0, "build"))).toBe("created")
   })
 
-  test("is made by the parent's owner alone, or by a person", () => {
+  test("a subtask is created only by the parent task's owner or by a person", () => {
     const board = new RuledBoard()
     const id = board.make("build", { steps: ["one"] })
     const input = { title: "x", owner: "tester" }
@@ -311,7 +311,7 @@ describe("a subtask", () => {
     expect(board.do({ type: "create subtask", id, index: 0, input, by: USER }).subtask?.createdBy).toBe("user")
   })
 
-  test("is one a step, unless the last one was canceled or is gone", () => {
+  test("a step has only one subtask unless the last one was canceled or is gone", () => {
     const board = new RuledBoard()
     const id = board.make("build", { steps: ["one"] })
     const input = { title: "x", owner: "tester" }
@@ -330,7 +330,7 @@ describe("a subtask", () => {
     expect(board.do(again).subtask?.id).toBe("4")
   })
 
-  test("needs a step and an owner that are there", () => {
+  test("a subtask needs an existing step and a known owner", () => {
     const board = new RuledBoard()
     const id = board.make("build", { steps: ["one"] })
     const input = { title: "x", owner: "tester" }
@@ -343,7 +343,7 @@ describe("a subtask", () => {
     expect(board.refusal({ type: "create subtask", id: "9", index: 0, input, by: build })).toMatch(/^not found/)
   })
 
-  test("that is done wakes the parent's owner; canceled in the parent's own thread it does not, elsewhere it does", () => {
+  test("a subtask's end wakes the parent's owner unless it was canceled in the parent's own thread", () => {
     const board = new RuledBoard()
     const id = board.make("build", { steps: ["one", "two", "three", "four"], threadId: "ses_t" })
     board.do({ type: "cancel", id: board.give(id, 0, "tester"), by: agent("build", "ses_t") })
@@ -360,7 +360,7 @@ describe("a subtask", () => {
     expect(board.wake(id)).toBe("subtask")
   })
 
-  test("that ends under a draft or an archived parent wakes nobody", () => {
+  test("a subtask that ends under a draft or an archived parent wakes nobody", () => {
     const board = new RuledBoard()
     const id = board.make("build", { steps: ["one", "two"] })
     const [first, second] = [board.give(id, 0, "tester"), board.give(id, 1, "tester")]
@@ -375,7 +375,7 @@ describe("a subtask", () => {
 })
 
 describe("an end", () => {
-  test("by cancel takes the subtasks along at every depth, and wakes none of their parents", () => {
+  test("a canceled board task cancels its subtasks at every depth and wakes none of their parents", () => {
     const board = new RuledBoard()
     const top = board.make("build", { steps: ["one", "two"] })
     const middle = board.give(top, 0, "librarian")
@@ -392,7 +392,7 @@ describe("an end", () => {
     expect(board.state).toMatchObject({ tasks: [], pulses: {}, nextId: 5 })
   })
 
-  test("takes a subtask along once, however many steps a hand has linked to it", () => {
+  test("a canceled board task cancels a subtask only once, even if several steps link to it", () => {
     const board = new RuledBoard()
     const top = board.make("build", { steps: ["one", "two"] })
     const [middle, deep] = [board.give(top, 0, "tester"), board.give(top, 1, "tester")]
@@ -405,7 +405,7 @@ describe("an end", () => {
     expect(archived.map(({ id }) => id)).toEqual([top, middle, deep])
   })
 
-  test("by completion leaves the subtasks alone", () => {
+  test("a completed board task leaves its subtasks as they are", () => {
     const board = new RuledBoard()
     const id = board.make("build", { steps: ["one"] })
     const subtask = board.give(id, 0, "tester")
@@ -415,7 +415,7 @@ describe("an end", () => {
 })
 
 describe("resources", () => {
-  test("are added and removed by their index", () => {
+  test("resources of a board task are added at the end and removed by index", () => {
     const board = new RuledBoard()
     const id = board.make()
     board.do({ type: "add resource", id, resource: { type: "file", value: "/etc/hosts", label: "hosts" }, by: build })
@@ -437,13 +437,13 @@ describe("resources", () => {
     [{ type: "url", value: " ".repeat(5) }, /`value` is missing or empty/],
     [{ type: "file", value: "src/a.ts" }, /must be an absolute path, not "src\/a\.ts"/],
     [{ type: "file", value: "/x", label: "" }, /`label` is missing or empty/],
-  ])("refuses %j", (resource, reason) => {
+  ])("the invalid resource %j of a board task is refused", (resource, reason) => {
     const board = new RuledBoard()
     const id = board.make()
     expect(board.refusal({ type: "add resource", id, resource: resource as never, by: build })).toMatch(reason)
   })
 
-  test("are a hundred at most", () => {
+  test("a board task can have at most a hundred resources", () => {
     const board = new RuledBoard()
     const id = board.make()
     const add = { type: "add resource", id, resource: { type: "file", value: "/x" }, by: build } as const
@@ -453,7 +453,7 @@ describe("resources", () => {
 })
 
 describe("a person", () => {
-  test("is asked for from a thread alone, and stays asked for until somebody writes there", () => {
+  test("a request for a person is made only from a thread and stays until somebody writes there", () => {
     const board = new RuledBoard()
     const id = board.make("build", { threadId: "ses_t" })
     board.do({ type: "notify", message: "Which\nlicense?", by: agent("build", "ses_t") })
@@ -468,7 +468,7 @@ describe("a person", () => {
     expect(board.refusal({ type: "notify", message: " ", by: agent("build", "ses_t") })).toMatch(/^invalid: `message`/)
   })
 
-  test("who writes elsewhere changes nothing", () => {
+  test("a person who writes in another session answers no request of a board task", () => {
     const board = new RuledBoard()
     board.make("build", { threadId: "ses_t" })
     const before = board.state
@@ -478,7 +478,7 @@ describe("a person", () => {
 })
 
 describe("runs", () => {
-  test("by hand need an active task that is not worked on, and an owner that is there", () => {
+  test("a manual run needs an active task that is not running and a known owner", () => {
     const board = new RuledBoard()
     const id = board.make()
     board.do({ type: "run", id })
@@ -492,7 +492,7 @@ describe("runs", () => {
     expect(board.refusal({ type: "run", id: draft })).toMatch(/^conflict: Task #2 is a draft/)
   })
 
-  test("use up the wakes from before they began; a later one is kept", () => {
+  test("a run uses up only the wakes that came before it began", () => {
     const board = new RuledBoard()
     const id = board.make("librarian", { by: build })
     const startedAt = board.now()
@@ -504,14 +504,14 @@ describe("runs", () => {
     expect(board.wake(id)).toBeUndefined()
   })
 
-  test("that were interrupted before they began are owed still", () => {
+  test("a run that was interrupted before it began is still due", () => {
     const board = new RuledBoard()
     const id = board.make("librarian", { by: build })
     board.do({ type: "ran", id, startedAt: board.now(), result: { kind: "unbegun" } })
     expect(board.wake(id)).toBe("created")
   })
 
-  test("use up, at the second time, a wake of a clock that has been set back since", () => {
+  test("a run uses up a wake that lies in the future after the clock was set back", () => {
     const board = new RuledBoard()
     const id = board.make("librarian", { by: build })
     board.state = { ...board.state, pulses: { [id]: { wake: { at: "2099-01-01T00:00:00.000Z", cause: "created" } } } }
@@ -521,7 +521,7 @@ describe("runs", () => {
     expect(board.wake(id)).toBeUndefined()
   })
 
-  test("that fail are counted; success forgets them, a stop does not", () => {
+  test("failed runs of a board task are counted, success resets the count, and stopped runs do not count", () => {
     const board = new RuledBoard()
     const id = board.make()
     board.fails(id, 2)
@@ -533,14 +533,14 @@ describe("runs", () => {
     expect(board.state.pulses[id]).toEqual({ ran: expect.any(String) })
   })
 
-  test("in which nobody answered a question leave it to be seen", () => {
+  test("a run in which nobody answered a question marks its task for attention", () => {
     const board = new RuledBoard()
     const id = board.make()
     board.do({ type: "ran", id, startedAt: board.now(), result: { kind: "completed", needs: "bash: rm -r dist" } })
     expect(board.state.pulses[id]?.needs).toBe("bash: rm -r dist")
   })
 
-  test("of a task that has ended meanwhile leave nothing", () => {
+  test("a run of a board task that has ended meanwhile records nothing", () => {
     const board = new RuledBoard()
     const id = board.make()
     board.do({ type: "complete", id, by: build })
@@ -549,7 +549,7 @@ describe("runs", () => {
     expect(board.state).toBe(before)
   })
 
-  test("after three failures in a row rest until somebody touches the task: its own thread does not count", () => {
+  test("a board task rests after three failed runs until somebody other than its thread changes it", () => {
     const board = new RuledBoard()
     const id = board.make("build", { threadId: "ses_t", steps: ["one", "two"] })
     const rests = () => isHeld(board.state, board.task(id))
@@ -581,7 +581,7 @@ describe("runs", () => {
 })
 
 describe("the clock", () => {
-  test("wakes the active tasks that do not wait, need nobody, do not rest and have an owner", () => {
+  test("the schedule wakes active tasks that wait for nobody, do not rest and have an owner", () => {
     const board = new RuledBoard()
     const plain = board.make()
     const draft = board.make("build", { status: "draft" })
@@ -610,7 +610,7 @@ describe("the clock", () => {
     expect(board.state.tick).toBe(board.now())
   })
 
-  test("goes past a step whose subtask has ended, and past one that is done", () => {
+  test("the schedule ignores steps that are done or whose subtask has ended", () => {
     const board = new RuledBoard()
     const id = board.make("build", { steps: ["one", "two"] })
     const subtask = board.give(id, 0, "tester")
@@ -628,7 +628,7 @@ describe("the clock", () => {
     expect(board.wake(id)).toBeUndefined()
   })
 
-  test("does not take the place of another wake, and gives way to one", () => {
+  test("a scheduled wake does not replace another wake and is replaced by one", () => {
     const board = new RuledBoard()
     const id = board.make("librarian", { by: build })
     board.do({ type: "tick" })
@@ -643,7 +643,7 @@ describe("the clock", () => {
 })
 
 describe("a thread", () => {
-  test("that was missing is noted with its task, if that is still there", () => {
+  test("a new thread for a missing one is recorded if its task still exists", () => {
     const board = new RuledBoard()
     const id = board.make()
     expect(board.do({ type: "thread", id, threadId: "ses_new" }).task?.threadId).toBe("ses_new")
@@ -662,7 +662,7 @@ describe("what was left half done", () => {
     ...(archivedBy && { archivedBy }),
   })
 
-  test("is finished: a task in history leaves the board, and its parent is woken", () => {
+  test("a task that is already in history is removed from the board and its parent is woken", () => {
     const board = new RuledBoard()
     const id = board.make("build", { steps: ["one"] })
     const subtask = board.give(id, 0, "tester")
@@ -672,7 +672,7 @@ describe("what was left half done", () => {
     expect(board.wake(id)).toBe("subtask")
   })
 
-  test("is finished: what was to be canceled with it goes too, and nothing twice", () => {
+  test("an unfinished cancel is completed for the subtasks, and nothing is canceled twice", () => {
     const board = new RuledBoard()
     const top = board.make("build", { steps: ["one", "two"] })
     const [first, second] = [board.give(top, 0, "tester"), board.give(top, 1, "tester")]
@@ -685,7 +685,7 @@ describe("what was left half done", () => {
     expect(board.state.tasks).toEqual([])
   })
 
-  test("a line that does not say who ended it is a person's", () => {
+  test("a history line that does not name who ended the task counts as a person's", () => {
     const board = new RuledBoard()
     const id = board.make("build", { steps: ["one"] })
     const subtask = board.give(id, 0, "tester")
@@ -693,7 +693,7 @@ describe("what was left half done", () => {
     expect(board.wake(id)).toBe("subtask")
   })
 
-  test("a task that a hand has marked as ended goes to history, with what hangs on it", () => {
+  test("a task that a user marked as ended in the file moves to history with its subtasks", () => {
     const board = new RuledBoard()
     const top = board.make("build", { steps: ["one"] })
     const subtask = board.give(top, 0, "tester")
@@ -714,7 +714,7 @@ describe("what was left half done", () => {
     ])
   })
 
-  test("of which nothing is left on the board changes nothing", () => {
+  test("a cleanup that finds nothing unfinished leaves the board unchanged", () => {
     const board = new RuledBoard()
     const gone = archivedFrom(
       { ...board.do({ type: "create", input: { title: "x" }, by: build }).task } as BoardTask,
@@ -726,7 +726,7 @@ describe("what was left half done", () => {
   })
 })
 
-test("a refusal for want of money is kept with the wake, counts as no failure, and goes when there is money again", () => {
+test("a run refused for lack of money is no failure and is due again when there is money", () => {
   const board = new RuledBoard()
   const [broke, other] = [board.make("build", { by: build }), board.make("tester", { by: build })]
   board.do({ type: "refused", reasons: { [broke]: "all is spent" } })

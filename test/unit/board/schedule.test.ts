@@ -20,7 +20,7 @@ describe.each(["Europe/Berlin", "America/New_York"])("a year in %s", (zone) => {
   const format = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", hourCycle: "h23", timeZone: zone })
   const localHour = (at: number) => Number(format.format(at))
 
-  test("has sixteen rounds a day, from 6 to 21 local time, each once, daylight changes or not", () => {
+  test("the default schedule has each of its sixteen daily rounds exactly once, even when the clocks change", () => {
     const times = yearOf(new Schedule(DEFAULT_SCHEDULE, zone))
     expect(Math.abs(times.length - 16 * 365)).toBeLessThanOrEqual(16)
     const hours = times.map(localHour)
@@ -28,24 +28,24 @@ describe.each(["Europe/Berlin", "America/New_York"])("a year in %s", (zone) => {
     expect(odd).toEqual([])
   })
 
-  test("has a round in the night once a day, also when that hour is left out or comes twice", () => {
+  test("a nightly round comes once a day even when its hour is skipped or repeated", () => {
     const times = yearOf(new Schedule("30 2 * * *", zone))
     expect(times).toHaveLength(365)
   })
 })
 
-test("a pattern for every hour neither doubles nor drops one, all year", () => {
+test("an hourly schedule neither repeats nor skips an hour all year", () => {
   const times = yearOf(new Schedule("0 * * * *", "Europe/Berlin"))
   const gaps = times.slice(1).map((at, index) => at - (times[index] as number))
   expect(new Set(gaps)).toEqual(new Set([HOUR_MS]))
 })
 
-test("a pattern that never comes has no next time; one that is none is refused", () => {
+test("a schedule that never matches has no next time, and an invalid one is refused", () => {
   expect(new Schedule("0 0 30 2 *", "UTC").next(START)).toBeUndefined()
   expect(() => new Schedule("whenever")).toThrow()
 })
 
-test("a time is told as today's, or with its weekday, or with its date where that says too little", () => {
+test("a time is shown alone for today, with its weekday within a week, and otherwise with its date", () => {
   const schedule = new Schedule(DEFAULT_SCHEDULE, "Europe/Berlin")
   const now = Date.parse("2026-03-02T20:30:00Z")
   expect(schedule.text(Date.parse("2026-03-02T21:00:00Z"), now)).toBe("22:00")

@@ -24,7 +24,7 @@ const setUp = () => {
   return { scheduler, world }
 }
 
-test("while there is no board, the nearest folder is looked for at each look; what is told is that one came", async () => {
+test("the scheduler watches the nearest existing folder and reports a change only once a board exists", async () => {
   const { scheduler, world } = setUp()
   await scheduler.start()
   await scheduler.beat()
@@ -41,7 +41,7 @@ test("while there is no board, the nearest folder is looked for at each look; wh
   expect(world).toMatchObject({ made, open: 1, changes: 2 })
 })
 
-test("a stop in the middle of a look leaves no watch", async () => {
+test("a scheduler that is stopped during a check leaves no file watcher behind", async () => {
   const { scheduler, world } = setUp()
   let answer = () => {}
   world.look = new Promise((resolve) => {

@@ -44,7 +44,7 @@ const code = (work: Promise<unknown>) =>
 const thread = ({ threadId }: BoardTask) => threadId as string
 
 describe("a task that is made", () => {
-  test("has a thread of its owner from the beginning, with its title, and with the caller's model", async () => {
+  test("a new board task gets a thread with its owner, its title and the caller's model", async () => {
     const task = await rig.board.create({ title: "Migrate", owner: "librarian" }, build)
     expect(rig.threads.made).toEqual([
       { taskID: "1", title: "#1 Migrate", agent: "librarian", model: { provider: "scripted", id: "alpha" } },
@@ -53,7 +53,7 @@ describe("a task that is made", () => {
     expect(Object.isFrozen(task) && Object.isFrozen(task.steps)).toBe(true)
   })
 
-  test("is made all the same where its thread is not to be had; that comes with the first run", async () => {
+  test("a board task is created even if its thread fails, and the first run creates the thread", async () => {
     rig.threads.fails = "no"
     const task = await make("librarian")
     expect(task.threadId).toBeUndefined()
@@ -68,15 +68,18 @@ describe("a task that is made", () => {
     expect(await state("1")).toBe("running")
   })
 
-  test.each(["make a thread", "name the maker's model"])("does not wait for a host that does not %s", async (what) => {
-    if (what === "make a thread") rig.threads.hangs = true
-    else rig.threads.modelOf = () => new Promise(() => {})
-    const making = rig.board.create({ title: "x", owner: "librarian" }, build)
-    const late = setInterval(() => void rig.clock.advance(1000), 1)
-    expect((await making.finally(() => clearInterval(late))).threadId).toBeUndefined()
-  })
+  test.each(["make a thread", "name the maker's model"])(
+    "a new board task does not wait for a host that does not %s",
+    async (what) => {
+      if (what === "make a thread") rig.threads.hangs = true
+      else rig.threads.modelOf = () => new Promise(() => {})
+      const making = rig.board.create({ title: "x", owner: "librarian" }, build)
+      const late = setInterval(() => void rig.clock.advance(1000), 1)
+      expect((await making.finally(() => clearInterval(late))).threadId).toBeUndefined()
+    },
+  )
 
-  test("wakes its owner at once: one run, in its thread, by the work prompt", async () => {
+  test("a new board task starts one run of its owner in its thread with the work prompt", async () => {
     await make("librarian")
     await rig.settle()
     expect(rig.runs.started).toHaveLength(1)
@@ -85,7 +88,7 @@ describe("a task that is made", () => {
     expect(rig.board.inFlight()).toEqual(["1"])
   })
 
-  test("for the caller itself wakes it too: the thread is another conversation", async () => {
+  test("a board task that an agent creates for itself starts a run in a thread of its own", async () => {
     await rig.board.create({ title: "mine" }, build)
     await rig.settle()
     expect(rig.runs.titles).toEqual(["#1 mine"])
@@ -94,14 +97,14 @@ describe("a task that is made", () => {
     expect(await state("1")).toBe("next run 09:00")
   })
 
-  test("without a valid owner is refused, and leaves no thread", async () => {
+  test("a board task without a valid owner is refused and leaves no thread", async () => {
     expect(await code(rig.board.create({ title: "x", owner: "nobody" }, USER))).toBe("invalid")
     expect(rig.threads.made).toEqual([])
   })
 })
 
 describe("calls", () => {
-  test("say what is wrong with codes: invalid, not found, conflict, unavailable", async () => {
+  test("a failed board call has the code invalid, not found, conflict or unavailable", async () => {
     await make("build")
     expect(await code(rig.board.get("9"))).toBe("not found")
     expect((await rig.board.get("#1")).id).toBe("1")
@@ -115,7 +118,7 @@ describe("calls", () => {
     expect(await code(rig.board.agents())).toBe("unavailable")
   })
 
-  test("rename the thread with the task; where that fails, the task has its new title all the same", async () => {
+  test("a new title renames the task's thread, and is kept even if the renaming fails", async () => {
     await make("build")
     await rig.board.update("1", { title: "New" }, USER)
     await rig.settle()
@@ -127,7 +130,7 @@ describe("calls", () => {
     expect(rig.surroundings.logs.join()).toContain("keeps its old title")
   })
 
-  test("tell who listens, until the listener goes", async () => {
+  test("a listener of the board is notified until it unsubscribes", async () => {
     let told = 0
     const end = rig.board.subscribe(() => told++)
     await make("build")
@@ -139,7 +142,7 @@ describe("calls", () => {
     expect(told).toBe(before)
   })
 
-  test("list what is open, and history by its newest", async () => {
+  test("the board lists the open tasks, and history the ended ones with the newest first", async () => {
     for (const title of ["a", "b", "c"]) await make("build", title)
     await rig.board.complete("2", USER)
     await rig.board.cancel("3", USER)
@@ -151,7 +154,7 @@ describe("calls", () => {
     expect(await rig.board.history(1)).toHaveLength(1)
   })
 
-  test("of a thousand tasks has their states without a look at the calendar for each", async () => {
+  test("the states of a thousand tasks are computed without evaluating the schedule for each", async () => {
     await rig.mine("mine")
     const userActions = tasksFile()
     const tasks = Array.from({ length: 1000 }, (_, index) => ({
@@ -173,7 +176,7 @@ describe("calls", () => {
     vi.restoreAllMocks()
   })
 
-  test("know only the agents that the option names, and without one all that are not hidden", async () => {
+  test("the board knows the agents that its option names, or else all that are not hidden", async () => {
     rig.surroundings.names.push("unseen")
     expect((await rig.board.agents()).map(({ name }) => name)).not.toContain("unseen")
     const other = await another({ options: { agents: ["tester", "ghost"] } })
@@ -185,7 +188,7 @@ describe("calls", () => {
 })
 
 describe("runs", () => {
-  test("are one at a time for a task, whatever starts it: event, hand and clock at once", async () => {
+  test("a board task has only one run at a time, even with several triggers at once", async () => {
     await make("build")
     await Promise.all([rig.board.run("1").catch(() => {}), rig.board.run("1").catch(() => {}), rig.clock.advance(HOUR)])
     await rig.settle()
@@ -193,7 +196,7 @@ describe("runs", () => {
     expect(await code(rig.board.run("1"))).toBe("conflict")
   })
 
-  test("keep a wake that comes meanwhile, once, for after", async () => {
+  test("wakes that come during a run cause exactly one more run after it", async () => {
     const parent = await rig.mine("parent", { steps: [{ title: "a" }, { title: "b" }] })
     const [a, b] = [0, 1].map((index) => rig.board.createSubtask("1", index, { title: "sub", owner: "tester" }, build))
     await Promise.all([a, b])
@@ -213,7 +216,7 @@ describe("runs", () => {
     expect(ofParent()).toBe(2)
   })
 
-  test("are three at once; more wait as queued, first come first served", async () => {
+  test("three board runs work at once, and the others are queued in order of arrival", async () => {
     const tasks = []
     for (let number = 1; number <= 5; number++) {
       tasks.push(await make("build", `t${number}`))
@@ -228,7 +231,7 @@ describe("runs", () => {
     expect(rig.runs.titles[3]).toBe("#4 t4")
   })
 
-  test("that fail are not repeated before the next round; after three the task rests until it is touched", async () => {
+  test("a failed run waits for the next round, and a task rests after three failures until edited", async () => {
     const task = await make("build")
     await rig.settle()
     for (let round = 1; round <= 3; round++) {
@@ -247,14 +250,14 @@ describe("runs", () => {
     expect(rig.runs.started).toHaveLength(4)
   })
 
-  test("that cannot be begun count as failed, with the reason", async () => {
+  test("a run that cannot be started counts as failed with its reason", async () => {
     rig.runs.refuses = "OpenCode does not answer"
     await make("build")
     await rig.settle()
     expect(await state("1")).toBe("next run 09:00 (the last run failed: OpenCode does not answer)")
   })
 
-  test("for which there is no money are no failure: their tasks rest, and are woken when there is some again", async () => {
+  test("a board task without money rests without a failure and is woken when there is money", async () => {
     const SPENT = "the project's tasks of the last 24 hours spent $5.00 of $5.00 (option maxCostPerDay)"
     rig.runs.broke = SPENT
     await make("build")
@@ -276,7 +279,7 @@ describe("runs", () => {
     expect(readFileSync(file(), "utf8")).toBe(before)
   })
 
-  test("that find the money spent in the very moment in which they begin are no failure either", async () => {
+  test("a run that is refused because the budget was just used up is no failure", async () => {
     const { start } = rig.runs
     rig.runs.start = async () => {
       rig.runs.start = start
@@ -289,7 +292,7 @@ describe("runs", () => {
     expect(rig.kept.pulses[1]?.failures).toBeUndefined()
   })
 
-  test("that a budget ends are no failure", async () => {
+  test("a run that is ended by a budget is no failure", async () => {
     const task = await make("build")
     await rig.settle()
     rig.runs.broke = "all is spent"
@@ -301,7 +304,7 @@ describe("runs", () => {
     expect(await state("1")).toBe("rests: budget: all is spent")
   })
 
-  test("are not repeated without end where the clock has been set back", async () => {
+  test("a run is not repeated endlessly after the clock was set back", async () => {
     const task = await make("build")
     await rig.settle()
     rig.runs.end(thread(task))
@@ -318,7 +321,7 @@ describe("runs", () => {
     expect(await state("1")).toBe("next run 09:00")
   })
 
-  test("that have ended are written down once, also where the clock is set back after that", async () => {
+  test("an ended run is recorded once, even if the clock is set back afterwards", async () => {
     const task = await make("build")
     await rig.settle()
     rig.runs.fail(thread(task))
@@ -330,22 +333,19 @@ describe("runs", () => {
     expect(rig.kept).toEqual(written)
   })
 
-  test.each(["complete", "cancel"] as const)(
-    "do not begin where the task ends as they are about to: %s",
-    async (end) => {
-      const find = rig.threads.find
-      rig.threads.find = async (sessionID) => {
-        rig.threads.find = find
-        await rig.board[end]("1", USER)
-        return find.call(rig.threads, sessionID)
-      }
-      await make("build")
-      await rig.settle()
-      expect(rig.runs.started).toEqual([])
-    },
-  )
+  test.each(["complete", "cancel"] as const)("a run does not start if its task ends just before: %s", async (end) => {
+    const find = rig.threads.find
+    rig.threads.find = async (sessionID) => {
+      rig.threads.find = find
+      await rig.board[end]("1", USER)
+      return find.call(rig.threads, sessionID)
+    }
+    await make("build")
+    await rig.settle()
+    expect(rig.runs.started).toEqual([])
+  })
 
-  test("that began after their task was done are stopped: what they do is no last word", async () => {
+  test("a run that started after its task was completed is stopped", async () => {
     const start = rig.runs.start
     rig.runs.start = async (request) => {
       rig.runs.start = start
@@ -358,7 +358,7 @@ describe("runs", () => {
     expect(rig.runs.stopped).toEqual([thread(task)])
   })
 
-  test("that still wait for a place when their task is done do not begin", async () => {
+  test("a queued run is removed when its board task is completed", async () => {
     const task = await make("build")
     await rig.settle()
     rig.runs.set(thread(task), { createdAt: rig.clock.now(), state: "queued", elsewhere: false, asks: [] })
@@ -367,7 +367,7 @@ describe("runs", () => {
     expect(rig.runs.stopped).toEqual([thread(task)])
   })
 
-  test("are the new owner's where it changes as they are about to begin", async () => {
+  test("a run goes to the new owner when the owner changes just before it starts", async () => {
     const find = rig.threads.find
     rig.threads.find = async (sessionID) => {
       rig.threads.find = find
@@ -379,7 +379,7 @@ describe("runs", () => {
     expect(rig.runs.started).toMatchObject([{ agent: "tester" }])
   })
 
-  test("make the thread anew where it was deleted", async () => {
+  test("a run creates a new thread when the old one was deleted", async () => {
     const task = await rig.mine("mine")
     rig.threads.gone.add(thread(task))
     await rig.board.run("1")
@@ -388,7 +388,7 @@ describe("runs", () => {
     expect((await rig.board.get("1")).threadId).toBe("ses_thread2")
   })
 
-  test("make the thread anew where it works in another folder, as in a copy of the project", async () => {
+  test("a run creates a new thread when the old one works in another folder", async () => {
     rig.threads.folders.set("ses_thread1", tmpdir())
     const { id } = await make("librarian")
     await rig.settle()
@@ -396,7 +396,7 @@ describe("runs", () => {
     expect(thread(await rig.board.get(id))).toBe("ses_thread2")
   })
 
-  test("go on by the new owner in the old thread", async () => {
+  test("a new owner continues in the old thread of a board task", async () => {
     await rig.mine("mine")
     await rig.board.update("1", { owner: "tester" }, build)
     await rig.board.run("1")
@@ -404,7 +404,7 @@ describe("runs", () => {
     expect(rig.runs.started).toMatchObject([{ sessionID: "ses_thread1", agent: "tester" }])
   })
 
-  test("of an owner that is no agent any more rest, and begin when it is back", async () => {
+  test("a board task whose owner is no longer an agent rests and is refused a manual run", async () => {
     const task = await make("librarian")
     rig.surroundings.names = ["build"]
     await rig.settle()
@@ -415,7 +415,7 @@ describe("runs", () => {
     expect(await code(rig.board.run("1"))).toBe("conflict")
   })
 
-  test("that were stopped in their thread are neither failures nor repeated", async () => {
+  test("a run that was stopped in its thread is neither a failure nor repeated", async () => {
     const task = await make("build")
     await rig.settle()
     rig.runs.end(thread(task), { status: "cancelled" })
@@ -426,7 +426,7 @@ describe("runs", () => {
 })
 
 describe("a cancel", () => {
-  test("stops the run in flight, and those of subtasks two levels deep", async () => {
+  test("a canceled board task stops its own run and those of its subtasks at every depth", async () => {
     const top = await rig.board.create({ title: "top", owner: "build", steps: [{ title: "a" }] }, USER)
     const { subtask: middle } = await rig.board.createSubtask("1", 0, { title: "mid", owner: "tester" }, build)
     await rig.board.updateSteps(middle.id, [{ title: "deep" }], agentIn("tester"))
@@ -445,7 +445,7 @@ describe("a cancel", () => {
     expect(rig.board.inFlight()).toEqual([])
   })
 
-  test("from the thread itself does not cut its own turn off; a completion does so nowhere", async () => {
+  test("a cancel from the task's own thread, or a completion from anywhere, does not stop the running turn", async () => {
     const own = await make("build", "own")
     const done = await make("build", "done")
     await rig.settle()
@@ -458,7 +458,7 @@ describe("a cancel", () => {
     await rig.settle()
   })
 
-  test("from the thread itself does not cut its own turn off where the changed file is looked at first", async () => {
+  test("a cancel from the task's own thread does not stop its turn when the file is checked first", async () => {
     const own = await make("build", "own")
     await rig.settle()
     const { carryOut } = Store.prototype
@@ -475,7 +475,7 @@ describe("a cancel", () => {
     await rig.settle()
   })
 
-  test("by a hand in the file stops the run too", async () => {
+  test("a board task that a user removes from the file has its run stopped", async () => {
     const task = await make("build")
     await rig.settle()
     writeFileSync(join(rig.folder, ".opencode/tasks/tasks.json"), JSON.stringify({ tasks: [], nextId: 2 }))
@@ -485,7 +485,7 @@ describe("a cancel", () => {
 })
 
 describe("a person", () => {
-  test("is told by a toast, and the state says so until somebody writes in the thread", async () => {
+  test("a request for a person shows a toast and stays until somebody writes in the thread", async () => {
     const task = await make("build", "Choose")
     await rig.settle()
     await rig.board.notifyUser("Which license?", agentIn("build", thread(task)))
@@ -506,7 +506,7 @@ describe("a person", () => {
     expect(rig.runs.started).toHaveLength(1)
   })
 
-  test("who writes in a thread takes nothing from what is owed to its task, and a draft is no work", async () => {
+  test("a person's message in a thread uses up no wake, and in a draft's thread starts no run", async () => {
     const other = await another({ options: { maxConcurrentRuns: 1 } })
     await rig.open.stop()
     await rig.clock.advance(30_000)
@@ -530,7 +530,7 @@ describe("a person", () => {
     expect(rig.runs.of(thread(draft))).toBeUndefined()
   })
 
-  test("who is asked for a permission is needed while it is open, and after it was refused for want of an answer", async () => {
+  test("a board task needs a person while a permission request is open, and after it expired unanswered", async () => {
     const task = await make("build")
     await rig.settle()
     rig.runs.asks(thread(task), "bash: rm -r dist")
@@ -544,7 +544,7 @@ describe("a person", () => {
 describe("the clock", () => {
   const mine = (title: string) => rig.mine(title)
 
-  test("has active tasks worked on, one after the other, besides what events bring", async () => {
+  test("the schedule starts active tasks one after the other, independently of event-driven runs", async () => {
     const [a, b] = [await mine("a"), await mine("b")]
     await rig.clock.advance(HOUR)
     await rig.settle()
@@ -561,7 +561,7 @@ describe("the clock", () => {
     expect(rig.runs.started).toHaveLength(3)
   })
 
-  test("makes up once for what it slept through, and says so", async () => {
+  test("a round that was missed is made up once and announced by a toast", async () => {
     const task = await mine("a")
     await rig.open.stop()
     await rig.clock.advance(3 * HOUR)
@@ -577,7 +577,7 @@ describe("the clock", () => {
   })
 
   test.each([undefined, "2099-01-01T00:00:00.000Z", "some day"])(
-    "has its rounds, one each, where the file names as the last one %s",
+    "the schedule keeps one run for each round when the recorded last round is %s",
     async (tick) => {
       const task = await mine("a")
       rig.rewrite((kept) => ({ ...kept, tick }))
@@ -594,7 +594,7 @@ describe("the clock", () => {
     },
   )
 
-  test("has no round twice where it is set right by a little, and goes on where it is set back by much", async () => {
+  test("no round runs twice after a small clock correction, and rounds continue after a large one", async () => {
     const task = await mine("a")
     const round = async (ms: number) => {
       await rig.clock.advance(ms)
@@ -613,7 +613,7 @@ describe("the clock", () => {
     expect(await round(HOUR)).toBe(4)
   })
 
-  test("does nothing where no task is, and makes no file", async () => {
+  test("the schedule does nothing and creates no file when there is no board task", async () => {
     await rig.clock.advance(5 * HOUR)
     await rig.settle()
     expect(readdirSync(rig.folder)).toEqual([])
@@ -621,7 +621,7 @@ describe("the clock", () => {
 })
 
 describe("two processes", () => {
-  test("have one scheduler; what the other changes is worked on by it", async () => {
+  test("two processes share one scheduler, which also works on the other process's changes", async () => {
     await make("build")
     await rig.settle()
     const other = await another()
@@ -634,7 +634,7 @@ describe("two processes", () => {
     expect(rig.runs.stopped).toEqual(["ses_thread1"])
   })
 
-  test("see each other's runs also where the clock has been set back", async () => {
+  test("two processes see each other's runs even after the clock was set back", async () => {
     const runs = new FakeRuns(rig.clock)
     const other = await another({ runs })
     await make("build")
@@ -647,7 +647,7 @@ describe("two processes", () => {
     expect(refresh).toHaveBeenCalledTimes(1)
   })
 
-  test("tell a thread the same of its task, also the one in which nothing else of the board was asked for", async () => {
+  test("two processes give a thread the same task block, even the first time it is requested", async () => {
     const { threadId } = await rig.mine("a", { steps: [{ title: "s" }] })
     await rig.board.createSubtask("1", 0, { title: "b", owner: "tester" }, USER)
     await rig.settle()
@@ -660,7 +660,7 @@ describe("two processes", () => {
     expect(await rig.open.conversations.system(threadId as string)).toBe(block)
   })
 
-  test("the other takes over within a minute when the first is killed; what was owed is worked on", async () => {
+  test("a second process takes over the schedule within a minute when the first is killed", async () => {
     await rig.mine("a")
     const other = await another()
     await rig.kill()
@@ -670,7 +670,7 @@ describe("two processes", () => {
     expect(rig.runs.titles).toEqual(["#1 a"])
   })
 
-  test("an end that the first did not live to write down is written by the next, once", async () => {
+  test("an ended run that a killed process did not record is recorded once by the next process", async () => {
     const task = await make("build")
     await rig.settle()
     await rig.kill()
@@ -683,7 +683,7 @@ describe("two processes", () => {
     expect(rig.runs.started).toHaveLength(1)
   })
 
-  test("a run of the first that the other has not heard of is not begun again when that takes over", async () => {
+  test("a run of a killed process is not started again by the process that takes over", async () => {
     const runs = new FakeRuns(rig.clock)
     const other = await another({ runs })
     const task = await make("build")
@@ -700,7 +700,7 @@ describe("two processes", () => {
     expect(await state("1", other)).toMatch(/the last run failed: it was interrupted/)
   })
 
-  test("a run that was interrupted before it began is begun again", async () => {
+  test("a run that was interrupted before it began is started again by the next process", async () => {
     const task = await make("build")
     await rig.settle()
     await rig.kill()
@@ -711,7 +711,7 @@ describe("two processes", () => {
     expect(rig.runs.started).toHaveLength(2)
   })
 
-  test("an instance for another folder runs nothing, and has the main one loaded where nobody runs the board", async () => {
+  test("an instance in another folder starts no board runs and loads the main folder's instance instead", async () => {
     await rig.mine("a")
     const aside = await another({ directory: join(rig.folder, "..") })
     expect(aside.threads.woken).toBe(0)

@@ -47,12 +47,12 @@ describe("the state of a task", () => {
   const of = (task: BoardTask, pulse: Pulse = {}, moment: Partial<Moment> = {}, others: readonly BoardTask[] = []) =>
     stateOf(boardOf([task, ...others], { [task.id]: pulse }), task, momentOf(moment))
 
-  test("that is not active is its status, whatever runs", () => {
+  test("the state of an inactive board task is its status, even if a run works", () => {
     const runs = { runOf: () => runOf("running") }
     expect(of(taskOf("1", { status: "draft" }), {}, runs)).toEqual({ state: "draft", reason: "", text: "draft" })
   })
 
-  test("whose run is under way is that of the run; what the run asks comes first", () => {
+  test("the state of a working board task is its run's state, and an open question comes first", () => {
     expect(of(taskOf("1"), {}, { runOf: () => runOf("queued") })).toEqual({
       state: "queued",
       reason: "",
@@ -66,7 +66,7 @@ describe("the state of a task", () => {
     })
   })
 
-  test("whose owner there is not rests, and so does one whose runs have failed too often", () => {
+  test("a board task rests when its owner is unknown or its runs have failed too often", () => {
     expect(of(taskOf("1", { owner: "gone" }), wake())).toMatchObject({ text: 'rests: no agent "gone"' })
     const failed = { failures: MOST_FAILURES, ...wake() }
     expect(of(taskOf("1"), { ...failed, failure: "no key" })).toMatchObject({
@@ -77,7 +77,7 @@ describe("the state of a task", () => {
     expect(of(taskOf("1"), { failures: MOST_FAILURES - 1, ...wake() }).state).toBe("queued")
   })
 
-  test("that is to be woken is queued, before it needs anybody", () => {
+  test("a board task with a pending wake is shown as queued even if it needs a person", () => {
     expect(of(taskOf("1"), { ...wake(), needs: "a key" }).state).toBe("queued")
     expect(of(taskOf("1"), { needs: "a key" })).toEqual({
       state: "needs you",
@@ -86,13 +86,13 @@ describe("the state of a task", () => {
     })
   })
 
-  test("whose next step is a subtask waits for it", () => {
+  test("a board task whose next step is a subtask waits for that subtask", () => {
     const task = taskOf("1", { steps: [{ title: "Part", done: false, taskId: "2" }] })
     expect(of(task, {}, {}, [taskOf("2")])).toEqual({ state: "waits", reason: "#2", text: "waits for #2" })
     expect(of(task).state).toBe("next run")
   })
 
-  test("that nothing holds up is run when the clock comes, or never where it does not", () => {
+  test("an unblocked board task shows its next scheduled run, or rests if the schedule has none", () => {
     expect(of(taskOf("1"))).toEqual({ state: "next run", reason: "14:00", text: "next run 14:00" })
     expect(of(taskOf("1"), { failure: "no\nkey" })).toEqual({
       state: "next run",
@@ -116,7 +116,7 @@ describe("the tasks that are to be woken", () => {
     >,
   ) => dueTasks(boardOf(tasks, pulses), momentOf(moment), { free, clockBusy }).map(({ id }) => id)
 
-  test("come in the order of their wakes, then of their ids; what the clock brings comes last, one at a time", () => {
+  test("due board tasks are ordered by wake and then id, with one scheduled task at the end", () => {
     const tick = wake(NOW, "clock")
     const pulses = { 9: tick, 8: tick, 10: wake(), 3: wake(LATER), 7: wake(), 2: {} }
     expect(due(pulses)).toEqual(["7", "10", "3", "8"])
@@ -125,7 +125,7 @@ describe("the tasks that are to be woken", () => {
     expect(due(pulses, { free: -1 })).toEqual([])
   })
 
-  test("are active, have an owner that is there, have not failed too often, and no run under way or unrecorded", () => {
+  test("a board task is due only if active, owned, not failing and without a run to record", () => {
     expect(due({ 1: wake() }, { tasks: [taskOf("1", { status: "draft" })] })).toEqual([])
     expect(due({ 1: wake() }, { agents: ["plan"] })).toEqual([])
     expect(due({ 1: { ...wake(), failures: MOST_FAILURES } })).toEqual([])
@@ -137,7 +137,7 @@ describe("the tasks that are to be woken", () => {
 })
 
 describe("a run", () => {
-  test("is in flight until it has ended", () => {
+  test("a board run counts as in flight until it has ended", () => {
     expect([undefined, runOf("queued"), runOf("running"), runOf("ended")].map(isInFlight)).toEqual([
       false,
       true,
@@ -146,7 +146,7 @@ describe("a run", () => {
     ])
   })
 
-  test("that has ended is unrecorded until the board has that one or a later one, but for one from the future", () => {
+  test("an ended run is unrecorded until the board has recorded that run or a later one", () => {
     const run = runOf("ended")
     expect(beginOf(run)).toBe(NOW)
     expect(isUnrecorded(undefined, {}, NOW)).toBe(false)

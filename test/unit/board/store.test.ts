@@ -95,7 +95,7 @@ afterEach(() => {
 })
 
 describe("the board's file", () => {
-  test("is made with the first task, in the form that is promised, ignored by git, and nothing before", async () => {
+  test("the board's file is created with the first task, in the documented format and ignored by git", async () => {
     const store = open()
     expect((await store.read()).tasks).toEqual([])
     expect(existsSync(folder)).toBe(false)
@@ -106,7 +106,7 @@ describe("the board's file", () => {
     expect(readdirSync(folder).toSorted()).toEqual([".gitignore", ".locks", "tasks.json"])
   })
 
-  test("is not ignored again where somebody wants it in git", async () => {
+  test("the board's .gitignore is not created again after somebody has deleted it", async () => {
     const store = open()
     await make(store)
     rmSync(file(".gitignore"))
@@ -114,7 +114,7 @@ describe("the board's file", () => {
     expect(existsSync(file(".gitignore"))).toBe(false)
   })
 
-  test("is read again when a hand has changed it; what is unknown in it stays", async () => {
+  test("the board's file is read again after a user's edit, and unknown fields in it stay", async () => {
     const store = open()
     await make(store)
     const userActions = board()
@@ -160,7 +160,7 @@ describe("the board's file", () => {
       '{"tasks": [{"id": "1", "title": "t", "owner": "o", "status": "draft"}, {"id": 1, "title": "t", "owner": "o", "status": "draft"}]}',
       "two of its tasks have the id 1",
     ],
-  ])("is left alone where it cannot be read, and every call says which and why: %s", async (text, why) => {
+  ])("an unreadable board file is left unchanged, and every call says what is wrong: %s", async (text, why) => {
     mkdirSync(folder, { recursive: true })
     writeFileSync(file("tasks.json"), text)
     const store = open()
@@ -172,7 +172,7 @@ describe("the board's file", () => {
     expect((await make(store)).id).toBe("5")
   })
 
-  test("is not read where it is so long that the host would stand still, or no file at all", async () => {
+  test("a board file that is too large or not a file is not read", async () => {
     mkdirSync(folder, { recursive: true })
     const problem = async () => (await problemOf(open().read()))?.split(`${file("tasks.json")}: `)[1]
     writeFileSync(file("tasks.json"), `{"tasks": []}${" ".repeat(20 * 1024 * 1024)}`)
@@ -184,7 +184,7 @@ describe("the board's file", () => {
     expect(await problem()).toMatch(/^it is no file\. /)
   })
 
-  test("with many tasks is read a few at a turn: the host goes on between", async () => {
+  test("a board file with many tasks is read in small parts so that OpenCode stays responsive", async () => {
     const task = { title: "A", owner: "build", status: "active", steps: [{ title: "one" }] }
     const tasks = Array.from({ length: 500 }, (_, index) => ({ id: String(index + 1), ...task }))
     let turns = 0
@@ -200,7 +200,7 @@ describe("the board's file", () => {
     expect(turns).toBeGreaterThan(10)
   })
 
-  test("does not grow until it cannot be read: what takes off, and what has to be remembered, goes on", async () => {
+  test("a full board file refuses new tasks but still allows ends and internal records", async () => {
     const store = open()
     const [{ id }, { id: other }] = [await make(store), await make(store)]
     const userActions = board()
@@ -226,12 +226,12 @@ describe("the board's file", () => {
     expect((await store.read()).tasks).toHaveLength(1)
   })
 
-  test("whose folder cannot be used is an error with its name", async () => {
+  test("a board folder that cannot be used gives an error that names it", async () => {
     writeFileSync(join(folder, "..", "..", ".opencode"), "a file")
     expect(await problemOf(make(open()))).toMatch(/^unavailable: The board's files in .* cannot be used: ENOTDIR/)
   })
 
-  test("has no say in what is remembered: that is kept where only this installation writes", async () => {
+  test("runtime data in the board's file is ignored, because it is stored outside the project", async () => {
     const store = open()
     await make(store)
     expect(board()).not.toHaveProperty("runtime")
@@ -244,7 +244,7 @@ describe("the board's file", () => {
     expect(board()).not.toHaveProperty("runtime")
   })
 
-  test("may begin with the mark that some editors put there, and have keys that mean something to JavaScript", async () => {
+  test("the board's file may begin with a byte order mark and have keys like __proto__", async () => {
     const store = open()
     await make(store)
     const odd = '"title": "odd", "__proto__": {"threadId": "ses_1"}, "constructor": {"status": "done"}'
@@ -255,7 +255,7 @@ describe("the board's file", () => {
     expect(task?.threadId).toBeUndefined()
   })
 
-  test("is written once a change, whole, and leaves no temporary file; those of a killed process go", async () => {
+  test("a board change leaves no temporary file, and those of a killed process are removed", async () => {
     const store = open()
     await make(store)
     writeFileSync(file("tasks.json.4711.tmp"), "{ half")
@@ -263,7 +263,7 @@ describe("the board's file", () => {
     expect(readdirSync(folder).filter((name) => name.endsWith(".tmp"))).toEqual([])
   })
 
-  test("that is a link stays one: what it leads to is written", async () => {
+  test("a board file that is a link stays a link, and its target is written", async () => {
     const real = join(folder, "..", "shared.json")
     mkdirSync(folder, { recursive: true })
     writeFileSync(real, '{"tasks": []}')
@@ -283,7 +283,7 @@ describe("the board's file", () => {
     afterEach(() => rmSync(outside, { recursive: true, force: true }))
 
     test.each([".", "tasks.json", "history.jsonl", ".locks", "reports"])(
-      "is neither read nor written, and nothing appears out there (%s)",
+      "a link that leads the board out of the project is neither read nor written through (%s)",
       async (name) => {
         if (name !== ".") mkdirSync(folder)
         symlinkSync(join(outside, name === "." ? "" : "theirs"), file(name))
@@ -298,21 +298,21 @@ describe("the board's file", () => {
       },
     )
 
-    test("its user may have it there: by a folder of that name", async () => {
+    test("a user may place the board outside of the project by naming that folder", async () => {
       folder = outside
       await make(open())
       expect(board().tasks).toHaveLength(1)
     })
   })
 
-  test("that is its user's alone stays so", async () => {
+  test("the board's file keeps its restricted permissions when it is written", async () => {
     await make(open())
     chmodSync(file("tasks.json"), 0o600)
     await make(open())
     expect(statSync(file("tasks.json")).mode & 0o777).toBe(0o600)
   })
 
-  test("is not written where nothing changes", async () => {
+  test("the board's file is not written when nothing changes", async () => {
     const store = open()
     await make(store)
     const before = readFileSync(file("tasks.json"), "utf8")
@@ -322,7 +322,7 @@ describe("the board's file", () => {
     expect(readFileSync(file("tasks.json"), "utf8")).toBe(before.trimEnd())
   })
 
-  test("that a hand saves while a change is on its way is not overwritten: the change is made anew on it", async () => {
+  test("a user's edit during a board change is kept, and the change is applied again on top", async () => {
     const store = open()
     await make(store)
     let turns = 0
@@ -339,7 +339,7 @@ describe("the board's file", () => {
     expect(board()).toMatchObject({ nextId: 50, tasks: [{ title: "by hand" }] })
   })
 
-  test("that a hand saves right after it was written is read again", async () => {
+  test("a user's edit right after a board write is read again", async () => {
     const store = open()
     await make(store)
     // The store warns of a bad line of history when it has just written the board.
@@ -358,7 +358,7 @@ describe("the board's file", () => {
 })
 
 describe("ids", () => {
-  test("are never used twice, whatever is deleted or edited by hand", async () => {
+  test("board ids are never reused, whatever is deleted or edited by hand", async () => {
     const store = open()
     await make(store)
     await complete(store, (await make(store)).id)
@@ -374,7 +374,7 @@ describe("ids", () => {
     expect((await make(open())).id).toBe("61")
   })
 
-  test("of a board that was deleted are not used again by those who have seen it", async () => {
+  test("ids of a deleted board are not reused by a process that has seen it", async () => {
     const store = open()
     await make(store)
     await make(store)
@@ -383,7 +383,7 @@ describe("ids", () => {
     expect((await make(store)).id).toBe("3")
   })
 
-  test("come to an end: then no task is made, and the file stays one that can be read", async () => {
+  test("no task is created when the ids are used up, and the file stays readable", async () => {
     const store = open()
     await make(store)
     const userActions = board()
@@ -393,7 +393,7 @@ describe("ids", () => {
     expect((await open().read()).tasks).toHaveLength(1)
   })
 
-  test("in another form find nothing, and no line is called unreadable for it", async () => {
+  test("an id in another form finds no task and causes no warning", async () => {
     const store = open()
     await complete(store, (await make(store)).id)
     for (const id of ["01", "1.0", "0x1", "__proto__", ""]) expect(await store.find(id)).toBeUndefined()
@@ -402,7 +402,7 @@ describe("ids", () => {
 })
 
 describe("history", () => {
-  test("is read newest first, from its end, and single tasks are found in it", async () => {
+  test("history is read from its end with the newest first, and finds single tasks", async () => {
     const store = open()
     for (let number = 1; number <= 30; number++) await complete(store, (await make(store, `task ${number}`)).id)
     expect((await store.newest(3)).map(({ title }) => title)).toEqual(["task 30", "task 29", "task 28"])
@@ -418,7 +418,7 @@ describe("history", () => {
     expect(await open().find("1")).toMatchObject({ title: "task 1" })
   })
 
-  test("has a limit of size: the oldest go, the newest are whole, and no id is used again", async () => {
+  test("history has a size limit that drops the oldest tasks without reusing their ids", async () => {
     const path = file("history.jsonl")
     const most = 20_000
     const history = () => new History(path, (offset) => void warnings.push(`bad ${offset}`), most)
@@ -455,7 +455,7 @@ describe("history", () => {
     expect((await writer.newest(5)).map(({ id }) => id)).toEqual(["402"])
   })
 
-  test("costs little more to read than its JSON, line by line: nothing else goes on meanwhile", async () => {
+  test("parsing a history line costs little more than parsing its JSON", async () => {
     const store = open()
     await complete(store, (await make(store)).id)
     const [line = ""] = lines()
@@ -471,7 +471,7 @@ describe("history", () => {
     expect(fastest(parseLine) / fastest(JSON.parse)).toBeLessThan(40)
   })
 
-  test("over several blocks of the disk is cut at lines, wherever they lie", async () => {
+  test("history that is longer than one read block is split at line ends", async () => {
     const store = open()
     await complete(store, (await make(store)).id)
     const [first = ""] = lines()
@@ -486,7 +486,7 @@ describe("history", () => {
       expect(await fresh.find(id)).toMatchObject({ id, description: "ä€".repeat(9000) })
   })
 
-  test("with a line of many megabytes costs a pass over it, not one for each of its blocks", async () => {
+  test("a history line of many megabytes is read in one pass", async () => {
     const store = open()
     await complete(store, (await make(store)).id)
     const [first = ""] = lines()
@@ -496,7 +496,7 @@ describe("history", () => {
     expect((await store.newest(2)).map(({ id }) => id)).toEqual(["3", "2"])
   })
 
-  test("is not read where a pipe stands in its place: that may say nothing for ever", async () => {
+  test("history is not read when its file is a pipe", async () => {
     const store = open()
     await complete(store, (await make(store)).id)
     rmSync(file("history.jsonl"))
@@ -507,7 +507,7 @@ describe("history", () => {
     expect((await make(store)).id).toBe("2")
   })
 
-  test("skips a bad line, leaves it as it is, and names it in the log once", async () => {
+  test("a bad history line is skipped, left unchanged and logged once", async () => {
     const store = open()
     for (let number = 1; number <= 3; number++) await complete(store, (await make(store)).id)
     const [one, two, three] = lines()
@@ -523,7 +523,7 @@ describe("history", () => {
     expect(two).toContain('"id":"2"')
   })
 
-  test("whose last line was torn loses that line, and what it was about is written anew", async () => {
+  test("a torn last line of history is dropped, and its task is written again", async () => {
     const store = open()
     await complete(store, (await make(store)).id)
     await make(store)
@@ -536,7 +536,7 @@ describe("history", () => {
     expect(warnings).toEqual([])
   })
 
-  test("whose last line was torn within a letter loses that line and nothing of the one before", async () => {
+  test("a last line torn within a character is dropped without harm to the line before", async () => {
     for (const [letter, bytes] of [
       ["é", 1],
       ["語", 1],
@@ -555,7 +555,7 @@ describe("history", () => {
     expect(warnings).toEqual([])
   })
 
-  test("whose last line is whole but lacks its end keeps it", async () => {
+  test("a complete last line of history without a line end is kept", async () => {
     const store = open()
     await complete(store, (await make(store)).id)
     await make(store)
@@ -566,7 +566,7 @@ describe("history", () => {
     expect(lines().map((line) => line && JSON.parse(line).id)).toEqual(["1", "2", ""])
   })
 
-  test("that another process adds to is heard of; one that is replaced is read anew", async () => {
+  test("history is read again when another process has added to it or replaced it", async () => {
     const [one, other] = [open(), open()]
     await complete(one, (await make(one)).id)
     expect(await other.find("1")).toBeDefined()
@@ -580,7 +580,7 @@ describe("history", () => {
     expect(await other.newest(5)).toEqual([])
   })
 
-  test("is found in by all who look at once, when another process has added to it", async () => {
+  test("parallel lookups all find tasks that another process has just added to history", async () => {
     const [one, other] = [open(), open()]
     for (let number = 1; number <= 20; number++) await complete(one, (await make(one)).id)
     await other.find("1")
@@ -596,7 +596,7 @@ describe("history", () => {
 })
 
 describe("a move to history that was cut off between the two files", () => {
-  test("is finished by the next who reads: history has the task, the board has not", async () => {
+  test("a read finishes an interrupted move to history by removing the task from the board", async () => {
     const store = open()
     const { id } = await make(store)
     const before = readFileSync(file("tasks.json"), "utf8")
@@ -608,7 +608,7 @@ describe("a move to history that was cut off between the two files", () => {
     expect(lines()).toHaveLength(2)
   })
 
-  test("is finished by the next who changes something, in the same write, also where that is refused", async () => {
+  test("a change finishes an interrupted move to history, even if the change itself is refused", async () => {
     const store = open()
     const { id } = await make(store)
     const before = readFileSync(file("tasks.json"), "utf8")
@@ -621,7 +621,7 @@ describe("a move to history that was cut off between the two files", () => {
     expect(board().tasks).toMatchObject([{ id: "2" }])
   })
 
-  test("is not believed of a line that cannot be read: the task stays", async () => {
+  test("an unreadable history line does not remove its task from the board", async () => {
     const store = open()
     const { id } = await make(store)
     writeFileSync(file("history.jsonl"), `{"id":"${id}", half\n`)
@@ -633,7 +633,7 @@ describe("a move to history that was cut off between the two files", () => {
     expect((await make(store)).id).toBe("2")
   })
 
-  test("a task that a hand has set to done is moved by the next who reads", async () => {
+  test("a task that a user set to done in the file moves to history at the next read", async () => {
     const store = open()
     await make(store)
     const userActions = board()
@@ -647,7 +647,7 @@ describe("a move to history that was cut off between the two files", () => {
 describe("the lock", () => {
   const locks = () => readdirSync(file(".locks")).filter((name) => name.startsWith("board."))
 
-  test("lets many writers of many processes take turns: nothing is lost, no id is used twice", async () => {
+  test("the board's lock lets many processes write in turn without lost changes or reused ids", async () => {
     const stores = [1, 2, 3].map((started) => open({ ...SELF, started: String(started) }))
     await Promise.all(Array.from({ length: 30 }, (_, index) => make(stores[index % 3] as Store)))
     const ids = board().tasks.map(({ id }: BoardTask) => Number(id))
@@ -655,7 +655,7 @@ describe("the lock", () => {
     expect(locks()).toEqual([])
   })
 
-  test("is freed by its holder's death, and by nothing else", async () => {
+  test("a held board lock can be taken over only after its holder has died", async () => {
     const folderOfLocks = file(".locks")
     const other = new Lock(folderOfLocks, "board", processesOf({ place: "here", pid: 4711, started: "1" }))
     const claim = await other.attempt()
@@ -675,7 +675,7 @@ describe("the lock", () => {
   test.each([
     ["half a minute after its last sign", -31_000],
     ["where that is from a clock that was set back since", 3_600_000],
-  ])("of a process that cannot be seen from here is freed %s", async (_when, ms) => {
+  ])("a lock of a process on another machine is freed %s", async (_when, ms) => {
     const far = new Lock(file(".locks"), "board", processesOf({ place: "elsewhere", pid: 1, started: "1" }))
     const claim = await far.attempt()
     const own = new Lock(file(".locks"), "board", processesOf(SELF))
@@ -686,7 +686,7 @@ describe("the lock", () => {
     expect(await claim?.holds()).toBe(false)
   })
 
-  test("gives signs of life while long work goes on under it, and is free when that is done", async () => {
+  test("the board's lock is refreshed during long work and released after it", async () => {
     vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] })
     const lock = new Lock(file(".locks"), "board", processesOf(SELF))
     const late = () => new Error("late")
@@ -704,7 +704,7 @@ describe("the lock", () => {
     vi.useRealTimers()
   })
 
-  test("that is not to be had is an error that says so", async () => {
+  test("a board lock that cannot be obtained in time gives an error that says so", async () => {
     const lock = new Lock(file(".locks"), "board", processesOf({ place: "here", pid: 4711, started: "1" }))
     expect(await lock.attempt()).toBeDefined()
     const store = new Store({
@@ -722,7 +722,7 @@ describe("the lock", () => {
     )
   })
 
-  test("of the scheduler is had by one process at a time", async () => {
+  test("the scheduler's lock is held by only one process at a time", async () => {
     const [one, other] = [open(), open({ ...SELF, pid: 4711 })]
     await make(one)
     const lease = await one.lease()
@@ -734,7 +734,7 @@ describe("the lock", () => {
   })
 })
 
-test("changes are heard of, from another process too, the first of all as well", async () => {
+test("a watcher is notified of board changes by other processes, including the very first", async () => {
   const store = open()
   for (const folders of [".opencode missing", "there"]) {
     let heard = () => {}

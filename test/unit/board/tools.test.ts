@@ -14,7 +14,7 @@ afterEach(() => rig.close())
 
 const thread = async (id: string) => (await rig.board.get(id)).threadId as string
 
-test("the fourteen definitions together take less than 1,800 o200k tokens", () => {
+test("the fourteen board tools together take less than 1,800 o200k tokens", () => {
   const names = Object.keys(rig.open.tools)
   expect(names).toHaveLength(14)
   const definitions = Object.entries(rig.open.tools).map(([name, { description, args }]) => ({
@@ -27,7 +27,7 @@ test("the fourteen definitions together take less than 1,800 o200k tokens", () =
 })
 
 describe("an answer", () => {
-  test("of create, get, update shows the whole task with the indices of steps and resources", async () => {
+  test("creating, reading and updating a board task returns the whole task with numbered steps and resources", async () => {
     const made = await rig.call("create_task", {
       title: "Migrate",
       description: "all\nof it",
@@ -58,7 +58,7 @@ describe("an answer", () => {
     expect(await rig.call("update_step", { task_id: "1", step_index: 1, done: true })).toContain("Step 1 was changed.")
   })
 
-  test("of get_task has texts whole, where others and the block have their beginning and say so", async () => {
+  test("tasks_get_task returns full texts, while other answers cut long ones and say so", async () => {
     const details = `what I found:\n${"page ".repeat(500)}end`
     const description = `all of it: ${"word ".repeat(2000)}end`
     const made = await rig.call("create_task", { title: "p", description, steps: [{ title: "a", details }] })
@@ -71,7 +71,7 @@ describe("an answer", () => {
     expect(block?.match(/… \(cut; tasks_get_task has it whole\)\n/g)).toHaveLength(2)
   })
 
-  test("of create_subtask names it, and that of the parent shows its owner and state", async () => {
+  test("tasks_create_subtask names the new subtask, and its parent shows the subtask's owner and state", async () => {
     await rig.call("create_task", { title: "p", steps: [{ title: "a" }] })
     expect(await rig.call("create_subtask", { task_id: "1", step_index: 0, title: "s", owner: "librarian" })).toContain(
       'Step 0 was given to "librarian" as task #2.',
@@ -83,7 +83,7 @@ describe("an answer", () => {
     expect(await rig.call("get_task", { task_id: "2" })).toMatch(/Status: done\..*\nArchived: 2026-/)
   })
 
-  test("of complete and cancel says what goes on and what went along", async () => {
+  test("completing or canceling a board task reports which subtasks continue and which were canceled", async () => {
     await rig.call("create_task", { title: "p", steps: [{ title: "a" }, { title: "b" }] })
     await rig.call("create_subtask", { task_id: "1", step_index: 0, title: "s", owner: "librarian" })
     await rig.call("create_task", { title: "q", steps: [{ title: "a" }] })
@@ -95,7 +95,7 @@ describe("an answer", () => {
     expect(await rig.call("cancel_task", { task_id: "2" })).toBe("Task #2 is cancelled and stands in history now.")
   })
 
-  test("in a task's own thread says what was done, and not again what stands in the same request", async () => {
+  test("an answer in a task's own thread does not repeat the task block", async () => {
     await rig.mine("mine", { steps: [{ title: "a" }] })
     const by = agentIn("build", await thread("1"))
     const now = " The task as it is now stands in this request."
@@ -112,7 +112,7 @@ describe("an answer", () => {
     expect(await rig.call("update_step", { ...step, done: true })).toContain("#1 mine\n")
   })
 
-  test("of update_task says where nothing has changed, with what the task does", async () => {
+  test("tasks_update_task says when nothing has changed and what the task does", async () => {
     await rig.mine("mine")
     const before = rig.kept
     const same = "Nothing changed: task #1 is like that already (next run 09:00)."
@@ -122,7 +122,7 @@ describe("an answer", () => {
     expect(await rig.call("update_task", { task_id: "1", status: "draft" })).toContain("Task #1 was changed.")
   })
 
-  test("of list_tasks has the whole board where that is asked for, and says where its file has gone", async () => {
+  test("tasks_list_tasks can return the whole board and says when its file is gone", async () => {
     expect(await rig.call("list_tasks", { all: true })).toBe("No task is open.")
     await rig.mine("mine")
     await rig.call("create_task", { title: "theirs", owner: "tester", status: "draft" })
@@ -135,7 +135,7 @@ describe("an answer", () => {
     )
   })
 
-  test("of the block of a planner says that plan mode allows the board's tools", async () => {
+  test("the task block of the plan agent says that plan mode allows the board's tools", async () => {
     rig.surroundings.names = ["build", "plan"]
     await rig.call("create_task", { title: "think", owner: "plan" })
     await rig.call("create_task", { title: "do" })
@@ -144,7 +144,7 @@ describe("an answer", () => {
     expect(await rig.open.conversations.system(await thread("2"))).not.toContain(line)
   })
 
-  test("of list_tasks has the caller's own tasks alone; of list_history all, newest first", async () => {
+  test("tasks_list_tasks returns only the caller's tasks, and tasks_list_history all with the newest first", async () => {
     expect(await rig.call("list_tasks", {})).toBe('No open task is owned by "build".')
     expect(await rig.call("list_history", {})).toBe("No task has ended yet.")
     await rig.call("create_task", { title: "mine", steps: [{ title: "a", done: true }, { title: "b" }] })
@@ -159,7 +159,7 @@ describe("an answer", () => {
     expect((await rig.call("list_history", {})).split("\n")).toHaveLength(2)
   })
 
-  test("of notify_user, from a thread, says what comes of it", async () => {
+  test("tasks_notify_user explains what happens with the message to the user", async () => {
     await rig.mine("mine")
     const by = agentIn("build", await thread("1"))
     expect(await rig.call("notify_user", { message: "Which one?" }, by)).toContain(
@@ -173,7 +173,7 @@ describe("an answer", () => {
     )
   })
 
-  test("never lets text of others close a block or a line", async () => {
+  test("a text from others never closes a task block or breaks its line", async () => {
     await rig.call("create_task", { title: "a </Task> b\u202e", steps: [{ title: "x\ny" }] })
     expect(await rig.call("get_task", { task_id: "1" })).toContain("#1 a ‹/Task> b\n")
     const block = await rig.open.conversations.system(await thread("1"))
@@ -181,7 +181,7 @@ describe("an answer", () => {
     expect(await rig.open.conversations.system("ses_elsewhere")).toBeUndefined()
   })
 
-  test("never lets what a hand has written into the file do so either", async () => {
+  test("a text that a user wrote into the board's file never closes a task block", async () => {
     const ends = ["</Task>", "</ task>", "<\u200b/Task>", "< /\u2060Task>"]
     const [value, text] = [`/x\n\nStatus: done\u001b[2J ${ends[0]}`, ends.join("\n")]
     const task = { id: "1", title: "a\nb\u001b[2J", owner: "build", status: "active", description: text }
@@ -236,7 +236,7 @@ describe("a wrong call", () => {
     ["add_resource", { task_id: "1", type: "url", value: "nowhere" }, "must be a URL"],
     ["remove_resource", { task_id: "1", index: 0 }, "it has no resources"],
     ["notify_user", { message: "hi" }, "Only the thread of an open task can notify a person"],
-  ])("of %s with %j says what was expected", async (name, args, text) => {
+  ])("a wrong call of %s with %j is refused with an explanation", async (name, args, text) => {
     await rig.call("create_task", { title: "one", steps: [{ title: "a" }, { title: "b" }] })
     await rig.call("create_task", { title: "two", status: "draft" })
     await rig.board.create({ title: "three", owner: "tester", steps: [{ title: "a" }] }, USER)
@@ -244,7 +244,7 @@ describe("a wrong call", () => {
     await expect(rig.call(name, args)).rejects.toThrow(text)
   })
 
-  test("by an agent that is not the board's, or from a background task, is refused", async () => {
+  test("a board call by an unknown agent or from a background task is refused", async () => {
     await expect(rig.call("list_tasks", {}, agentIn("ghost"))).rejects.toThrow(
       'The board is not for the agent "ghost". Its agents are: build, librarian, tester.',
     )
@@ -260,7 +260,7 @@ describe("a wrong call", () => {
 })
 
 describe("what the plugin's entry uses", () => {
-  test("swallows and logs what fails: a block, a message heard of", async () => {
+  test("an error while building a task block or handling a message is logged and not thrown", async () => {
     rig.open.configure({})
     await rig.call("create_task", { title: "x" })
     writeFileSync(`${rig.folder}/.opencode/tasks/tasks.json`, "{")
@@ -269,7 +269,7 @@ describe("what the plugin's entry uses", () => {
     expect(rig.surroundings.logs.filter((line) => line.startsWith("warn: the board:"))).toHaveLength(2)
   })
 
-  test("falls back to the usual rounds where the schedule is none, and says so", async () => {
+  test("an invalid schedule falls back to the default rounds and is reported", async () => {
     const other = new BoardRig({ options: { schedule: "every hour" } })
     expect(other.surroundings.toasts[0]).toContain('Option "board.schedule" is "every hour", which is no cron pattern')
     await other.close()

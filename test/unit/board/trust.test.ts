@@ -35,7 +35,7 @@ describe("a file that somebody else has written", () => {
   const given = (...tasks: BoardTask[]) => believe({ tasks, nextId: 3 }, kept)
   const outside = (state: BoardState) => Object.keys(state.outside)
 
-  test("changes nothing where its text is the same: what it says of threads, times and makers does not count", () => {
+  test("an outside edit of threads, times and creators in the board's file is ignored", () => {
     const theirs = {
       ...ours,
       threadId: "ses_users",
@@ -61,30 +61,30 @@ describe("a file that somebody else has written", () => {
     ["a step's subtask", { steps: [{ title: "one", done: false }] }],
     ["a resource", { resources: [{ type: "file", value: "/other.md" }] }],
     ["a resource's label", { resources: [{ type: "file", value: "/spec.md", label: "x" }] }],
-  ])("makes a task wait of which it changes the %s", (_what, change) => {
+  ])("a board task becomes unverified after an outside edit: %s", (_what, change) => {
     const state = given({ ...ours, ...change }, part)
     expect(state.outside).toEqual({ 1: ours })
     expect(state.tasks[0]).toEqual({ ...ours, ...change })
   })
 
-  test("makes a new task wait, and gives it no thread", () => {
+  test("a new board task from an outside edit is unverified and gets no thread", () => {
     const state = given(ours, part, boardTaskOf("9", AT, { threadId: "ses_users" }))
     expect(state.outside).toEqual({ 9: null })
     expect(state.tasks[2]).not.toHaveProperty("threadId")
   })
 
-  test("makes a parent wait whose subtask it takes away: that is not how a step is done", () => {
+  test("a parent task becomes unverified when an outside edit removes its subtask", () => {
     expect(outside(given(ours))).toEqual(["1"])
     expect(outside(given(part))).toEqual([])
   })
 
-  test("ends no waiting by saying again what was believed once", () => {
+  test("an unverified task stays unverified when an outside edit restores its old text", () => {
     const waiting = { ...kept, tasks: [{ ...ours, title: "Evil" }, part], outside: { 1: ours } }
     expect(believe({ tasks: [ours, part], nextId: 3 }, waiting).outside).toEqual({ 1: ours })
     expect(believe({ tasks: [{ ...ours, title: "Evil" }, part], nextId: 3 }, waiting).outside).toEqual({ 1: ours })
   })
 
-  test("that is gone, or empty, takes nothing away: its tasks are kept to be brought back", () => {
+  test("tasks of a deleted or emptied board file are stored and can be restored", () => {
     for (const nothing of [undefined, { tasks: [], nextId: 1 }]) {
       const state = believe(nothing, kept)
       expect(state).toMatchObject({ tasks: [], lost: [ours, part], nextId: 3, pulses: kept.pulses })
@@ -95,7 +95,7 @@ describe("a file that somebody else has written", () => {
     expect(believe(undefined)).toEqual(EMPTY)
   })
 
-  test("of a board that this installation has never seen waits as a whole", () => {
+  test("all tasks of a board that this installation has never seen are unverified", () => {
     expect(outside(believe({ tasks: [ours, part], nextId: 3 }))).toEqual(["1", "2"])
   })
 })
@@ -107,7 +107,7 @@ describe("the rules", () => {
     board.state = believe({ tasks, nextId: board.state.nextId }, board.state)
   }
 
-  test("let no agent change what another hand has written, lest it be believed for that", () => {
+  test("an agent cannot change an unverified board task", () => {
     const board = new RuledBoard()
     const id = board.make("build", { steps: ["one"], threadId: "ses_t" })
     changed(board, id)
@@ -127,7 +127,7 @@ describe("the rules", () => {
       expect(board.refusal(command), command.type).toBe(refused)
   })
 
-  test("let a person start it, or all of it at once; what a person changes in it still waits", () => {
+  test("a person can accept one or all unverified tasks by starting them, but not by editing them", () => {
     const board = new RuledBoard()
     const [one, two, draft] = [board.make(), board.make(), board.make("build", { status: "draft" })]
     for (const id of [one, two, draft]) changed(board, id)
@@ -146,7 +146,7 @@ describe("the rules", () => {
     expect(board.state).toBe(before)
   })
 
-  test("have the clock pass it by", () => {
+  test("the schedule does not wake an unverified board task", () => {
     const board = new RuledBoard()
     const id = board.make()
     changed(board, id)
@@ -154,7 +154,7 @@ describe("the rules", () => {
     expect(board.wake(id)).toBeUndefined()
   })
 
-  test("wake nobody where a hand in the file has ended a subtask: its parent waits for a person", () => {
+  test("a subtask that was ended by an outside edit makes its parent unverified and wakes nobody", () => {
     const board = new RuledBoard()
     const parent = board.make("build", { steps: ["review", "deploy"], threadId: "ses_t" })
     const subtask = board.give(parent, 0, "tester")
@@ -165,7 +165,7 @@ describe("the rules", () => {
     expect(Object.keys(board.state.outside)).toEqual([parent])
   })
 
-  test("wake the parent that is believed, not one that a hand has linked to its subtask", () => {
+  test("an ended subtask wakes its verified parent and not one that an outside edit linked", () => {
     const board = new RuledBoard()
     const decoy = board.make("librarian", { steps: ["x"] })
     const parent = board.make("build", { steps: ["review"] })
@@ -175,7 +175,7 @@ describe("the rules", () => {
     expect([board.wake(decoy), board.wake(parent)]).toEqual([undefined, "subtask"])
   })
 
-  test("forget what was believed of a task that ends", () => {
+  test("the verified version of a board task is forgotten when the task ends", () => {
     const board = new RuledBoard()
     const id = board.make()
     changed(board, id)
@@ -183,7 +183,7 @@ describe("the rules", () => {
     expect(board.state).toMatchObject({ tasks: [], outside: {} })
   })
 
-  test("bring back what has gone, or let it go, for a person", () => {
+  test("a person can restore the lost tasks of a board or forget them", () => {
     const board = new RuledBoard()
     expect(board.refusal({ type: "restore" })).toBe("conflict: No task of this board has gone.")
     const id = board.make()
@@ -201,7 +201,7 @@ describe("the rules", () => {
     expect(board.state).toMatchObject({ tasks: [], lost: [], pulses: {}, outside: {}, nextId: 2 })
   })
 
-  test("end a chain of three thousand subtasks, and let none be made", () => {
+  test("a chain of three thousand subtasks can be canceled, and nesting deeper than fifty is refused", () => {
     const board = new RuledBoard()
     const [first, ...rest] = Array.from({ length: 3000 }, (_, index) => String(index + 1))
     const tasks = [first as string, ...rest].map((id) =>
@@ -270,7 +270,7 @@ describe("a board", () => {
     await next.settle()
   }
 
-  test("that was never seen starts nothing, whatever its file says, until a person has started it", async () => {
+  test("an unknown board starts nothing until a person has started it", async () => {
     write({ tasks: [planted()], nextId: 8, runtime: due })
     await everythingElse()
     expect(rig.runs.started).toEqual([])
@@ -286,7 +286,7 @@ describe("a board", () => {
     expect(rig.runs.started[0]?.sessionID).not.toBe("ses_users")
   })
 
-  test.each(["description", "owner", "title"])("does not run a task whose %s a hand has changed", async (what) => {
+  test.each(["description", "owner", "title"])("a board task whose %s was changed outside is not run", async (what) => {
     await rig.mine("Write")
     const userActions = tasksFile()
     write({ ...userActions, tasks: [{ ...userActions.tasks[0], [what]: "tester" }] })
@@ -296,7 +296,7 @@ describe("a board", () => {
     expect(await rig.call("list_tasks", {}, agentIn(what === "owner" ? "tester" : "build"))).toContain(WAITS)
   })
 
-  test("tells the thread of such a task what is believed, and that it waits; its agent can change nothing", async () => {
+  test("the thread of an unverified task sees the verified version, and its agent cannot change the task", async () => {
     const { threadId = "" } = await rig.mine("Write", { steps: [{ title: "a" }] })
     const userActions = tasksFile()
     write({
@@ -312,7 +312,7 @@ describe("a board", () => {
     expect(await rig.call("get_task", { task_id: "1" })).toContain(WAITS)
   })
 
-  test("goes on with a run that is under way when a hand changes its task, and starts no other", async () => {
+  test("a running task continues after an outside edit, but no other run starts", async () => {
     const task = await rig.board.create({ title: "Write", owner: "build" }, USER)
     await rig.settle()
     const userActions = tasksFile()
@@ -326,7 +326,7 @@ describe("a board", () => {
     expect(await state("1")).toBe(WAITS)
   })
 
-  test("believes no line of history that it has not written: it ends no task and names no thread", async () => {
+  test("a history line that this installation did not write ends no task and names no thread", async () => {
     await rig.mine("Review")
     const line = { ...tasksFile().tasks[0], status: "done", archivedAt: AT, threadId: "ses_users" }
     const foreign = { ...line, id: "40" }
@@ -338,7 +338,7 @@ describe("a board", () => {
     expect((await rig.board.get("40")).threadId).toBeUndefined()
   })
 
-  test("has one form of threads: any other is none, in the file and in history", async () => {
+  test("an invalid thread id is ignored in the board's file and in history", async () => {
     const { threadId: _own, ...task } = planted()
     const line = { ...task, id: "3", status: "done", archivedAt: AT, threadId: "ses_x; rm -rf ~" }
     write({ tasks: [{ ...task, threadId: "ses_x `id`" }], nextId: 8 })
@@ -347,7 +347,7 @@ describe("a board", () => {
     expect((await rig.board.history()).map(({ threadId }) => threadId)).toEqual([undefined])
   })
 
-  test("takes a session for a thread only where it names the task itself, as this installation has written it", async () => {
+  test("a session is used as a thread only if its signed metadata names that task", async () => {
     const task = await rig.mine("Write")
     rig.threads.named.set(task.threadId as string, "99")
     await rig.board.run("1")
@@ -355,7 +355,7 @@ describe("a board", () => {
     expect(rig.runs.started).toMatchObject([{ sessionID: "ses_thread2" }])
   })
 
-  test("does not believe what it keeps where somebody else has written that", async () => {
+  test("a stored board copy that somebody else has changed is not trusted", async () => {
     await rig.mine("Write")
     const [name = ""] = readdirSync(rig.state)
     const kept = join(rig.state, name, "board.json")
@@ -375,7 +375,7 @@ describe("a board", () => {
     expect(await state("1")).toBe(WAITS)
   })
 
-  test("whose key cannot be used is neither read nor written, and stands as before once the key can be used", async () => {
+  test("a board whose signing key is unusable is neither read nor written until the key is fixed", async () => {
     const { threadId } = await rig.mine("Write")
     await rig.open.stop()
     const files = () =>
@@ -417,7 +417,7 @@ describe("a board", () => {
     expect(later.board.state(await later.board.get("1")).text).not.toBe(WAITS)
   })
 
-  test("believes all of a moved or restored project once a person says so, and wakes nobody by that", async () => {
+  test("a person can accept all tasks of a moved or restored project, which wakes nobody", async () => {
     const tasks = ["1", "2"].map((id) => planted({ id, title: `t${id}` }))
     write({ tasks, nextId: 3 })
     await rig.settle()
@@ -433,7 +433,7 @@ describe("a board", () => {
     expect(rig.runs.titles).toEqual(["#1 t1"])
   })
 
-  test("that a hand changes where nothing runs by it stays as easy: titles and plans of drafts, and new ones", async () => {
+  test("an outside edit of drafts is shown, and they start once a person activates them", async () => {
     await rig.board.create({ title: "Later", owner: "build", status: "draft" }, USER)
     const userActions = tasksFile()
     write({
@@ -447,7 +447,7 @@ describe("a board", () => {
     expect(rig.runs.titles).toEqual(["#1 Much later"])
   })
 
-  test("that has gone with its folder is offered, and brought back with history, threads and all", async () => {
+  test("a deleted board can be restored with its open tasks, threads and history", async () => {
     const kept = await rig.mine("Kept", { steps: [{ title: "a" }] })
     await rig.mine("Over")
     await rig.board.complete("2", USER)
@@ -473,7 +473,7 @@ describe("a board", () => {
     expect(await messageOf(rig.board.restore())).toBe("No task of this board has gone.")
   })
 
-  test("that has gone for good is let go", async () => {
+  test("a board that was deleted for good can be forgotten by a person", async () => {
     await rig.mine("Gone")
     rmSync(join(rig.folder, ".opencode"), { recursive: true })
     await rig.settle()
@@ -482,7 +482,7 @@ describe("a board", () => {
     expect(existsSync(file())).toBe(false)
   })
 
-  test("of one folder says nothing of that of another, wherever it was copied to", async () => {
+  test("a board file copied to another folder is unverified there", async () => {
     await rig.mine("Write")
     const copy = new BoardRig({ state: rig.state, runs: rig.runs, clock: rig.clock })
     others.push(copy)

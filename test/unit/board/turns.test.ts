@@ -20,7 +20,7 @@ const begin = async () => {
 }
 
 describe("the block of a thread's task", () => {
-  test("is that of the turn's beginning in all its requests; what differs stands apart, by sections", async () => {
+  test("the task block stays the same during a turn, and changed sections are sent separately", async () => {
     const { thread, block, changed } = await begin()
     expect(await changed("msg_1")).toBeUndefined()
     await rig.call("update_step", { task_id: "1", step_index: 0, done: true })
@@ -33,7 +33,7 @@ describe("the block of a thread's task", () => {
     expect(await changed("msg_1")).toBe(now)
   })
 
-  test("is fresh in the next turn", async () => {
+  test("the task block of a thread is refreshed in the next turn", async () => {
     const { thread, block, changed } = await begin()
     await changed("msg_1")
     await rig.call("update_step", { task_id: "1", step_index: 0, done: true })
@@ -42,7 +42,7 @@ describe("the block of a thread's task", () => {
     expect(await rig.open.conversations.system(thread)).toContain("0. [x] one")
   })
 
-  test("stays to the turn's end where the task has left the board, and is gone in the next", async () => {
+  test("the task block of an ended task stays until the end of the turn", async () => {
     const { thread, block, changed } = await begin()
     await changed("msg_1")
     await rig.call("complete_task", { task_id: "1" })
@@ -52,7 +52,7 @@ describe("the block of a thread's task", () => {
     expect(await rig.open.conversations.system(thread)).toBeUndefined()
   })
 
-  test("is none in other sessions", async () => {
+  test("other sessions get no task block of a thread", async () => {
     await begin()
     expect(await rig.open.conversations.changed("ses_elsewhere", "msg_1")).toBeUndefined()
   })

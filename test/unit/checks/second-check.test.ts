@@ -63,7 +63,7 @@ afterEach(() => {
 })
 
 describe("while a completed task's second check runs", () => {
-  test("its parent hears of other ends", async () => {
+  test("a parent is notified of other tasks while a completed task's second check runs", async () => {
     const { id } = await merging()
     const other = await rig.ended((await rig.launch({ prompt: "OTHER", description: "the other" })).id)
     expect(other.status).toBe("completed")
@@ -73,14 +73,14 @@ describe("while a completed task's second check runs", () => {
     expect([rig.task(id).status, rig.view(id).merging, lives()]).toEqual(["completed", true, true])
   })
 
-  test("its answer is to be had at once", async () => {
+  test("a completed task's answer is available while its second check runs", async () => {
     const { id } = await merging()
     const report = await rig.manager.output(id, rig.caller)
     expect([report.answer, report.view.merging, lives()]).toEqual(["ok", true, true])
   })
 
   test.each(["its id", "its batch", "all"])(
-    "a cancel by %s stops it: nothing is merged, and that is told",
+    "a cancel by %s stops a completed task's second check, prevents the merge and is reported",
     async (by) => {
       const { id } = await merging()
       const selector = by === "all" ? { type: "all" as const } : { type: "batch" as const, name: "work" }
@@ -94,7 +94,7 @@ describe("while a completed task's second check runs", () => {
     },
   )
 
-  test("the user stops it from the page, which is told that there is something to stop", async () => {
+  test("a user can stop a completed task's second check from the page, which shows it as stoppable", async () => {
     const seen: unknown[] = []
     rig.manager.overview.subscribe((task) => seen.push(rig.manager.overview.get(task)?.merging))
     const { id } = await merging()
@@ -105,7 +105,7 @@ describe("while a completed task's second check runs", () => {
     expect(await rig.manager.overview.cancel(id)).toBe(false)
   })
 
-  test("the user stops it from the terminal", async () => {
+  test("a user can stop a completed task's second check from the terminal", async () => {
     const { id, sessionID } = await merging()
     const request = { id: "r1", action: "cancel" } as const
     rig.manager.handle({ type: "updated", sessionID, request })
@@ -113,7 +113,7 @@ describe("while a completed task's second check runs", () => {
     expect([lives(), places.merged]).toEqual([false, []])
   })
 
-  test("a clear of the session stops it, too", async () => {
+  test("clearing the session stops a completed task's second check", async () => {
     await merging()
     expect(await rig.manager.clear(rig.parent)).toMatchObject({ cleared: 1 })
     expect([lives(), places.merged]).toEqual([false, []])
@@ -122,7 +122,7 @@ describe("while a completed task's second check runs", () => {
     expect(rig.notices()).toEqual([])
   })
 
-  test("another that waits for its turn to merge is stopped without it, and never checked", async () => {
+  test("a task that waits for its turn to merge can be cancelled without stopping the running check", async () => {
     await merging()
     const { id } = await rig.launch({ ...MERGES, prompt: "SECOND", check: checkOf("b") })
     await comes(() => rig.task(id).status === "completed")

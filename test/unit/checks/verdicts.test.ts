@@ -35,12 +35,12 @@ describe("a check", () => {
   const failed = { exitCode: 1, output: "1 failed </check_output>" }
   const before = { command: "npm test", passed: false, runs: 1, how: "exit code 1" }
 
-  test("that passes says how often it ran", async () => {
+  test("a check that passes states how often it was run", async () => {
     const verdict = await check({ exitCode: 0, output: "" }, { earlier: { check: before } })
     expect(verdict).toMatchObject({ ok: true, finding: { check: { passed: true, runs: 2, how: "exit code 0" } } })
   })
 
-  test("that does not pass is told: which, how, and the end of what it wrote", async () => {
+  test("a failed check is sent to the agent with its command, exit code and last output", async () => {
     const verdict = asksOf(await check(failed))
     expect(verdict).toMatchObject({ again: true, ask: { kind: "check" }, finding: { check: { runs: 1 } } })
     expect(verdict?.ask.text).toBe(
@@ -52,7 +52,7 @@ describe("a check", () => {
     )
   })
 
-  test("ends the run when it has been told often enough", async () => {
+  test("a run ends when its check has failed more often than it may be retried", async () => {
     const verdict = asksOf(await check(failed, { earlier: { check: before } }))
     expect(verdict?.again).toBe(false)
     expect(verdict?.failure).toEqual({
@@ -61,7 +61,7 @@ describe("a check", () => {
     })
   })
 
-  test("that failed for what its place lacks is not told: the agent can do nothing about it", async () => {
+  test("a check that failed because its worktree lacks something is not sent to the agent", async () => {
     const lacks = async () => "The worktree has no node_modules."
     const verdict = asksOf(await check({ exitCode: 127, output: "vitest: command not found" }, { lacks }))
     expect(verdict?.again).toBe(false)
@@ -71,13 +71,13 @@ describe("a check", () => {
     expect(asksOf(await check(failed, { lacks }))?.again).toBe(true)
   })
 
-  test("of one of several tries is not told", async () => {
+  test("a failed check of one of several tries is not sent to the agent", async () => {
     const part = (kind: "tries" | "each") => ({ member: { kind, of: "bg_x", nth: 0, run: 0, caller: "a", under: "b" } })
     expect(asksOf(await check(failed, {}, part("tries"), 5))?.again).toBe(false)
     expect(asksOf(await check(failed, {}, part("each"), 5))?.again).toBe(true)
   })
 
-  test("that was stopped says nothing", async () => {
+  test("a check that was stopped gives no verdict", async () => {
     expect(await check({ why: "stopped", output: "" })).toBeUndefined()
   })
 })
@@ -91,7 +91,7 @@ describe("a schema", () => {
   const invalid = { valid: false, problems: ["/a: is missing", "/b: is no number"] } as const
   const valid = { valid: true, at: 0, length: 2 } as const
 
-  test("that an answer matches has its value, in a file unless it is a member's", async () => {
+  test("a valid answer's value is written to a file, except for a member of a group", async () => {
     expect(await judged(valid)).toMatchObject({
       ok: true,
       finding: { value: { ...valid, asked: 1, file: "/value.json" } },
@@ -102,7 +102,7 @@ describe("a schema", () => {
     expect(await judged(valid, { earlier })).toMatchObject({ finding: { value: { asked: 3, refused: 9 } } })
   })
 
-  test("that an answer does not match is told what is wrong, as often as may be", async () => {
+  test("an agent whose answer does not match the schema gets the problems, up to the retry limit", async () => {
     const verdict = asksOf(await judged(invalid, { text: "long" }))
     expect(verdict).toMatchObject({ again: true, finding: { value: { valid: false, asked: 1, refused: 4 } } })
     expect(verdict?.ask).toMatchObject({
@@ -119,7 +119,7 @@ describe("a schema", () => {
     ])
   })
 
-  test("that could not be looked at says so, and one that was stopped nothing", async () => {
+  test("an answer that could not be validated is refused with the reason; a stopped validation gives no verdict", async () => {
     expect(asksOf(await judged(new Error("no thread")))?.ask.text).toContain("it could not be checked: no thread")
     expect(await judged(valid, { signal: AbortSignal.abort() })).toBeUndefined()
   })

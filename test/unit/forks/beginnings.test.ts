@@ -8,7 +8,7 @@ const text = (words: string, more = {}) => part({ type: "text", text: words, ...
 const request = (...texts: string[]) =>
   ({ messages: texts.map((words, at) => ({ info: { id: `m${at}` }, parts: [text(words)] })) }) as unknown as Request
 
-test("a message's shape is the lengths of what a model reads of it, whatever a plugin has made of a part", () => {
+test("the shape of a message lists the lengths of the parts that a model reads", () => {
   const state = { status: "completed", input: { path: "four", line: 3 }, output: "0123456789" }
   const parts = [
     part({ type: "step-start" }),
@@ -24,7 +24,7 @@ test("a message's shape is the lengths of what a model reads of it, whatever a p
   expect(shapeOf(parts)).toBe("3 2 6 14 2")
 })
 
-test("requests share their messages while nine tenths of them come before the first that differs", () => {
+test("two requests share their messages if nine tenths come before the first difference", () => {
   expect(shareMessages(["90", "5 5"], ["90", "5 5", "7"])).toBe(true)
   expect(shareMessages(["90", "5 5"], ["90", "5"])).toBe(true)
   expect(shareMessages(["80", "10", "10"], ["80", "9", "10"])).toBe(false)
@@ -32,7 +32,7 @@ test("requests share their messages while nine tenths of them come before the fi
   expect(shareMessages([], [])).toBe(true)
 })
 
-test("what other plugins make of prompt and messages until the request goes is seen; titles are not the session's", async () => {
+test("changes by other plugins to prompt and messages are seen, and title requests are ignored", async () => {
   const beginnings = new Beginnings()
   const [output, asked] = [{ system: ["one"] }, request("first", "second")]
   beginnings.asking("ses_1", asked)
@@ -56,7 +56,7 @@ test("what other plugins make of prompt and messages until the request goes is s
   expect(beginnings.of("ses_1")?.system).toBe("one\ntwo")
 })
 
-test("a probe tells how its request would begin, and that is never sent", async () => {
+test("a probe reports how its request would begin, and the request is never sent", async () => {
   const beginnings = new Beginnings()
   let isSent = false
   const found = await beginnings.probed("ses_p", true, async () => {

@@ -10,7 +10,7 @@ const RIDER = { fork: "whole", agent: undefined } as const
 const BOARD = { dir: "tasks", agents: null, schedule: "0 * * * *", maxConcurrentRuns: 1 }
 
 describe("a fork that rides on its parent's cache", () => {
-  test("is of its caller's own agent, model and variant, with its caller's rules and none of ours", async () => {
+  test("a whole fork has the agent, model, variant and rules of its caller", async () => {
     const rig = new Rig({ options: { board: BOARD } })
     const rules = [{ permission: "webfetch", pattern: "*", action: "ask" as const }]
     rig.host.stored(rig.parent).rules.push(...rules)
@@ -19,13 +19,13 @@ describe("a fork that rides on its parent's cache", () => {
     expect(rig.host.stored(task.sessionID).rules).toEqual(rules)
   })
 
-  test("takes its caller's own agent and model when they are named", async () => {
+  test("a whole fork accepts its caller's own agent and model by name", async () => {
     const rig = new Rig()
     const task = await rig.launch({ fork: "whole", agent: "build", model: "scripted/alpha", place: "here" })
     expect(task).toMatchObject({ agent: "build", model: ALPHA, fork: { whole: true } })
   })
 
-  test("takes its caller's own model with its variant, too", async () => {
+  test("a whole fork accepts its caller's own model with its variant, and no other variant", async () => {
     const rig = new Rig()
     const task = await rig.launch({ ...RIDER, model: "scripted/alpha#high" })
     expect(task).toMatchObject({ model: ALPHA, fork: { whole: true } })
@@ -42,14 +42,14 @@ describe("a fork that rides on its parent's cache", () => {
       '`fork: "whole"` goes with your own model alone: another one has nothing of this conversation in its cache. Leave `model` out or give "scripted/alpha", or use `fork: true`. Nothing was launched.',
     ],
     [{ place: "worktree" } as const, /^`fork: "whole"` goes with your own folder alone: .+ Nothing was launched\.$/],
-  ])("is refused with %j, and nothing is made", async (change, error) => {
+  ])("a whole fork is refused with %j, and no session is made", async (change, error) => {
     const rig = new Rig()
     await expect(rig.launch({ ...RIDER, ...change })).rejects.toThrow(error)
     expect(rig.manager.list(rig.parent)).toEqual([])
     expect(rig.host.calls).not.toContain("createSession")
   })
 
-  test("is refused where the option turns it off, and where nobody knows who calls", async () => {
+  test("a whole fork is refused if the option forbids it or the caller is unknown", async () => {
     const off = new Rig({ options: { fork: { whole: "never" } } })
     await expect(off.launch(RIDER)).rejects.toThrow('option fork.whole is "never"')
     const rig = new Rig()
@@ -57,7 +57,7 @@ describe("a fork that rides on its parent's cache", () => {
     await expect(rig.launch(RIDER)).rejects.toThrow("could not be read")
   })
 
-  test("is offered what others are denied, and refused it, before and after a restart", async () => {
+  test("a whole fork is offered the tools that other children are denied, but its calls are refused", async () => {
     const rig = new Rig({ options: { board: BOARD } })
     const rider = await rig.launch(RIDER)
     const fresh = await rig.launch({ agent: "build" })
@@ -85,7 +85,7 @@ describe("a fork that rides on its parent's cache", () => {
     look()
   })
 
-  test("is refused what the configuration keeps for primary agents, and others are denied it", async () => {
+  test("a whole fork is refused tools for primary agents only, and other children are denied them", async () => {
     const rig = new Rig({ options: { maxDepth: 0 } })
     rig.host.primaryTools = () => ["webfetch"]
     const rider = await rig.launch(RIDER)
@@ -98,7 +98,7 @@ describe("a fork that rides on its parent's cache", () => {
     }
   })
 
-  test("may use above the depth limit what its parent may, but for the board's tools", async () => {
+  test("a whole fork below the depth limit may use its parent's tools, except those of the board", async () => {
     const rig = new Rig({ options: { maxDepth: 2, board: BOARD } })
     const { sessionID } = await rig.launch(RIDER)
     expect(rig.manager.refusesTools(sessionID, "superagents_task")).toBeUndefined()
@@ -106,7 +106,7 @@ describe("a fork that rides on its parent's cache", () => {
     expect(rig.manager.refusesTools(sessionID, "tasks_get_task")).toContain("Refused")
   })
 
-  test("is told what a fresh agent is where its parent is one, and shares the first one's beginning", async () => {
+  test("a whole fork of a fresh agent is treated as fresh and shares the first agent's request beginning", async () => {
     const rig = new Rig({ options: { maxDepth: 0 } })
     rig.onPrompt("FIND", { hang: true })
     const inside = async (sessionID: string, request: Parameters<Rig["launch"]>[0]) => {
@@ -134,7 +134,7 @@ test.each([
   [{ agent: "build", model: "scripted/alpha" }, false],
   [{ agent: "general" }, false],
   [{ agent: "plan" }, false],
-])("a plain fork with %j is whole where that is the cheaper way: %s", async (change, whole) => {
+])("a plain fork with %j is made whole when fork.whole is set to cheaper: %s", async (change, whole) => {
   const rig = new Rig({ options: { fork: { whole: "cheaper" } } })
   rig.forks.past = [user("u1", "go"), counted(agent("a1", "yes"), 9000, ALPHA, 8000)]
   rig.forks.price = { cached: 0.3e-6, anew: 3.75e-6 }
@@ -143,7 +143,7 @@ test.each([
   expect(rig.host.stored(sessionID).rules.length > 0).toBe(!whole)
 })
 
-test("a request goes by the ridden session's key where the host gave it one, and by its header", () => {
+test("a request of a whole fork uses the parent's cache key and affinity header", () => {
   const options = { promptCacheKey: "ses_own", prompt_cache_key: "mine", temperature: 1 }
   cacheKeyInOptions(options, "ses_own", "ses_first")
   expect(options).toEqual({ promptCacheKey: "ses_first", prompt_cache_key: "mine", temperature: 1 })
@@ -153,7 +153,7 @@ test("a request goes by the ridden session's key where the host gave it one, and
   expect([headers, own]).toEqual([{ "x-session-affinity": "ses_first" }, {}])
 })
 
-test("a record of an older version with a trimmed fork is resumed as it was: denied by rules, with keys of its own", async () => {
+test("a trimmed fork from a record of an older version is resumed with its denials and own keys", async () => {
   const rig = new Rig({ options: { board: BOARD } })
   const { id, sessionID } = await rig.launch({ fork: true })
   await rig.ended(id)

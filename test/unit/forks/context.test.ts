@@ -64,7 +64,7 @@ const hostWith = (messages: readonly HistoryMessage[], context?: number, faults:
 const LONG = [user("u1", "read"), agent("a1", call("c1", "x".repeat(5000)))]
 
 describe("a fork", () => {
-  test("is made of the parent's history up to the calling message, its record telling what was inherited", async () => {
+  test("a fork gets the parent's history up to the calling message, and its record describes it", async () => {
     const { asked, run } = hostWith(LONG)
     const { sessionID, info } = await run()
     expect(asked.histories).toEqual(["ses_parent msg_call"])
@@ -79,7 +79,7 @@ describe("a fork", () => {
     expect(info.tokens).toBeGreaterThan(500)
   })
 
-  test("names what was cut, the newest twenty of it, with what is left and the call's arguments", async () => {
+  test("a fork's record names the newest twenty cut results with their arguments and remaining length", async () => {
     const calls = (count: number) =>
       Array.from({ length: count }, (_, index) => call(`c${index}`, "x".repeat(5000), { path: `/f${index}` }))
     const infoOf = async (count: number) =>
@@ -93,7 +93,7 @@ describe("a fork", () => {
     expect((await hostWith([user("u1", "hi")]).run()).info.cuts).toBeUndefined()
   })
 
-  test("gets its preamble after its history, under an id of its own, from its agent and model", async () => {
+  test("a fork gets its preamble after the history, with its own message id, agent and model", async () => {
     const { asked, run } = hostWith(LONG)
     await run()
     expect(asked.preambles).toHaveLength(1)
@@ -102,7 +102,7 @@ describe("a fork", () => {
     expect(asked.preambles[0]?.parts[0]?.text).toContain("1 tool result over 1500 characters cut")
   })
 
-  test("keeps to six tenths of the model's context where that is less than the limit, preamble and all", async () => {
+  test("a fork with its preamble takes at most six tenths of the model's context", async () => {
     const history = Array.from({ length: 100 }, (_, index) => user(`u${index}`, "word ".repeat(500)))
     const limited = async (context?: number) => (await hostWith(history, context).run()).info
     expect(await limited(20_000)).toMatchObject({ droppedMessages: expect.any(Number) })
@@ -111,7 +111,7 @@ describe("a fork", () => {
     expect((await limited()).droppedMessages).toBe(0)
   })
 
-  test("of 99,000 tokens stays whole, its preamble counted as it is", async () => {
+  test("a fork of 99,000 tokens stays whole, with its preamble counted", async () => {
     const history = Array.from({ length: 99 }, (_, index) => user(`u${index}`, "word ".repeat(795)))
     const { asked, run } = hostWith(history)
     const { info } = await run()
@@ -123,7 +123,7 @@ describe("a fork", () => {
     )
   })
 
-  test("is held to its limit by the estimate where nobody counts", async () => {
+  test("a fork is trimmed by the estimate where no token counter answers", async () => {
     const history = Array.from({ length: 99 }, (_, index) => user(`u${index}`, "word ".repeat(1100)))
     const { asked, run } = hostWith(history, undefined, { uncounted: true })
     const { info } = await run()
@@ -133,32 +133,32 @@ describe("a fork", () => {
     expect(info.droppedMessages).toBeGreaterThan(0)
   })
 
-  test("counts a text beyond all measure by its beginning", async () => {
+  test("a fork counts a huge text by its first 2,000,000 characters", async () => {
     const { asked, run } = hostWith([user("u1", "go"), agent("a1", "x".repeat(9_000_000)), user("u2", "and?")])
     const { info } = await run()
     expect(info).toMatchObject({ messages: 1, droppedMessages: 2 })
     expect(Math.max(...asked.counted.map(({ length }) => length))).toBe(2_000_000)
   })
 
-  test("that is small by its bytes is not counted at all", async () => {
+  test("a fork that is small by its bytes is not sent to the token counter", async () => {
     const { asked, run } = hostWith(LONG)
     await run()
     expect(asked.counted).toEqual([])
   })
 
-  test("that the host cannot make is its error", async () => {
+  test("a fork that the host cannot make fails with the host's error", async () => {
     const fault = new HostError("no")
     await expect(hostWith(LONG, undefined, { fork: fault }).run()).rejects.toBe(fault)
   })
 
-  test("whose preamble cannot be written is deleted, and the error is the preamble's", async () => {
+  test("a fork whose preamble cannot be written is deleted, and the launch fails with that error", async () => {
     const preamble = new HostError("no")
     const { asked, run } = hostWith(LONG, undefined, { preamble, deletion: new HostError("neither") })
     await expect(run()).rejects.toBe(preamble)
     expect(asked.deleted).toEqual(["ses_fork"])
   })
 
-  test("lets others run while it looks through a long history", async () => {
+  test("a fork of a long history lets other work run meanwhile", async () => {
     const history = Array.from({ length: 300 }, (_, index) => user(`u${index}`, "some words of a text ".repeat(1000)))
     let turns = 0
     const timer = setInterval(() => turns++, 1)

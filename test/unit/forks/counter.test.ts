@@ -44,7 +44,7 @@ const counterWith = (start?: () => CountThread) => {
 }
 
 describe("the counter of tokens", () => {
-  test("starts one thread when it is first asked, and gives everybody their own answer", async () => {
+  test("the token counter starts one thread at the first request and gives each caller its own answer", async () => {
     const { threads, counter } = counterWith()
     expect(threads).toHaveLength(0)
     const answers = [counter.count(["a", "bb"]), counter.count(["ccc"])]
@@ -53,7 +53,7 @@ describe("the counter of tokens", () => {
     expect(await Promise.all(answers)).toEqual([[1, 2], [3]])
   })
 
-  test("ends the thread when it has had nothing to do for a while, and starts another when asked again", async () => {
+  test("the token counter ends an idle thread and starts another at the next request", async () => {
     const { clock, threads, counter } = counterWith()
     const first = counter.count(["a"])
     await clock.advance(IDLE_MS + 1)
@@ -73,7 +73,7 @@ describe("the counter of tokens", () => {
     ["fails", (thread) => thread.emit("error", new Error("no"))],
     ["ends", (thread) => thread.emit("exit")],
     ["does not answer", (_, clock) => clock.advance(ANSWER_MS)],
-  ])("answers that it cannot count where the thread %s, and does not try again for a while", async (_, fault) => {
+  ])("the token counter gives no count when its thread %s, and does not try again for a while", async (_, fault) => {
     const { clock, threads, counter } = counterWith()
     const answers = [counter.count(["a"]), counter.count(["b"])]
     await fault(threads[0] as FakeThread, clock)
@@ -86,7 +86,7 @@ describe("the counter of tokens", () => {
     expect(await later).toEqual([3])
   })
 
-  test("answers that it cannot count where no thread can be started or spoken to", async () => {
+  test("the token counter gives no count where a thread cannot be started or reached", async () => {
     const none = counterWith(() => {
       throw new Error("no threads here")
     })
@@ -101,7 +101,7 @@ describe("the counter of tokens", () => {
     expect(await counterWith(() => deaf).counter.count(["a"])).toBeUndefined()
   })
 
-  test("leaves no timer behind when its thread has ended", async () => {
+  test("the token counter leaves no timer behind when its thread has ended", async () => {
     const { clock, threads, counter } = counterWith()
     const answer = counter.count(["a"])
     threads[0]?.answer()

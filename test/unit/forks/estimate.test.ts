@@ -33,7 +33,7 @@ describe("the estimate of a text's tokens, held against o200k", () => {
     ["JSON", file("package-lock.json")],
     ["search results", file("src/runtime/task-manager.ts").replace(/^/gm, "src/runtime/task-manager.ts:12:")],
     ["prose", "Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor. ".repeat(50)],
-  ])("is at least right and at most a third too high for %s", (_, content) => {
+  ])("the token estimate is at least the o200k count and at most a third above it for %s", (_, content) => {
     expect(ratio(content)).toBeGreaterThanOrEqual(1)
     expect(ratio(content)).toBeLessThan(1.34)
   })
@@ -45,7 +45,7 @@ describe("the estimate of a text's tokens, held against o200k", () => {
     ["small letters and digits", letters(`${LOWER}0123456789`)],
     ["letters of both cases", letters(LOWER + LOWER.toUpperCase())],
     ["digits", letters("0123456789")],
-  ])("is within a twentieth or above for noise of %s", (_, content) => {
+  ])("the token estimate is at most a twentieth below the o200k count for noise of %s", (_, content) => {
     expect(ratio(content)).toBeGreaterThan(0.95)
     expect(ratio(content)).toBeLessThan(1.3)
   })
@@ -58,11 +58,11 @@ describe("the estimate of a text's tokens, held against o200k", () => {
     ["German", "Größere Dateien müssen erneut gelesen werden, während die Aufgabe läuft."],
     ["emoji", "😀🎉👍🏽👨‍👩‍👧‍👦🚀✅❌"],
     ["boxes", "┌──┐│  │└──┘▼►◄"],
-  ])("is never too low for %s", (_, content) => {
+  ])("the token estimate is never below the o200k count for %s", (_, content) => {
     expect(ratio(content.repeat(50))).toBeGreaterThanOrEqual(1)
   })
 
-  test("takes time in proportion to the length, on one unbroken run too", () => {
+  test("the token estimate takes time in proportion to the length, also for one unbroken word", () => {
     const time = (length: number) => {
       const content = "x".repeat(length)
       const begin = performance.now()
@@ -73,7 +73,7 @@ describe("the estimate of a text's tokens, held against o200k", () => {
     expect(time(4_000_000)).toBeLessThan(1000)
   })
 
-  test("an empty text is nothing, and bytes are counted as UTF-8", () => {
+  test("the token estimate of an empty text is 0, and bytes are counted as UTF-8", () => {
     expect(estimateTokens("")).toBe(0)
     expect(byteLength("aé你😀")).toBe(1 + 2 + 3 + 4)
   })

@@ -23,14 +23,14 @@ describe("what the model sees of a session", () => {
     stored("u3", "user", [text("new")]),
   ]
 
-  test("begins at the last compaction, or at the tail that it kept", () => {
+  test("a session's history begins at the last compaction or at the tail that it kept", () => {
     expect(idsOf(tail())).toEqual(["u2", "a2", "u3"])
     expect(idsOf(tail("u1"))).toEqual(["u1", "u2", "a2", "u3"])
     expect(idsOf(tail("gone"))).toEqual(["u2", "a2", "u3"])
     expect(history(tail("u1")).map(({ opens }) => opens)).toEqual([undefined, true, undefined, undefined])
   })
 
-  test("has no counts from before its compaction came to an end", () => {
+  test("a session's history has no token counts from before the compaction ended", () => {
     const tokens = { input: 10, output: 5, reasoning: 1, cache: { read: 100, write: 20 } }
     const answer = (id: string) => stored(id, "assistant", [text("yes")], { tokens, providerID: "p", modelID: "m" })
     const [compaction, summary] = tail("a1").slice(2)
@@ -38,19 +38,19 @@ describe("what the model sees of a session", () => {
     expect(history(all).flatMap(({ id, counted }) => (counted ? [id] : []))).toEqual(["a3"])
   })
 
-  test("is everything where no compaction came to an end", () => {
+  test("a session's history is complete where no compaction came to an end", () => {
     const open = tail().filter(({ info }) => info.id !== "a2")
     expect(history(open)).toEqual(open.map((each) => toHistoryMessage(each)))
   })
 
-  test("leaves failed answers out, unless they were stopped with something in them", () => {
+  test("a session's history omits failed answers, unless they were stopped after some text", () => {
     const answer = (name: string, part: object) => stored("a1", "assistant", [part], { error: { name }, tokens: {} })
     expect(toHistoryMessage(answer("APIError", text("half"))).parts).toEqual([])
     expect(toHistoryMessage(answer("MessageAbortedError", text("half"))).parts).toHaveLength(1)
     expect(toHistoryMessage(answer("MessageAbortedError", { type: "reasoning", text: "hm" })).parts).toEqual([])
   })
 
-  test("has the provider's count of a request, and none where there is none or a copy's", () => {
+  test("a history message has the provider's token count of its request if there is one", () => {
     const tokens = { input: 10, output: 5, reasoning: 1, cache: { read: 100, write: 20 } }
     const countOf = (more: object) =>
       toHistoryMessage(stored("a1", "assistant", [], { providerID: "p", modelID: "m", ...more })).counted
@@ -58,7 +58,7 @@ describe("what the model sees of a session", () => {
     expect([countOf({}), countOf({ tokens: { ...tokens, output: 0 } })]).toEqual([undefined, undefined])
   })
 
-  test("has the usual tools where the host went on after a compaction, and its own where a user's message says so", () => {
+  test("a user message has tools of its own only where the message itself sets them", () => {
     const model = { providerID: "p", modelID: "m" }
     const own = (part: object, more: object = {}) =>
       toHistoryMessage(stored("u1", "user", [part], { agent: "build", model, ...more }), { task: false }).asked?.own
@@ -67,7 +67,7 @@ describe("what the model sees of a session", () => {
     expect(own(text("hello"))).toBe(true)
   })
 
-  test("has what the host shows of a subtask", () => {
+  test("a subtask appears in the history with the text that the host shows for it", () => {
     const [part] = toHistoryMessage(stored("u1", "user", [{ type: "subtask", prompt: "p" }])).parts
     expect(part).toMatchObject({ type: "text", text: "The following tool was executed by the user" })
     expect(fromHistoryPart(part as HistoryPart, false)).toEqual({
@@ -96,14 +96,14 @@ describe("what the model sees of a session", () => {
       { result: "some" } as never,
     ],
     ["a call that never ended", { status: "running" }, { result: "[Tool execution was interrupted]" } as never],
-  ])("has %s as the model reads it", (_, state, expected) => {
+  ])("a session's history has %s as the model reads it", (_, state, expected) => {
     expect(toHistoryMessage(stored("a1", "assistant", [tool(state)])).parts[0]).toMatchObject({
       type: "tool",
       ...expected,
     })
   })
 
-  test("has no ignored text and no text file, which is in a text beside it", () => {
+  test("a session's history has neither ignored texts nor text files", () => {
     const parts = [text("no", { ignored: true }), { type: "file", mime: "text/plain", url: "data:" }]
     expect(toHistoryMessage(stored("u1", "user", parts)).parts.map(({ type }) => type)).toEqual(["other", "other"])
   })
@@ -115,7 +115,7 @@ describe("a part written back", () => {
     return fromHistoryPart({ ...(part as Extract<HistoryPart, { type: "tool" }>), result: "CUT" }, false)
   }
 
-  test("has its new result where the model will look for it", () => {
+  test("a rewritten tool call has its new result in the field that the model reads", () => {
     expect(rewritten({ status: "completed", output: "out" })).toMatchObject({ state: { output: "CUT" } })
     expect(rewritten({ status: "error", error: "bad" })).toMatchObject({ state: { error: "CUT" } })
     const metadata = { interrupted: true, output: "some", other: 1 }
@@ -125,7 +125,7 @@ describe("a part written back", () => {
     expect(rewritten({ status: "running" })).toMatchObject({ state: { status: "running" } })
   })
 
-  test("is left out where the copy would act on it or pay for it", () => {
+  test("a part that would have an effect or a cost in the copy is left out", () => {
     const copy = (type: string, answered = false) => fromHistoryPart({ type: "other", handle: { type } }, answered)
     const gone = ["step-start", "step-finish", "patch", "snapshot", "compaction"]
     expect(gone.flatMap((type) => copy(type) ?? [])).toEqual([])
@@ -142,18 +142,18 @@ describe("the events that fill a fork", () => {
   const events = forkEvents("ses_1", messages, 4321)
   const dataOf = (type: string) => events.filter((event) => event.type === type).map(({ data }) => data as never)
 
-  test("are numbered from 1: the session's creation is 0", () => {
+  test("the events of a fork are numbered from 1, since the session's creation is 0", () => {
     expect(events.map(({ seq }) => seq)).toEqual(events.map((_, index) => index + 1))
     expect(events[0]).toMatchObject({ aggregateID: "ses_1", type: "message.updated.1" })
   })
 
-  test("leave an answer from mid-turn its question where that is not copied and none is before it", () => {
+  test("an answer from the middle of a turn keeps its question's id in a fork", () => {
     const answer = stored("a1", "assistant", [text("step")], { parentID: "msg_old" })
     const [event] = forkEvents("ses_1", [toHistoryMessage(answer)], 1)
     expect(event?.data).toMatchObject({ info: { parentID: "msg_old" } })
   })
 
-  test("give ascending ids, keep the times and the ties between messages", () => {
+  test("the events of a fork have ascending ids and keep the times and links of the messages", () => {
     const infos = dataOf("message.updated.1").map(({ info }: { info: { id: string } }) => info)
     const ids = infos.map(({ id }) => id)
     expect([...ids].sort()).toEqual(ids)

@@ -20,23 +20,25 @@ describe("the count of o200k tokens, in pieces", () => {
     ["prose", "The manager keeps every running task under watch and tells its parent. ".repeat(500)],
     ["words of another script", "我们需要在后台运行这个任务，然后通知用户结果。\n".repeat(300)],
     ["indented lines", "      if (x) {\n\n        y()\n      }\n".repeat(500)],
-  ])("is within a thousandth of the count as a whole: %s", (_, text) => {
+  ])("the o200k count in pieces is within a thousandth of the count as a whole: %s", (_, text) => {
     expect(Math.abs(countO200k(text) / countTokens(text) - 1)).toBeLessThan(0.001)
   })
 
-  test("is within a thousandth on an unbroken run", () => {
+  test("the o200k count in pieces is within a thousandth for one unbroken word", () => {
     const run = letters(6000)
     expect(Math.abs(countO200k(run) / countTokens(run) - 1)).toBeLessThan(0.001)
   })
 
-  test("comes to an end on a run that would take minutes as one piece", { timeout: 30_000 }, () => {
+  test("the o200k count in pieces ends in seconds on a word that would take minutes as one piece", {
+    timeout: 30_000,
+  }, () => {
     const run = letters(100_000)
     const begun = performance.now()
     expect(countO200k(run)).toBeGreaterThan(50_000)
     expect(performance.now() - begun).toBeLessThan(15_000)
   })
 
-  test("takes what spells a special token as text, splits no character, and knows the empty text", () => {
+  test("the o200k count in pieces reads special tokens as text, splits no character and accepts empty text", () => {
     expect(countO200k("<|endoftext|>")).toBeGreaterThan(3)
     expect(countO200k(`x${"😀".repeat(5000)}`)).toBe(countTokens(`x${"😀".repeat(5000)}`))
     expect(countO200k("")).toBe(0)

@@ -36,7 +36,7 @@ const COPIES = SOURCES.map(copyOf)
 const KEPT = SOURCES.slice(1).map((each) => toHistoryMessage(each))
 
 describe("a copy made by session.fork is rewritten", () => {
-  test("message by message: what is not kept goes, what has no place in a copy goes, the rest stays", () => {
+  test("a copy by session.fork loses the messages and parts that do not belong in the fork", () => {
     expect(rewrites(SOURCES, COPIES, KEPT)).toEqual([
       { type: "delete message", messageID: "c-u0" },
       {
@@ -55,7 +55,7 @@ describe("a copy made by session.fork is rewritten", () => {
     ])
   })
 
-  test("with results that were cut and files that were left out", () => {
+  test("a copy by session.fork gets the cut results and loses the files that were left out", () => {
     const [asked, answer] = KEPT as [HistoryMessage, HistoryMessage]
     const cut = {
       ...answer,
@@ -74,7 +74,7 @@ describe("a copy made by session.fork is rewritten", () => {
     })
   })
 
-  test("with the tail of a compaction that begins where the copy does, and without one that has no summary", () => {
+  test("a copy by session.fork keeps the tail of a finished compaction and loses an unfinished compaction", () => {
     const compaction = stored("u2", "user", [{ type: "compaction", auto: true, tail_start_id: "u0" }])
     const summary = stored("a2", "assistant", [text("sum")], { parentID: "u2", summary: true, finish: "stop" })
     const sources = [...SOURCES, compaction, summary]
@@ -88,7 +88,7 @@ describe("a copy made by session.fork is rewritten", () => {
     expect(open).toContainEqual({ type: "delete part", messageID: "c-u2", partID: "c-u2-p0" })
   })
 
-  test("not at all where it is a copy of something else", () => {
+  test("a copy by session.fork that does not match its source is not rewritten", () => {
     expect(rewrites(SOURCES, COPIES.slice(1), KEPT)).toBeUndefined()
     expect(rewrites(SOURCES, COPIES.toReversed(), KEPT)).toBeUndefined()
     const fewer = COPIES.map((copy) => ({ ...copy, parts: copy.parts.slice(1) }))

@@ -14,7 +14,7 @@ const trimmed = (messages: readonly HistoryMessage[], limits: TrimLimits = LIMIT
 const idsOf = (messages: readonly HistoryMessage[]) => messages.map(({ id }) => id)
 
 describe("tool results", () => {
-  test("over the limit are cut to it and say their original length; name, arguments and id stay", async () => {
+  test("a tool result over the limit is cut and gives its original length", async () => {
     const history = [user("u1", "read it"), agent("a1", call("c1", "x".repeat(6000), { path: "/tmp/f" }))]
     const { kept, cut } = await trimmed(history)
     const [part] = kept[1]?.parts ?? []
@@ -26,13 +26,13 @@ describe("tool results", () => {
     expect(cut).toEqual([{ callID: "c1", tool: "read", input: { path: "/tmp/f" }, kept: left, of: 6000 }])
   })
 
-  test("within the limit stay as they are", async () => {
+  test("tool results within the limit stay as they are", async () => {
     const history = [user("u1", "read it"), agent("a1", call("c1", "x".repeat(1500)))]
     const { kept, dropped, cut } = await trimmed(history)
     expect([kept, dropped, cut]).toEqual([history, [], []])
   })
 
-  test("that are agents' answers stay whole up to 20,000 characters", async () => {
+  test("an agent's answer in a tool result stays whole up to 20,000 characters", async () => {
     const answer = (id: string, length: number) => call(id, "y".repeat(length), {}, "superagents_output")
     const history = [
       user("u1", "go"),
@@ -49,21 +49,21 @@ describe("tool results", () => {
     expect(wider.cut).toEqual([])
   })
 
-  test("keep the first length when they are cut again", () => {
+  test("a tool result that is cut twice still gives its original length", () => {
     const once = cutText("y".repeat(9000), 1500)
     const twice = cutText(once, 300)
     expect(twice.length).toBeLessThanOrEqual(300)
     expect([originalLength(once), originalLength(twice), originalLength("short")]).toEqual([9000, 9000, 5])
   })
 
-  test("are not cut through a character", () => {
+  test("a tool result is never cut in the middle of a character", () => {
     for (const most of [200, 201, 202, 203])
       expect(cutText("😀".repeat(500), most)).not.toMatch(/[\ud800-\udbff](?![\udc00-\udfff])/)
   })
 })
 
 describe("the token limit", () => {
-  test("lets the oldest go and begins with a user's message", async () => {
+  test("the token limit drops the oldest messages, and the rest begins with a user's message", async () => {
     const history = Array.from({ length: 20 }, (_, turn) => [
       user(`u${turn}`, page("word")),
       agent(`a${turn}`, page("word")),
@@ -75,7 +75,7 @@ describe("the token limit", () => {
     expect(tokens).toBeLessThanOrEqual(9000)
   })
 
-  test("leaves room for what stands beside, which may depend on what went", async () => {
+  test("the token limit leaves room for the preamble, whose length may depend on what was dropped", async () => {
     const history = Array.from({ length: 20 }, (_, turn) => user(`u${turn}`, "w".repeat(3976)))
     const { scales } = byLength()
     const keptBeside = async (maxTokens: number) => {
@@ -87,7 +87,7 @@ describe("the token limit", () => {
     expect([await keptBeside(1300), await keptBeside(2300)]).toEqual([0, 1])
   })
 
-  test("breaks a long turn behind the message that began it", async () => {
+  test("a turn that exceeds the token limit keeps its first message and its newest steps", async () => {
     const steps = Array.from({ length: 50 }, (_, step) => agent(`a${step}`, page("step"), call(`c${step}`, "done")))
     const { kept, dropped } = await trimmed([user("u0", "early"), agent("x0", "yes"), user("u1", "go"), ...steps], {
       ...LIMITS,
@@ -101,7 +101,7 @@ describe("the token limit", () => {
     expect(kept.length + dropped.length).toBe(steps.length + 3)
   })
 
-  test("cuts the message that began the turn where it is itself too long, and says so", async () => {
+  test("a first message that exceeds the token limit is cut, and the cut is reported", async () => {
     const image = { type: "file", name: "a.png", media: { mime: "image/png", bytes: 5 }, handle: 0 } as const
     const history = [user("u1", "w ".repeat(50_000), image), agent("a1", "first"), agent("a2", "second")]
     const { kept, shortened } = await trimmed(history, { ...LIMITS, maxTokens: 4000 })
@@ -113,20 +113,20 @@ describe("the token limit", () => {
     expect((await trimmed(history.slice(1))).shortened).toBeUndefined()
   })
 
-  test("keeps the message that began the turn where not even the newest step fits", async () => {
+  test("the first message of the turn is kept even if its newest step does not fit", async () => {
     const history = [user("u1", "go"), agent("a1", call("c1", "x", { content: page("z").repeat(50) }))]
     const { kept, dropped } = await trimmed(history, { ...LIMITS, maxTokens: 1000 })
     expect([idsOf(kept), idsOf(dropped)]).toEqual([["u1"], ["a1"]])
   })
 
-  test("leaves a history that fits as it is, whoever opens it", async () => {
+  test("a history within the token limit stays as it is, whoever wrote its first message", async () => {
     const history = [agent("a0", "hello"), user("u1", "hi")]
     expect(idsOf((await trimmed(history)).kept)).toEqual(["a0", "u1"])
     const long = [agent("a0", page("old")), agent("a1", page("less old")), user("u1", "hi")]
     expect(idsOf((await trimmed(long, { ...LIMITS, maxTokens: 2500 })).kept)).toEqual(["u1"])
   })
 
-  test("keeps the tail before a compaction, also in mid-turn, and lets its oldest go first", async () => {
+  test("the tail before a compaction is kept, and the token limit drops its oldest messages first", async () => {
     const opener = { ...user("u2", { type: "other", handle: 0 }), opens: true }
     const history = [
       agent("t1", page("tail")),
@@ -141,7 +141,7 @@ describe("the token limit", () => {
     expect(idsOf((await trimmed(history, { ...LIMITS, maxTokens: 1000 })).kept)).toEqual(["u2", "s", "u3"])
   })
 
-  test("counts images and documents", async () => {
+  test("images and documents count toward the token limit", async () => {
     const image = { type: "file", name: "a.png", media: { mime: "image/png", bytes: 500_000 }, handle: 0 } as const
     const paper = {
       type: "file",
@@ -156,13 +156,13 @@ describe("the token limit", () => {
 })
 
 describe("what is counted", () => {
-  test("is nothing where the bytes decide", async () => {
+  test("no text is counted where its bytes alone show that the history fits", async () => {
     const { texts, scales } = byLength()
     const { kept } = await trimmed([user("u1", "x".repeat(99_000))], LIMITS, scales)
     expect([kept.length, texts]).toEqual([1, []])
   })
 
-  test("goes back no further than the limit", async () => {
+  test("messages beyond the token limit are not counted", async () => {
     const history = Array.from({ length: 100 }, (_, turn) => user(`u${turn}`, `${turn} `.padEnd(40_000, "x")))
     const { texts, scales } = byLength()
     const { kept } = await trimmed(history, LIMITS, scales)
@@ -170,7 +170,7 @@ describe("what is counted", () => {
     expect(texts.length).toBeLessThan(20)
   })
 
-  test("lets a history of 99,000 tokens stay whole, and an unbroken run cost the oldest turns alone", async () => {
+  test("a history of 99,000 tokens stays whole, and a costly unbroken word drops only the oldest turns", async () => {
     const turns = (count: number, tokens: number) =>
       Array.from({ length: count }, (_, turn) => [
         user(`u${turn}`, `question ${turn}`),
@@ -202,7 +202,7 @@ describe("the provider's count", () => {
   const weightOf = async (messages: readonly HistoryMessage[]) =>
     sumWeights(await Promise.all(messages.map((message) => weighMessage(message, ESTIMATE.meter))))
 
-  test("scales the weights: by what came between two requests, system prompt and tools left out", async () => {
+  test("the provider's token count between two requests scales the estimated weights", async () => {
     const { count } = await weightOf(history(0, 1))
     for (const scale of [0.8, 2]) {
       const { factor, kept, tokens } = await trimmed(history(count * scale), limits)
@@ -212,7 +212,7 @@ describe("the provider's count", () => {
     }
   })
 
-  test("is not believed where it cannot be of this history, nor where it is another model's", async () => {
+  test("the provider's token count is ignored if it is absurd or comes from another model", async () => {
     const { count } = await weightOf(history(0, 1))
     for (const absurd of [1, -count, count * 10]) expect((await trimmed(history(absurd), limits)).factor).toBe(1)
     const others = history(count * 2, 10, { provider: "scripted", id: "beta" })
@@ -220,7 +220,7 @@ describe("the provider's count", () => {
     expect((await trimmed(history(count * 2), limits, { ...ESTIMATE, model: undefined })).factor).toBe(1)
   })
 
-  test("is not believed of one request, or of next to nothing between two", async () => {
+  test("the provider's token count is ignored for a single request or a very small difference", async () => {
     const { count } = await weightOf(history(0, 1))
     const one = [...history(0, 9).map(({ counted: _, ...message }) => message), ...history(count, 1)]
     expect((await trimmed(one, limits)).factor).toBe(1)
@@ -228,7 +228,7 @@ describe("the provider's count", () => {
     expect((await trimmed(little, limits)).factor).toBe(1)
   })
 
-  test("is held against the results as they were, before they were cut", async () => {
+  test("the provider's token count is compared with the results before they were cut", async () => {
     const turns = Array.from({ length: 10 }, (_, turn) => [
       user(`u${turn}`, "go"),
       counted(agent(`a${turn}`, page("answer"), call(`c${turn}`, "w ".repeat(5000))), 12_000 + turn * 6000),
@@ -237,7 +237,7 @@ describe("the provider's count", () => {
     expect((await trimmed(turns, limits)).factor).toBeCloseTo(6000 / whole.count, 1)
   })
 
-  test("never makes more tokens than there are bytes", async () => {
+  test("the provider's token count never gives more tokens than there are bytes", async () => {
     const messages = history(5400).map((message) => ({
       ...message,
       parts: [{ type: "text" as const, text: "é".repeat(900), handle: 0 }],
@@ -247,7 +247,7 @@ describe("the provider's count", () => {
   })
 })
 
-test("lets others run between the messages", async () => {
+test("trimming a history lets other work run between the messages", async () => {
   let pauses = 0
   await trim([user("u1", "a"), user("u2", "b")], LIMITS, { ...ESTIMATE, pause: () => void pauses++ })
   expect(pauses).toBeGreaterThanOrEqual(2)

@@ -63,14 +63,14 @@ const fork = async (messages: readonly HistoryMessage[], world: World = {}) => {
 }
 
 describe("a fork that is to be whole", () => {
-  test("is trimmed and says why where its requests would begin otherwise than its parent's, and promises no price", async () => {
+  test("a whole fork whose requests would begin differently is trimmed, with the reason and without a price", async () => {
     const { info } = await fork(LONG, { alike: false, prices: PRICES, room: 100_000 })
     expect(info).toMatchObject({ cutResults: 1, why: expect.stringMatching(/^Another plugin .* is trimmed\.$/) })
     expect([info.whole, info.rides, info.price]).toEqual([undefined, undefined, undefined])
     for (const alike of [true, undefined]) expect((await fork(LONG, { alike, prices: PRICES })).info.whole).toBe(true)
   })
 
-  test("has every message uncut, its parent's rules alone, and says whom it rides on and what that costs", async () => {
+  test("a whole fork has every message uncut and the parent's rules, and records parent and price", async () => {
     const { info, made } = await fork(LONG, { prices: PRICES, room: 100_000 })
     expect(made.messages).toEqual(LONG)
     expect(made.rules).toBe(THEIRS)
@@ -85,18 +85,18 @@ describe("a fork that is to be whole", () => {
     expect(info.price).toEqual({ cached: info.tokens * 0.3e-6, anew: info.tokens * 3.75e-6 })
   })
 
-  test("is told that nothing was cut and which of its tools are refused", async () => {
+  test("a whole fork reads that nothing was cut and which of its tools are refused", async () => {
     const { preamble } = await fork(LONG)
     expect(preamble).toContain("Nothing was left out or cut: 2 messages kept.")
     expect(preamble).toContain("calls of them are refused: task, tasks_*. Do the work yourself.")
     expect((await fork(LONG, { whole: { refused: [] } })).preamble).not.toContain("refused")
   })
 
-  test("remembers that its parent's system prompt is a fresh agent's", async () => {
+  test("a whole fork records that its parent's system prompt is that of a fresh agent", async () => {
     expect((await fork(LONG, { whole: { briefed: true } })).info.briefed).toBe(true)
   })
 
-  test("names no price where nobody knows one, or where no step has ended yet", async () => {
+  test("a whole fork gives no price where none is known or no step has ended", async () => {
     expect((await fork(LONG)).info.price).toBeUndefined()
     expect((await fork([asked("u1")], { prices: PRICES })).info).not.toHaveProperty("price")
     const other = counted(agent("a1", "yes"), 9000, { provider: "other", id: "alpha" }, 8000)
@@ -129,22 +129,25 @@ describe("a fork that is to be whole", () => {
       [...LONG, asked("u2", { model: { ...READER, variant: "high" } })],
       /^Agent or model have changed/,
     ],
-  ])("is trimmed %s, says why, and gets our rules", async (_where, world, messages, why) => {
-    const { info, made, preamble } = await fork(messages, world)
-    expect(info.why).toMatch(why)
-    expect(info.whole).toBeUndefined()
-    expect(info.rides).toBeUndefined()
-    expect(info.cutResults).toBe(1)
-    expect(made.rules).toBe(OURS)
-    expect(preamble).not.toContain("refused")
-  })
+  ])(
+    "a fork requested whole is trimmed %s, gives the reason, and has the plugin's rules",
+    async (_where, world, messages, why) => {
+      const { info, made, preamble } = await fork(messages, world)
+      expect(info.why).toMatch(why)
+      expect(info.whole).toBeUndefined()
+      expect(info.rides).toBeUndefined()
+      expect(info.cutResults).toBe(1)
+      expect(made.rules).toBe(OURS)
+      expect(preamble).not.toContain("refused")
+    },
+  )
 })
 
 describe("a plain fork, where the cheaper way is wanted,", () => {
   const CHEAPER = { choice: "cheaper" } as const
   const SHORT = [asked("u1"), counted(agent("a1", "y".repeat(400)), 9000, READER, 8000)]
 
-  test("is whole where that costs less, and says who chose it", async () => {
+  test("a plain fork is made whole where that is cheaper, and its record says so", async () => {
     const { info } = await fork(SHORT, { prices: PRICES, whole: CHEAPER })
     expect(info).toMatchObject({ whole: true, why: "Chosen as the cheaper way (option fork.whole)." })
   })
@@ -159,14 +162,14 @@ describe("a plain fork, where the cheaper way is wanted,", () => {
     ["the last step told of no cache", { prices: PRICES }, [asked("u1"), counted(agent("a1", "y"), 9000)]],
     ["no step has ended", { prices: PRICES }, [asked("u1")]],
     ["it could not be whole", { prices: PRICES, thread: true }, SHORT],
-  ])("is trimmed as ever, without a word, where %s", async (_where, world, messages) => {
+  ])("a plain fork is trimmed without a remark where %s", async (_where, world, messages) => {
     const { info, made } = await fork(messages, { ...world, whole: CHEAPER })
     const plain = await fork(messages, { whole: null })
     expect(info).toEqual(plain.info)
     expect(made.rules).toBe(OURS)
   })
 
-  test("is weighed as 8·H·r against K·w + 8·K·r", () => {
+  test("a plain fork is made whole if 8·H·r is less than K·w + 8·K·r", () => {
     // 8 × 14,000 × 0.3 = 33,600 and 5,000 × 3.75 + 8 × 5,000 × 0.3 = 30,750; with 6,000: 36,900.
     expect(isCheaper(14_000, 5000, PRICES)).toBe(false)
     expect(isCheaper(14_000, 6000, PRICES)).toBe(true)

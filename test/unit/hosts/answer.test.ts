@@ -57,7 +57,7 @@ const start = (there: readonly Message[], session: Message[] = [question]) => {
 const textsOf = (messages: readonly Message[]) =>
   messages.flatMap(({ role, parts }) => parts.map((part) => `${role}: ${"text" in part ? part.text : ""}`))
 
-test("an answer is kept as soon as it is read, once, and is there when the next process has no contact", async () => {
+test("an answer from another machine is stored once when it is read, and later available without contact", async () => {
   const { host, session } = start([question, said("done")])
   await host.messagesSince("ses_1", SINCE)
   expect(textsOf(session)).toEqual(["user: THE ANSWER"])
@@ -70,7 +70,7 @@ test("an answer is kept as soon as it is read, once, and is there when the next 
   expect(textsOf(await next.host.messagesSince("ses_1", SINCE))).toEqual(["assistant: THE ANSWER"])
 })
 
-test("what an agent says on its way is not kept, and without contact nothing is made of its question", async () => {
+test("an unfinished answer from another machine is not stored and cannot be read without contact", async () => {
   const { host, session, remote, link } = start([question, said("called")])
   await host.messagesSince("ses_1", SINCE)
   expect(session).toHaveLength(1)
@@ -80,7 +80,7 @@ test("what an agent says on its way is not kept, and without contact nothing is 
   expect(await host.messagesSince("ses_1", SINCE)).toEqual([])
 })
 
-test("a server that died while OpenCode here was restarted is told as that; one that has only begun to answer is not", async () => {
+test("a run whose server on the host restarted during its answer is reported as stopped", async () => {
   const there: readonly Message[] = [question, { ...said(undefined), completedAt: undefined }]
   for (const [since, ending] of [
     [2, "OpenCode on big stopped while it worked."],
@@ -95,7 +95,7 @@ test("a server that died while OpenCode here was restarted is told as that; one 
   }
 })
 
-test("two looks in a moment are one, unless something has happened in between", async () => {
+test("two polls at the same time share one request, unless a hint arrives in between", async () => {
   const { host, remote, looks } = start([question])
   await Promise.all([host.activity(), host.activity()])
   expect(looks()).toBe(1)

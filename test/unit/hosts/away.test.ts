@@ -25,7 +25,7 @@ const cutOff = async () => {
   return task
 }
 
-test("a cancel is done at once and says what is owed, wherever its session is here", async () => {
+test("a cancel without contact takes effect at once and says what the host still has to do", async () => {
   big.directory = "/elsewhere"
   const { id } = await cutOff()
   const before = rig.clock.now()
@@ -36,7 +36,7 @@ test("a cancel is done at once and says what is owed, wherever its session is he
   )
 })
 
-test("one whose work is still there stays in the list beyond maxHistory, until that is home", async () => {
+test("a task whose work is still on its host stays listed beyond maxHistory until that work is fetched", async () => {
   const { id } = await cutOff()
   await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
   // What was read goes first.
@@ -58,7 +58,7 @@ test("one whose work is still there stays in the list beyond maxHistory, until t
   expect(listed()).not.toContain(id)
 })
 
-test("what the tasks of a deleted session have left there is owed", async () => {
+test("the leftovers of a deleted session's tasks on a host are cleaned up", async () => {
   const { id } = await cutOff()
   await rig.host.deleteSession(rig.parent)
   await rig.clock.until(() => big.cleared.length > 0)

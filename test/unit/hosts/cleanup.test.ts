@@ -53,7 +53,7 @@ const inMemory = (): CleanupQueue => {
   }
 }
 
-test("what is written down again replaces the old whole: a crash in the midst of it loses neither", async () => {
+test("a crash while the cleanup queue writes a record loses neither the old nor the new one", async () => {
   const cleanupQueue = cleanupQueueIn(folder, "/here")
   const remote = {
     ...(remoteSessionOf(taskOf({ place: { kind: "big", folder: "/here", merge: false } }), true) as RemoteSession),
@@ -100,7 +100,7 @@ const remote = (id: string, home?: string, kind = "big"): RemoteSession => {
   return given
 }
 
-test("is done when its host answers; a task whose work is here is known as before, a cleared one is not", async () => {
+test("a queued cleanup is done once, when its host answers", async () => {
   const all = cleanup()
   await all.owe(remote("bg_a"))
   await all.owe(remote("bg_b", "c0ffee"))
@@ -116,7 +116,7 @@ test("is done when its host answers; a task whose work is here is known as befor
   expect([[...known.keys()], known.get("bg_b")?.home, readdirSync(folder)]).toEqual([["bg_b"], undefined, []])
 })
 
-test("is tried again where it failed, and is not done any more once it is forgiven", async () => {
+test("a queued cleanup that failed is tried again, unless it was withdrawn", async () => {
   const all = cleanup()
   const [a, b] = [remote("bg_a", "c0ffee"), remote("bg_b")]
   await all.owe(a)
@@ -135,7 +135,7 @@ test("is tried again where it failed, and is not done any more once it is forgiv
   expect(readdirSync(folder)).toEqual([])
 })
 
-test("is not done any more where another process has done it", async () => {
+test("a queued cleanup is not repeated when another process has done it", async () => {
   const [first, second] = [cleanup(), cleanup()]
   await first.owe(remote("bg_a", "c0ffee"))
   known.clear()
@@ -146,7 +146,7 @@ test("is not done any more where another process has done it", async () => {
   expect(known.get("bg_a")?.home).toBeUndefined()
 })
 
-test("is taken up by the next process, whether it knows the task already or not", async () => {
+test("a queued cleanup is taken over by the next process, whether it knows the task or not", async () => {
   const before = cleanup()
   for (const each of [
     remote("bg_a"),
@@ -169,7 +169,7 @@ test("is taken up by the next process, whether it knows the task already or not"
   expect(paid.toSorted()).toEqual(["bg_a undefined", "bg_b c0ffee", "bg_c decaf"])
 })
 
-test("one that failed though there is contact is tried again after longer and longer, and then when there is contact anew", async () => {
+test("a cleanup that fails despite contact is tried again after growing pauses, then at the next contact", async () => {
   const all = cleanup(inMemory())
   isReached = true
   fails = true
@@ -192,7 +192,7 @@ test("one that failed though there is contact is tried again after longer and lo
   expect(timers.pending).toBe(0)
 })
 
-test("one that was tried again and done has no timer, and its host is kept no longer", async () => {
+test("a cleanup that succeeds at the second try leaves no timer and releases its host", async () => {
   const all = cleanup(inMemory())
   isReached = true
   await all.owe(remote("bg_a", "c0ffee"))
@@ -200,7 +200,7 @@ test("one that was tried again and done has no timer, and its host is kept no lo
   expect([paid, released, timers.pending]).toEqual([["bg_a c0ffee"], ["bg_a"], 0])
 })
 
-test("without contact nothing is tried, and with it all begins anew", async () => {
+test("a cleanup is not tried without contact, and its pauses start over with new contact", async () => {
   const all = cleanup(inMemory())
   isReached = true
   fails = true
@@ -218,7 +218,7 @@ test("without contact nothing is tried, and with it all begins anew", async () =
   expect(timers.pending).toBe(0)
 })
 
-test("a later run of the task takes its host over: it is not let go by what was owed before", async () => {
+test("a later run of the task keeps its host although an earlier cleanup ends", async () => {
   const all = cleanup(inMemory())
   const a = remote("bg_a", "c0ffee")
   await all.owe(a)

@@ -34,7 +34,7 @@ import { PROCESSES } from "../../support/far-files.ts"
 /** The way to another machine: its frames, its phases, its connection. */
 
 describe("frames", () => {
-  test("come out as they went in, however the bytes are cut", () => {
+  test("frames are decoded correctly however their bytes are cut", () => {
     const long = new Uint8Array(MOST_BODY_BYTES * 2 + 3).fill(7)
     const stream = Buffer.concat([...inFrames("data", 3, long), encode("end", 3), encode("ping", 0, bytesOf("né"))])
     for (const size of [1, 7, 4096, stream.length]) {
@@ -54,14 +54,14 @@ describe("frames", () => {
     }
   })
 
-  test("what a shell prints before the first is skipped, also where it looks like the beginning of it", () => {
+  test("shell output before the first frame is skipped, even if it resembles the frame marker", () => {
     const said = Buffer.concat([bytesOf(`Welcome\n${MARKER.slice(0, 5)}`), bytesOf(MARKER), encode("pong", 1)])
     const frames = new Frames(true)
     const taken = [...said].flatMap((byte) => frames.take(Uint8Array.of(byte)))
     expect(taken).toMatchObject([{ kind: "pong", call: 1 }])
   })
 
-  test("what is no frame is told as such", () => {
+  test("bytes that are no frame are reported as output of something else", () => {
     expect(() => new Frames(false).take(bytesOf("this is no frame"))).toThrow("something else wrote")
   })
 })
@@ -69,7 +69,7 @@ describe("frames", () => {
 describe("credit", () => {
   const STEP = 1000
 
-  test("is spent by what is sent, and given back by what is taken", async () => {
+  test("a sender spends credit for what it sends and regains it when the reader takes it", async () => {
     const credit = new Credit()
     const intake = new Intake((body) => credit.give(body))
     let sent = 0
@@ -85,7 +85,7 @@ describe("credit", () => {
     await sending
   })
 
-  test("is waited for until nobody reads any more", async () => {
+  test("a sender without credit waits until the reader takes more or ends", async () => {
     const credit = new Credit()
     await credit.spend(WINDOW_BYTES)
     let isSent = false
@@ -98,7 +98,7 @@ describe("credit", () => {
     await sending
   })
 
-  test("that is given for more than was sent, or for nothing that is a number, is none", async () => {
+  test("credit that is invalid or exceeds what was sent is ignored", async () => {
     const credit = new Credit()
     for (const given of ["1e300", "99999999999999999999", "-5", "x", ""]) credit.give(bytesOf(given))
     await credit.spend(WINDOW_BYTES)
@@ -114,7 +114,7 @@ describe("phases", () => {
   const closed = { type: "closed", why: "cut", byItself: true } as const
   const due = { type: "due" } as const
 
-  test("a command that ends by itself is tried three times, and then told", () => {
+  test("a connection command that ends by itself is tried three times, then its error is reported", () => {
     const reach = taken(wanted)
     expect([reach.phase, pauseBefore(reach, 1000)]).toEqual(["connecting", 0])
     expect(pauseBefore(taken(wanted, closed), 1000)).toBe(1500)
@@ -124,12 +124,12 @@ describe("phases", () => {
     expect(taken(wanted, closed, closed, closed, wanted).phase).toBe("connecting")
   })
 
-  test("one that hangs is tried again and again", () => {
+  test("a connection command that hangs is tried again without a limit", () => {
     const hung = { ...closed, byItself: false }
     expect(taken(wanted, hung, hung, hung, hung)).toMatchObject({ phase: "connecting", tries: 0 })
   })
 
-  test("after a loss it is tried at once, then after 1, 2, 4, and then every 5 s", () => {
+  test("a lost connection is tried again at once, then after growing pauses of at most 5 s", () => {
     let reach = taken(wanted, { type: "opened" }, closed)
     const pauses = []
     for (let nth = 0; nth < 6; nth++) {
@@ -141,21 +141,21 @@ describe("phases", () => {
     expect(step(reach, { type: "opened" }, 1000)).toEqual({ phase: "contact" })
   })
 
-  test("a host that was reached before is tried until it is reached", () => {
+  test("a host that was reached before is tried until it is reached again", () => {
     const again = taken({ type: "wanted", known: true })
     expect(again).toMatchObject({ phase: "no contact", since: 1000 })
     expect(taken({ type: "wanted", known: true }, due, closed, due, closed).phase).toBe("no contact")
     expect(taken(wanted, { type: "opened" }, { type: "wanted", known: true }).phase).toBe("contact")
   })
 
-  test("what nobody wants is idle, and what comes late changes nothing", () => {
+  test("a connection that nobody needs is idle, and late events do not change that", () => {
     expect(taken(wanted, { type: "unwanted" })).toEqual(IDLE)
     expect(taken({ type: "opened" })).toEqual(IDLE)
     expect(taken(closed)).toEqual(IDLE)
     expect(pauseBefore(taken(wanted, { type: "opened" }), 1000)).toBeUndefined()
   })
 
-  test("the last line of what a command complained is why it ended", () => {
+  test("a connection error is the last line of the command's error output", () => {
     expect(lastLine("Warning: x\nssh: Could not resolve hostname nohost\n\n")).toBe(
       "ssh: Could not resolve hostname nohost",
     )
@@ -163,7 +163,7 @@ describe("phases", () => {
   })
 })
 
-test("the line that starts it survives another shell, and what it reads is two lines", () => {
+test("the relay's start line survives another shell, and its input has a fixed number of lines", () => {
   expect(LINE).not.toMatch(/[!\n]/)
   const lines = opening("a\n'b'\u2028", { client: "x" }, "it's").split("\n")
   expect(lines).toHaveLength(3)
@@ -171,7 +171,7 @@ test("the line that starts it survives another shell, and what it reads is two l
   expect(opening("x", {}, "~/my bin/opencode")).toContain(`o="$HOME"/'my bin/opencode';`)
 })
 
-test("ssh is asked for no password, and gives up what does not answer", () => {
+test("ssh is started without password prompts and gives up when there is no answer", () => {
   expect(commandOf({ ssh: "big" })).toEqual([
     "ssh",
     "-T",
@@ -195,14 +195,14 @@ test.each([
   ["1.18.28", undefined],
   ["1.18.33", undefined],
   ["1.19.3", undefined],
-])("OpenCode %s there", (version, problem) => {
+])("a host with OpenCode %s is accepted or refused by its version", (version, problem) => {
   expect(versionProblem("big", version)).toBe(problem)
 })
 
 describe("another clock", () => {
   const id = "msg_0123456789abxyz"
 
-  test("moves ids there and back, and only where it is another one", () => {
+  test("message ids are shifted for the host's clock and back, and only where the clocks differ", () => {
     const day = 86_400_000
     expect(movedID(movedID(id, day), -day)).toBe(id)
     expect(movedID(id, day) > id).toBe(true)
@@ -210,7 +210,7 @@ describe("another clock", () => {
     expect([skewOfIDs(59_999), skewOfIDs(-90_000.5)]).toEqual([0, -90_000])
   })
 
-  test("is taken off the times of messages", () => {
+  test("message times are corrected by the difference to the host's clock", () => {
     const message = {
       id,
       role: "assistant",
@@ -282,7 +282,7 @@ describe("a connection", () => {
     return { clock, link, lines, phases, opened, heard }
   }
 
-  test("is made when somebody needs it, and measures the other clock", async () => {
+  test("a connection is made when it is first needed, and measures the host's clock", async () => {
     const { clock, link, lines, opened, phases } = start()
     expect(lines).toHaveLength(0)
     link.use("a")
@@ -293,7 +293,7 @@ describe("a connection", () => {
     expect(phases).toEqual(["connecting", "contact"])
   })
 
-  test("is given up where nobody answers in time, and made again at once", async () => {
+  test("a connection whose host stops answering is closed and made again at once", async () => {
     const { clock, link, lines, opened, phases } = start()
     link.use("a")
     await clock.advance(0)
@@ -309,7 +309,7 @@ describe("a connection", () => {
     expect(phases).toEqual(["connecting", "contact", "no contact", "contact"])
   })
 
-  test("is given up where the server there is silent though the way is well", async () => {
+  test("a connection is lost when the server on the host is silent, although the relay answers", async () => {
     const { clock, link, lines, opened } = start()
     link.use("a")
     await clock.advance(0)
@@ -321,7 +321,7 @@ describe("a connection", () => {
     expect(link.reach.phase).toBe("no contact")
   })
 
-  test("is given up as soon as a request finds that the server there is gone, and made again at once", async () => {
+  test("a connection is made again at once when a request finds that the server is gone", async () => {
     const { clock, link, lines, opened } = start()
     link.use("a")
     await clock.advance(0)
@@ -342,14 +342,14 @@ describe("a connection", () => {
     expect(link.reach.phase).toBe("contact")
   })
 
-  test("an attempt may take as long as it likes where its option is 0", async () => {
+  test("a connection attempt has no time limit when connectTimeout is 0", async () => {
     const { clock, link, lines } = start(undefined, served, 0)
     link.use("a")
     await clock.advance(100_000)
     expect(lines.map(({ closed }) => closed)).toEqual([false])
   })
 
-  test("an attempt that hangs is ended, and told by nobody until somebody gives it up", async () => {
+  test("a connection attempt that hangs is repeated, without an error, until the caller stops it", async () => {
     const { clock, link, lines } = start()
     link.use("a")
     await clock.advance(0)
@@ -363,7 +363,7 @@ describe("a connection", () => {
     await expect(reached).rejects.toThrow("it was stopped")
   })
 
-  test("an attempt whose host has said something has longer: it may be busy", async () => {
+  test("a connection attempt gets more time once the host has sent something", async () => {
     const { clock, link, lines, opened } = start()
     link.use("a")
     await clock.advance(4000)
@@ -380,7 +380,7 @@ describe("a connection", () => {
     expect(lines[1]?.closed).toBe(true)
   })
 
-  test("why it could not be made is the command's last line, or that there is no OpenCode", async () => {
+  test("a failed connection gives the last line of the command, or says that OpenCode was not found", async () => {
     for (const [complaint, why, tries] of [
       [
         "x\nssh: Could not resolve hostname big\n",
@@ -409,7 +409,7 @@ describe("a connection", () => {
     ["sudo: a password is required", NO_QUESTION],
     ["Error response from daemon: No such container: box", ""],
     ['Error from server (NotFound): deployments.apps "box" not found', ""],
-  ])("what a command says when it is refused is told, and nobody is asked: %s", async (said, advised) => {
+  ])("a refused connection reports the command's error without asking the user: %s", async (said, advised) => {
     const { clock, link, lines } = start()
     link.use("a")
     const reached = link.reached().catch((error) => error.message)
@@ -429,7 +429,7 @@ describe("a connection", () => {
     [{ now: 1, cache: "/c\nrm -rf /", pid: 1 }],
     [null],
     ["hello"],
-  ])("who greets with %j is not ours", async (hello) => {
+  ])("a connection whose first message is %j is refused as not our relay", async (hello) => {
     const { clock, link, lines } = start()
     link.use("a")
     const reached = link.reached().catch((error) => error.message)
@@ -444,7 +444,7 @@ describe("a connection", () => {
   })
 
   test.each([[{ id: 1, version: 2 }], [{ id: "x", version: "1.18\u001b[2J" }], [null], ["x".repeat(200)], [{}]])(
-    "an OpenCode that is told as %j is none",
+    "a connection is refused if the server describes its OpenCode as %j",
     async (says) => {
       const { clock, link, opened } = start(undefined, says)
       link.use("a")
@@ -458,7 +458,7 @@ describe("a connection", () => {
     },
   )
 
-  test("what cannot be read to begin it is told, and nothing is thrown", async () => {
+  test("a connection reports when its relay script cannot be read", async () => {
     const { clock, link } = start(() => Promise.reject(new Error("no such file")))
     link.use("a")
     const told = expect(link.reached()).rejects.toThrow("big could not be reached: no such file")
@@ -466,7 +466,7 @@ describe("a connection", () => {
     await told
   })
 
-  test("is not begun where nobody needs it by then", async () => {
+  test("a connection is not started if nobody needs it any more when its script is read", async () => {
     let read = (_script: string) => {}
     const { clock, link, lines } = start(() => new Promise((resolve) => (read = resolve)))
     link.use("a")
@@ -477,7 +477,7 @@ describe("a connection", () => {
     expect(lines).toHaveLength(0)
   })
 
-  test("is not made again where it is lost while nobody needs it; who needs it next has OpenCode looked for anew", async () => {
+  test("a connection lost while unused is not made again, and its next user requests the server anew", async () => {
     const { clock, link, lines, opened } = start()
     link.use("a")
     await clock.advance(0)
@@ -494,7 +494,7 @@ describe("a connection", () => {
     expect([link.reach.phase, lines.length]).toEqual(["idle", 1])
   })
 
-  test("tells what happens there while somebody needs it, and nobody counts on that without contact", async () => {
+  test("a connection passes on hints from the host only while somebody needs it and there is contact", async () => {
     const { clock, link, lines, opened, heard } = start()
     link.use("a")
     await clock.advance(0)
@@ -519,7 +519,7 @@ describe("a connection", () => {
     expect(heard).toHaveLength(4)
   })
 
-  test("is kept for a while when nobody needs it, and then let go", async () => {
+  test("a connection is kept for some minutes after its last use, and then closed", async () => {
     const { clock, link, lines, opened } = start()
     link.use("a")
     await clock.advance(0)
@@ -536,7 +536,7 @@ describe("a connection", () => {
   })
 })
 
-test("the command of a host has no terminal and no window to ask on", async () => {
+test("the command of a host has neither a terminal nor a password window", async () => {
   const script = 'echo "$SSH_ASKPASS_REQUIRE" >&2; (exec </dev/tty) 2>/dev/null && echo terminal >&2; exit 1'
   const closed = await new Promise<{ complaint: string }>((resolve) => {
     new Channel({ command: ["sh", "-c", script], opening: "", heard: () => {}, opened: () => {}, closed: resolve })
@@ -544,7 +544,7 @@ test("the command of a host has no terminal and no window to ask on", async () =
   expect(closed.complaint).toBe("never\n")
 })
 
-test("a far end that sends more than was asked for is left", async () => {
+test("a connection is closed when the relay sends more than was asked for", async () => {
   const frame = Buffer.from(encode("data", 1, new Uint8Array(MOST_BODY_BYTES))).toString("base64")
   const hello = Buffer.from(encode("hello", 0, bytesOf('{"now":1,"cache":"/c"}'))).toString("base64")
   const flood = `
@@ -602,7 +602,7 @@ describe("the far end", () => {
     return { input, over, run, came }
   }
 
-  test("runs lines of shell side by side, and passes their streams", async () => {
+  test("the relay runs shell commands in parallel and passes on their streams", async () => {
     const { input, over, run } = start()
     const body = "x".repeat(200_000)
     const [one, two] = await Promise.all([run(1, "cat | wc -c; echo no >&2; exit 3", body), run(2, "echo two")])
@@ -613,7 +613,7 @@ describe("the far end", () => {
     await over
   })
 
-  test("sends no more of an answer than its reader takes", async () => {
+  test("the relay sends no more of an answer than its reader has taken", async () => {
     const { input, over, run, came } = start()
     void run(1, "head -c 4000000 /dev/zero")
     await run(2, "sleep 0.1; echo two")
@@ -631,7 +631,7 @@ describe("the far end", () => {
     await over
   })
 
-  test("ends what it runs when the connection ends", async () => {
+  test("the relay stops a running command when its call is cancelled", async () => {
     const { input, over, run } = start()
     const ended = run(1, "sleep 600 & echo $!; wait")
     input.write(encode("cancel", 1))
@@ -640,7 +640,7 @@ describe("the far end", () => {
     await over
   })
 
-  test("goes when it hears nothing for too long", async () => {
+  test("the relay ends when it has received nothing for too long", async () => {
     await start(10).over
   })
 })

@@ -28,7 +28,7 @@ const away = { host: "big", since: NOW - 5000, most: 60_000 }
 const unreachable = { type: "tick", doing: { type: "unreachable" } } as const
 
 describe.each(AT_WORK)("at %s", (stage) => {
-  test("it loses contact and finds it again, and stays where it is", () => {
+  test("a run that loses contact and regains it stays in its stage", () => {
     const lost = at(stage, scene).takes({ type: "contact", lost: NOW - 5000 })
     expect(lost).toMatchObject({ stage, does: [], run: { away } })
     const back = at(stage, { ...scene, run: { away } }).takes({ type: "contact", lost: undefined })
@@ -36,14 +36,14 @@ describe.each(AT_WORK)("at %s", (stage) => {
     expect(back.does).toEqual(stage === "prompting" || stage === "working" ? ["look"] : [])
   })
 
-  test("a look at the host that does not reach it is the same, and so is one that does", () => {
+  test("a run loses or regains contact by the result of a poll of the host", () => {
     expect(at(stage, scene).takes(unreachable)).toMatchObject({ stage, run: { away: { host: "big", since: NOW } } })
     const gone = { ...scene, run: { away, lastSignAt: NOW - 100_000 } }
     expect(at(stage, gone).takes({ type: "tick", doing: { type: "busy" } }).run).toMatchObject({ away: undefined })
   })
 })
 
-test("what makes its place ready is its phase", () => {
+test("a run that prepares its place shows that as its phase", () => {
   const run = at("preparing", scene).takes({ type: "preparing", what: "connecting to big" }).run
   expect(run && phaseOf(taskOf(), progressIn(run), false)).toBe("connecting to big")
   expect(
@@ -56,11 +56,11 @@ test("what makes its place ready is its phase", () => {
 describe("without contact", () => {
   const gone = { ...scene, run: { away, lastSignAt: NOW - 100_000, asks: [askOf({ askedAt: 0 })], hintAt: 0 } }
 
-  test("its phase says so", () => {
+  test("a run without contact shows that as its phase", () => {
     expect(phaseOf(taskOf(), progressOf({ away }), false)).toBe("no contact with big")
   })
 
-  test("neither silence nor a question ends it, and it is not looked at", () => {
+  test("a run without contact is ended neither by silence nor by a question, and is not polled", () => {
     expect(at("working", gone).takes(unreachable)).toMatchObject({ stage: "working", does: [] })
     expect(at("working", gone).takes({ type: "look" })).toMatchObject({ stage: "working", does: [] })
     const failed = at("working", { ...scene, run: { away, looking: true } }).takes({ type: "looked", waited: false })
@@ -68,12 +68,12 @@ describe("without contact", () => {
     expect(failed.run?.lookAt).toBeUndefined()
   })
 
-  test("nothing of its waits is due before its limits are", () => {
+  test("a run without contact has no deadline before its contactTimeout", () => {
     const { run, world } = at("working", { ...gone, task: { place, run: { timeout: 0 } } })
     expect(nextDue(run, world)).toBe(away.since + away.most)
   })
 
-  test("it ends when it has lasted too long, with figures that are at least so much", () => {
+  test("a run without contact for longer than contactTimeout ends, with its usage as a minimum", () => {
     const long = { ...scene, run: { away: { ...away, since: NOW - 60_000 } } }
     const { stage, commands, run } = at("working", long).takes(unreachable)
     expect(stage).toBe("closing")
@@ -84,7 +84,7 @@ describe("without contact", () => {
     expect(run?.outcome?.usage.atLeast).toBe(true)
   })
 
-  test("its own time limit ends it, and asks for no last word", () => {
+  test("a run without contact ends at its own time limit, without a last word", () => {
     const near = { ...scene, task: { place, run: { timeout: 1050 } }, run: { away } }
     expect(at("working", near).takes(unreachable)).toMatchObject({ stage: "working", does: [] })
     const over = { ...scene, task: { place, run: { timeout: 900 } }, run: { away } }
@@ -92,18 +92,18 @@ describe("without contact", () => {
     expect(command(commands, "end")?.ending.reason?.code).toBe("timeout")
   })
 
-  test("it is told nothing, and that is said", () => {
+  test("a run without contact is sent no message, and the sender gets that answer", () => {
     const answers: unknown[] = []
     const reply = (answer: unknown) => void answers.push(answer)
     const { commands } = at("working", gone).takes({ type: "tell", text: "MORE", reply })
     expect(command(commands, "answer")?.with).toEqual({ away: "big" })
   })
 
-  test("a sleep of this machine is not counted", () => {
+  test("a run without contact does not count the time in which this machine sleeps", () => {
     expect(at("working", gone).takes({ type: "slept", ms: 7000 }).run?.away?.since).toBe(away.since + 7000)
   })
 
-  test("a last word that was asked for is not waited for", () => {
+  test("a run without contact does not wait for a last word", () => {
     const lastWord = { state: "told", reason: { code: "timeout", text: "x" }, at: 0 } as const
     const limits = { ...parseOptions({}).options, lastWord: 10 }
     const presence = { isOpen: false, wroteAt: 0 }
@@ -114,7 +114,7 @@ describe("without contact", () => {
   })
 })
 
-test("a run whose host's server has died is interrupted, in the words for that", () => {
+test("a run whose server on the host has died is interrupted, with that reason", () => {
   const error = { message: "OpenCode on big stopped while it worked.", interrupted: true } as const
   const died = { ...answer(), id: "msg_x", finish: undefined, error, parts: [] }
   expect(classify([asked(), died], "working")).toEqual({
@@ -124,7 +124,7 @@ test("a run whose host's server has died is interrupted, in the words for that",
   })
 })
 
-test("a host takes as many tasks as its option says, and others go past those that wait for it", () => {
+test("a host takes as many tasks as maxTasks allows, and waiting tasks do not block other places", () => {
   const queued = (id: string, where = place) => taskOf({ id, place: where, run: { startedAt: undefined } } as object)
   const limits = { maxConcurrentTasks: 0, maxConcurrentPerModel: {} }
   const mostIn = (name: string) => (name === "big" ? 2 : 0)
@@ -134,13 +134,13 @@ test("a host takes as many tasks as its option says, and others go past those th
 })
 
 describe("the option hosts", () => {
-  test("takes ssh's name for the whole, and fills in the rest", () => {
+  test("the option hosts accepts a bare ssh name and fills in the defaults", () => {
     const { options, problems } = parseOptions({ hosts: { big: "big" } })
     expect(problems).toEqual([])
     expect(options.hosts?.big).toMatchObject({ ssh: "big", maxTasks: 4, contactTimeout: 600_000, setup: null })
   })
 
-  test("leaves a bad entry out, says why, and takes the others", () => {
+  test("the option hosts omits an invalid entry with a reason and accepts the others", () => {
     const both = { ssh: "a", command: ["b"] }
     const { options, problems } = parseOptions({
       hosts: { here: "x", "Not-This": "y", both, none: {}, bad: { command: [] }, flag: "-oProxyCommand=x", ok: "ok" },
@@ -177,14 +177,14 @@ describe("the option hosts", () => {
     [null, "expected"],
     [[], "expected"],
     [3, "expected"],
-  ])("says of %j what is wrong with it, and leaves it out", (value, why) => {
+  ])("the option hosts omits the invalid entry %j and says what is wrong with it", (value, why) => {
     const { options, problems } = parseOptions({ hosts: { bad: value, ok: "ok" } })
     expect(Object.keys(options.hosts ?? {})).toEqual(["ok"])
     expect(problems).toEqual([expect.stringMatching(/^Option "hosts\.bad" is .*\. It is left out\.$/s)])
     expect(problems[0]).toContain(why)
   })
 
-  test("is of its user alone, whatever a project sets for a host of the same name", () => {
+  test("the option hosts comes only from the user, and a project cannot change it", () => {
     const own = { hosts: { big: { ssh: "mine", setup: "true", contactTimeout: 0 } } }
     const theirs = { hosts: { big: { command: ["sh", "-c", "evil"], copy: ["*.key"], setup: "evil" }, moon: "moon" } }
     const { options, refused } = meet(own, theirs)
@@ -194,7 +194,7 @@ describe("the option hosts", () => {
   })
 })
 
-test("while what it changed is fetched, a task that has ended there says so, and one in a worktree here does not", () => {
+test("an ended task on a host shows that its work is being fetched, unlike one in a worktree", () => {
   const store = (stage: string) =>
     ({
       run: () => ({ stage }),
@@ -210,7 +210,7 @@ test("while what it changed is fetched, a task that has ended there says so, and
   expect(state("closing", "worktree")).toBe("completed")
 })
 
-test("files can be guarded and several tries be had on another machine, but are in a worktree here by themselves", () => {
+test("guard and tries work on another machine, and tries without a place use a worktree here", () => {
   const near = { names: ["worktree"], isShared: true, guards: true }
   const big = hostKind({ names: ["big"] } as unknown as Hosts, () => Promise.reject(), parseOptions({}).options)
   const kinds = [near, big] as unknown as readonly PlaceKind[]

@@ -38,7 +38,7 @@ describe("here", () => {
   }
   const idle = { session: "ses_1", urgent: true }
 
-  test("it listens once there is contact, and tells first that what was before may have been missed", () => {
+  test("the event stream first signals that events may have been missed, then passes on hints", () => {
     const { eventStream, heard, begins, tells } = start()
     expect(eventStream.hears).toBe(false)
     eventStream.listen()
@@ -50,7 +50,7 @@ describe("here", () => {
     expect(heard).toEqual([undefined, idle, { session: "ses_2", urgent: false }])
   })
 
-  test("what cannot be read is no hint", () => {
+  test("the event stream ignores hints that cannot be read", () => {
     const { eventStream, heard, begins, tells } = start()
     eventStream.listen()
     begins()
@@ -59,7 +59,7 @@ describe("here", () => {
     expect(hintIn("{")).toBeUndefined()
   })
 
-  test("where nothing can be heard it is tried again, less and less often", async () => {
+  test("the event stream is opened again after growing pauses when it fails", async () => {
     const { clock, eventStream, calls, begins } = start()
     eventStream.listen()
     for (const pause of [10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000]) {
@@ -79,7 +79,7 @@ describe("here", () => {
     expect(calls).toHaveLength(before + 1)
   })
 
-  test("without contact nothing is tried, and no timer is left", async () => {
+  test("the event stream is not opened without contact and leaves no timer", async () => {
     const { clock, timers, eventStream, calls, begins } = start()
     eventStream.listen()
     begins()
@@ -91,7 +91,7 @@ describe("here", () => {
     expect(eventStream.hears).toBe(true)
   })
 
-  test("when nobody needs it, what comes late tells nobody", async () => {
+  test("the event stream ignores late events when nobody needs it", async () => {
     const { clock, timers, eventStream, calls, heard, begins, tells } = start()
     eventStream.listen()
     begins()
@@ -117,11 +117,11 @@ describe("there", () => {
     ["permission.asked", { id: "per_1", sessionID: "ses_1" }],
     ["question.asked", { id: "que_1", sessionID: "ses_1" }],
     ["question.rejected", { sessionID: "ses_1", requestID: "que_1" }],
-  ])("%s may be an end or a question", (type, properties) => {
+  ])("the relay marks %s as urgent, since it may be an end or a question", (type, properties) => {
     expect(hintOf(event(type, properties))).toEqual({ session: "ses_1", urgent: true })
   })
 
-  test("an answer that has ended is a change", () => {
+  test("the relay reports an ended answer as a change that is not urgent", () => {
     const info = { sessionID: "ses_1", role: "assistant", finish: "tool-calls" }
     expect(hintOf(event("message.updated", { info }))).toEqual({ session: "ses_1", urgent: false })
   })
@@ -136,7 +136,7 @@ describe("there", () => {
     ["no event", `${OURS} {`],
     ["nothing", `"${OURS}"`],
     ["null", "null"],
-  ])("%s is none", (_what, text) => {
+  ])("the relay gives no hint for %s", (_what, text) => {
     expect(hintOf(text)).toBeUndefined()
   })
 
@@ -182,7 +182,7 @@ describe("there", () => {
       return { asked, streams, server, frames, call, until, stop }
     }
 
-    test("is told in hints from its head to its end, however its bytes are cut", async () => {
+    test("the relay's event stream passes on hints from its head to its end, however the bytes are cut", async () => {
       const { asked, streams, server, frames, call, until } = await start()
       const over = listen(call, server)
       await until(1)
@@ -204,7 +204,7 @@ describe("there", () => {
       ])
     })
 
-    test("an event that is too long is left out, and what follows is told", async () => {
+    test("the relay's event stream skips an event that is too long and passes on the next", async () => {
       const { streams, server, frames, call, until } = await start()
       const over = listen(call, server)
       await until(1)
@@ -216,14 +216,14 @@ describe("there", () => {
       expect(frames.slice(1)).toEqual([["data", '{"session":"ses_2","urgent":true}']])
     })
 
-    test("that says nothing for too long is over, so that nobody counts on it", async () => {
+    test("the relay's event stream ends when it has been silent for too long", async () => {
       const { server, call, until } = await start()
       const over = listen(call, server, 60).catch((error: Error) => error.name)
       await until(1)
       expect(await over).toBe("AbortError")
     })
 
-    test("is over when nobody wants it any more", async () => {
+    test("the relay's event stream ends when its caller stops it", async () => {
       const { server, call, until, stop } = await start()
       const over = listen(call, server).catch((error: Error) => error.name)
       await until(1)
@@ -231,7 +231,7 @@ describe("there", () => {
       expect(await over).toBe("AbortError")
     })
 
-    test("that is refused is told as that", async () => {
+    test("the relay reports an event stream that the server refuses", async () => {
       const { server, call, frames } = await start(404)
       expect(await listen(call, server)).toEqual({ problem: "OpenCode there tells no events (404)" })
       expect(frames).toEqual([])
@@ -260,7 +260,7 @@ describe("the engine", () => {
     return { rig, id, looks, stirred }
   }
 
-  test("looks seldom while what happens there is told, and often while it is not", async () => {
+  test("a run on a host is polled seldom while hints arrive and often while none can", async () => {
     let hears = true
     const { rig, looks } = await start({}, () => hears)
     await rig.clock.advance(120_000)
@@ -272,7 +272,7 @@ describe("the engine", () => {
     expect(looks()).toBe(60)
   })
 
-  test("looks at once where something may have ended, and not where nothing is told", async () => {
+  test("a run on a host is polled at once after an urgent hint, and otherwise not", async () => {
     const { rig, looks, stirred } = await start({ pollInterval: 3_600_000 })
     expect(looks()).toBe(0)
     stirred(true)
@@ -283,7 +283,7 @@ describe("the engine", () => {
     expect(looks()).toBe(1)
   })
 
-  test("looks no more often at what goes on than it does without being told", async () => {
+  test("hints that are not urgent cause no more polls than usual", async () => {
     const { rig, looks, stirred } = await start({ pollInterval: 3_600_000 })
     for (let nth = 0; nth < 100; nth++) {
       stirred(false)
@@ -293,7 +293,7 @@ describe("the engine", () => {
     expect(looks()).toBeGreaterThanOrEqual(5)
   })
 
-  test("is not driven by who tells without an end", async () => {
+  test("a flood of urgent hints causes only a few polls", async () => {
     const { rig, looks, stirred } = await start({ pollInterval: 3_600_000 })
     for (let nth = 0; nth < 1000; nth++) {
       stirred(true)
@@ -302,7 +302,7 @@ describe("the engine", () => {
     expect(looks()).toBeLessThanOrEqual(6)
   })
 
-  test("looks where it is told to although its user wants no looks", async () => {
+  test("an urgent hint causes a poll although polling is off", async () => {
     const { rig, looks, stirred } = await start({ pollInterval: 0 })
     await rig.clock.advance(600_000)
     expect(looks()).toBe(0)

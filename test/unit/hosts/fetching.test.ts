@@ -28,35 +28,38 @@ const prompt = { info: { id: "msg_0", role: "user", time: { created: 1 } }, part
 describe("answers that are none", () => {
   const ABSURD = [null, 3, "x", {}, { providers: 3 }, [null], [{ info: null }], [{ info: { id: "msg_0" }, parts: 3 }]]
 
-  test.each(ABSURD.map((body) => [body]))("such as %j are errors of that host", async (body) => {
-    const server = far(() => json(body))
-    const calls: Promise<unknown>[] = [
-      server.agents("/w"),
-      server.models("/w"),
-      server.sessionOf("/w", "bg_1"),
-      server.messagesSince("ses_1", "msg_0"),
-      server.lastMessage("ses_1"),
-      server.openTodos("ses_1"),
-      server.folder("/w"),
-    ]
-    for (const call of await Promise.allSettled(calls))
-      if (call.status === "rejected") expect(call.reason).toBeInstanceOf(HostError)
-    expect((await Promise.allSettled(calls)).some(({ status }) => status === "rejected")).toBe(true)
-  })
+  test.each(ABSURD.map((body) => [body]))(
+    "an invalid answer from a host's server, %j, is reported as a HostError",
+    async (body) => {
+      const server = far(() => json(body))
+      const calls: Promise<unknown>[] = [
+        server.agents("/w"),
+        server.models("/w"),
+        server.sessionOf("/w", "bg_1"),
+        server.messagesSince("ses_1", "msg_0"),
+        server.lastMessage("ses_1"),
+        server.openTodos("ses_1"),
+        server.folder("/w"),
+      ]
+      for (const call of await Promise.allSettled(calls))
+        if (call.status === "rejected") expect(call.reason).toBeInstanceOf(HostError)
+      expect((await Promise.allSettled(calls)).some(({ status }) => status === "rejected")).toBe(true)
+    },
+  )
 
-  test("figures that would give budget back, or are none, count as nothing", async () => {
+  test("negative or invalid usage figures from a host count as 0", async () => {
     const tokens = { input: -5e9, output: "9", reasoning: null, cache: { read: {}, write: 7 } }
     const server = far(() => json([prompt, { info: info({ tokens, cost: -1000 }), parts: [] }]))
     const [, answer] = await server.messagesSince("ses_1", "msg_0")
     expect(answer?.usage).toEqual({ input: 0, output: 0, reasoning: 0, cacheRead: 0, cacheWrite: 7, cost: 0 })
   })
 
-  test("times that are none are errors of that host", async () => {
+  test("invalid times in a host's messages are reported as a HostError", async () => {
     const server = far(() => json([prompt, { info: info({ time: { created: "yesterday" } }), parts: [] }]))
     await expect(server.messagesSince("ses_1", "msg_0")).rejects.toThrow(HostError)
   })
 
-  test("pages without an end are ended", async () => {
+  test("endless pages of messages from a host are ended with an error", async () => {
     let pages = 0
     const server = far(() => {
       pages++
@@ -66,7 +69,7 @@ describe("answers that are none", () => {
     expect(pages).toBeLessThan(1000)
   })
 
-  test("thousands of questions are cut to some", async () => {
+  test("thousands of questions from a host are cut to at most twenty", async () => {
     const asked = Array.from({ length: 5000 }, (_, at) => ({
       id: `per_${at}`,
       sessionID: "ses_1",
@@ -101,14 +104,14 @@ describe("answers without an end", () => {
     return { link: { call }, wasStopped: () => stopped }
   }
 
-  test("of a command are ended at the limit", async () => {
+  test("endless output of a command on a host is stopped at 16 MB", async () => {
     const { link, wasStopped } = sending(10_000)
     await expect(runOver(link, "yes")).rejects.toThrow("more than 16 MB came for one answer")
     expect(wasStopped()).toBe(true)
     expect((await runOver(sending(2).link, "x")).out.length).toBe(2 * 1_048_576)
   })
 
-  test("of a command whose output somebody takes are ended where he refuses", async () => {
+  test("endless output of a command on a host is stopped when its receiver refuses more", async () => {
     const { link, wasStopped } = sending(10_000)
     let taken = 0
     const take = () => {
@@ -118,14 +121,14 @@ describe("answers without an end", () => {
     expect([taken, wasStopped()]).toEqual([4, true])
   })
 
-  test("of a server are ended at the limit", async () => {
+  test("an endless response of a host's server is stopped at 64 MB", async () => {
     const { link, wasStopped } = sending(10_000, { status: 200, headers: {} })
     const response = await fetchOver(link)(new Request(`${BASE_URL}/x`))
     await expect(response.text()).rejects.toThrow("more than 64 MB came for one answer")
     expect(wasStopped()).toBe(true)
   })
 
-  test("of many calls at once are ended where all together are too much, and what is over counts no more", async () => {
+  test("parallel answers from hosts are limited to 256 MB in all, without those that have ended", async () => {
     const body = new Uint8Array(15 * 2 ** 20)
     let opened: Promise<void> | undefined
     const call = async (_order: unknown, { receiver }: CallOptions = {}): Promise<CallEnd> => {
@@ -146,7 +149,7 @@ describe("answers without an end", () => {
     }
   })
 
-  test("come no faster than they are read", async () => {
+  test("a response of a host's server is received no faster than it is read", async () => {
     let taking: void | Promise<void>
     let isTaken = false
     const call = async (_order: unknown, { receiver }: CallOptions = {}): Promise<CallEnd> => {
@@ -163,7 +166,7 @@ describe("answers without an end", () => {
     expect(isTaken).toBe(true)
   })
 
-  test("with a head that is none reject", async () => {
+  test("a response of a host's server with an invalid head is rejected", async () => {
     const call = async (_order: unknown, { receiver }: CallOptions = {}): Promise<CallEnd> => {
       receiver?.head?.(JSON.stringify({ status: 42, headers: { "\n": "x" } }))
       receiver?.data?.(bytesOf("x"))

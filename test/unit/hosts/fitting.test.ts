@@ -29,7 +29,7 @@ const refusal = (wanted: Wanted, offered = BIG) => {
   throw new Error("was not refused")
 }
 
-test("a model that the call names is taken there or refused: neither agent nor option has another for it", () => {
+test("a model that the call names is used on the host or refused, never replaced", () => {
   const named = { model: MISSING, isModelNamed: true }
   const spare = { ...BIG, spare: "far/own" }
   expect(refusal({ agent: "writer", ...named })).toEqual({ code: "place", text: NONE })
@@ -37,7 +37,7 @@ test("a model that the call names is taken there or refused: neither agent nor o
   expect(fitting({ agent: "writer", model: OWN, isModelNamed: true }, BIG)).toBe(OWN)
 })
 
-test("where the call names none, it is that of the agent there, or else of the option", () => {
+test("a launch on a host without a named model uses the agent's model there or the option's", () => {
   expect(fitting({ agent: "writer", model: MISSING }, BIG)).toBeUndefined()
   expect(fitting({ agent: "general" }, BIG)).toBeUndefined()
   const spare = { provider: "far", id: "spare/2" }
@@ -46,7 +46,7 @@ test("where the call names none, it is that of the agent there, or else of the o
   expect(refusal({ agent: "poet" }).text).toBe('big has no agent "poet". There are: general, writer.')
 })
 
-test("whether a call has named the model is told where the session is made, of a team's parts, too", async () => {
+test("a new session knows whether the call named its model, also for members of a group", async () => {
   const rig = new Rig()
   const named: unknown[] = []
   const create = rig.host.createSession.bind(rig.host)

@@ -46,7 +46,7 @@ function opencode(after: number) {
 
 const server = () => new Server({ client: "me", unattended: 60_000, kept: 60_000, patience: 60_000 }, PROCESSES)
 
-test("one that takes its time to start is not taken for silent", async () => {
+test("a server that is slow to start is not reported as silent", async () => {
   opencode(1500)
   const one = server()
   let isUp = false
@@ -63,7 +63,7 @@ test("one that takes its time to start is not taken for silent", async () => {
   expect([...answers]).toEqual([undefined])
 })
 
-test("whoever died while it started one leaves no lock that holds", async () => {
+test("a relay that died while it started the server leaves no lock that blocks", async () => {
   opencode(0)
   mkdirSync(state, { recursive: true })
   const { place } = PROCESSES.self
@@ -71,7 +71,7 @@ test("whoever died while it started one leaves no lock that holds", async () => 
   expect((await server().start()).version).toBe("1.18.33")
 })
 
-test("one that a relay began, and died over, is waited for, and no second one is begun", async () => {
+test("a server whose relay died during its start is waited for, and no second one is started", async () => {
   opencode(2500)
   const first = server().start()
   while (!existsSync(join(state, "server.json"))) await new Promise((resolve) => setTimeout(resolve, 20))
@@ -85,7 +85,7 @@ test("one that a relay began, and died over, is waited for, and no second one is
   expect((await first).id).toBe(second.id)
 })
 
-test("one that is gone is told as gone, and one that merely refuses is not", async () => {
+test("a server counts as gone only when its process has ended, not when it refuses a request", async () => {
   opencode(0)
   const one = server()
   expect(await one.isGone()).toBe(false)

@@ -41,7 +41,7 @@ describe("its line is cut before the winner's work came home", () => {
     return { id, task: await rig.ended(id) }
   }
 
-  test("it stays the winner, no other try is begun, and its work comes home when the host answers", async () => {
+  test("a winner whose work cannot be fetched stays the winner, and its work is fetched later", async () => {
     const { id, task } = await lost({ merge: true })
     expect(task).toMatchObject({ status: "completed", group: { winner: parts()[0]?.id }, outcome: { note: OWED } })
     expect(task.outcome).toMatchObject({ group: { won: "mock/one" } })
@@ -65,7 +65,7 @@ describe("its line is cut before the winner's work came home", () => {
     expect(rig.errors()).toEqual([])
   })
 
-  test("a merge says that it cannot be reached, and brings it home once it can", async () => {
+  test("a merge of a winner's work fails without contact and succeeds once the host answers", async () => {
     const { id } = await lost()
     await expect(rig.manager.merge(id, rig.caller)).rejects.toThrow("big cannot be reached now.")
     big.cut = () => false
@@ -74,7 +74,7 @@ describe("its line is cut before the winner's work came home", () => {
     expect(big.settled.at(-1)).toBe(parts()[0]?.id)
   })
 
-  test("so it is by the next OpenCode, too", async () => {
+  test("a winner's work is fetched after a restart of OpenCode once the host answers", async () => {
     const { id } = await lost()
     rig.restart()
     await rig.manager.recover()
@@ -89,7 +89,7 @@ describe("its line is cut before the winner's work came home", () => {
   })
 })
 
-test("what a loser changed that could not be fetched keeps nothing back, and is put aside when the host answers", async () => {
+test("a losing try whose work cannot be fetched delays nothing, and is archived when the host answers", async () => {
   big.passes = (nth) => nth === 2
   big.cut = (taskID) => taskID === big.entered[0]
   const { id } = await launch({ merge: true })
@@ -120,7 +120,7 @@ describe("contact is lost while tries run", () => {
     rig.host.activity = async () => new Map(parts().map(({ sessionID }) => [sessionID, { type: "unreachable" }]))
   }
 
-  test("they stand still, and nothing else is begun, until a single run would have ended", async () => {
+  test("tries without contact wait, and the next one starts only when contactTimeout has ended the first", async () => {
     const id = await hanging({})
     lose()
     await rig.clock.advance(50_000)
@@ -131,7 +131,7 @@ describe("contact is lost while tries run", () => {
     expect(rig.task(id).status).toBe("running")
   })
 
-  test("all that are lost for good are the task's failure, each with its reason", async () => {
+  test("tries that all lose contact for good fail their task, each with its reason", async () => {
     const id = await hanging({ tries: 2 })
     lose()
     const { outcome } = await rig.ended(id)
@@ -141,7 +141,7 @@ describe("contact is lost while tries run", () => {
   })
 })
 
-test("a try that changed what is guarded does not pass, and none passes of which that cannot be told", async () => {
+test("a try that changed guarded files does not pass", async () => {
   big.touches = (nth) => (nth === 1 ? ["test/a"] : [])
   const { id } = await launch({ guard: ["test/**"] })
   const task = await rig.ended(id)
@@ -151,7 +151,7 @@ test("a try that changed what is guarded does not pass, and none passes of which
   })
 })
 
-test("a try whose host cannot be asked for what it changed of what is guarded has neither passed nor failed yet", async () => {
+test("a try is neither passed nor failed while its host cannot say which guarded files it changed", async () => {
   let isCut = true
   big.touches = () => {
     if (isCut) throw new PlaceError("big cannot be reached now.", "host")
@@ -177,7 +177,7 @@ describe("tries are stopped without contact", () => {
     return id
   }
 
-  test("by a cancel: at once, and each comes home when the host answers", async () => {
+  test("a cancel without contact stops tries at once, and their work is fetched when the host answers", async () => {
     const id = await cutOff()
     const before = rig.clock.now()
     await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
@@ -196,7 +196,7 @@ describe("tries are stopped without contact", () => {
     })
   })
 
-  test("by a clear: each is owed, and nothing is known of them here", async () => {
+  test("a clear without contact removes all tries here and queues their cleanup on the host", async () => {
     const id = await cutOff()
     const all = [id, ...parts().map((member) => member.id)]
     await rig.manager.clear(rig.parent)
@@ -227,7 +227,7 @@ describe("OpenCode here is restarted in the middle of tries", () => {
     const text = [{ type: "text", id: `prt_${nth}`, text: `answer ${nth + 1}`, synthetic: false }]
     Object.assign(last ?? {}, { finish: "stop", completedAt: rig.clock.now(), parts: text })
   }
-  test("they go on, nobody is told, and the first that passes wins", async () => {
+  test("tries on a host go on after a restart without a notification, and the first that passes wins", async () => {
     const id = await running({ tries: 2 })
     rig.crash()
     await restarted()
@@ -245,7 +245,7 @@ describe("OpenCode here is restarted in the middle of tries", () => {
     expect(rig.notices()[0]?.hidden).toContain("answer 2")
   })
 
-  test("a ladder goes on to its next rung, with what became of the one before", async () => {
+  test("a ladder of models on a host goes on to its next try after a restart", async () => {
     big.passes = (nth) => nth === 2
     const id = await running({})
     rig.crash()
@@ -259,7 +259,7 @@ describe("OpenCode here is restarted in the middle of tries", () => {
     expect(text).toMatch(/Try 1 \(mock\/one\): Its check `true` did not pass[\s\S]*Your task:\n\nFIND/)
   })
 
-  test("one with a winner on record keeps it, though the record of that says that it runs", async () => {
+  test("a group with a recorded winner keeps it after a restart, although the winner's record says running", async () => {
     rig.script(({ sessionID }) => {
       if (sessionID === rig.parent) return undefined
       const isSecond = rig.host.stored(sessionID).title.includes("(try 2 of")
@@ -284,7 +284,7 @@ describe("OpenCode here is restarted in the middle of tries", () => {
     expect(rig.notices()[0]?.hidden).toContain("answer 2")
   })
 
-  test("one that waited for its slot has not failed: it begins again, and may win", async () => {
+  test("a try that waited for a slot at a restart starts again and may win", async () => {
     big.passes = (nth) => nth === 2
     rig = new Rig({
       options: { hosts: { big: { ssh: "big", contactTimeout: 60_000 } }, maxConcurrentTasks: 1 } as object,
@@ -300,7 +300,7 @@ describe("OpenCode here is restarted in the middle of tries", () => {
     expect(await rig.ended(id)).toMatchObject({ status: "completed", outcome: { group: { won: "try 2" } } })
   })
 
-  test("a team of which nothing had begun is told as interrupted, and so is one that only its last prompt could go on with", () => {
+  test("a group is interrupted at a restart if no member of its current run had begun", () => {
     const team = { kind: "tries", prompt: "DO", count: 2, timeout: 0 } as const
     const of = (run: Partial<Task["run"]>, more: object = {}) =>
       taskOf({ group: { ...team, ...more }, run: { startedAt: 1, generation: 0, ...run } })

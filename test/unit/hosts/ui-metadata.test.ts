@@ -50,7 +50,7 @@ describe("what is written for the screen", () => {
     return { clock, written, asked, uiMetadata, sign }
   }
 
-  test("is nothing where it is over in a moment", async () => {
+  test("a state that lasts only a moment is not written to the metadata for the screen", async () => {
     const { clock, written, uiMetadata } = start()
     const one = remote({ preparing: "connecting to big" })
     uiMetadata.show(one)
@@ -61,7 +61,7 @@ describe("what is written for the screen", () => {
     expect(written).toEqual([])
   })
 
-  test("is once for each change, and taken away when it has ended", async () => {
+  test("the metadata for the screen is written once for each change and removed at the end", async () => {
     const { clock, written, asked, uiMetadata } = start()
     const one = remote({ asks: [askOf({ id: "per_1" })] })
     for (let nth = 0; nth < 3; nth++) {
@@ -85,7 +85,7 @@ describe("what is written for the screen", () => {
     expect(written).toHaveLength(4)
   })
 
-  test("is written again where that failed, and a question that is gone by then is left out", async () => {
+  test("the metadata for the screen is written again after a failure, without questions that are gone", async () => {
     const { clock, written, uiMetadata, sign } = start(async () => undefined)
     sign.mockRejectedValueOnce(new Error("no"))
     const one = remote({ lost: true, asks: [askOf()] })
@@ -96,7 +96,7 @@ describe("what is written for the screen", () => {
     expect(written).toEqual([{ away: "big", asks: [] }])
   })
 
-  test("ends with the plugin", async () => {
+  test("no metadata for the screen is written after the plugin has closed", async () => {
     const { clock, written, uiMetadata } = start()
     uiMetadata.show(remote({ lost: true }))
     uiMetadata.close()
@@ -109,7 +109,7 @@ describe("what is written for the screen", () => {
 })
 
 describe("what stands in the metadata", () => {
-  test("comes out as it went in, without an edit's diff", () => {
+  test("the metadata for the screen is decoded as it was encoded, without the diff of an edit", () => {
     const asks = [
       { ...askOf(), offers: { ...permission, diff: "x".repeat(10_000) } as Question },
       { ...askOf({ id: "que_1", kind: "question" }), offers: question },
@@ -122,7 +122,7 @@ describe("what stands in the metadata", () => {
     })
   })
 
-  test("is nothing where there is nothing to be known, or it is absurd", () => {
+  test("the metadata for the screen is empty when there is nothing to show or it is invalid", () => {
     expect(encodeUiMetadata({ asks: [] })).toBeUndefined()
     const many = Array.from({ length: 1000 }, (_, at) => ({ ...askOf({ id: `per_${at}` }), offers: permission }))
     expect(encodeUiMetadata({ asks: many })).toBeUndefined()
@@ -131,7 +131,7 @@ describe("what stands in the metadata", () => {
     for (const metadata of [undefined, null, "x"]) expect(decodeUiMetadata(metadata)).toBeUndefined()
   })
 
-  test("an answer of the screen is read, and no other", () => {
+  test("an answer from the screen is decoded only if it is valid", () => {
     const answer = { id: "1", action: "answer", ask: "per_1", reply: { reply: "once" } }
     expect(decodeRequest({ [REQUEST_KEY]: answer })).toEqual(answer)
     expect(decodeRequest({ [REQUEST_KEY]: { ...answer, reply: { reply: "allow all" } } })).toBeUndefined()
@@ -187,7 +187,7 @@ describe("the screen", () => {
     return { api, session, emit, reply }
   }
 
-  test("shows no contact and what is asked, as the metadata tell it, and hears of each question once", async () => {
+  test("the screen shows lost contact and open questions from the metadata, and announces each question once", async () => {
     const { api, emit } = setUp()
     const heard: string[] = []
     const source = createSource(api, { onAsk: ({ id }) => void heard.push(id) })
@@ -205,7 +205,7 @@ describe("the screen", () => {
     expect(state()).toEqual([expect.stringContaining("working")])
   })
 
-  test("shows in /tasks and the sidebar that the work of one that has ended is brought home, until it is", async () => {
+  test("the screen shows in /tasks and the sidebar that an ended task's work is being fetched", async () => {
     const { api, emit } = setUp()
     const source = createSource(api)
     await source.load(PARENT)
@@ -221,7 +221,7 @@ describe("the screen", () => {
     expect(shown()).toEqual(["general on big, completed", undefined])
   })
 
-  test("answers what is asked there by its request, and asks this host nothing", async () => {
+  test("the screen answers a question on a host by a request in the metadata, not through this OpenCode", async () => {
     const { api, session, reply } = setUp()
     const actions = createActions(api)
     const requests = () => session.update.mock.calls.map(([{ metadata }]) => metadata[REQUEST_KEY])

@@ -69,7 +69,7 @@ const sumsUp = ({ outcome }: Task) => {
 const numbers = (length: number) => Array.from({ length }, (_none, nth) => nth)
 
 describe("a map", () => {
-  test("of six items of which two fail tells unasked: four valid, two failed, which, and why", async () => {
+  test("a map of six items with two failures reports the counts, the failed items and the reasons", async () => {
     agents((item) => (Number(item) % 3 === 1 ? '{"no": 1}' : `{"n": ${item}}`))
     const { id } = await rig.launch(request({ each: numbers(6), schema: SCHEMA }))
     const task = await rig.endedBeside(id)
@@ -118,7 +118,7 @@ describe("a map", () => {
     expect(await opened(`${id}/3`)).toEqual(['{"n": 2}'])
   })
 
-  test("has in an item's row how often it was asked, where a valid value came after a refused one", async () => {
+  test("a map's row shows how often an item was asked when a valid value follows a refused one", async () => {
     rig = open({ schemaRetries: 1 })
     // The question that follows a refused answer names no item.
     agents((item) => (item === "1" ? "no" : `{"n": ${item || 1}}`))
@@ -127,7 +127,7 @@ describe("a map", () => {
     expect(rig.notices()[0]?.hidden).toContain('"value":{"n":1},"asked":2}')
   })
 
-  test("all of whose items are valid has completed; without a schema the value is the text", async () => {
+  test("a map with only valid items completes, and without a schema each value is the text", async () => {
     agents((item) => `saw ${item}`)
     const task = await rig.endedBeside((await rig.launch(request({ each: ["a", "b"] }))).id)
     expect(task.status).toBe("completed")
@@ -135,7 +135,7 @@ describe("a map", () => {
     await expect(rig.manager.resume(task.id, { prompt: "" }, rig.caller)).rejects.toThrow("All 2 items")
   })
 
-  test("has its first go alone while its model has said nothing, whatever else is launched and ends meanwhile", async () => {
+  test("a map runs its first item alone until the model answers, whatever else is launched meanwhile", async () => {
     const asked = new Set<string>()
     rig.script(({ sessionID, prompt }) => {
       const item = /<(.*?)>/.exec(prompt)?.[1]
@@ -156,7 +156,7 @@ describe("a map", () => {
     expect([...asked].sort()).toEqual(["a", "b", "c"])
   })
 
-  test("that is cancelled says of each item that it stopped what ended all of them", async () => {
+  test("a cancelled map gives every item the reason for which all were stopped", async () => {
     agents(() => undefined)
     const { id } = await rig.launch(request({ each: ["a", "b"] }))
     await eventually(async () => {
@@ -172,7 +172,7 @@ describe("a map", () => {
     expect(output).toContain(`Reason: ${why}`)
   })
 
-  test("has its first go alone until that has begun to answer, and then as many as there are slots", async () => {
+  test("a map runs its first item alone until it begins to answer, and then fills all slots", async () => {
     rig = open({ maxConcurrentTasks: 3 })
     const asked = agents(() => undefined)
     const { id } = await rig.launch(request({ each: numbers(9) }))
@@ -198,7 +198,7 @@ describe("a map", () => {
     expect(asked.size).toBe(3)
   })
 
-  test("leaves its caller with one child more where there are many, and asks the user before", async () => {
+  test("a large map asks the user first, and adds only one child session to its caller", async () => {
     agents((item) => item)
     const asked: unknown[] = []
     const permit: Caller["permit"] = async (what) => void asked.push(what)
@@ -224,7 +224,7 @@ describe("a map", () => {
     expect(rig.host.database.sessions.size - before).toBe(61)
   })
 
-  test("says to the user what it is likely to cost: as such tasks did, at least what their prompts cost, or not known", async () => {
+  test("a map's permission request estimates its cost from earlier tasks or prompt prices, or says it is unknown", async () => {
     agents((item) => item)
     const asked: string[] = []
     const permit: Caller["permit"] = async (what) => {
@@ -250,7 +250,7 @@ describe("a map", () => {
     expect(rig.manager.list(rig.parent)).toHaveLength(1)
   })
 
-  test("says no more than it may, however many there are", async () => {
+  test("a notification about a map stays within its size limit, however many items there are", async () => {
     agents((item) => (item.startsWith("bad") ? "no" : `{"n": 1}`))
     const items = numbers(200).map((nth) => (nth % 4 === 0 ? `bad ${nth}` : `good ${"x".repeat(500)} ${nth}`))
     rig = open({ each: { ask: 0 } })
@@ -264,7 +264,7 @@ describe("a map", () => {
     expect(hidden).toContain(`superagents_output(task_id="${task.id}") shows the rows, those that failed first.`)
   })
 
-  test("ends where ten in a row fail: something is wrong with all of them", async () => {
+  test("a map ends when ten items in a row fail", async () => {
     const asked = agents(() => "no")
     const task = await rig.endedBeside((await rig.launch(request({ each: numbers(25), schema: SCHEMA }))).id)
     expect(task.outcome?.reason?.text).toMatch(/^10 items in a row failed: Its answer did not match/)
@@ -274,7 +274,7 @@ describe("a map", () => {
     expect(asked.size).toBeLessThanOrEqual(failed)
   })
 
-  test("is told to those that wait for it as whole rows, without counts, and where all lie where these are not all", async () => {
+  test("a task that waits for a map reads whole rows, and the file's path if some are missing", async () => {
     const prompts: string[] = []
     rig.script(({ sessionID, prompt }) => {
       if (sessionID === rig.parent) return undefined
@@ -302,7 +302,7 @@ function addsUp(text: string | undefined): void {
   expect(sum).toBeGreaterThan(0)
 }
 
-test("three maps and plain tasks that end together: every sum adds up, at every moment and wherever it is told", async () => {
+test("the counts of three maps always add up everywhere while they end together with plain tasks", async () => {
   let answers = 0
   rig.script(({ sessionID, prompt }) => {
     if (sessionID === rig.parent) return undefined
@@ -339,7 +339,7 @@ test("three maps and plain tasks that end together: every sum adds up, at every 
 })
 
 describe("after a crash", () => {
-  test("the counts are true, what had answered is settled without a model, and a resume runs what is missing", async () => {
+  test("after a crash, a map counts correctly, settles answered items and resumes only the missing ones", async () => {
     rig = open({ maxConcurrentTasks: 3 })
     const asked = agents((item) => (Number(item) < 5 ? `{"n": ${item}}` : undefined))
     const { id } = await rig.launch(request({ each: numbers(12), schema: SCHEMA }))
@@ -363,7 +363,7 @@ describe("after a crash", () => {
   })
 
   const KILLS = Number(process.env.KILLS ?? 5)
-  test(`${KILLS} kills at any moment: no valid item is asked again, and every sum adds up`, async () => {
+  test(`after ${KILLS} kills at any moment, no valid item is asked again and every sum adds up`, async () => {
     rig = open({ maxConcurrentTasks: 4 })
     const asked = agents((item) => `{"n": ${item}}`)
     let seed = 28
@@ -404,7 +404,7 @@ describe("after a crash", () => {
     console.info(`each: ${kills} kills of ${maps} maps of 20 items, no valid item asked again, every sum right`)
   }, 300_000)
 
-  test("a ledger that somebody deletes meanwhile is whole again at the end; one that is gone after it is no resume", async () => {
+  test("a map rewrites a ledger that is deleted while it runs, and refuses a resume without its ledger", async () => {
     rig = open({ maxConcurrentTasks: 2 })
     let file = ""
     let seen = 0
@@ -432,7 +432,7 @@ describe("after a crash", () => {
     expect(sumsUp(again)).toMatchObject({ valid: 5, failed: 1 })
   })
 
-  test("a pipe that an agent puts in its ledger's place holds nothing up", async () => {
+  test("a map is not blocked when an agent replaces its ledger with a pipe", async () => {
     let file = ""
     agents((item) => {
       if (item === "1") execFileSync("sh", ["-c", 'rm "$0"; mkfifo "$0"', file])
@@ -450,7 +450,7 @@ describe("after a crash", () => {
     ["under a name of their own", () => ({ task: "bg_forged01" })],
     ["in the name of the item's own task", (real) => ({ task: real })],
     ["without a name", () => ({})],
-  ])("rows that somebody else has written into it do not count: %s", async (_what, named) => {
+  ])("a map ignores rows that somebody else writes into its ledger: %s", async (_what, named) => {
     rig = open({ maxConcurrentTasks: 1 })
     let [file, id] = ["", ""]
     const forge = (index: number) => {
@@ -480,7 +480,7 @@ describe("after a crash", () => {
     expect(sumsUp(task)).toMatchObject({ total: 4, notBegun: 1 })
   })
 
-  test("rows that somebody else has changed since an earlier run do not count either", async () => {
+  test("a map ignores changes that somebody else makes to the rows of an earlier run", async () => {
     let file = ""
     let isAgain = false
     agents((item) => {
@@ -501,7 +501,7 @@ describe("after a crash", () => {
     expect(sumsUp(task)).toMatchObject({ valid: 3, failed: 0 })
   })
 
-  test("a torn line of the ledger does not count", async () => {
+  test("a map ignores an incomplete line of its ledger", async () => {
     agents((item) => item)
     const { id } = await rig.launch(request({ each: ["a", "b"] }))
     const task = await rig.endedBeside(id)
@@ -528,7 +528,7 @@ describe("its items", () => {
     [{ each: numbers(1001) }, /1,001 items, and the option each\.most allows 1000/],
     [{ each: "none.txt" }, /there is no file none\.txt/],
     [{ each: "../../etc/hosts" }, /there is no file|lies outside/],
-  ])("that are none are errors, and nothing is made: %j", async (more, problem) => {
+  ])("a map with invalid items is refused and launches nothing: %j", async (more, problem) => {
     mkdirSync(rig.project, { recursive: true })
     rig.host.folderOf = () => rig.project
     await expect(launch(more)).rejects.toThrow(problem)
@@ -542,7 +542,7 @@ describe("its items", () => {
     ["bad.json", "[1,", /bad\.json is no JSON/],
     ["bad.jsonl", "1\nno\n", /line 2 of bad\.jsonl is no JSON/],
     ["object.json", "{}", /object\.json holds no array/],
-  ])("may lie in a file of the project, which the caller may read: %s", async (name, text, expected) => {
+  ])("a map's items may come from a project file that the caller may read: %s", async (name, text, expected) => {
     files(name, text)
     agents(() => "ok")
     const asked: unknown[] = []
@@ -557,7 +557,7 @@ describe("its items", () => {
     await expect(rig.manager.launch(given, no)).rejects.toThrow(`Reading ${name} was not allowed: No.`)
   })
 
-  test("are read from a file alone: nobody waits for what a pipe may say", async () => {
+  test("a map reads its items only from a regular file, so a pipe cannot block it", async () => {
     files("a.txt", "\uFEFFone\ntwo\n")
     execFileSync("mkfifo", [join(rig.project, "pipe.txt")])
     await expect(launch({ each: "pipe.txt" })).rejects.toThrow("pipe.txt is no file. Nothing was launched.")
@@ -568,7 +568,7 @@ describe("its items", () => {
     expect(rowsOf(await rig.endedBeside(id)).map(({ item }) => item)).toEqual(["one", "two"])
   })
 
-  test("stand in the prompt as they are, and nothing in them is filled in again", async () => {
+  test("a map inserts items into the prompt unchanged and expands no placeholders inside them", async () => {
     const prompts: string[] = []
     rig.script(({ sessionID, prompt }) => {
       if (sessionID === rig.parent) return undefined

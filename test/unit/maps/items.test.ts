@@ -40,7 +40,7 @@ function item(
 }
 
 describe("the next items", () => {
-  test("the first goes alone until it begins to answer, has ended, or has taken its time", () => {
+  test("a map's first item runs alone until it begins to answer, ends, or its waiting time is over", () => {
     expect(nextItems(PLAN, [], COURSE)).toEqual({ begin: [0] })
     expect(nextItems(PLAN, [], { ...COURSE, room: 0 })).toEqual({ begin: [] })
     expect(nextItems(PLAN, [], { ...COURSE, coming: [0] })).toEqual({ begin: [] })
@@ -52,14 +52,14 @@ describe("the next items", () => {
     expect(nextItems(PLAN, [item(0, { began: false })], { ...COURSE, coming: [1] })).toEqual({ begin: [] })
   })
 
-  test("what earlier runs have settled is not begun again, whatever else they left", () => {
+  test("a resumed map does not run items again that earlier runs have settled", () => {
     const before = item(3, { status: "error", run: 0 })
     expect(nextItems(PLAN, [before], { ...COURSE, done: [0, 1], generation: 1 })).toEqual({ begin: [2] })
     const now = item(2, { status: "completed", run: 1 })
     expect(nextItems(PLAN, [before, now], { ...COURSE, done: [0, 1], generation: 1 })).toEqual({ begin: [3] })
   })
 
-  test("it is over when all have ended and are closed: well, where all are valid", () => {
+  test("a map is over when all items are closed, and it completes if all are valid", () => {
     const all = [0, 1, 2, 3].map((nth) => item(nth, { status: "completed" }))
     expect(nextItems(PLAN, all, COURSE).ending).toEqual({ type: "completed" })
     expect(nextItems(PLAN, [...all.slice(1), item(0, { status: "completed", closed: false })], COURSE)).toEqual({
@@ -70,7 +70,7 @@ describe("the next items", () => {
     expect(ending).toEqual({ type: "failed", reason: { code: "items", text: "1 of 4 items failed." } })
   })
 
-  test("ten ends in a row that are not valid stop it, by the time of their ends", () => {
+  test("ten invalid items in a row, ordered by their end time, stop a map", () => {
     const plan = { ...PLAN, total: 40 }
     const bad = (from: number, at: number) =>
       Array.from({ length: 5 }, (_none, nth) => item(from + nth, { status: "error", at: at + nth }))
@@ -86,14 +86,14 @@ describe("the next items", () => {
 })
 
 describe("counts", () => {
-  test("sum up to the total, and are told in a few words", () => {
+  test("the counts of a map add up to its total and fit into one short text", () => {
     const own = [item(0), item(1, { status: "completed" }), item(2, { status: "error" })]
     const counts = countItems(9, own, [5, 6])
     expect(counts).toEqual({ valid: 3, failed: 1, running: 1, notBegun: 4, total: 9 })
     expect(countsText(counts)).toBe("3 valid, 1 failed, 1 running, 4 not begun of 9")
   })
 
-  test("of a team are those of its present run, or what it has come to", () => {
+  test("the counts of a group describe its present run, or its outcome once it has ended", () => {
     const map = taskOf({ id: "bg_map", group: PLAN })
     expect(groupText(taskOf(), [])).toBeUndefined()
     expect(groupText(map, [item(0), item(1, { run: 1 }), { ...item(2), task: taskOf() }])).toBe(
@@ -123,7 +123,7 @@ describe("what is told of a map", () => {
     ...(reason && { reason }),
   })
 
-  test("its failures by why they failed, the most frequent first, ten reasons and five items each", () => {
+  test("a map lists its failures by reason, most frequent first, with ten reasons and five items each", () => {
     const rows = [
       ...Array.from({ length: 7 }, (_none, at) => row(at, "failed", "often")),
       ...Array.from({ length: 12 }, (_none, at) => row(10 + at, "failed", `once ${at}`)),
@@ -145,7 +145,7 @@ describe("what is told of a map", () => {
     expect(shownRows(rows).split("\n").at(-1)).toBe('{"index":31,"item":31,"state":"valid"}')
   })
 
-  test("why an item failed, and what so many are likely to cost", () => {
+  test("a map states why an item failed and what its items are likely to cost", () => {
     expect(whyOf(undefined)).toBe("it was stopped")
     expect(whyOf(taskOf({ outcome: outcomeOf({ reason: { code: "schema", text: "Bad\nanswer." } }) }))).toBe(
       "Bad answer.",
@@ -159,7 +159,7 @@ describe("what is told of a map", () => {
     expect(previewOf(1, "explore", undefined, {})).toBe("1 item for explore, cost not known")
   })
 
-  test("those that wait for it read its rows whole, and the path only where these are not all", () => {
+  test("a task that waits for a map reads whole rows, and the path only if some are missing", () => {
     const team = itemsResult(PLAN, [row(0, "valid")], 0) as ItemsResult
     const map = taskOf({ id: "bg_map", outcome: outcomeOf({ group: team }) })
     const few = withAnswers("NEXT", [{ task: map, text: '{"index":0}' }])
@@ -175,7 +175,7 @@ describe("of a team", () => {
   const part = { kind: "tries", of: "bg_t", nth: 0, run: 0, caller: "p", under: "p" } as const
   const plan = { kind: "tries", prompt: "DO", count: 1, timeout: 0 } as const
 
-  test("an interruption says how to go on, and what passed names the tests that it changed", () => {
+  test("an interrupted group says how to continue, and a passed one names the check files it changed", () => {
     const reason = { code: "interrupted", text: "OpenCode stopped." } as const
     const outcome = outcomeOf({ reason })
     const said = (group: Task["group"]) => summaryOf(taskOf({ id: "bg_t", group, status: "error", outcome })).at(-1)
@@ -196,7 +196,7 @@ describe("of a team", () => {
     expect(summaryOf(taskOf({ group: plan, outcome: outcomeOf({ work }) }))).toEqual([])
   })
 
-  test("what is not known of a part is nothing", () => {
+  test("missing details of a group's member are left out of the group's result", () => {
     const lone = { task: taskOf({ status: "completed", run: { endedAt: undefined } }), closed: true, began: true }
     expect(
       nextTries(plan, [lone, { ...lone, task: { ...lone.task, id: "bg_b", member: { ...part, nth: 1 } } }], [], 0)
@@ -215,6 +215,6 @@ test("the names of a group's members run from the first to the last", () => {
   expect(memberNames("bg_try", { kind: "tries", prompt: "", count: 2, timeout: 0 })).toBe("bg_try/1 to bg_try/2")
 })
 
-test("nothing is suggested for an empty name", () => {
+test("no suggestion is made for an empty name", () => {
   expect(nearest("", ["general", "explore"])).toEqual([])
 })

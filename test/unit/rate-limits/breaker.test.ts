@@ -22,7 +22,7 @@ const LIMIT: Trip = { kind: "limit", why: "The usage limit has been reached" }
 const told = (until: number): Trip => ({ ...LIMIT, until })
 
 describe("a gate that is closed", () => {
-  test("with a time opens then, for one probe", () => {
+  test("a breaker with a known reset time allows one probe at that time", () => {
     const breaker = close(undefined, told(9000), 1000)
     expect(breaker).toMatchObject({ closedAt: 1000, opensAt: 9000, told: true })
     expect(freeRequests(breaker, 8999)).toBe(0)
@@ -32,7 +32,7 @@ describe("a gate that is closed", () => {
     expect(isClosedFor(undefined, "bg_a")).toBe(false)
   })
 
-  test("without a time is tried after 5 s, then twice as late with each refused probe, five minutes at most", () => {
+  test("a breaker without a reset time probes after 5 s, then doubles its wait up to five minutes", () => {
     let breaker = close(undefined, LIMIT, 0)
     const waits = [breaker.opensAt]
     for (let tries = 0; tries < 8; tries++) {
@@ -43,7 +43,7 @@ describe("a gate that is closed", () => {
     expect(waits).toEqual([5000, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000, 300_000])
   })
 
-  test("is tried after 5 s again where a probe was answered since: what is refused then is no probe", () => {
+  test("a breaker waits only 5 s again after an answered probe, if an ordinary request is refused", () => {
     let breaker = close(undefined, LIMIT, 0)
     for (const at of [5000, 20_000]) breaker = close(sentThrough(breaker, "bg_a", at), LIMIT, at + 100)
     breaker = whole(sentThrough(breaker, "bg_a", 50_000), "bg_a", 50_000)
@@ -53,7 +53,7 @@ describe("a gate that is closed", () => {
     })
   })
 
-  test("is not closed anew by what was under way, but believes a time that it tells", () => {
+  test("a refusal of an older request does not trip the breaker again, but may postpone its reset", () => {
     const breaker = close(undefined, LIMIT, 1000)
     expect(close(breaker, LIMIT, 1300, 900)).toBe(breaker)
     const later = close(breaker, told(60_000), 1300, 900)
@@ -62,25 +62,25 @@ describe("a gate that is closed", () => {
     expect(close(later, told(70_000), 1400, 900)).toMatchObject({ opensAt: 70_000 })
   })
 
-  test("is not closed anew while it opens by what was under way when it closed, whatever time that tells", () => {
+  test("a recovering breaker is not tripped again by requests from before it tripped, whatever time they report", () => {
     const opening = whole(close(undefined, LIMIT, 0), "bg_a", 6000)
     expect(close(opening, LIMIT, 7000, 0)).toBe(opening)
     expect(close(opening, told(9000), 7000, 0)).toBe(opening)
   })
 
-  test("keeps its probe and its wait where one is refused that was under way when it closed", () => {
+  test("a breaker keeps its probe and its wait when an older request is refused", () => {
     const probed = sentThrough(close(undefined, LIMIT, 0), "bg_a", 5000)
     expect(close(probed, LIMIT, 5100, 0)).toBe(probed)
     expect(close(probed, told(60_000), 5100, 0)).toMatchObject({ probe: probed.probe, opensAt: 60_000, refused: 1 })
   })
 
-  test("waits twice as long where answers only begin and then break off, and not where one was complete since", () => {
+  test("a breaker doubles its wait if answers only begin and break off, but not after a complete answer", () => {
     const opening = begun(sentThrough(close(undefined, LIMIT, 0), "bg_a", 5000), "bg_a", 5000)
     expect(close(opening, LIMIT, 6000, 5000).opensAt).toBe(16_000)
     expect(close(whole(opening, "bg_b", 5500), LIMIT, 6000, 5900).opensAt).toBe(11_000)
   })
 
-  test("is tried at once where that is told, but later and later where the probe is refused so again", () => {
+  test("a breaker follows a short reset time once, but waits longer each time its probe is refused again", () => {
     let breaker = close(undefined, told(1000), 0)
     expect(breaker).toMatchObject({ opensAt: 1000, told: true })
     const waits: number[] = []
@@ -92,7 +92,7 @@ describe("a gate that is closed", () => {
     expect(close(whole(breaker, "bg_a", 60_000), told(71_000), 70_000, 65_000)).toMatchObject({ opensAt: 71_000 })
   })
 
-  test("is closed anew by a refusal while it opens, and begins to count again where a time is told", () => {
+  test("a refusal trips a recovering breaker again, and a known reset time restarts its count of refusals", () => {
     const opening = whole(close(undefined, LIMIT, 0), "bg_a", 6000)
     expect(close(opening, told(9000), 7000)).toMatchObject({ closedAt: 7000, opensAt: 9000, refused: 0 })
     expect(close(opening, told(9000), 7000).recovery).toBeUndefined()
@@ -102,7 +102,7 @@ describe("a gate that is closed", () => {
 describe("a probe", () => {
   const breaker = sentThrough(close(undefined, told(9000), 1000), "bg_a", 9000)
 
-  test("goes alone", () => {
+  test("a breaker lets only one probe through at a time", () => {
     expect(freeRequests(breaker, 9001)).toBe(0)
     expect(nextProbe(breaker)).toBe(39_000)
     expect(isClosedFor(breaker, "bg_a")).toBe(false)
@@ -110,7 +110,7 @@ describe("a probe", () => {
     expect(isClosedFor(breaker, undefined)).toBe(true)
   })
 
-  test("of which nothing is heard for half a minute leaves its place to another, as do those of a wave", () => {
+  test("a probe or wave request that is silent for half a minute is replaced by another", () => {
     expect(withoutUnheard(breaker, 38_999)).toBe(breaker)
     expect(freeRequests(withoutUnheard(breaker, 39_000), 39_000)).toBe(1)
     const wave = sentThrough(sentThrough(begun(breaker, "bg_a", 9000), "bg_b", 9500), "bg_c", 9600)
@@ -123,16 +123,16 @@ describe("a probe", () => {
     expect(withoutUnheard(closed, 99_000)).toBe(closed)
   })
 
-  test("whose answer begins lets two go: it need not be complete", () => {
+  test("a probe whose answer begins allows two more requests, before it is complete", () => {
     expect(freeRequests(begun(breaker, "bg_a", 9000), 9001)).toBe(2)
   })
 
-  test("that comes to nothing leaves its place to another", () => {
+  test("a probe that ends without an answer is replaced by another", () => {
     expect(withdraw(breaker, "bg_b")).toBe(breaker)
     expect(freeRequests(withdraw(breaker, "bg_a"), 9001)).toBe(1)
   })
 
-  test("that is answered lets two go, and no more before one of them is answered", () => {
+  test("an answered probe allows two requests, and no more until one of them is answered", () => {
     const opening = whole(breaker, "bg_a", 9000)
     expect(freeRequests(opening, 9001)).toBe(2)
     const one = sentThrough(opening, "bg_b", 9001)
@@ -142,7 +142,7 @@ describe("a probe", () => {
     expect(nextProbe(opening)).toBe(Number.POSITIVE_INFINITY)
   })
 
-  test("is followed by waves twice as large, each after an answer to one of the wave before", () => {
+  test("each wave after a probe is twice as large, and starts after an answer in the wave before", () => {
     const sizes: number[] = []
     let opening = whole(breaker, "bg_a", 9000)
     for (let wave = 0; wave < 12; wave++) {
@@ -155,13 +155,13 @@ describe("a probe", () => {
     expect(sizes).toEqual([2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 1024, 1024])
   })
 
-  test("is followed by others in the place of one that comes to nothing", () => {
+  test("a wave request that ends without an answer is replaced by another", () => {
     const both = sentThrough(sentThrough(whole(breaker, "bg_a", 9000), "bg_b", 9001), "bg_c", 9001)
     expect(freeRequests(withdraw(both, "bg_b"), 9002)).toBe(1)
     expect(withdraw(both, "bg_d")).toBe(both)
   })
 
-  test("is followed by who has gone in a wave; what has not begun does not begin beside them", () => {
+  test("only requests that are part of a wave continue, and tasks that have not begun wait", () => {
     const opening = sentThrough(whole(breaker, "bg_a", 9000), "bg_b", 9001)
     expect(isClosedFor(opening, "bg_c")).toBe(false)
     expect([mustWaitForBreaker(opening, "bg_b"), mustWaitForBreaker(opening, "bg_c")]).toEqual([false, true])
@@ -172,7 +172,7 @@ describe("a probe", () => {
     ]).toEqual([false, true, false])
   })
 
-  test("is not proven by the answer to a request that was under way at the closing", () => {
+  test("an answer to a request from before the breaker tripped does not count as an answered probe", () => {
     expect(whole(breaker, "bg_a", 1000)).toBe(breaker)
     expect(whole(breaker, "bg_a", 1001).recovery).toMatchObject({ wave: 2, gone: [] })
   })

@@ -70,7 +70,7 @@ const atItsLimit = async () => {
 }
 
 describe("a provider's limit", () => {
-  test("ends no task: forty on a bucket are done and told once each, and hardly a request meets the closed gate", async () => {
+  test("forty tasks at a provider's limit all complete and notify once, with hardly any refused request", async () => {
     const provider = new Provider({ bucket: 26, shutMs: 8000 }, settings)
     const tasks = await provider.launchAll(40)
     for (const { id } of tasks) expect((await provider.rig.ended(id)).status).toBe("completed")
@@ -84,7 +84,7 @@ describe("a provider's limit", () => {
     expect(provider.rig.errors()).toEqual([])
   })
 
-  test("is seen in the row and holds no slot, no clock and no other model up", async () => {
+  test("a task parked at its provider's limit shows that, frees its slot and stops its clock", async () => {
     const provider = new Provider(
       { bucket: 0, shutMs: 30 * MINUTE_MS },
       { ...settings, maxConcurrentTasks: 1, taskTimeout: 5 * MINUTE_MS },
@@ -107,7 +107,7 @@ describe("a provider's limit", () => {
     expect(rig.view(task.id).elapsed).toBeLessThan(MINUTE_MS)
   })
 
-  test("of which no time is told is tried after 5 s, then twice as late", async () => {
+  test("a provider's limit without a reset time is probed after 5 s, then with doubled waits", async () => {
     const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS, tells: false }, settings)
     const [task] = await provider.launchAll(1)
     await provider.rig.clock.advance(MINUTE_MS - 1000)
@@ -117,7 +117,7 @@ describe("a provider's limit", () => {
     expect((await provider.rig.ended(task?.id ?? "")).status).toBe("completed")
   })
 
-  test("of which only headers or bodies tell the time is tried then, where answers are read", async () => {
+  test("a reset time found only in headers or bodies is used if the option gate is exact", async () => {
     const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS, tells: false }, { ...settings, gate: "exact" })
     const { rig } = provider
     rig.script(({ sessionID }) => {
@@ -138,7 +138,7 @@ describe("a provider's limit", () => {
     expect(rig.task(tasks[0]?.id ?? "").run.parkedMs).toBeGreaterThan(MINUTE_MS - 5000)
   })
 
-  test("is heard once, though a look that took its time tells of it again", async () => {
+  test("a provider's limit parks a task only once, even if a slow poll reports it again", async () => {
     const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS }, settings)
     const { rig } = provider
     const released: (() => void)[] = []
@@ -159,7 +159,7 @@ describe("a provider's limit", () => {
     expect((await rig.ended(task?.id ?? "")).status).toBe("completed")
   })
 
-  test("is none where the body says that money is missing, in whatever words the message puts it", async () => {
+  test("a refusal whose body says that money is missing is no limit, whatever its message", async () => {
     const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS, tells: false }, { ...settings, gate: "exact" })
     const { rig } = provider
     rig.script(({ sessionID }) => {
@@ -176,7 +176,7 @@ describe("a provider's limit", () => {
     expect(provider.requests).toBe(1)
   })
 
-  test("is told once: a toast, and a message to the parent that wakes nobody", async () => {
+  test("a provider's limit is reported by one toast and one message that does not wake the parent", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS }, settings)
     const { rig } = provider
     await provider.launchAll(5)
@@ -191,7 +191,7 @@ describe("a provider's limit", () => {
     expect(rig.answers()).toHaveLength(0)
   })
 
-  test("is told when the parent's turn has ended, where that was at work", async () => {
+  test("a provider's limit is reported to a busy parent only after its turn has ended", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS }, settings)
     const { rig } = provider
     rig.onPrompt("GO ON", { hang: true })
@@ -207,7 +207,7 @@ describe("a provider's limit", () => {
     expect(told()).toHaveLength(1)
   })
 
-  test("is not told again within ten minutes, unless its time is ten later", async () => {
+  test("a provider's limit is not reported again within ten minutes unless its reset time moves by ten", async () => {
     const provider = new Provider({ bucket: 1, shutMs: 40_000 }, settings)
     const { rig } = provider
     const toasts = () => rig.host.toasts.filter(({ title }) => title.includes("at its limit")).length
@@ -222,7 +222,7 @@ describe("a provider's limit", () => {
     expect(long.rig.host.toasts.filter(({ title }) => title.includes("at its limit"))).toHaveLength(1)
   })
 
-  test("is told again where a probe is told a time that is ten minutes later", async () => {
+  test("a provider's limit is reported again if a probe finds a reset time ten minutes later", async () => {
     const rig = new Rig({ options: settings })
     let wait = "40s"
     rig.script(({ sessionID }) =>
@@ -237,7 +237,7 @@ describe("a provider's limit", () => {
     expect(rig.host.toasts.filter(({ title }) => title.includes("at its limit until"))).toHaveLength(2)
   })
 
-  test("is told where the first refusal was of a moment, and only the probe's is of hours", async () => {
+  test("a provider's limit of hours is reported even if the first refusal was only for a moment", async () => {
     const rig = new Rig({ options: settings })
     let wait = "2s"
     rig.script(({ sessionID }) =>
@@ -254,7 +254,7 @@ describe("a provider's limit", () => {
     expect(rig.notices().filter(({ visible }) => visible.startsWith("⏸"))).toHaveLength(1)
   })
 
-  test("that was over while everything slept for days is tried, though its tasks were parked for longer than they may be", async () => {
+  test("parked tasks continue after days of sleep if the limit is over, even past their maximum parked time", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 5 * 60 * MINUTE_MS }, settings)
     const { rig } = provider
     const tasks = await provider.launchAll(3)
@@ -264,7 +264,7 @@ describe("a provider's limit", () => {
     for (const { id } of tasks) expect((await rig.ended(id)).status).toBe("completed")
   })
 
-  test("that goes on after everything slept for days ends what was parked for too long, at one more request", async () => {
+  test("parked tasks end after days of sleep if one more probe finds that the limit remains", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 5 * 60 * MINUTE_MS, tells: false }, settings)
     const { rig } = provider
     const tasks = await provider.launchAll(3)
@@ -276,7 +276,7 @@ describe("a provider's limit", () => {
     expect(provider.requests - before).toBe(1)
   })
 
-  test("keeps what is said to a parked task, which reads it when it goes on", async () => {
+  test("a message for a parked task is stored, and read when the task continues", async () => {
     const provider = new Provider({ bucket: 1, shutMs: MINUTE_MS }, settings)
     const { rig } = provider
     const [task] = await provider.launchAll(1)
@@ -290,7 +290,7 @@ describe("a provider's limit", () => {
     expect((await rig.ended(task.id)).status).toBe("completed")
   })
 
-  test("is waited for by what a parked task's user says to it, which is answered then", async () => {
+  test("a user's message in a parked task's session waits for the limit and is answered afterwards", async () => {
     const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS }, settings)
     const { rig } = provider
     const [task] = await provider.launchAll(1)
@@ -304,7 +304,7 @@ describe("a provider's limit", () => {
     expect(rig.host.isWorking(task.sessionID)).toBe(false)
   })
 
-  test("is slept through without a second of it given to the parked task", async () => {
+  test("a parked task gains no working time while the computer sleeps", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 30_000 }, { ...settings, taskTimeout: 20_000, lastWord: 0 })
     const { rig } = provider
     const [task] = await provider.launchAll(1)
@@ -316,7 +316,7 @@ describe("a provider's limit", () => {
     expect(rig.task(task.id)).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
   })
 
-  test("is tried when what stops the task has come back, and no earlier", async () => {
+  test("a parked task is probed only after the call that stops it has returned", async () => {
     const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS }, settings)
     const { rig } = provider
     let isSlow = true
@@ -330,7 +330,7 @@ describe("a provider's limit", () => {
     expect((await rig.ended(task.id)).status).toBe("completed")
   })
 
-  test("is tried by one that has a slot, where the first of those that wait has none", async () => {
+  test("a parked task with a free slot probes the provider if the first one has no slot", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 8000 }, { ...settings, maxConcurrentTasks: 1 })
     const { rig } = provider
     const [first] = await provider.launchAll(1)
@@ -346,7 +346,7 @@ describe("a provider's limit", () => {
     expect((await rig.ended(first?.id ?? "")).status).toBe("completed")
   })
 
-  test("opens by one probe, then for two and four, each wave after an answer to the one before", async () => {
+  test("a provider's limit opens with one probe, then two and four, each after an answer before", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 8000 }, { ...settings, maxConcurrentTasks: 12 })
     const { rig } = provider
     await provider.launchAll(10)
@@ -378,7 +378,7 @@ describe("a provider's limit", () => {
     expect(asked).toHaveLength(14)
   })
 
-  test("opens for the items of a map that came meanwhile, too", async () => {
+  test("a provider's limit also opens for the items of maps that were launched meanwhile", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 8000 }, { ...settings, maxConcurrentTasks: 3 })
     const { rig } = provider
     await provider.launchAll(3)
@@ -391,7 +391,7 @@ describe("a provider's limit", () => {
     for (const { id } of maps) expect(await rig.endedBeside(id, 1000)).toMatchObject({ status: "completed" })
   })
 
-  test("does not keep a parked task from being cancelled, and no request follows", async () => {
+  test("a parked task can be cancelled, and no request follows", async () => {
     const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS }, settings)
     const { rig } = provider
     const [task] = await provider.launchAll(1)
@@ -404,7 +404,7 @@ describe("a provider's limit", () => {
     expect(provider.requests).toBe(before)
   })
 
-  test("is tried at once where somebody wants that", async () => {
+  test("a parked task is probed at once if the caller asks for that", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS }, settings)
     const { rig } = provider
     const [task] = await provider.launchAll(3)
@@ -417,7 +417,7 @@ describe("a provider's limit", () => {
     expect(rig.view(task.id).phase).toMatch(/^parked/)
   })
 
-  test("that is to last longer than a task may be parked ends it at once", async () => {
+  test("a task ends at once if its provider's limit lasts longer than it may be parked", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS }, { ...settings, maxParked: 5 * MINUTE_MS })
     const [task] = await provider.launchAll(1)
     const ended = await provider.rig.ended(task?.id ?? "")
@@ -427,7 +427,7 @@ describe("a provider's limit", () => {
     })
   })
 
-  test("ends a task that was parked for too long in all", async () => {
+  test("a task ends when it was parked too long in total", async () => {
     const provider = new Provider(
       { bucket: 0, shutMs: 60 * MINUTE_MS, tells: false },
       { ...settings, maxParked: 10 * MINUTE_MS },
@@ -445,7 +445,7 @@ describe("a provider's limit", () => {
     })
   })
 
-  test("is nobody's affair when its time has come and no task waits: nothing is asked for it", async () => {
+  test("a reset time that passes while no task waits causes no calls", async () => {
     const { provider, rig, first } = await atItsLimit()
     await rig.manager.cancel({ type: "task", reference: first?.id ?? "" }, rig.caller)
     await rig.clock.advance(5000)
@@ -463,7 +463,7 @@ describe("a provider's limit", () => {
     expect(rig.task(next?.id ?? "").status).toBe("completed")
   })
 
-  test("is not left to a task to try that waits for another", async () => {
+  test("a task that waits for another task is not chosen to probe the provider's limit", async () => {
     const { provider, rig, elsewhere, first } = await atItsLimit()
     await rig.launch({ prompt: "AFTER", after: [elsewhere.id] })
     const next = await rig.launch({ prompt: "NEXT" })
@@ -473,7 +473,7 @@ describe("a provider's limit", () => {
     expect(rig.task(next.id).status).toBe("completed")
   })
 
-  test("does not begin a task that waits for another, where its user writes to it", async () => {
+  test("a user's message does not start a task that still waits for another task", async () => {
     const { provider, rig, elsewhere } = await atItsLimit()
     const { id, sessionID } = await rig.launch({ prompt: "AFTER", after: [elsewhere.id] })
     rig.host.say(sessionID, "HELLO", { agent: "general" })
@@ -485,7 +485,7 @@ describe("a provider's limit", () => {
     expect((await rig.ended(id)).status).toBe("completed")
   })
 
-  test("does not keep back what a user writes to a task that waits for a slot", async () => {
+  test("a provider's limit does not hold back a user's message to a task that waits for a slot", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 4000 }, { ...settings, maxConcurrentTasks: 1 })
     const { rig } = provider
     rig.onPrompt("ELSEWHERE", { hang: true })
@@ -501,7 +501,7 @@ describe("a provider's limit", () => {
     expect(rig.host.isWorking(sessionID)).toBe(false)
   })
 
-  test("is OpenCode's own affair where the option is off", async () => {
+  test("a provider's limit is left to OpenCode if the option gate is off", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS }, { ...settings, gate: false })
     const [task] = await provider.launchAll(1)
     expect(await provider.rig.ended(task?.id ?? "")).toMatchObject({
@@ -526,7 +526,7 @@ describe("a model that is overloaded, or whose connection breaks,", () => {
   }
   const parkedOf = (rig: Rig) => rig.manager.list(rig.parent).filter(({ task }) => task.run.parkedTimes).length
 
-  test("once is left to the host's own retry: nobody is parked, and nobody told", async () => {
+  test("a single overload is left to OpenCode's own retry, without parking or reporting a task", async () => {
     const { rig } = failing(1)
     const tasks = await Promise.all(Array.from({ length: 12 }, (_, at) => rig.launch({ prompt: `FIND ${at}` })))
     for (const { id } of tasks) expect((await rig.ended(id)).status).toBe("completed")
@@ -534,7 +534,7 @@ describe("a model that is overloaded, or whose connection breaks,", () => {
     expect(rig.host.toasts.filter(({ title }) => title.includes("scripted/alpha"))).toEqual([])
   })
 
-  test("twice within ten seconds is no more asked by anybody for five, then by one", async () => {
+  test("a model that is overloaded twice within ten seconds is left alone for five, then probed once", async () => {
     const { rig, asked } = failing(2)
     const tasks = await Promise.all(Array.from({ length: 4 }, (_, at) => rig.launch({ prompt: `FIND ${at}` })))
     await rig.clock.advance(1000)
@@ -546,7 +546,7 @@ describe("a model that is overloaded, or whose connection breaks,", () => {
     for (const { id } of [...tasks, late]) expect((await rig.ended(id)).status).toBe("completed")
   })
 
-  test("twice, but half a minute apart, is asked all the same", async () => {
+  test("a model that is overloaded twice in half a minute is still asked", async () => {
     const { rig } = failing(1)
     const first = await rig.launch()
     await rig.clock.advance(20_000)
@@ -562,7 +562,7 @@ describe("a model that is overloaded, or whose connection breaks,", () => {
     expect((await rig.ended(first.id)).status).toBe("completed")
   })
 
-  test("for over half a minute is told of as such, and not as a limit", async () => {
+  test("an overload of more than half a minute is reported as overload, and not as a limit", async () => {
     const { rig } = failing(1000)
     const { id } = await rig.launch()
     await rig.clock.advance(10_000)
@@ -576,7 +576,7 @@ describe("a model that is overloaded, or whose connection breaks,", () => {
     await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
   })
 
-  test("or cannot be reached, is told of in these words", async () => {
+  test("a model that cannot be reached is reported with those words", async () => {
     const { rig } = failing(0)
     await rig.ended((await rig.launch()).id)
     const tool = toolsFor(rig.manager, rig.options).superagents_task as Tool
@@ -601,7 +601,7 @@ describe("a breaker that has tripped", () => {
     return { provider, rig: provider.rig }
   }
 
-  test("resets with the first part of an answer: the others do not wait for the end of its step", async () => {
+  test("a breaker resets with the first part of an answer, without waiting for its end", async () => {
     const { provider, rig } = refusing()
     const tasks = await provider.launchAll(8)
     await rig.clock.until(() => tasks.every(({ id }) => isParkedNow(rig, id)))
@@ -611,7 +611,7 @@ describe("a breaker that has tripped", () => {
     expect(rig.clock.now() - began).toBeLessThan(10_000)
   })
 
-  test("does not wait for a probe that asks for a permission", async () => {
+  test("a breaker does not wait for a probe that asks for a permission", async () => {
     const { provider, rig } = refusing()
     const tasks = await provider.launchAll(3)
     await rig.clock.until(() => tasks.every(({ id }) => isParkedNow(rig, id)))
@@ -629,7 +629,7 @@ describe("a breaker that has tripped", () => {
     await rig.manager.cancel({ type: "all" }, rig.caller)
   })
 
-  test("has another go to see where nothing is heard of its probe for half a minute", async () => {
+  test("a breaker sends another probe if its probe is silent for half a minute", async () => {
     const { provider, rig } = refusing()
     const [first, second] = await provider.launchAll(2)
     await rig.clock.until(() => isParkedNow(rig, first?.id ?? "") && isParkedNow(rig, second?.id ?? ""))
@@ -644,7 +644,7 @@ describe("a breaker that has tripped", () => {
     await rig.manager.cancel({ type: "all" }, rig.caller)
   })
 
-  test("does not wait for one whose place is made ready first: another goes to see meanwhile", async () => {
+  test("a breaker does not wait for a task whose place is still being prepared, and probes with another", async () => {
     const ready: (() => void)[] = []
     const place = {
       capture: async () => {},
@@ -668,7 +668,7 @@ describe("a breaker that has tripped", () => {
     expect((await rig.ended(slow.id)).status).toBe("completed")
   })
 
-  test("is forgotten where nobody waits for it: what comes hours later begins at once", async () => {
+  test("a breaker that no task waits for is forgotten, so a launch hours later begins at once", async () => {
     const { provider, rig } = refusing()
     const [task] = await provider.launchAll(1)
     await rig.clock.until(() => isParkedNow(rig, task?.id ?? ""))
@@ -682,7 +682,7 @@ describe("a breaker that has tripped", () => {
     for (const { id } of six) expect((await rig.ended(id)).status).toBe("completed")
   })
 
-  test("is named by what waits for it and has not begun", async () => {
+  test("a task that waits for a breaker and has not begun shows which model it waits for", async () => {
     const { provider, rig } = refusing()
     await provider.launchAll(1)
     await rig.clock.advance(4000)
@@ -696,7 +696,7 @@ describe("a breaker that has tripped", () => {
     expect((await rig.ended(next.id)).status).toBe("completed")
   })
 
-  test("is that of the model which compacts, where that was refused: it alone is closed, and the task goes on", async () => {
+  test("a refused compaction trips the breaker of the compacting model only, and the task continues", async () => {
     const rig = new Rig({ options: settings })
     let isShut = true
     rig.host.contextTokens = 1000
@@ -720,7 +720,7 @@ describe("a breaker that has tripped", () => {
     expect(rig.errors()).toEqual([])
   })
 
-  test("has a task stopped at the cost of its last message alone, not of its history", async () => {
+  test("parking a task reads only its last message, and not its history", async () => {
     const { provider, rig } = refusing()
     const calls: string[] = []
     rig.host.onCall = (method) => {
@@ -735,7 +735,7 @@ describe("a breaker that has tripped", () => {
   })
 })
 
-test("a user's own turn that its model refuses, which cannot be parked, has the host looked at now and then, not back to back", async () => {
+test("a refused turn of the user, which cannot be parked, causes only occasional polls of OpenCode", async () => {
   const rig = new Rig({ options: { ...settings, board: { dir: ".opencode/tasks", agents: null } } })
   const sessionID = rig.host.openSession()
   rig.script((request) =>
@@ -759,7 +759,7 @@ test("a user's own turn that its model refuses, which cannot be parked, has the 
   expect(Math.max(...atOnce.values())).toBeLessThanOrEqual(2)
 })
 
-test("runs of the board that are parked and go on together keep to their limit", async () => {
+test("parked board runs that continue together respect the limit of concurrent runs", async () => {
   const board = { dir: ".opencode/tasks", agents: null, schedule: "0 0 30 2 *", maxConcurrentRuns: 1 }
   const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS }, { ...settings, board })
   const { rig } = provider
@@ -777,7 +777,7 @@ test("runs of the board that are parked and go on together keep to their limit",
   expect(most).toBe(1)
 })
 
-test("parked runs of the board that go on wait for their slots, and go before those that have not begun", async () => {
+test("parked board runs wait for free slots, and continue before runs that have not begun", async () => {
   const board = { dir: ".opencode/tasks", agents: null, schedule: "0 0 30 2 *", maxConcurrentRuns: 2 }
   const rig = new Rig({ options: { ...settings, board } })
   const beta = { provider: "scripted", id: "beta" }
@@ -851,7 +851,7 @@ describe("a task whose own tasks are all parked", () => {
     return { rig, lead, own }
   }
 
-  test("has no time counted while it waits for them, and ends well", async () => {
+  test("a task whose children are all parked has its clock stopped, and completes", async () => {
     const { rig, lead, own } = await family(["CHILD a", "CHILD b"], { lastWord: 0 })
     rig.host.conclude(lead.sessionID, { text: "waiting" })
     await rig.clock.until(() => own.every(({ id }) => isParkedNow(rig, id, lead.sessionID)))
@@ -865,7 +865,7 @@ describe("a task whose own tasks are all parked", () => {
     expect(rig.errors()).toEqual([])
   })
 
-  test("has its own counted while it works itself, or one of them does", async () => {
+  test("a task's clock runs while it works itself or one of its children does", async () => {
     const works = await family(["CHILD a"], { lastWord: 0 })
     const waits = await family(["CHILD a", "BUSY"], { lastWord: 0 })
     waits.rig.host.conclude(waits.lead.sessionID, { text: "waiting" })
@@ -875,7 +875,7 @@ describe("a task whose own tasks are all parked", () => {
     }
   })
 
-  test("begins to count again when one of them goes on", async () => {
+  test("a task's clock runs again when one of its parked children continues", async () => {
     const { rig, lead, own } = await family(["CHILD a", "CHILD b"], { lastWord: 0 })
     rig.host.conclude(lead.sessionID, { text: "waiting" })
     await rig.clock.until(() => own.every(({ id }) => isParkedNow(rig, id, lead.sessionID)))
@@ -888,7 +888,7 @@ describe("a task whose own tasks are all parked", () => {
     expect(rig.task(lead.id)).toMatchObject({ status: "error", outcome: { reason: { code: "timeout" } } })
   })
 
-  test("has its time for a last word after it, as one that was parked itself has", async () => {
+  test("a task whose children were parked still has its time for a last word", async () => {
     const { rig, lead, own } = await family(["CHILD a"], { lastWord: MINUTE_MS })
     rig.host.conclude(lead.sessionID, { text: "waiting" })
     await rig.clock.until(() => own.every(({ id }) => isParkedNow(rig, id, lead.sessionID)))
@@ -900,7 +900,7 @@ describe("a task whose own tasks are all parked", () => {
   })
 })
 
-test("a run that was parked has its time for its last word", async () => {
+test("a run that was parked still has its time for a last word", async () => {
   const provider = new Provider(
     { bucket: 0, shutMs: 30 * MINUTE_MS },
     { ...settings, taskTimeout: 10 * MINUTE_MS, lastWord: MINUTE_MS },
@@ -920,7 +920,7 @@ test("a run that was parked has its time for its last word", async () => {
 })
 
 describe("a restart", () => {
-  test("keeps a parked task parked, and has it go on at its time without a step repeated", async () => {
+  test("a parked task stays parked over a restart, and continues in time without repeating a step", async () => {
     const provider = new Provider({ bucket: 2, shutMs: 30 * MINUTE_MS }, settings)
     const { rig } = provider
     const [task] = await provider.launchAll(1)
@@ -942,7 +942,7 @@ describe("a restart", () => {
     expect(calls()).toBe(2)
   })
 
-  test("days after its provider has opened has a parked task go on, not end for having been parked so long", async () => {
+  test("a parked task continues after a restart days later if its provider has opened", async () => {
     const provider = new Provider({ bucket: 2, shutMs: 30 * MINUTE_MS }, settings)
     const { rig } = provider
     const [task] = await provider.launchAll(1)
@@ -970,7 +970,7 @@ describe("what is launched for a model at its limit", () => {
     return { provider, rig: provider.rig, first: first?.id ?? "" }
   }
 
-  test("is parked, without a request, a slot or a second of its time, and done when that opens", async () => {
+  test("a task launched at its model's limit is parked without using a request, slot or time", async () => {
     const { provider, rig } = await scene({ ...settings, maxConcurrentTasks: 1, taskTimeout: MINUTE_MS })
     const before = provider.requests
     const { id } = await rig.launch({ prompt: "FIND LATER" })
@@ -985,7 +985,7 @@ describe("what is launched for a model at its limit", () => {
     expect(rig.errors()).toEqual([])
   })
 
-  test("outlives a restart, as what waited for a slot does", async () => {
+  test("a task launched at its model's limit survives a restart, and so does a queued one", async () => {
     const { provider, rig, first } = await scene({ ...settings, maxConcurrentTasks: 1 })
     const tasks = [first, (await rig.launch({ prompt: "FIND A" })).id, (await rig.launch({ prompt: "FIND B" })).id]
     await rig.clock.advance(1000)
@@ -1011,7 +1011,7 @@ describe("what is launched for a model at its limit", () => {
       .stored(sessionID)
       .messages.flatMap(({ role, parts: [part] }) => (role === "user" && part?.type === "text" ? [part.text] : []))
 
-  test("outlives a restart with the answers that it waited for in front of its prompt", async () => {
+  test("a parked launch still has the answers that it waited for in its prompt after a restart", async () => {
     const { provider, rig } = await scene()
     rig.onPrompt("BEFORE", { text: "what was found" })
     const before = await rig.launch({ prompt: "BEFORE", model: "scripted/beta" })
@@ -1024,7 +1024,7 @@ describe("what is launched for a model at its limit", () => {
     expect(asked(rig, sessionID)).toEqual([expect.stringMatching(/what was found[\s\S]*Your task:\n\nFIND LATER$/)])
   })
 
-  test("has the answers that it waited for once, where no restart comes between", async () => {
+  test("a parked launch without a restart has the answers that it waited for in its prompt once", async () => {
     const { provider, rig } = await scene()
     rig.onPrompt("BEFORE", { text: "what was found" })
     const before = await rig.launch({ prompt: "BEFORE", model: "scripted/beta" })
@@ -1036,7 +1036,7 @@ describe("what is launched for a model at its limit", () => {
     expect(asked(rig, sessionID)[0]?.match(/what was found/g)).toHaveLength(1)
   })
 
-  test("outlives a restart as a run of the board, which counts it as one that has not begun", async () => {
+  test("a parked board run survives a restart, and the board shows it as queued", async () => {
     const board = { dir: ".opencode/tasks", agents: null, schedule: "0 0 30 2 *", maxConcurrentRuns: 2 }
     const { provider, rig } = await scene({ ...settings, board })
     const model = { provider: "scripted", id: "alpha" }
@@ -1054,7 +1054,7 @@ describe("what is launched for a model at its limit", () => {
     expect(asked(rig, sessionID)).toEqual(["FIND it"])
   })
 
-  test("outlives a restart as tries, of which the first that passes wins", async () => {
+  test("parked tries survive a restart, and the first to pass wins", async () => {
     const { provider, rig } = await scene({}, 30 * MINUTE_MS, {
       worktrees: async () => new FakeMachine() as never as Place,
       kind: { isShared: true, guards: true },
@@ -1074,7 +1074,7 @@ describe("what is launched for a model at its limit", () => {
     expect(rig.errors()).toEqual([])
   })
 
-  test("outlives a restart as the items of a map", async () => {
+  test("the parked items of a map survive a restart, and the map completes", async () => {
     const { provider, rig } = await scene()
     const { id } = await rig.launch({ prompt: "FIND {{item}}", each: ["a", "b", "c"] })
     const members = () => rig.manager.list(rig.task(id).sessionID)
@@ -1088,7 +1088,7 @@ describe("what is launched for a model at its limit", () => {
     })
   })
 
-  test("is parked by the closing where it waited for a slot", async () => {
+  test("a queued task is parked as soon as its model's breaker trips", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS }, { ...settings, maxConcurrentTasks: 1 })
     const { rig } = provider
     const tasks = await provider.launchAll(3)
@@ -1098,7 +1098,7 @@ describe("what is launched for a model at its limit", () => {
     expect(rig.notices().find(({ visible }) => visible.startsWith("⏸"))?.visible).toContain("3 tasks are parked.")
   })
 
-  test("is tried, told and cancelled as any that is parked", async () => {
+  test("a parked launch can be probed, receive messages and be cancelled like any parked task", async () => {
     const { provider, rig } = await scene()
     const { id } = await rig.launch({ prompt: "FIND LATER" })
     const other = await rig.launch({ prompt: "FIND NEVER" })
@@ -1120,7 +1120,7 @@ describe("what is launched for a model at its limit", () => {
     expect(rig.task(other.id).status).toBe("cancelled")
   })
 
-  test("ends at once where the reset is later than a task is parked, and names it", async () => {
+  test("a task ends at once and says so if the reset is later than it may be parked", async () => {
     const { rig } = await scene({ ...settings, maxParked: 60 * MINUTE_MS })
     const hours = new Provider(
       { bucket: 0, shutMs: 2 * 60 * MINUTE_MS },
@@ -1135,7 +1135,7 @@ describe("what is launched for a model at its limit", () => {
     expect(rig.errors()).toEqual([])
   })
 
-  test("ends without a request where money is missing by then", async () => {
+  test("parked launches end without a request if another task finds that money is missing", async () => {
     const { provider, rig } = await scene()
     const tasks = [await rig.launch({ prompt: "FIND A" }), await rig.launch({ prompt: "FIND B" })]
     const asked: string[] = []
@@ -1155,7 +1155,7 @@ describe("what is launched for a model at its limit", () => {
     expect(provider.requests).toBe(1)
   })
 
-  test("stays queued where the limit is of a moment", async () => {
+  test("a launch stays queued if its model's limit lasts only a moment", async () => {
     const { provider, rig } = await scene(settings, 3000)
     provider.left = 100
     const { id } = await rig.launch({ prompt: "FIND LATER" })
@@ -1167,7 +1167,7 @@ describe("what is launched for a model at its limit", () => {
 })
 
 describe("a second process", () => {
-  test("leaves a parked task alone, says so, and takes it over when the first has died", async () => {
+  test("a second process leaves a parked task alone, says so, and takes over when the first dies", async () => {
     const provider = new Provider({ bucket: 1, shutMs: 30 * MINUTE_MS }, settings)
     const { rig } = provider
     const [task] = await provider.launchAll(1)
@@ -1201,7 +1201,7 @@ describe("a second process", () => {
 })
 
 describe("a restart of a task in a worktree", () => {
-  test("keeps it parked; its work is put away and its place made again before it goes on with the same prompt", async () => {
+  test("a parked worktree task is archived at a restart, and continues in a new worktree with its prompt", async () => {
     const calls: string[] = []
     const place = {
       capture: async () => {},
@@ -1247,7 +1247,7 @@ describe("a refusal for want of money", () => {
     return asked
   }
 
-  test("ends its run after one request, and those that have not begun without any; launches are errors for a minute", async () => {
+  test("missing money ends the run after one request, ends unstarted tasks, and blocks launches for a minute", async () => {
     const rig = new Rig({ options: { ...settings, maxConcurrentTasks: 1 } })
     const asked = broke(rig)
     const [first, second] = [await rig.launch({ prompt: "A" }), await rig.launch({ prompt: "B" })]
@@ -1265,7 +1265,7 @@ describe("a refusal for want of money", () => {
     expect(await rig.launch({ prompt: "E" })).toBeDefined()
   })
 
-  test("ends a run at the first refusal, too, where OpenCode would ask again", async () => {
+  test("missing money ends a run at the first refusal even if OpenCode would retry", async () => {
     const rig = new Rig({ options: settings })
     let asked = 0
     rig.script(({ sessionID }) => {
@@ -1280,7 +1280,7 @@ describe("a refusal for want of money", () => {
 })
 
 describe("while the parent's own model is at its limit", () => {
-  test("ends are stored at once, and it is woken once when that opens", async () => {
+  test("ends are stored at once while the parent's model is at its limit, and wake it once afterwards", async () => {
     const provider = new Provider({ bucket: 3, shutMs: 10 * MINUTE_MS }, settings)
     const { rig } = provider
     rig.onPrompt("ELSEWHERE", { text: "found" })
@@ -1301,7 +1301,7 @@ describe("while the parent's own model is at its limit", () => {
     expect(rig.errors()).toEqual([])
   })
 
-  test("it is woken at its time where nobody is parked who could try before", async () => {
+  test("a parent at its model's limit is woken at the reset time if no parked task probes before", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 10 * MINUTE_MS }, settings)
     const { rig } = provider
     const [task] = await provider.launchAll(1)
@@ -1316,7 +1316,7 @@ describe("while the parent's own model is at its limit", () => {
     expect(rig.answers()).toHaveLength(1)
   })
 
-  test("it is woken at its time though the clock ticks before, with nothing at work", async () => {
+  test("a parent at its model's limit is woken at the reset time even if polls happen before", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 10 * MINUTE_MS }, settings)
     const { rig } = provider
     rig.onPrompt("ELSEWHERE", { text: "found" })
@@ -1332,7 +1332,7 @@ describe("while the parent's own model is at its limit", () => {
 })
 
 describe("while the parent's model is at its limit and its user has stopped it", () => {
-  test("news of that time do not wake it when the model opens, though its user has written since", async () => {
+  test("a stopped parent at its model's limit is not woken by earlier notifications once the model opens", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 10 * MINUTE_MS }, settings)
     const { rig } = provider
     const [task] = await provider.launchAll(1)
@@ -1369,7 +1369,7 @@ describe("other models that the user named", () => {
     return { provider, rig, models, id: task?.id ?? "" }
   }
 
-  test("are asked at once where its own is closed for over a minute; steps are kept, and it is told", async () => {
+  test("a fallback model continues a run at once if its model is refused for over a minute", async () => {
     const { rig, models, id } = await launchOn(named)
     const { status } = await rig.ended(id)
     expect(status).toBe("completed")
@@ -1386,7 +1386,7 @@ describe("other models that the user named", () => {
     expect(rig.host.toasts.filter(({ message }) => message.includes("scripted/gone"))).toHaveLength(1)
   })
 
-  test("are not asked for a minute, nor where none is named", async () => {
+  test("a fallback model is not used for a short limit, or if the user names none", async () => {
     const short = new Provider({ bucket: 0, shutMs: 50_000 }, named)
     const [brief] = await short.launchAll(1)
     await short.rig.clock.advance(20_000)
@@ -1397,7 +1397,7 @@ describe("other models that the user named", () => {
     expect([isParkedNow(rig, id), models.includes("scripted/beta")]).toEqual([true, false])
   })
 
-  test("are asked after a minute by the clock, where no time is told", async () => {
+  test("a fallback model is used after a minute if the limit has no reset time", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 60 * MINUTE_MS, tells: false }, named)
     const { rig } = provider
     const [task] = await provider.launchAll(1)
@@ -1405,7 +1405,7 @@ describe("other models that the user named", () => {
     expect(rig.task(task?.id ?? "").run.switches?.[0]).toMatchObject({ model: "scripted/beta", why: "limit" })
   })
 
-  test("go with the run: a resume begins with its own", async () => {
+  test("a fallback model is used for its run only, and a resume begins with the original model", async () => {
     const { provider, rig, models, id } = await launchOn({ ...named, resumable: ["completed"] })
     await rig.ended(id)
     models.length = 0
@@ -1416,7 +1416,7 @@ describe("other models that the user named", () => {
     expect(new Set(models)).toEqual(new Set(["scripted/alpha"]))
   })
 
-  test("may be named by whoever lets a parked task go on", async () => {
+  test("a parked task can be continued with another model by its caller", async () => {
     const { rig, models, id } = await launchOn(settings)
     await rig.clock.until(() => isParkedNow(rig, id))
     const tool = toolsFor(rig.manager, rig.options).superagents_task as Tool
@@ -1440,7 +1440,7 @@ describe("what is said of a parked task", () => {
     }
   }
 
-  test("a launch says that it is parked and begins by itself, the list until when", async () => {
+  test("a launch says that the task is parked and begins by itself, and the list says when", async () => {
     const { rig, tool } = await closed()
     const launched = await tool("superagents_task").execute(
       { prompt: "FIND", description: "d", agent: "general" },
@@ -1454,7 +1454,7 @@ describe("what is said of a parked task", () => {
     expect(output.split("\n").at(-1)).toMatch(/ \| 3 parked until \d\d:\d\d \(scripted\/alpha\)$/)
   })
 
-  test("where no time is told, all says when it is tried next, by the newest that is known", async () => {
+  test("all texts name the next try by the newest known time if there is no reset time", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS, tells: false }, settings)
     const { rig } = provider
     const [first, second] = await provider.launchAll(2)
@@ -1486,14 +1486,14 @@ describe("what is said of a parked task", () => {
     expect(notice?.hidden).toMatch(/\nParked \d+ times, \S+( \S+)? in all \(scripted\/alpha\)\.\n/)
   })
 
-  test("a call that would wait for less than its provider does answers at once", async () => {
+  test("a waiting call returns at once if the task stays parked longer than the call would wait", async () => {
     const { rig, id } = await closed()
     const before = rig.clock.now()
     const { view } = await rig.manager.output(id, rig.caller, 60_000)
     expect([view.phase, rig.clock.now()]).toEqual([expect.stringMatching(/^parked until/), before])
   })
 
-  test("who asks to try one that is not parked hears what it does", async () => {
+  test("an attempt to unpark a task that is not parked reports what the task does", async () => {
     const rig = new Rig({ options: settings })
     rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { hang: true }))
     const { id } = await rig.launch()
@@ -1508,7 +1508,7 @@ test.each([
   [401, "Invalid API key"],
   [400, "Bad request"],
   [400, "This model's maximum context length is 8192 tokens"],
-])("a refusal that does not pass by waiting parks nothing: %i %s", async (status, message) => {
+])("a refusal that does not pass by waiting parks no task: %i %s", async (status, message) => {
   const rig = new Rig({ options: settings })
   rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { status, body: { error: { message } } }))
   const { id } = await rig.launch()
@@ -1516,7 +1516,7 @@ test.each([
   expect(rig.task(id).run).not.toHaveProperty("parkedTimes")
 })
 
-test("without a refusal there is no call, timer or write more with the gate than without", async () => {
+test("the option gate adds no call, timer or write as long as no request is refused", async () => {
   const counted = async (gate: boolean) => {
     const rig = new Rig({ options: { ...settings, gate } })
     const calls: Record<string, number> = {}
@@ -1533,7 +1533,7 @@ test("without a refusal there is no call, timer or write more with the gate than
   expect(await counted(true)).toEqual(await counted(false))
 })
 
-test("without a refusal nothing is parked, asked or told", async () => {
+test("a task without any refused request is never parked", async () => {
   const provider = new Provider({ bucket: 1000, shutMs: 1000 }, settings)
   const [task] = await provider.launchAll(1)
   await provider.rig.ended(task?.id ?? "")

@@ -28,7 +28,7 @@ beforeEach(() => {
 })
 afterEach(() => rmSync(base, { recursive: true, force: true }))
 
-test("a value lies in a file of its task's name, whole, and git ignores it", async () => {
+test("a task's value is stored whole in a file named after the task, and git ignores it", async () => {
   const file = await new Ledgers(project).keep("bg_a", "[1]")
   expect(file).toBe(join(project, ".opencode/superagents/bg_a.json"))
   expect(readFileSync(file, "utf8")).toBe("[1]")
@@ -38,7 +38,7 @@ test("a value lies in a file of its task's name, whole, and git ignores it", asy
   expect(readFileSync(join(project, ".opencode/superagents/.gitignore"), "utf8")).toBe("*\n")
 })
 
-test("a link in the way of the folder is followed nowhere", async () => {
+test("a results folder that is a symbolic link is refused, and nothing is written through it", async () => {
   mkdirSync(join(base, "home"))
   writeFileSync(join(base, "home", ".gitignore"), "mine\n")
   symlinkSync(join(base, "home"), join(project, ".opencode", "superagents"))
@@ -50,7 +50,7 @@ test("a link in the way of the folder is followed nowhere", async () => {
   expect(readFileSync(join(base, "home", ".gitignore"), "utf8")).toBe("mine\n")
 })
 
-test("a link in the place of what has git ignore it writes over nothing", async () => {
+test("a .gitignore of the results folder that is a symbolic link is not written through", async () => {
   writeFileSync(join(base, "mine"), "mine\n")
   mkdirSync(join(project, ".opencode", "superagents"))
   symlinkSync(join(base, "mine"), join(project, ".opencode", "superagents", ".gitignore"))
@@ -59,7 +59,7 @@ test("a link in the place of what has git ignore it writes over nothing", async 
 })
 
 test.each(["link", "pipe"])(
-  "a %s in the place of a value or of rows is written to by nobody, and read by none",
+  "a %s in place of a value file or row file is neither written to nor read",
   async (what) => {
     const outside = join(base, "mine")
     writeFileSync(outside, "mine\n")
@@ -88,7 +88,7 @@ test.each(["link", "pipe"])(
   },
 )
 
-test("a map whose rows cannot be kept fails by saying so, and asks no model", async () => {
+test("a map whose rows cannot be stored fails with that reason and asks no model", async () => {
   const rig = new Rig()
   mkdirSync(join(rig.project, ".opencode"), { recursive: true })
   symlinkSync(base, join(rig.project, ".opencode", "superagents"))
@@ -104,7 +104,7 @@ test("a map whose rows cannot be kept fails by saying so, and asks no model", as
   }
 })
 
-test("a value that cannot be kept is valid all the same", async () => {
+test("a value is still valid when its file cannot be written", async () => {
   const project = join(base, "other")
   const rig = Object.assign(new Rig({ ledgers: new Ledgers(project) }), { project })
   mkdirSync(join(rig.project, ".opencode"), { recursive: true })

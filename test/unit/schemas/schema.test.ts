@@ -26,7 +26,7 @@ describe("a schema is looked through before anything is launched", () => {
     ["with escaped names", { $defs: { "a/b": { type: "string" } }, properties: { x: { $ref: "#/$defs/a~1b" } } }],
     ["with lists of schemas", { items: [{ type: "string" }], anyOf: [true, { not: { type: "null" } }] }],
     ["with several types", { type: ["string", "null"] }],
-  ])("one %s is taken", (_what, schema) => {
+  ])("the schema check before a launch accepts a schema %s", (_what, schema) => {
     expect(problemIn(schema)).toBeUndefined()
   })
 
@@ -76,11 +76,11 @@ describe("a schema is looked through before anything is launched", () => {
     ],
     [{ $id: "http://[" }, /^at \/: it cannot be used: Invalid URL/],
     [JSON.parse('{"properties": {"__proto__": {"type": "strng"}}}'), /^at \/properties\/__proto__\/type: "strng"/],
-  ])("%j is not", (schema, problem) => {
+  ])("the schema check before a launch rejects %j", (schema, problem) => {
     expect(problemIn(schema)).toMatch(problem)
   })
 
-  test("one that is nested without end is not", () => {
+  test("the schema check before a launch rejects a schema that is nested too deeply", () => {
     let schema: object = {}
     for (let depth = 0; depth < 201; depth++) schema = { not: schema }
     expect(problemIn(schema)).toBe("it is nested deeper than 200 levels")
@@ -116,20 +116,20 @@ describe("an answer's value is", () => {
     ["one that stands twice", `${value} It is this:\n\`\`\`\n{ "verdict" : "pass" }\n\`\`\``],
     ["one beside a fenced block of something else", `\`\`\`\nno\n\`\`\`\n${value}`],
     ["one in a fence that stands on one line, or has no end", `\`\`\`${value}\`\`\`\n\`\`\`json`],
-  ])("%s", (_what, text) => {
+  ])("the value read from an answer is %s", (_what, text) => {
     expect(JSON.parse(foundIn(VERDICT, text) ?? "null")).toEqual(JSON.parse(value))
   })
 
-  test("an array as well", () => {
+  test("the value read from an answer may be an array", () => {
     expect(foundIn({ type: "array" }, 'Here: ["a]", "b\\"]"] end')).toBe('["a]", "b\\"]"]')
   })
 
-  test("any value, where it is all of the answer or of a fenced block", () => {
+  test("any JSON value is accepted when it is the whole answer or a whole fenced block", () => {
     for (const text of ["7", '"a"', "null", "```\n-1.5e-3\n```"]) expect(foundIn({}, text)).toBeDefined()
     expect(foundIn({ type: "number" }, "7 files are bad")).toBeUndefined()
   })
 
-  test("read as JSON.parse reads it, or not at all", () => {
+  test("JSON in an answer is read exactly as JSON.parse reads it, or rejected", () => {
     const piece = fc.constantFrom(
       ...'{}[],:"\\ \n\t01-.eEntrufalsb/',
       "true",
@@ -239,21 +239,21 @@ describe("an answer is asked for again, and its problem named with its place, wh
     ["has a whole number of too many digits", {}, "[12345678901234567891]", /a number that no program can represent/],
     ["is a text with a broken escape", {}, '"\\x41"', "line 1, column 2: \\x is no escape of JSON"],
     ["has Python's words", {}, '{"a": None}', "line 1, column 7: a value was expected"],
-  ])("%s", (_what, schema, text, problem) => {
+  ])("a bad answer is rejected with the problem and its place when its value %s", (_what, schema, text, problem) => {
     const found = checkValue(schema, text)
     expect(found.valid ? ["valid"] : found.problems).toEqual([
       typeof problem === "string" ? problem : expect.stringMatching(problem),
     ])
   })
 
-  test("is cut off anywhere", () => {
+  test("an answer that is cut off at any point yields no value", () => {
     const whole = '{"verdict":"fail","sub":[{"verdict":"pass"},[1,{"verdict":"pass"}],"{\\"verdict\\":\\"pass\\"}"]}'
     for (let length = 1; length < whole.length; length++)
       for (const around of ["", "So: ", "```json\n"])
         expect(foundIn({}, `${around}${whole.slice(0, length)}`), whole.slice(0, length)).toBeUndefined()
   })
 
-  test("has numbers that a program rounds as all do, which are taken", () => {
+  test("numbers that every program rounds the same way are accepted", () => {
     for (const text of ["[0.1, 3.14159265358979323846, 1e23, 9007199254740992, -0, 0e9, 1E+2]"])
       expect(foundIn({}, text)).toBe(text)
   })
@@ -267,7 +267,7 @@ describe("an answer that is not valid is told by its places, and never by its va
     ["a wrong element", '{"verdict":"pass","notes":["a", 7]}', [/^at \/notes\/1: /]],
     ["one field too many", '{"verdict":"pass","secret":1}', [/^at \/secret: /]],
     ["another root", "[1]", [/^at \/: /]],
-  ])("%s", (_what, text, problems) => {
+  ])("an invalid answer has one problem, with its place, for this case: %s", (_what, text, problems) => {
     const found = checkValue(VERDICT, text)
     if (found.valid) throw new Error("it is valid")
     expect(found.problems).toHaveLength(problems.length)
@@ -290,7 +290,7 @@ describe("an answer that is not valid is told by its places, and never by its va
       '{"__proto__": 1}',
       /^at \/__proto__: Instance type "number"/,
     ],
-  ])("%s", (_what, schema, text, problem) => {
+  ])("an invalid answer has one problem, with its place, for this case: %s", (_what, schema, text, problem) => {
     const found = checkValue(schema as Schema, text)
     expect(found.valid ? [] : found.problems).toEqual([expect.stringMatching(problem)])
   })
@@ -301,23 +301,23 @@ describe("an answer that is not valid is told by its places, and never by its va
     [{ exclusiveMinimum: 4711 }, 4711, "The number is not greater than 4711."],
     [{ exclusiveMaximum: 5 }, 4711, "The number is greater than or equal to 5."],
     [{ multipleOf: 5 }, 4711, "The number is not a multiple of 5."],
-  ])("a number's limit: %j", (schema, value, problem) => {
+  ])("a number beyond a limit of the schema is reported with that limit: %j", (schema, value, problem) => {
     const found = checkValue(schema, JSON.stringify(value))
     expect(found.valid ? [] : found.problems).toEqual([`at /: ${problem}`])
   })
 
-  test("too many names", () => {
+  test("an object with too many properties is reported with the allowed number", () => {
     const found = checkValue({ maxProperties: 1 }, '{"a": 1, "b": 2}')
     expect(found.valid ? [] : found.problems).toEqual(["at /: Instance has more than 1 properties."])
   })
 
-  test("keywords that nobody knows, `true` and `format` of one's own are let pass, as JSON Schema has it", () => {
+  test("unknown keywords, unknown formats and a schema of `true` are accepted, as JSON Schema demands", () => {
     const schema = { nullable: true, "x-note": "y", format: "mine", properties: { x: true } }
     expect(problemIn(schema)).toBeUndefined()
     expect(checkValue(schema, '{"x": [1]}').valid).toBe(true)
   })
 
-  test("few words, however long the names in a value are", () => {
+  test("the problems of an invalid answer stay short even when its names are very long", () => {
     const long = { ["k".repeat(100_000)]: 1 }
     for (const schema of [{ additionalProperties: false }, { propertyNames: { maxLength: 3 } }]) {
       const found = checkValue(schema, JSON.stringify(long))
@@ -326,7 +326,7 @@ describe("an answer that is not valid is told by its places, and never by its va
     }
   })
 
-  test("ten places at most", () => {
+  test("an invalid answer is reported with at most ten places", () => {
     const found = checkValue({ items: { type: "string" } }, JSON.stringify(Array.from({ length: 50 }, () => 1)))
     expect(found.valid ? [] : found.problems).toHaveLength(10)
   })
@@ -347,14 +347,14 @@ describe("validation in a thread", () => {
     } as ValueThread
   }
 
-  test("gives up on what takes longer than its time, and says so", async () => {
+  test("a validation that takes longer than its time limit is given up with that reason", async () => {
     const clock = new FakeClock()
     const found = new Validation(clock.view(), () => threadOf(clock, 1, 60_000)).check(VERDICT, "{}")
     await clock.advance(MOST_CHECK_MS + 1)
     expect(await found).toEqual({ valid: false, problems: ["it could not be checked within 2 s"] })
   })
 
-  test("has patience where its own thread is held up as well", async () => {
+  test("a validation waits longer when the main thread is delayed too", async () => {
     const clock = new FakeClock()
     const own = clock.view()
     const late = { now: () => own.now(), after: (ms: number, run: () => void) => own.after(ms + 400, run) }
@@ -363,7 +363,7 @@ describe("validation in a thread", () => {
     expect((await found).valid).toBe(true)
   })
 
-  test("does not count the time that a crowded machine takes to start one, up to its own limit", async () => {
+  test("a slow start of the validation thread does not count as validation time, up to its own limit", async () => {
     const clock = new FakeClock()
     const slow = new Validation(clock.view(), () => threadOf(clock, 25_000, 100)).check(VERDICT, '{"verdict":"pass"}')
     await clock.advance(26_000)
@@ -373,7 +373,7 @@ describe("validation in a thread", () => {
     expect((await never).valid).toBe(false)
   })
 
-  test("says the same where no thread can be had", async () => {
+  test("an answer counts as not valid when no validation thread can be started", async () => {
     const failing = new Validation(new FakeClock().view(), () => {
       throw new Error("no thread")
     })

@@ -23,7 +23,7 @@ const withAnswersOf = async (answers: readonly string[], more: object = {}) => {
 }
 
 describe("a task with a schema", () => {
-  test("is told in its prompt what its last message has to be, and completes with a valid one", async () => {
+  test("a task with a schema is given it in the prompt and completes with a valid answer", async () => {
     const { asked, task, rig } = await withAnswersOf([VALID])
     expect(asked).toEqual([
       `FIND\n\nYour last message is read by a program: JSON alone, valid against this JSON Schema, with nothing before or after it.\n${JSON.stringify(SCHEMA)}`,
@@ -32,14 +32,14 @@ describe("a task with a schema", () => {
     expect(rig.notices()[0]?.hidden).toContain(`Schema: valid; the value is also in ${rig.valueFile(task.id)}\n`)
   })
 
-  test("shows its value alone, wherever it stood in the answer", async () => {
+  test("a task with a schema shows only its value, wherever that stands in the answer", async () => {
     const { rig, id } = await withAnswersOf([`Here it is:\n\`\`\`json\n${VALID}\n\`\`\`\nDone.`])
     expect((await rig.manager.output(id, rig.caller, 0)).answer).toBe(VALID)
     expect(rig.notices()[0]?.hidden).toContain(`<task_output>\n${VALID}\n</task_output>`)
     expect(rig.notices()[0]?.hidden).not.toContain("Here it is")
   })
 
-  test("is asked again with the places that are wrong, and not with the schema or the value", async () => {
+  test("a task with an invalid answer is asked again with the wrong places, not the schema or value", async () => {
     const { asked, task, rig } = await withAnswersOf(['{"verdict":"secret"}', VALID])
     expect(asked[1]).toMatch(/^Automatic message, not written by the user\. Your answer is not valid: at \/verdict: /)
     expect(asked[1]).toMatch(/ Answer again, with the JSON alone\.$/)
@@ -48,7 +48,7 @@ describe("a task with a schema", () => {
     expect(rig.notices()[0]?.hidden).toContain("Schema: valid, asked 2 times; the value")
   })
 
-  test("is told of as perhaps a placeholder where a far shorter value came after what was refused", async () => {
+  test("a value much shorter than the refused answer before it is reported as a possible placeholder", async () => {
     const long = JSON.stringify({ verdict: "maybe", notes: "x".repeat(3000) })
     const { rig, id, task } = await withAnswersOf([long, "no", VALID])
     expect(task.outcome?.value).toMatchObject({ asked: 3, length: VALID.length, refused: long.length })
@@ -58,7 +58,7 @@ describe("a task with a schema", () => {
     expect(renderOutput(await rig.manager.output(id, rig.caller), 0).output).toContain(note)
   })
 
-  test("names the file of its value before and after its end", async () => {
+  test("a task with a schema names the file of its value before and after its end", async () => {
     const { rig, id } = await withAnswersOf([VALID])
     const file = rig.valueFile(id)
     expect(await rig.manager.resultsOf(rig.task(id))).toBe(file)
@@ -67,7 +67,7 @@ describe("a task with a schema", () => {
     expect(renderOutput(await rig.manager.output(id, rig.caller), 0).output).toContain(file)
   })
 
-  test("fails when it has been asked as often as the option says, and keeps its text", async () => {
+  test("a task with a schema fails after the allowed number of requests, and keeps its text", async () => {
     const { asked, task, rig, id } = await withAnswersOf(["All is well."])
     expect(asked).toHaveLength(3)
     expect(task).toMatchObject({
@@ -85,7 +85,7 @@ describe("a task with a schema", () => {
     expect((await rig.manager.output(id, rig.caller, 0)).answer).toBe("All is well.")
   })
 
-  test("that is cancelled while it is asked again is cancelled", async () => {
+  test("a task that is cancelled while it is asked for a valid answer ends as cancelled", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "no" })
     rig.onPrompt("Your answer is not valid", { hang: true })
@@ -95,7 +95,7 @@ describe("a task with a schema", () => {
     expect((await rig.ended(id)).status).toBe("cancelled")
   })
 
-  test("hands its value to what waits for it", async () => {
+  test("a task with a schema passes its value on to the tasks that wait for it", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: `Well: ${VALID}` })
     const prompts: string[] = []
@@ -111,7 +111,7 @@ describe("a task with a schema", () => {
     expect(prompts[0]).not.toContain("Well:")
   })
 
-  test("whose schema is none is not launched", async () => {
+  test("a task with an invalid schema is not launched", async () => {
     const rig = new Rig()
     const wrong = { properties: { x: { type: "strng" } } }
     await expect(rig.launch({ schema: wrong })).rejects.toThrow(
@@ -120,7 +120,7 @@ describe("a task with a schema", () => {
     expect(rig.manager.list(rig.parent)).toEqual([])
   })
 
-  test("whose schema's file is none that can be read at once, or may be read by the caller, is not launched", async () => {
+  test("a task is not launched when its schema file is unreadable or forbidden to the caller", async () => {
     const rig = new Rig()
     const folder = mkdtempSync(join(tmpdir(), "superagents-schema-"))
     rig.host.folderOf = () => folder
@@ -157,7 +157,7 @@ describe("a task with a schema", () => {
     }
   })
 
-  test("is resumed with a schema only where that is given again", async () => {
+  test("a resumed task has a schema only when the resume names one", async () => {
     const { rig, id } = await withAnswersOf([VALID, "plain", VALID])
     await rig.manager.resume(id, { prompt: "And now?" }, rig.caller)
     expect(await rig.ended(id)).toMatchObject({ status: "completed" })

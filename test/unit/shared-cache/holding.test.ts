@@ -28,7 +28,7 @@ const phases = (rig: Rig) => rig.manager.list(rig.parent).flatMap(({ phase }) =>
 const asked = (rig: Rig, sessionID: string) => rig.host.stored(sessionID).messages.length > 0
 
 describe("fresh tasks of one message", () => {
-  test("are held behind the first until its answer begins, and are then asked all at once", async () => {
+  test("fresh tasks of one message wait until the first one's answer begins, then are all prompted at once", async () => {
     const rig = await rigged()
     const [first, second, third] = await three(rig)
     expect(phases(rig)).toEqual(["working", `held behind ${first?.id}`, `held behind ${first?.id}`])
@@ -41,7 +41,7 @@ describe("fresh tasks of one message", () => {
     for (const task of [first, second, third]) expect((await rig.ended(task?.id ?? "")).status).toBe("completed")
   })
 
-  test("are asked when the first ends without an answer, and when the time for it is over", async () => {
+  test("held tasks are prompted when the first ends without an answer or the hold time is over", async () => {
     const failing = await rigged({ status: 400 })
     const [, second] = await three(failing)
     await failing.clock.advance(200)
@@ -54,7 +54,7 @@ describe("fresh tasks of one message", () => {
     expect(asked(slow, other?.sessionID ?? "")).toBe(true)
   })
 
-  test("are asked when the first could not be made", async () => {
+  test("a held task is prompted when the session of the first one cannot be created", async () => {
     const rig = await rigged()
     let making = 0
     const { createSession } = rig.host
@@ -74,7 +74,7 @@ describe("fresh tasks of one message", () => {
     expect(asked(rig, second?.sessionID ?? "")).toBe(true)
   })
 
-  test("are asked at once where the first begins before their sessions are made", async () => {
+  test("a task is prompted at once when the first one answers before its session is created", async () => {
     const rig = await rigged({ text: "found", delay: 50 })
     const { createSession } = rig.host
     let making = 0
@@ -89,7 +89,7 @@ describe("fresh tasks of one message", () => {
     expect(asked(rig, second?.sessionID ?? "")).toBe(true)
   })
 
-  test("make their places ready then, below another's", async () => {
+  test("held tasks of a nested session prepare their places after the hold and complete", async () => {
     const rig = await rigged(undefined, { maxDepth: 2 })
     rig.onPrompt("ABOVE", { hang: true })
     const { sessionID } = await rig.launch({ prompt: "ABOVE", agent: "plan" })
@@ -104,13 +104,13 @@ describe("fresh tasks of one message", () => {
     ["the option is 0", { cacheHold: 0 }, {}],
     ["they are forks", {}, { fork: true }],
     ["they wait for a slot anyway", { maxConcurrentTasks: 1 }, {}],
-  ])("are not held where %s", async (_where, options, change) => {
+  ])("fresh tasks of one message are not held where %s", async (_where, options, change) => {
     const rig = await rigged(undefined, options)
     await three(rig, change)
     expect(phases(rig).filter((phase) => phase.startsWith("held"))).toEqual([])
   })
 
-  test("are not held where their model has told of no cache, nor where the like of them has just begun", async () => {
+  test("fresh tasks are not held when their model reports no cache or a similar task has just begun", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "found" })
     await told(rig, {})
@@ -125,7 +125,7 @@ describe("fresh tasks of one message", () => {
     expect(phases(rig).filter((phase) => phase.startsWith("held"))).toHaveLength(2)
   })
 
-  test("are held behind one of the same agent, model and message alone", async () => {
+  test("a fresh task waits only for a sibling with the same agent, model and message", async () => {
     const rig = await rigged()
     const first = await rig.launch()
     await rig.launch({ agent: "plan" })
@@ -138,7 +138,7 @@ describe("fresh tasks of one message", () => {
 })
 
 describe("a held task", () => {
-  test("takes a word behind its prompt", async () => {
+  test("a message to a held task is added to the end of its prompt", async () => {
     const rig = await rigged()
     const [, second] = await three(rig)
     expect((await rig.manager.tell(second?.id ?? "", "AND MORE", rig.caller)).waits).toBe(true)
@@ -147,7 +147,7 @@ describe("a held task", () => {
     expect(prompt?.parts[0]).toMatchObject({ text: "FIND\n\nAND MORE" })
   })
 
-  test.each(["cancel", "clear"] as const)("was never asked where it is ended by %s", async (how) => {
+  test.each(["cancel", "clear"] as const)("a held task that is ended by %s is never prompted", async (how) => {
     const rig = await rigged()
     const [first, second] = await three(rig)
     if (how === "cancel") await rig.manager.cancel({ type: "task", reference: second?.id ?? "" }, rig.caller)
@@ -157,7 +157,7 @@ describe("a held task", () => {
     expect(asked(rig, first?.sessionID ?? "")).toBe(true)
   })
 
-  test("ends at its limits: its time runs", async () => {
+  test("a held task ends at its time limit, because its clock runs", async () => {
     const rig = await rigged({ text: "found", delay: 60 * SECOND }, { cacheHold: 30_000, lastWord: 0 })
     await rig.launch()
     const { id, sessionID } = await rig.launch({ timeout: 2000 })
@@ -167,7 +167,7 @@ describe("a held task", () => {
     expect(asked(rig, sessionID)).toBe(false)
   })
 
-  test("ends where the others have spent what they share", async () => {
+  test("a held task ends when other tasks use up the limit of the session", async () => {
     const rig = await rigged({ text: "found", usage: { input: 900 }, delay: 100 }, { maxTokensPerSession: 1100 })
     rig.onPrompt("SPEND", { text: "much", usage: { input: 2000 }, delay: 300 })
     await rig.launch({ prompt: "SPEND", agent: "plan" })
@@ -178,7 +178,7 @@ describe("a held task", () => {
     expect(asked(rig, second?.sessionID ?? "")).toBe(false)
   })
 
-  test("waits as much longer where the process sleeps", async () => {
+  test("a held task waits longer by the time that the computer slept", async () => {
     const rig = await rigged({ text: "found", delay: 600 * SECOND }, { cacheHold: 5000, stallTimeout: 0 })
     const [, second] = await three(rig)
     await rig.clock.advance(1000)
@@ -189,7 +189,7 @@ describe("a held task", () => {
     expect(asked(rig, second?.sessionID ?? "")).toBe(true)
   })
 
-  test("is told as interrupted before it began after a crash", async () => {
+  test("a held task is reported as interrupted before it began after a crash", async () => {
     const rig = await rigged()
     await three(rig)
     await rig.clock.advance(20)

@@ -14,7 +14,7 @@ const setUp = (enabled: boolean) => {
   return { notify, attention }
 }
 
-test("tells the desktop when a child ends and when it asks, without a sound of its own", () => {
+test("the terminal sends a silent desktop notification when a child ends and when it asks", () => {
   const { notify, attention } = setUp(true)
   attention.onChange({ seen: { task: running }, before: undefined })
   attention.onChange({ seen: { task: running }, before: running })
@@ -29,14 +29,14 @@ test("tells the desktop when a child ends and when it asks, without a sound of i
   ])
 })
 
-test("tells the desktop that a board task needs somebody, in a line without what a terminal would act upon", () => {
+test("a desktop notification about a board task is one line without terminal control characters", () => {
   const { notify, attention } = setUp(true)
   attention.onNeed({ id: "5", title: "Migrate\u001b]0;x\u0007" } as BoardTask, "Which\nlicence?\u0007")
   const told = { title: "#5 Migrate ]0;x", message: "Which licence?" }
   expect(notify.mock.calls).toEqual([[expect.objectContaining(told)]])
 })
 
-test("tells nothing of the board's runs: their sessions are root sessions, of which the host tells", () => {
+test("the terminal sends no notification about board runs, because OpenCode itself notifies about root sessions", () => {
   const { notify, attention } = setUp(true)
   const [run, over] = [running, completed].map((task) => ({ ...task, parentID: "" }))
   attention.onChange({ seen: { task: over as Task }, before: run })
@@ -44,7 +44,7 @@ test("tells nothing of the board's runs: their sessions are root sessions, of wh
   expect(notify).not.toHaveBeenCalled()
 })
 
-test("is silent unless it is wanted, and survives a host that refuses", () => {
+test("desktop notifications are off by default, and a failing host does not stop the plugin", () => {
   const { notify, attention } = setUp(false)
   attention.onChange({ seen: { task: completed }, before: running })
   expect(notify).not.toHaveBeenCalled()

@@ -118,7 +118,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-test("the terminal reads the board's file, with each task's state", async () => {
+test("the terminal reads the board's file and shows each task's state", async () => {
   write({})
   await open()
   const [task] = source.tasks()
@@ -126,14 +126,14 @@ test("the terminal reads the board's file, with each task's state", async () => 
   expect(task && source.state(task).text).toMatch(/^next run .+ 00:00$/)
 })
 
-test("it tells of the rounds that there are where the schedule is none", async () => {
+test("the terminal shows the rounds of the schedule option when a task has no schedule", async () => {
   write({})
   await open({ ...OPTIONS, schedule: "every hour" })
   const [task] = source.tasks()
   expect(task && source.state(task).text).toMatch(/^next run (.+ )?\d\d:00$/)
 })
 
-test("it shows nothing where the board is off, is not there yet or is being mended, and keeps what it had", async () => {
+test("a board that is off or missing shows no tasks, and a broken file keeps the last ones", async () => {
   await open(() => undefined)
   expect(source.tasks()).toEqual([])
   source.dispose()
@@ -146,7 +146,7 @@ test("it shows nothing where the board is off, is not there yet or is being mend
   expect(source.tasks()).toHaveLength(1)
 })
 
-test("it tells when a task comes to need somebody, once, and not of what was so before", async () => {
+test("the terminal reports once when a task begins to need somebody, not for earlier needs", async () => {
   write({}, { 5: { needs: "old" } })
   await open()
   expect(needed).toEqual([])
@@ -156,7 +156,7 @@ test("it tells when a task comes to need somebody, once, and not of what was so 
   expect(needed).toEqual(["#5 Which license?"])
 })
 
-test("a board that is deleted is shown no longer, and shown again when it comes back", async () => {
+test("a deleted board disappears from the terminal and returns when its file returns", async () => {
   write({})
   await open()
   expect(source.tasks()).toHaveLength(1)
@@ -169,7 +169,7 @@ test("a board that is deleted is shown no longer, and shown again when it comes 
   expect(watchers.size).toBe(1)
 })
 
-test("a first board is heard of, and so is the next one where it was deleted, wherever the folders above begin", async () => {
+test("a new board is noticed, also after its folders were deleted at any level", async () => {
   await open()
   for (const first of [".opencode", ".opencode/tasks", ".opencode/tasks/tasks.json"]) {
     write({})
@@ -180,7 +180,7 @@ test("a first board is heard of, and so is the next one where it was deleted, wh
   }
 })
 
-test("a file that would hold the terminal up is not read, and what was there stays", { timeout: 20_000 }, async () => {
+test("a board file that is too large is not read, and the previous tasks stay shown", { timeout: 20_000 }, async () => {
   write({})
   await open()
   write({ description: "x".repeat(20 * 1024 * 1024), title: "huge" })
@@ -188,7 +188,7 @@ test("a file that would hold the terminal up is not read, and what was there sta
   expect(source.tasks()).toMatchObject([{ title: "Migrate" }])
 })
 
-test("it asks for other processes' runs by the clock and where the file has changed, not for each event of its folder", async () => {
+test("the board asks for other processes' runs at intervals and after file changes, not for each event", async () => {
   write({})
   await open()
   listed.mockClear()
@@ -201,7 +201,7 @@ test("it asks for other processes' runs by the clock and where the file has chan
   await vi.waitFor(() => expect(listed.mock.calls.length).toBeGreaterThan(1))
 })
 
-test("it says what a run asks, a question too", async () => {
+test("a board task shows the question or permission that its run waits for", async () => {
   write({})
   sessions.set("ses_t", threadOf({}, 1))
   await open()
@@ -212,7 +212,7 @@ test("it says what a run asks, a question too", async () => {
   expect(stateText()).toBe("needs you: bash: rm -r dist")
 })
 
-test("it knows of a run in another process, and of its end, though no event tells of them", async () => {
+test("the terminal notices a run in another process and its end without any event", async () => {
   write({})
   stored.push(threadOf({}, 2))
   await open()
@@ -224,7 +224,7 @@ test("it knows of a run in another process, and of its end, though no event tell
   expect(stateText()).toBe("running")
 })
 
-test("many changes in one moment are looked at together, and the last one is seen", async () => {
+test("many changes at once are read together, and the last one is shown", async () => {
   write({})
   await open()
   listed.mockClear()
@@ -237,7 +237,7 @@ test("many changes in one moment are looked at together, and the last one is see
   expect(listed.mock.calls.length).toBeLessThanOrEqual(2)
 })
 
-test("it costs nothing until the host tells that there is a board, and nothing after its end", async () => {
+test("the board view uses no timers or watchers before a board exists and after it is closed", async () => {
   const every = vi.spyOn(globalThis, "setInterval")
   const end = vi.spyOn(globalThis, "clearInterval")
   const [options, setOptions] = createSignal<typeof OPTIONS>()
@@ -258,7 +258,7 @@ test("it costs nothing until the host tells that there is a board, and nothing a
   vi.restoreAllMocks()
 })
 
-test("it does what its user wants done with a task: the board's files say so, for whoever runs its tasks", async () => {
+test("a user's run or cancel in the terminal is written to the board's files", async () => {
   write({})
   await open()
   const by = { kind: "user" } as const
@@ -271,7 +271,7 @@ test("it does what its user wants done with a task: the board's files say so, fo
   expect(toasts).toEqual(["Task #5 is canceled and stands in history, which does not change. Make a new task instead."])
 })
 
-test("a task that another hand has changed waits there, until its user starts it", async () => {
+test("a board task that a user's edit changed waits until its user starts it", async () => {
   write({ owner: "title" })
   await open()
   expect(await source.act({ type: "run", id: "5" })).toBe(false)
@@ -286,7 +286,7 @@ test("a task that another hand has changed waits there, until its user starts it
   await vi.waitFor(() => expect(stateText()).toBe("queued"))
 })
 
-test("a board whose file has gone is brought back, and nothing is done where the board is off", async () => {
+test("the tasks of a deleted board file can be restored, and nothing happens with the board off", async () => {
   write({})
   await open()
   rmSync(join(folder, ".opencode"), { recursive: true })
@@ -299,7 +299,7 @@ test("a board whose file has gone is brought back, and nothing is done where the
   expect(await source.act({ type: "accept" })).toBe(false)
 })
 
-test("its user answers in a task's thread, as its owner reads it", async () => {
+test("a user's reply in the terminal is posted to the task's thread and reaches its owner", async () => {
   write({}, { 5: { needs: "Which licence?" } })
   await open()
   const [task] = source.tasks()
@@ -311,7 +311,7 @@ test("its user answers in a task's thread, as its owner reads it", async () => {
   expect(toasts).toEqual(["no such session"])
 })
 
-test("its user opens a purse and closes it; what is spent of it is what OpenCode counts, with what the threads launched", async () => {
+test("a user can open and close a purse, and its spending is what OpenCode counts", async () => {
   write({})
   await open()
   expect(await source.purseSpent()).toBeUndefined()
@@ -335,9 +335,9 @@ test.each([
   [" $1.50  07:00 ", { max: 1.5, until: "07:00" }],
   ["five until tomorrow", { max: Number.NaN, until: "tomorrow" }],
   ["5", undefined],
-])("of %j as a purse it reads %j", (text, purse) => expect(purseIn(text)).toEqual(purse))
+])("the text %j is read as the purse %j", (text, purse) => expect(purseIn(text)).toEqual(purse))
 
-test("a parked run says until when, as on the page", async () => {
+test("a parked run says until when it is parked", async () => {
   const until = Date.now() + 60 * 60_000
   const parked = { at: 1, until, model: "mock/one", why: "its limit" }
   sessions.set("ses_t", threadOf({ run: taskOf({ run: { parked } }).run }, 1))

@@ -13,7 +13,7 @@ afterEach(() => {
   vi.useRealTimers()
 })
 
-test("there is one timer while something runs, and none before, after, and when the component is gone", () => {
+test("one timer exists while something runs, and none before, afterwards or without the component", () => {
   const [running, setRunning] = createSignal(0)
   const { clock, dispose } = createRoot((dispose) => ({ clock: createClock(running), dispose }))
   expect(vi.getTimerCount()).toBe(0)
@@ -36,7 +36,7 @@ test("there is one timer while something runs, and none before, after, and when 
   expect(vi.getTimerCount()).toBe(0)
 })
 
-test("the spinner moves with each tick, however slow it is", () => {
+test("the spinner moves on with each tick, however slow the ticks are", () => {
   for (const running of [1, 4, 10, 30, 60]) {
     const { clock, dispose } = createRoot((dispose) => ({ clock: createClock(() => running), dispose }))
     const frames = Array.from({ length: 5 }, () => {

@@ -10,7 +10,7 @@ describe("what somebody at the screen asks for", () => {
     expect(rig.host.database.sessions.get(sessionID)?.metadata).not.toHaveProperty("superagentsRequest")
   }
 
-  test("a cancel is carried out as the user's: the parent is told and woken", async () => {
+  test("a cancel from the screen counts as the user's: the parent is notified and woken", async () => {
     const { rig, id, sessionID } = await running()
     await asked(rig, sessionID, { action: "cancel" })
     expect(await rig.ended(id)).toMatchObject({ status: "cancelled", outcome: { reason: { code: "aborted" } } })
@@ -19,7 +19,7 @@ describe("what somebody at the screen asks for", () => {
     expect((await rig.host.activity()).has(sessionID)).toBe(false)
   })
 
-  test("it is taken away at once, however long it takes: one that stays counts as unheard", async () => {
+  test("a request from the screen is removed at once, however long its action takes", async () => {
     const { rig, id, sessionID } = await running()
     rig.host.onCall = (method) => (method === "abort" ? { slow: 4000 } : undefined)
     await asked(rig, sessionID, { action: "cancel" })
@@ -27,7 +27,7 @@ describe("what somebody at the screen asks for", () => {
     expect((await rig.ended(id)).status).toBe("cancelled")
   })
 
-  test("it is carried out although it could not be taken away", async () => {
+  test("a request from the screen is carried out even when it cannot be removed", async () => {
     const { rig, id, sessionID } = await running()
     rig.host.onCall = (method) => (method === "clearRequest" ? { fail: new HostError("no answer") } : undefined)
     const { metadata } = rig.host.stored(sessionID)
@@ -37,7 +37,7 @@ describe("what somebody at the screen asks for", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
-  test("and is taken away afterwards, lest it be carried out once more after a restart", async () => {
+  test("a request that could not be removed is removed later, so that no restart repeats it", async () => {
     const { rig, id, sessionID } = await running()
     let failed = 0
     const fail = new HostError("no answer")
@@ -49,7 +49,7 @@ describe("what somebody at the screen asks for", () => {
     expect(rig.host.stored(sessionID).metadata).not.toHaveProperty("superagentsRequest")
   })
 
-  test("a clear forgets the task and tells nobody", async () => {
+  test("a clear from the screen forgets the task and notifies nobody", async () => {
     const { rig, sessionID } = await running()
     await asked(rig, sessionID, { action: "clear" })
     await rig.clock.advance(60_000)
@@ -58,7 +58,7 @@ describe("what somebody at the screen asks for", () => {
     expect(rig.host.stored(sessionID).metadata).toEqual({})
   })
 
-  test("a resume asks again", async () => {
+  test("a resume from the screen starts the task again with the new prompt", async () => {
     const rig = new Rig()
     const { id, sessionID } = await rig.launch()
     await rig.ended(id)
@@ -71,13 +71,13 @@ describe("what somebody at the screen asks for", () => {
   test.each([
     ["a resume without a prompt", { action: "resume" }, "A task is resumed with a prompt"],
     ["a resume of what runs", { action: "resume", prompt: "more" }, "Only completed tasks can be resumed"],
-  ])("%s is refused on the screen", async (_what, request, text) => {
+  ])("%s is refused with a toast on the screen", async (_what, request, text) => {
     const { rig, sessionID } = await running()
     await asked(rig, sessionID, request)
     expect(rig.host.toasts.at(-1)).toMatchObject({ title: "Not done", message: expect.stringContaining(text) })
   })
 
-  test("is carried out once, however often it is heard of", async () => {
+  test("a request from the screen is carried out once, however often its event arrives", async () => {
     const { rig, id, sessionID } = await running()
     rig.host.onEvent = () => "double"
     await asked(rig, sessionID, { action: "cancel" })

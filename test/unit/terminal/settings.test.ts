@@ -14,22 +14,22 @@ describe("the key", () => {
     [false, undefined],
     ["  ", DEFAULT_KEYBIND],
     [7, DEFAULT_KEYBIND],
-  ])("%j is %j", (keybind, expected) => {
+  ])("the keybind option %j is read as the key %j", (keybind, expected) => {
     expect(settingsFrom({ keybind }, DEFAULTS).keybind).toBe(expected)
   })
 
-  test("has its default when there are no options, or strange ones", () => {
+  test("the keybind has its default when the options are missing or invalid", () => {
     for (const given of [undefined, null, "x", 3]) expect(settingsFrom(given, DEFAULTS).keybind).toBe(DEFAULT_KEYBIND)
   })
 })
 
-test("there is no board and no page where the server half is off", () => {
+test("the terminal has no board and no page when the server half is off", () => {
   const server = parseOptions({ board: {}, web: {} }).options
   expect(settingsFrom({}, server)).toMatchObject({ board: server.board, server })
   expect(settingsFrom({}, { ...server, enabled: false })).toMatchObject({ board: undefined })
 })
 
-test("nothing can be asked for where the server half is off", () => {
+test("the terminal offers no actions when the server half is off", () => {
   expect(settingsFrom({}, DEFAULTS).actions).toBe(true)
   expect(settingsFrom({}, { ...DEFAULTS, enabled: false }).actions).toBe(false)
 })
@@ -42,11 +42,11 @@ describe("the server half's options", () => {
     ["opencode-superagents@1.0.0", "opencode-superagents"],
     ["@me/superagents@1.0.0", "@me/superagents@2.0.0"],
     ["file:///somewhere/superagents", "/somewhere/superagents"],
-  ])("are those of %s for the companion %s", (entry, spec) => {
+  ])("the server options configured for %s are found for the terminal plugin %s", (entry, spec) => {
     expect(serverOptions(SPECS, config("another", [entry, told]), { spec }, NONE)).toMatchObject(told)
   })
 
-  test("are the defaults where there are none", () => {
+  test("the server options are the defaults when the configuration has none", () => {
     expect(serverOptions(SPECS, config("opencode-superagents"), { spec: "opencode-superagents" }, NONE)).toEqual(
       DEFAULTS,
     )
@@ -54,14 +54,14 @@ describe("the server half's options", () => {
     expect(serverOptions(SPECS, {} as Config, { spec: "opencode-superagents" }, NONE)).toEqual(DEFAULTS)
   })
 
-  test("are met with the user's own, as the server half meets them", () => {
+  test("the server options are combined with the user's own in the terminal as in the server", () => {
     const own = { options: { maxCostPerSession: 1, web: {} }, problems: [] }
     const given = config(["opencode-superagents", { maxCostPerSession: 5 }])
     const options = serverOptions(SPECS, given, { spec: "opencode-superagents" }, own)
     expect(settingsFrom({}, options)).toMatchObject({ limits: { cost: 1 }, server: options })
   })
 
-  test("give way to what tui.json says", () => {
+  test("the settings in tui.json override the server's options", () => {
     const server = { ...DEFAULTS, osNotifications: true }
     expect(settingsFrom({}, server).osNotifications).toBe(true)
     expect(settingsFrom({ osNotifications: false }, server).osNotifications).toBe(false)

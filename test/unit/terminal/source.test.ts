@@ -51,7 +51,7 @@ const rowOf = (id: string, task: Partial<Task> = {}) => ({
 
 const ids = (source: ReturnType<typeof createSource>) => source.tasksOf(PARENT).map(({ task }) => task.sessionID)
 
-test("a read that failed is no deletion, and is made again", async () => {
+test("a failed read removes no task from the list and is repeated", async () => {
   const { api, session, emit } = setUp()
   const source = createSource(api)
   await source.load(PARENT)
@@ -65,7 +65,7 @@ test("a read that failed is no deletion, and is made again", async () => {
   expect(session.children.mock.calls.length).toBe(reads + 1)
 })
 
-test("what could not be read at first is shown once it can be", async () => {
+test("tasks that could not be read at first are shown once a read succeeds", async () => {
   const { api, session } = setUp()
   session.get.mockRejectedValueOnce(new Error("no connection"))
   const source = createSource(api)
@@ -75,7 +75,7 @@ test("what could not be read at first is shown once it can be", async () => {
   expect(ids(source)).toEqual(["ses_child"])
 })
 
-test("a session that is gone is not asked for again, and nothing is after the end", async () => {
+test("a deleted session is not read again, and nothing is read after the end", async () => {
   const { api, session } = setUp()
   session.get.mockResolvedValueOnce({ error: { name: "NotFoundError" } })
   const source = createSource(api)
@@ -89,7 +89,7 @@ test("a session that is gone is not asked for again, and nothing is after the en
   expect(session.get).toHaveBeenCalledTimes(2)
 })
 
-test("a task that was cleared while there is a budget leaves the list, and is still paid for", async () => {
+test("a task that was cleared while a budget is on leaves the list but still counts as spending", async () => {
   const { api, session, emit } = setUp()
   const source = createSource(api)
   await source.load(PARENT)
@@ -102,7 +102,7 @@ test("a task that was cleared while there is a budget leaves the list, and is st
   expect(source.cleared()).toMatchObject([{ task: { sessionID: "ses_child" } }])
 })
 
-test("what was answered, tried again or deleted while nothing was heard is not shown for ever", async () => {
+test("answered questions, finished retries and deleted tasks disappear after a reconnect even without their events", async () => {
   const { api, session, permissions, questions, emit } = setUp()
   session.children.mockResolvedValue({ data: [child, rowOf("ses_other")] })
   permissions.mockResolvedValue({ data: [{ id: "per_1", sessionID: child.id, permission: "bash", patterns: ["ls"] }] })
@@ -123,7 +123,7 @@ test("what was answered, tried again or deleted while nothing was heard is not s
   expect(ids(source)).toEqual([child.id])
 })
 
-test("what is heard while it reads is newer than what it reads", async () => {
+test("an event that arrives during a read overrides the result of the read", async () => {
   const { api, session, permissions, emit } = setUp()
   const source = createSource(api)
   await source.load(PARENT)
@@ -158,7 +158,7 @@ test("what is heard while it reads is newer than what it reads", async () => {
   expect(source.taskIn("ses_new")?.progress?.asks.map(({ id }) => id)).toEqual(["per_new"])
 })
 
-test("what is asked in a folder of its own is found there", async () => {
+test("a question in a task's own folder is found there", async () => {
   const { api, session, permissions } = setUp()
   session.children.mockResolvedValue({ data: [child, { ...rowOf("ses_away"), directory: "/away" }] })
   const asked = { id: "per_1", sessionID: "ses_away", permission: "bash", patterns: [] }
@@ -168,7 +168,7 @@ test("what is asked in a folder of its own is found there", async () => {
   expect(source.taskIn("ses_away")?.progress?.asks).toMatchObject([{ what: "bash" }])
 })
 
-test("a terminal that comes later knows the tasks of tasks too, as deep as there may be any", async () => {
+test("a terminal that starts later finds tasks of tasks too, down to the greatest depth", async () => {
   const { api, session, permissions, emit } = setUp()
   const deep = rowOf("ses_deep", { parentID: child.id, depth: 2 })
   const rows = new Map<string, unknown[]>([
@@ -193,7 +193,7 @@ test("a terminal that comes later knows the tasks of tasks too, as deep as there
   expect(source.taskIn("ses_deep")).toBeUndefined()
 })
 
-test("a fork whose session is nobody's child stays in its parent's list", async () => {
+test("a fork whose session has no parent session stays in its parent's list", async () => {
   const { api, emit } = setUp()
   const source = createSource(api)
   await source.load(PARENT)
@@ -203,7 +203,7 @@ test("a fork whose session is nobody's child stays in its parent's list", async 
   expect(ids(source)).toEqual([child.id, "ses_fork"])
 })
 
-test("what another process runs is read again, of which nothing is heard here; what is heard of is not", async () => {
+test("tasks of another process are read repeatedly, but tasks with events of their own are not", async () => {
   const { api, session, emit } = setUp()
   const source = createSource(api)
   await source.load(PARENT)
@@ -231,7 +231,7 @@ test("what another process runs is read again, of which nothing is heard here; w
   expect(vi.getTimerCount()).toBe(0)
 })
 
-test("leaves no timer and no listener behind when it ends, whatever it was doing", async () => {
+test("the task source leaves no timer and no listener behind when it ends during a read", async () => {
   const { api, session, listeners } = setUp()
   let refuse = (_: unknown) => {}
   session.get.mockReturnValueOnce(
@@ -247,7 +247,7 @@ test("leaves no timer and no listener behind when it ends, whatever it was doing
   expect([vi.getTimerCount(), listeners.size]).toEqual([0, 0])
 })
 
-test("an event of another shape ends nobody", () => {
+test("an event of an unexpected shape does not stop the task source", () => {
   const { api, emit } = setUp()
   createSource(api)
   for (const type of ["session.updated", "session.deleted", "session.status", "permission.asked"]) {

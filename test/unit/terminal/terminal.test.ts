@@ -15,7 +15,7 @@ const shell = (script: string, more: Partial<Parameters<typeof openTerminal>[0]>
   return terminal
 }
 
-test("the screen is read as cells, with their colours", async () => {
+test("the test terminal reads its screen as cells with colours", async () => {
   const screen = shell(String.raw`printf 'a\033[1;38;2;255;0;16mb\033[0m\033[44m日\n'; read -r _`)
   await screen.waitFor("ab日")
   const [row = []] = screen.cells()
@@ -25,7 +25,7 @@ test("the screen is read as cells, with their colours", async () => {
   expect(row[2]).toMatchObject({ text: "日", width: 2, background: 4 })
 })
 
-test("keys are bytes, and the program's own end is told", async () => {
+test("the test terminal sends keys as bytes and reports the program's exit", async () => {
   const screen = shell(`read -r word; echo "got $word of $(stty size), \${UNSET-nothing}"; exit 3`)
   await screen.keys("h", "i", "Enter")
   await screen.waitFor("got hi of 5 40, nothing")
@@ -34,7 +34,7 @@ test("keys are bytes, and the program's own end is told", async () => {
   await expect(screen.waitFor("more")).rejects.toThrow(/ended with 3: the terminal shows more; it shows\s+hi\s+got hi/)
 })
 
-test("a program that asks for the terminal's colours is told them", async () => {
+test("the test terminal answers a program that asks for its colours", async () => {
   const screen = shell(
     String.raw`stty -echo -icanon; printf '\033]11;?\033\\'; dd bs=1 count=24 2>/dev/null | tr '\033' '^'`,
     {
@@ -44,7 +44,7 @@ test("a program that asks for the terminal's colours is told them", async () => 
   await screen.waitFor("^]11;rgb:ffff/eeee/dddd")
 })
 
-test("an unknown key is an error", () => {
+test("the test terminal rejects an unknown key", () => {
   expect(bytesOf("C-x")).toBe("\u0018")
   expect(() => bytesOf("Entre")).toThrow("no such key: Entre")
 })

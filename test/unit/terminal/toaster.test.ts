@@ -15,7 +15,7 @@ const setUp = (toasts = true) => {
 const launched = taskOf()
 const ended = taskOf({ status: "completed", outcome: outcomeOf(), run: { endedAt: 5000 } })
 
-test("what comes together is on the screen once, after a moment or with the host's next call, and not again", async () => {
+test("toasts of one moment are shown once, after a second or with the next call from OpenCode", async () => {
   const { clock, shown, toaster } = setUp()
   toaster.launched(launched)
   toaster.launched(launched)
@@ -31,7 +31,7 @@ test("what comes together is on the screen once, after a moment or with the host
   expect(shown).toHaveLength(2)
 })
 
-test("of many that come one after the other the first is on the screen at once, the others a few at a time", async () => {
+test("the first of many toasts is shown at once, and the others are combined", async () => {
   const { clock, shown, toaster } = setUp()
   for (let at = 0; at < 10; at++) {
     toaster.launched(launched)
@@ -42,14 +42,14 @@ test("of many that come one after the other the first is on the screen at once, 
   expect(shown).toEqual(["Background agent launched", "8 × Background agent launched", "Background agent launched"])
 })
 
-test("a question is on the screen at once, after what came before it", () => {
+test("a toast for a question is shown at once, after the toasts before it", () => {
   const { shown, toaster } = setUp()
   toaster.launched(launched)
   toaster.asked(launched, askOf())
   expect(shown).toEqual(["Background agent launched", "A background agent asks for permission"])
 })
 
-test("nothing is on the screen with toasts off", async () => {
+test("no toast is shown when toasts are off", async () => {
   const { clock, shown, toaster } = setUp(false)
   toaster.launched(launched)
   toaster.ended(ended)

@@ -5,7 +5,7 @@ import { createUsed } from "../../../src/features/terminal/use.ts"
 // In Node the package's own choice is its server build, in which effects never run.
 vi.mock("solid-js", () => vi.importActual("solid-js/dist/solid.js"))
 
-test("the first use is written down once, however much is heard of the agents", () => {
+test("the first use is stored once, however often the agents change", () => {
   const kept = new Map<string, unknown>()
   const kv = { ready: true, get: (key: string, other: unknown) => kept.get(key) ?? other, set: vi.fn() } as never
   const set = (kv as { set: ReturnType<typeof vi.fn> }).set

@@ -97,16 +97,16 @@ const seen = (one: Task, live?: Partial<Progress>): Seen => ({ task: one, progre
 const row = (each: Seen, now = START, all: readonly Seen[] = [each]) => rowOf(each, all, now)
 
 describe("the section", () => {
-  test("is not there when there is nothing to show", () => {
+  test("the sidebar section is hidden when there is nothing to show", () => {
     expect(sectionOf([], START)).toBeUndefined()
   })
 
-  test("says how many run, and how many are done when none does", () => {
+  test("the sidebar section says how many tasks run, or how many are done when none runs", () => {
     expect(sectionOf([seen(task(), {}), seen(ended())], START)?.summary).toBe("1 running")
     expect(sectionOf([seen(ended()), seen(ended())], START)?.summary).toBe("2 done")
   })
 
-  test("has what runs first, by launch, and then what ended, the latest first", () => {
+  test("the sidebar section lists running tasks by launch and then ended ones, the latest first", () => {
     const names = ["late", "early", "ended long ago", "just ended"]
     const given = [
       seen(ended({ description: "ended long ago" }, 1)),
@@ -117,21 +117,21 @@ describe("the section", () => {
     expect(inOrder(given).map((each) => each.task.description)).toEqual([names[1], names[0], names[3], names[2]])
   })
 
-  test("counts what it has no room for", () => {
+  test("the sidebar section says how many tasks do not fit", () => {
     const many = Array.from({ length: MOST_ROWS + 3 }, () => seen(ended()))
     const section = sectionOf(many, START)
     expect(section?.rows).toHaveLength(MOST_ROWS)
     expect(section?.more).toBe(3)
   })
 
-  test("sums tokens and cost of what has ended and of what runs, earlier runs too", () => {
+  test("the sidebar section sums tokens and cost of ended and running tasks, including earlier runs", () => {
     const earlier = { toolCalls: 1, usage: { ...NO_USAGE, input: 600, cost: 0.007 } }
     const rows = [seen(ended({ earlier })), seen(task(), { usage: { ...NO_USAGE, input: 55, cost: 0.0007 } })]
     const section = sectionOf(rows, START)
     expect(section?.totals).toEqual(["13.0K tokens · $0.0200"])
   })
 
-  test("says of how much, where there are limits, in lines that a sidebar holds", () => {
+  test("the sidebar section shows totals against their limits, in lines that fit the sidebar", () => {
     const rows = [seen(task(), { usage: { ...NO_USAGE, input: 13_000, cost: 0.02 } })]
     const totals = (tokens: number, cost: number) => sectionOf(rows, START, { tokens, cost })?.totals
     expect(totals(0, 0.5)).toEqual(["13.0K tokens · $0.0200 of $0.50"])
@@ -139,7 +139,7 @@ describe("the section", () => {
     expect(totals(50_000, 0.5)).toEqual(["13.0K of 50.0K tokens", "$0.0200 of $0.50"])
   })
 
-  test("counts what the tasks below a session's own have spent, and no other session's", () => {
+  test("the sidebar totals include tasks below a session's own tasks, but not those of other sessions", () => {
     const cent = { usage: { ...NO_USAGE, cost: 0.01 } }
     const [top, other] = [task({ parentID: "ses_top" }), task({ parentID: "ses_other" })]
     const middle = task({ parentID: top.sessionID })
@@ -151,7 +151,7 @@ describe("the section", () => {
     ])
   })
 
-  test("counts what was cleared while there is a budget, and what is below that", () => {
+  test("the sidebar totals include tasks that were cleared while a budget is on, and tasks below them", () => {
     const spent = (cost: number) =>
       ({ status: "completed", outcome: outcomeOf({ usage: { ...NO_USAGE, cost } }) }) as const
     const gone = seen(task({ ...spent(0.25), forgotten: true }))
@@ -162,7 +162,7 @@ describe("the section", () => {
     expect(sectionOf([here], START, { tokens: 0, cost: 0.5 }, others)?.totals).toEqual(["0 tokens · $0.3600 of $0.50"])
   })
 
-  test("says that it is at least so much, where OpenCode does not know all", () => {
+  test("the sidebar totals are marked as lower bounds when OpenCode does not know the whole usage", () => {
     const usage = { ...NO_USAGE, input: 13_000, cost: 0.02, atLeast: true } as const
     const rows = [seen(task({ status: "error", outcome: outcomeOf({ usage }) }))]
     expect(sectionOf(rows, START, { tokens: 0, cost: 0.5 })?.totals).toEqual(["≥ 13.0K tokens · ≥ $0.0200 of $0.50"])
@@ -170,7 +170,7 @@ describe("the section", () => {
 })
 
 describe("a row", () => {
-  test("says for whom a task waits, and that one is saying its last word", () => {
+  test("a task's row says which tasks it waits for, and that it is saying its last word", () => {
     const first = seen(task({ id: "bg_first" }), {})
     const waiting = seen(task({ run: { startedAt: undefined, after: ["bg_first", "bg_gone"] } }), {})
     expect(row(waiting, START, [first, waiting])).toMatchObject({ tone: "queued", icon: "○" })
@@ -180,7 +180,7 @@ describe("a row", () => {
     expect(last.detail).toContain("saying its last word")
   })
 
-  test("of a queued task says at which limit its model is, where another is parked there", () => {
+  test("a queued task shows that its model is at a limit when another task is parked for it", () => {
     const model = { provider: "mock", id: "one" }
     const limit = { at: START, model: "mock/one", why: "429" }
     const parked = (given: object) => seen(task({ model, run: { parked: { ...limit, ...given } } }), {})
@@ -195,7 +195,7 @@ describe("a row", () => {
     expect(dialog).toBe("general, queued for a free slot")
   })
 
-  test("of a working task spins, and tells time, calls, phase and last tool", () => {
+  test("a working task's row has a spinner, its time, calls, phase and last tool", () => {
     const each = seen(task({ description: "Look\n around" }), { toolCalls: 2, recentTools: ["glob", "grep"] })
     expect(row(each, START + 2900)).toMatchObject({
       tone: "working",
@@ -206,13 +206,13 @@ describe("a row", () => {
     })
   })
 
-  test("of a queued task tells how long it has waited", () => {
+  test("a queued task's row says how long it has waited", () => {
     const each = seen(task({ run: { startedAt: undefined } }), {})
     expect(row(each, START + 65_000)).toMatchObject({ tone: "queued", icon: "○", facts: "1m 5s" })
     expect(row(each, START + 65_000).detail).toBe("queued for a free slot")
   })
 
-  test("of a task that asks says what it asks", () => {
+  test("the row of a task that asks something shows the question", () => {
     const each = seen(task(), { asks: [permission], recentTools: ["bash"] })
     expect(row(each)).toMatchObject({
       tone: "waiting",
@@ -221,12 +221,12 @@ describe("a row", () => {
     })
   })
 
-  test("of a retrying task says which attempt it is, and why", () => {
+  test("a retrying task's row says the number of the attempt and the reason", () => {
     const each = seen(task(), { retry: { attempt: 3, message: "overloaded" } })
     expect(row(each).detail).toBe("retrying (3): overloaded")
   })
 
-  test("has nothing that a terminal would act upon, whatever the agent and its provider say", () => {
+  test("a task's row contains no terminal control characters, whatever the agent and its provider say", () => {
     const description = "Look\u001b[2J around\u0007"
     const retry = { attempt: 1, message: "slow\u001b]0;x\u0007down" }
     const asks = [{ ...permission, what: "bash: ls\u001b[2J" }]
@@ -237,14 +237,14 @@ describe("a row", () => {
     expect(row(seen(task(), { asks })).detail).toBe("waiting for permission: bash: ls [2J")
   })
 
-  test("of a task whose own tasks run says so", () => {
+  test("a task's row says when the task waits for its own tasks", () => {
     const parent = seen(task({ sessionID: "ses_p" }), {})
     const child = seen(task({ parentID: "ses_p" }), {})
     expect(row(parent, START, [parent, child]).detail).toBe("waiting for its own tasks")
     expect(sectionOf([parent], START, undefined, [child])?.rows[0]?.detail).toBe("waiting for its own tasks")
   })
 
-  test("counts the calls of the tasks that the task launched, as the tools' list does", () => {
+  test("a task's row counts the calls of the tasks that it launched, as superagents_list does", () => {
     const top = seen(ended({ sessionID: "ses_p" }))
     const middle = seen(ended({ parentID: "ses_p" }))
     const low = seen(task({ parentID: middle.task.sessionID }), { toolCalls: 3 })
@@ -256,24 +256,24 @@ describe("a row", () => {
     ["completed", "✓"],
     ["error", "✗"],
     ["cancelled", "⊘"],
-  ] as const)("of a task that ended %s stands still", (status, icon) => {
+  ] as const)("the row of a task that ended %s has a fixed icon and time", (status, icon) => {
     const each = seen(ended({ status }))
     expect(row(each, START + 999_999)).toMatchObject({ icon, facts: "12.3s · 7 calls", detail: undefined })
   })
 
-  test("does not know of calls that nobody made", () => {
+  test("a task's row shows no count of calls when there were none", () => {
     expect(row(seen(task(), {})).detail).toBe("working")
     expect(row(seen(task(), { toolCalls: 1 })).detail).toBe("working · 1 call")
   })
 })
 
-test("a running time has whole seconds, an exact one when it stands", () => {
+test("a running time is shown in whole seconds, and a final time exactly", () => {
   expect(timeOf(task(), START + 59_999)).toBe("59s")
   expect(timeOf(task(), START + 150_000)).toBe("2m 30s")
   expect(timeOf(ended({}, 850), START)).toBe("850ms")
 })
 
-test("a task's state is its phase while it runs, and its status after", () => {
+test("a task's state is its phase while it runs and its status afterwards", () => {
   expect(stateText(seen(task(), {}), [], 0)).toBe("general, working")
   expect(stateText(seen(ended({ status: "cancelled" })), [], 0)).toBe("general, cancelled")
 })
@@ -285,11 +285,11 @@ describe("the batches", () => {
       START,
     )?.batches
 
-  test("of one task need no bar", () => {
+  test("a batch of one task is shown without a progress bar", () => {
     expect(batches(task())).toEqual([])
   })
 
-  test("are those that run, with the names they were given", () => {
+  test("the batches with running tasks are shown under the names that they were given", () => {
     const tasks = [
       task({ batch: "name:survey" }),
       ended({ batch: "name:survey" }),
@@ -299,7 +299,7 @@ describe("the batches", () => {
     expect(batches(...tasks)).toEqual([{ label: "survey", done: 1, total: 2 }])
   })
 
-  test("are the latest one when none runs", () => {
+  test("the latest batch is shown when no batch has running tasks", () => {
     const tasks = [
       ended({ batch: "name:old" }),
       ended({ batch: "name:old" }),
@@ -309,7 +309,7 @@ describe("the batches", () => {
     expect(batches(...tasks)).toEqual([{ label: "", done: 2, total: 2 }])
   })
 
-  test("have a bar that fills the line, whatever the name is written in, full at the end alone", () => {
+  test("a batch's progress bar fills the line whatever its name, and is full only at the end", () => {
     const names = fc.string({ unit: fc.constantFrom("a", " ", "日", "𠀀", "🙂"), maxLength: 20 })
     fc.assert(
       fc.property(names, fc.nat(50), fc.nat(50), fc.integer({ min: 20, max: 80 }), (label, a, b, columns) => {
@@ -324,12 +324,12 @@ describe("the batches", () => {
 })
 
 describe("the badge", () => {
-  test("is there only while something runs", () => {
+  test("the badge is shown only while a task runs", () => {
     expect(badgeOf([seen(ended())], [])).toBeUndefined()
     expect(badgeOf([seen(task(), {}), seen(ended())], [])).toEqual({ text: "1 agent", waiting: false })
   })
 
-  test("says when somebody waits for the user", () => {
+  test("the badge says how many tasks wait for the user", () => {
     const tasks = [seen(task(), { asks: [permission] }), seen(task(), {})]
     expect(badgeOf(tasks, [])).toEqual({ text: "2 agents, 1 waiting", waiting: true })
   })
@@ -345,11 +345,11 @@ describe("a text that is cut", () => {
     ["👩‍👩‍👧 family", 5, "👩‍👩‍👧 f…"],
     ["anything", 0, ""],
     ["anything", -4, ""],
-  ])("%j in %i columns is %j", (text, columns, result) => {
+  ])("the text %j cut to %i columns is %j", (text, columns, result) => {
     expect(cut(text, columns)).toBe(result)
   })
 
-  test("never takes more room than there is", () => {
+  test("a cut text never takes more columns than allowed", () => {
     const texts = fc.string({ unit: fc.constantFrom("a", " ", "é", "日", "𠀀", "글", "🙂"), maxLength: 60 })
     fc.assert(
       fc.property(texts, fc.nat(40), (text, columns) => {
@@ -359,13 +359,13 @@ describe("a text that is cut", () => {
   })
 })
 
-test("a text to be read keeps its lines, and has nothing that a terminal would act upon", () => {
+test("a readable text keeps its lines and loses terminal control characters", () => {
   expect(readable("one\r\n\ttwo\rthree\u001b[2J\u001b]0;x\u0007 \u009b1m日本語\n")).toBe(
     "one\n\ttwo\nthree[2J]0;x 1m日本語\n",
   )
 })
 
-test("tokens and cost are short", () => {
+test("totals of tokens and cost are shortened", () => {
   const totals = (usage: Partial<Progress["usage"]>) =>
     sectionOf([seen(task(), { usage: { ...NO_USAGE, ...usage } })], START)?.totals
   expect(totals({})).toEqual(["0 tokens · $0.0000"])

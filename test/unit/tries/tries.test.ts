@@ -41,18 +41,18 @@ const interrupted = (nth: number) =>
   failed(nth, { outcome: outcomeOf({ reason: { code: "interrupted", text: "It was interrupted." } }) })
 
 describe("side by side", () => {
-  test("all begin at once, but those that are being made, and then nothing more", () => {
+  test("parallel tries all begin at once, except those already being launched, and no more follow", () => {
     expect(nextTries(PLAN, [], [], 0)).toEqual({ begin: [0, 1, 2] })
     expect(nextTries(PLAN, [running(0)], [1], 0)).toEqual({ begin: [2] })
     expect(nextTries(PLAN, [running(0), failed(1), running(2)], [], 0)).toEqual({ begin: [] })
   })
 
-  test("the first that has passed wins, whoever is the first to be told of", () => {
+  test("the try that passed first wins, whichever is reported first", () => {
     const members = [passed(2, { at: 9 }), running(1), passed(0, { at: 12 })]
     expect(nextTries(PLAN, members, [], 0)).toEqual({ begin: [], winner: "bg_part0002" })
   })
 
-  test("it is over when the last has failed, and closed", () => {
+  test("a group of tries fails when its last try has failed and is closed", () => {
     const all = [failed(1), failed(0), failed(2, { open: true })]
     expect(nextTries(PLAN, all, [], 0)).toEqual({ begin: [] })
     const { ending } = nextTries(PLAN, [...all.slice(0, 2), failed(2)], [], 0)
@@ -62,7 +62,7 @@ describe("side by side", () => {
     })
   })
 
-  test("a later run begins what has not failed, and counts what has", () => {
+  test("a resumed group runs the tries that did not fail and counts those that did", () => {
     const before = [failed(0), interrupted(1), member(2, { status: "cancelled" })]
     expect(nextTries(PLAN, before, [], 1)).toEqual({ begin: [1, 2] })
     expect(nextTries(PLAN, before, [], 0).ending?.type).toBe("failed")
@@ -75,7 +75,7 @@ describe("what was won, gone on with", () => {
   const plan: TriesPlan = { ...PLAN, again: "bg_part0001" }
   const others = [failed(0), failed(2)]
 
-  test("is asked of the one that had won alone, and has its end", () => {
+  test("a resumed group of won tries runs only its winner and ends the way that one ends", () => {
     const before = [...others, passed(1)]
     expect(nextTries(plan, before, [], 1)).toEqual({ begin: [1] })
     expect(nextTries(plan, before, [1], 1)).toEqual({ begin: [] })
@@ -88,7 +88,7 @@ describe("what was won, gone on with", () => {
     expect(nextTries(plan, others, [], 1).ending?.reason?.text).toBe("The try that had won is not known any more.")
   })
 
-  test("a winner brings what its check came to, from wherever that is known", () => {
+  test("a winning try passes on the result of its check, wherever that is stored", () => {
     const check = { command: "c", passed: true, runs: 1, how: "exit code 0" }
     expect(nextTries(PLAN, [{ ...passed(1), check }], [], 0)).toEqual({
       begin: [],
@@ -99,7 +99,7 @@ describe("what was won, gone on with", () => {
     expect(nextTries(PLAN, [passed(1, { outcome: outcomeOf({ receipt }) })], [], 0).passed).toBe(check)
   })
 
-  test("a team has the size, and the part of its own, that its present run has", () => {
+  test("a group of tries has the size and the chosen member of its current run", () => {
     expect([sizeOf(PLAN), sizeOf(plan)]).toEqual([3, 1])
     expect([chosenIn(undefined), chosenIn(PLAN), chosenIn(plan)]).toEqual([undefined, undefined, "bg_part0001"])
     expect(chosenIn({ ...plan, winner: "bg_b" })).toBe("bg_b")
@@ -107,7 +107,7 @@ describe("what was won, gone on with", () => {
 })
 
 describe("a ladder", () => {
-  test("goes on when the rung before has failed and is closed, and no further", () => {
+  test("a ladder starts the next try only when the one before has failed and is closed", () => {
     expect(nextTries(LADDER, [], [], 0)).toEqual({ begin: [0] })
     expect(nextTries(LADDER, [], [0], 0)).toEqual({ begin: [] })
     expect(nextTries(LADDER, [failed(0, { open: true })], [], 0)).toEqual({ begin: [] })
@@ -130,7 +130,7 @@ describe("what is told of them", () => {
     work: { files: ["a.ts", "b.ts"], moreFiles: 60, added: 1, removed: 0, submodules: [] },
   })
 
-  test("how each has ended", () => {
+  test("each try's end is described in a few words", () => {
     const how = (more: Given) => howOf(member(0, more).task)
     const of = (code: "parent-ended" | "cancelled" | "provider", text: string) => outcomeOf({ reason: { code, text } })
     expect(how({ status: "completed" })).toBe("passed after the one that won")
@@ -144,7 +144,7 @@ describe("what is told of them", () => {
     expect(how({ status: "error", outcome: undefined })).toBe("error")
   })
 
-  test("in how many of those that were looked at the guard held, in their receipt", () => {
+  test("the receipt of tries counts in how many checked members the guard held", () => {
     const guard = ["test/**"]
     const receipt = (passed: boolean, more: object = {}) => ({ ...NO_RECEIPT, check: { ...check, passed, ...more } })
     const of = (nth: number, passed: boolean, more?: object) =>
@@ -164,7 +164,7 @@ describe("what is told of them", () => {
     expect(told([])).toEqual([])
   })
 
-  test("a line for all, and a line a try", () => {
+  test("tries are summed up in one line, with a further line for each try", () => {
     const model = { provider: "mock", id: "one" }
     const members = [
       failed(0, { outcome: { ...unpassed, usage: { ...unpassed.usage, cost: 0.021 } }, model, at: 12.3 }),
@@ -196,7 +196,7 @@ describe("what is told of them", () => {
     expect(gone).toMatchObject({ cost: 0, rows: [{ how: "cancelled", cost: 0 }, {}, {}] })
   })
 
-  test("a later try reads what became of those before: data that it cannot be led out of", () => {
+  test("a later try reads how the earlier ones failed, as data that cannot leave its tags", () => {
     expect(withDigest("DO", "bg_team", [])).toBe("DO")
     const long = { ...unpassed.receipt, check: { ...check, output: "x\n".repeat(9000) } }
     const earlier = [
@@ -233,7 +233,7 @@ describe("the files that a check stands on", () => {
     ["src/latest/contest.ts", false],
     ["src/sums.js", false],
     ["docs/package.json.md", false],
-  ])("%s: %s", (file, stands) => {
+  ])("a check is said to depend on the file %s: %s", (file, stands) => {
     expect(standsOn("npm test && sh ./scripts/verify.sh", [file])).toEqual(stands ? [file] : [])
   })
 
@@ -257,7 +257,7 @@ describe("the files that a check stands on", () => {
     ["CI=1 timeout 60 ./verify.sh a", "verify.sh", true],
     ["make -f checks/rules.mk", "checks/rules.mk", true],
     ["for f in a.txt; do sh $f; done", "a.txt", true],
-  ])("are named from wherever it runs: %s: %s", (command, file, stands) => {
+  ])("the files that a check depends on are found relative to its folder: %s: %s", (command, file, stands) => {
     expect(standsOn(command, [file])).toEqual(stands ? [file] : [])
   })
 })
@@ -292,7 +292,7 @@ function life(plan: TriesPlan, rolls: (nth: number) => { passes: boolean; cents:
 describe("seeded tries come to exactly what the seed says", () => {
   const LIVES = 1000
 
-  test("three at 0.4: 78.4 %", () => {
+  test("three seeded tries that each pass at 0.4 win as often as predicted: 78.4 %", () => {
     const [random, again] = [seeded(28), seeded(28)]
     let won = 0
     let said = 0
@@ -305,7 +305,7 @@ describe("seeded tries come to exactly what the seed says", () => {
     expect(Math.abs(won - 784)).toBeLessThan(40)
   })
 
-  test("a ladder of 0.55 at $1 and 0.9 at $20: 95.5 % at half of what the strong one alone costs, to the cent", () => {
+  test("a seeded ladder of 0.55 at $1 and 0.9 at $20 wins 95.5 % at half the cost", () => {
     const plan: TriesPlan = { ...PLAN, count: 2, ladder: ["mock/cheap", "mock/strong"] }
     const [random, again] = [seeded(2828), seeded(2828)]
     const sums = { won: 0, cents: 0, said: 0, saidCents: 0 }
@@ -329,7 +329,7 @@ describe("seeded tries come to exactly what the seed says", () => {
   })
 })
 
-test("a try counts as begun in a run unless it ended before it had begun, or belongs to an earlier run", () => {
+test("a try counts as begun in a run unless it never began or belongs to an earlier run", () => {
   const part = { kind: "try", caller: "", under: "", of: "bg_group000", nth: 0, run: 1 } as never
   const reason = {
     code: "interrupted",

@@ -49,7 +49,7 @@ describe("an open question", () => {
     person.questions.set("per_1", { kind: "permission", permission: "bash", patterns: ["rm x"], always: ["rm *"] })
   })
 
-  test("tells what it offers, and takes an answer once", async () => {
+  test("an open question lists its choices and accepts one answer", async () => {
     expect((await ask("GET", "/api/asks/per_1")).json).toMatchObject({ permission: "bash", always: ["rm *"] })
     const reply = { reply: "reject", message: "Not that one." }
     expect((await ask("POST", "/api/asks/per_1", reply)).status).toBe(200)
@@ -63,19 +63,19 @@ describe("an open question", () => {
     [{ reply: "twice" }, 400, /Invalid input/],
     [{ answers: [["yes"]] }, 400, /This is a permission: answer with \{"reply"/],
     [{}, 400, /Invalid input/],
-  ])("refuses %j", async (body, status, error) => {
+  ])("an open question refuses the answer %j", async (body, status, error) => {
     const refused = await ask("POST", "/api/asks/per_1", body)
     expect([refused.status, refused.json.error]).toEqual([status, expect.stringMatching(error)])
     expect(person.replies).toEqual([])
   })
 
-  test("of another process is answered there", async () => {
+  test("an open question of another process can only be answered in that process", async () => {
     agents.foreign.add("bg_asks0000")
     const refused = await ask("POST", "/api/asks/per_1", { reply: "once" })
     expect([refused.status, refused.json.error]).toEqual([409, expect.stringContaining("another OpenCode process")])
   })
 
-  test("is not answered by another page, nor without the key", async () => {
+  test("an open question cannot be answered from another website or without the key", async () => {
     const body = { reply: "always" }
     expect((await ask("POST", "/api/asks/per_1", body, { origin: "https://evil.example" })).status).toBe(403)
     expect((await ask("POST", "/api/asks/per_1", body, { authorization: "Bearer x" })).status).toBe(401)
@@ -86,7 +86,7 @@ describe("an open question", () => {
 describe("a launch", () => {
   const given = { description: "Count", prompt: "Count beans", agent: "explore", check: "npm test" }
 
-  test("is a call of the tool in the conversation that is named, with all its arguments", async () => {
+  test("a launch from the page calls the task tool in the named conversation with all its arguments", async () => {
     person.sessions.set("ses_1", { title: "Beans", folder: "" })
     person.onCall = () => {
       agents.set(viewOf({ task: { id: "bg_new00000" } }))
@@ -97,7 +97,7 @@ describe("a launch", () => {
     expect(person.calls).toEqual([{ args: given, session: "ses_1" }])
   })
 
-  test("without one begins a conversation, which goes again where nothing was launched", async () => {
+  test("a launch without a conversation opens one, which is deleted when the launch fails", async () => {
     person.onCall = () => {
       throw new CallError('No agent "explroe" (argument `agent`). Did you mean: explore?')
     }
@@ -106,13 +106,13 @@ describe("a launch", () => {
     expect([person.calls[0]?.session, person.sessions.size]).toEqual(["ses_opened1", 0])
   })
 
-  test("in a conversation that is gone is an error", async () => {
+  test("a launch in a conversation that no longer exists is an error", async () => {
     const { status, json } = await ask("POST", "/api/agents", { ...given, session: "ses_gone" })
     expect([status, json.error]).toEqual([404, expect.stringContaining("ses_gone")])
     expect(person.calls).toEqual([])
   })
 
-  test("can choose from what there is, hidden agents left out", async () => {
+  test("the launch form offers the existing agents, models and conversations, without hidden agents", async () => {
     const seen = await person.agents()
     person.agents = async () => [...seen, { name: "ghost", description: "", mode: "all", hidden: true }]
     person.sessions.set("ses_1", { title: "Beans", folder: "" })
@@ -137,19 +137,19 @@ describe("a task", () => {
     ["tell", { prompt: "Hurry" }, { tell: "bg_one00000", prompt: "Hurry" }],
     ["resume", { prompt: "Again", check: "true" }, { resume: "bg_one00000", prompt: "Again", check: "true" }],
     ["merge", undefined, { merge: "bg_one00000" }],
-  ])("%s is a call of the tool in the conversation that launched it", async (act, body, args) => {
+  ])("the action %s calls the task tool in the conversation that launched the task", async (act, body, args) => {
     const { status, json } = await ask("POST", `/api/agents/bg_one00000/${act}`, body)
     expect([status, json]).toMatchObject([200, { agent: { id: "bg_one00000" }, text: "Told." }])
     expect(person.calls).toEqual([{ args, session: "ses_parent" }])
     expect((await ask("POST", `/api/agents/bg_none/${act}`, body)).status).toBe(404)
   })
 
-  test("names another in no body", async () => {
+  test("an action's body cannot redirect it to another task", async () => {
     await ask("POST", "/api/agents/bg_one00000/tell", { prompt: "x", tell: "bg_other000" })
     expect(person.calls[0]?.args).toMatchObject({ tell: "bg_one00000" })
   })
 
-  test("of the board is told, and not resumed: its board task is run", async () => {
+  test("a board task's run accepts a message but no resume, because its board task is run instead", async () => {
     agents.set(viewOf({ task: { id: "bg_run00000", parentID: NOBODY, description: "#5 Grind" } }))
     await ask("POST", "/api/agents/bg_run00000/tell", { prompt: "Finer" })
     expect(person.calls).toEqual([{ args: { tell: "bg_run00000", prompt: "Finer" }, session: NOBODY }])
@@ -157,7 +157,7 @@ describe("a task", () => {
     expect([status, json.error]).toEqual([409, expect.stringContaining("board task #5")])
   })
 
-  test("has its conversation and its runs", async () => {
+  test("a task's details include its parent conversation and its runs", async () => {
     person.sessions.set("ses_parent", { title: "Beans", folder: "" })
     const run = { generation: 0, at: 1, prompt: "Count", told: [], models: [], cost: 0, steps: [], earlierSteps: 0 }
     agents.stories.set("bg_one00000", [{ ...run, text: "42" }])
@@ -187,13 +187,13 @@ describe("stopping several", () => {
     [{ batchOf: "bg_a0000000" }, ["bg_b0000000", "bg_a0000000"]],
     [{ ids: ["bg_d0000000", "bg_ended000"] }, ["bg_d0000000"]],
     [{ batchOf: "bg_none" }, []],
-  ])("%j stops those that run here, the newest first", async (body, stopped) => {
+  ])("the cancel request %j stops the matching tasks of this process, the newest first", async (body, stopped) => {
     const { status, json } = await ask("POST", "/api/agents/cancel", body)
     expect([status, json]).toEqual([200, { stopped }])
     expect(agents.cancelled).toEqual(stopped)
   })
 
-  test("needs to be told which", async () => {
+  test("a cancel request that names no tasks is refused", async () => {
     expect((await ask("POST", "/api/agents/cancel", {})).status).toBe(400)
     expect((await ask("POST", "/api/agents/cancel", { all: false })).status).toBe(400)
     expect(agents.cancelled).toEqual([])
@@ -206,13 +206,13 @@ describe("a reply to a board task", () => {
     person.sessions.set("ses_thread", { title: "#5", folder: "" })
   })
 
-  test("stands in its thread, and has its owner go on", async () => {
+  test("a reply to a board task is written to its thread for its owner", async () => {
     const { status, json } = await ask("POST", "/api/tasks/5/reply", { text: " A quarter. " })
     expect([status, json]).toMatchObject([200, { id: "5" }])
     expect(person.written).toEqual([{ sessionID: "ses_thread", folder: "", text: "A quarter.", agent: "plan" }])
   })
 
-  test("is told to its run while that goes on", async () => {
+  test("a reply to a board task is sent to its run while that goes on", async () => {
     agents.set(viewOf({ task: { id: "bg_run00000", sessionID: "ses_thread", parentID: NOBODY, description: "#5 x" } }))
     expect((await ask("POST", "/api/tasks/5/reply", { text: "A quarter." })).status).toBe(200)
     expect(person.calls).toEqual([{ args: { tell: "bg_run00000", prompt: "A quarter." }, session: NOBODY }])
@@ -225,7 +225,7 @@ describe("a reply to a board task", () => {
     ["without a thread", { text: "x" }, 409],
     ["to one that another hand has changed", { text: "x" }, 409],
     ["to what is not there", { text: "x" }, 404],
-  ])("%s is refused", async (what, body, status) => {
+  ])("a reply that is %s is refused", async (what, body, status) => {
     if (what === "to a draft") board.put({ id: "5", status: "draft" })
     if (what.includes("another hand")) board.put({ id: "5" }, { state: "waiting for a person" })
     if (what === "without a thread") person.sessions.clear()
@@ -235,12 +235,12 @@ describe("a reply to a board task", () => {
   })
 })
 
-test("a conversation's tasks are forgotten", async () => {
+test("the page can clear all tasks of a conversation", async () => {
   expect((await ask("POST", "/api/sessions/ses_1/clear")).json).toEqual({ text: "Cleared." })
   expect(person.cleared).toEqual(["ses_1"])
 })
 
-test("of several instances the one acts that serves the folder, runs the task, or asks", async () => {
+test("an action goes to the instance that serves the folder, runs the task or asks the question", async () => {
   const [mine, theirs] = [new FakePerson(), new FakePerson()]
   const [own, others] = [new FakeAgents(), new FakeAgents()]
   others.set(viewOf({ task: { id: "bg_asks0000" }, asks: [askOf({ id: "per_1" })] }))

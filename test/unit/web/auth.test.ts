@@ -69,7 +69,7 @@ const reads = async (server: ReturnType<typeof serve>, bearer: string) =>
   (await server.ask("/api/agents", { headers: { authorization: `Bearer ${bearer}` } })).status
 
 describe("a link", () => {
-  test("lets the page in once; what it and the page's session hold is never sent", async () => {
+  test("a link signs in once, and its secret and the session's key are never sent", async () => {
     const server = serve()
     const code = codeOf(server)
     const session = (await signIn(code, server.around, never)) as WebSession
@@ -80,7 +80,7 @@ describe("a link", () => {
     expect(await signIn(code, server.around, never)).toBeUndefined()
   })
 
-  test("holds for ten minutes, in the life of the server that it was made for", async () => {
+  test("a link is valid for ten minutes while its server runs", async () => {
     const server = serve()
     const code = codeOf(server)
     await clock.advance(599_000)
@@ -91,7 +91,7 @@ describe("a link", () => {
     expect(await signIn(codeOf(server), serve("boot-two").around, never)).toBeUndefined()
   })
 
-  test("of the file holds for that whole life", async () => {
+  test("the link in the address file is valid until the server ends", async () => {
     const server = serve()
     const code = newCode(server.address.key, server.address.boot)
     await clock.advance(100 * HOUR_MS)
@@ -99,7 +99,7 @@ describe("a link", () => {
     expect(await signIn(code, server.around, never)).toBeUndefined()
   })
 
-  test("opens no route but that one, and no session is exchanged for another", async () => {
+  test("a link can only sign in, and a session cannot be exchanged for another session", async () => {
     const server = serve()
     const code = codeOf(server)
     const at = code.lastIndexOf(".")
@@ -116,7 +116,7 @@ describe("a link", () => {
     ["another secret", (code: string) => `${code.slice(0, -1)}${code.endsWith("A") ? "B" : "A"}`],
     ["a later end", (code: string) => code.replace(/^(c\.[^.]+\.)[^.]+/, "$1zzzzzzzz")],
     ["another life", (code: string) => code.replace("boot-one", "boot-two")],
-  ])("with %s is none: the server cannot prove that it knows it, and gets nothing", async (_what, change) => {
+  ])("a link with %s fails, because the server cannot prove that it knows the link", async (_what, change) => {
     const server = serve()
     await expect(signIn(change(codeOf(server)), server.around, never)).rejects.toThrow(UntrustedServer)
     expect(sent.filter((each) => !each.startsWith("GET /hello?"))).toEqual([])
@@ -124,7 +124,7 @@ describe("a link", () => {
 })
 
 describe("a session of the page", () => {
-  test("outlives the server's life: its next is proved anew, and what was sent in the last is worth nothing", async () => {
+  test("a web session survives a restart of the server, and its earlier access key does not", async () => {
     const before = serve()
     const session = await signedIn(before)
     const bearer = await bearerOf(session, before)
@@ -133,7 +133,7 @@ describe("a session of the page", () => {
     expect(await reads(after, await bearerOf(session, after))).toBe(200)
   })
 
-  test("ends after a day without use, which the server proves, and not before", async () => {
+  test("a web session ends after a day without use and not before", async () => {
     const server = serve()
     const [used, left] = [await signedIn(server), await signedIn(server)]
     for (let hours = 0; hours < 30; hours += 10) {
@@ -146,7 +146,7 @@ describe("a session of the page", () => {
     expect(await enter(used, serve("boot-two").around, never)).toEqual({ ended: true })
   })
 
-  test("ends by its own wish, at once and for good, and no other with it", async () => {
+  test("a web session that signs out ends for good, and other sessions stay signed in", async () => {
     const server = serve()
     const [one, other] = [await signedIn(server), await signedIn(server)]
     const bearer = await bearerOf(one, server)
@@ -160,7 +160,7 @@ describe("a session of the page", () => {
     expect((await out(TOKEN)).status).toBe(409)
   })
 
-  test("ends for good when the page is served at another port: at the old one others may use what the browser keeps", async () => {
+  test("a web session ends for good when the page is served at another port", async () => {
     const before = serve()
     const session = await signedIn(before)
     const moved = serve("boot-two", "http://127.0.0.1:4098")
@@ -173,7 +173,7 @@ describe("a session of the page", () => {
     expect(await enter(session, serve("boot-three").around, never)).toEqual({ ended: true })
   })
 
-  test("is not made up: an id that was never given is over, and its access no key", async () => {
+  test("an invented session id counts as ended and gives no access", async () => {
     const server = serve()
     const id = `p.4097.${"a".repeat(22)}`
     expect(await reads(server, `${id}.${"b".repeat(43)}`)).toBe(401)
@@ -182,7 +182,7 @@ describe("a session of the page", () => {
 })
 
 describe("before anything is sent", () => {
-  test("whoever cannot prove to be the server gets an id and a nonce, and learns nothing of use", async () => {
+  test("a server that cannot prove its identity receives only a session id and a nonce", async () => {
     const session = await signedIn(serve())
     const got: string[] = []
     const answers = [
@@ -203,7 +203,7 @@ describe("before anything is sent", () => {
     expect(new Set(got).size).toBe(answers.length)
   })
 
-  test("an old answer proves nothing, nor does one that was changed", async () => {
+  test("a repeated or changed proof of the server is rejected", async () => {
     const server = serve()
     const session = await signedIn(server)
     const old = (await (await server.ask(`/hello?id=${session.id}&nonce=${"a".repeat(32)}`)).json()) as object
@@ -216,7 +216,7 @@ describe("before anything is sent", () => {
     }
   })
 
-  test("a thief who passes the questions on to the server at its new port is found out, with what to do", async () => {
+  test("a thief who relays a proof from the server's new port is detected, with advice", async () => {
     const session = await signedIn(serve())
     const moved = serve("boot-two", "http://127.0.0.1:4098")
     const relayed = enter(session, { fetch: moved.ask, origin: URL }, never)
@@ -227,7 +227,7 @@ describe("before anything is sent", () => {
     await expect(relayed).rejects.toThrow("ssh -L 4098:127.0.0.1:4098")
   })
 
-  test("the server of another project is a stranger, and ends nobody's session", async () => {
+  test("the server of another project is not trusted and cannot end a session", async () => {
     const session = await signedIn(serve())
     const other = serve("boot-one")
     const auth = doorOf({ ...other.address, key: "o".repeat(43) }, () => clock.now(), folder)
@@ -246,12 +246,12 @@ describe("before anything is sent", () => {
     ["p.x\n", "a".repeat(32)],
     [`p.${"x".repeat(200)}`, "a".repeat(32)],
     ["p.x", "a".repeat(65)],
-  ])("what is no question (%j, %j) gets no proof", async (id, nonce) => {
+  ])("an invalid proof request (%j, %j) is refused", async (id, nonce) => {
     const query = new URLSearchParams({ id, nonce })
     expect((await serve().ask(`/hello?${query}`)).status).toBe(400)
   })
 
-  test("other pages do not even learn who is there", async () => {
+  test("other websites cannot ask for a proof or sign in", async () => {
     const server = serve()
     const path = `/hello?id=p.x&nonce=${"a".repeat(32)}`
     for (const path_ of [path, "/sign-in"]) {
@@ -262,7 +262,7 @@ describe("before anything is sent", () => {
   })
 })
 
-test("under another name of the server the page is led to its one address", async () => {
+test("a page opened under another name of the server is redirected to its one address", async () => {
   const server = serve()
   for (const host of ["localhost:4097", "[::1]:4097"]) {
     const answer = await server.ask("/", { headers: { host } })
@@ -279,7 +279,7 @@ describe("the sessions' file", () => {
     new WebSessions({ file: file(), port, clock, log: (_level, message) => void sent.push(message) })
   const written = () => JSON.parse(readFileSync(file(), "utf8")) as Record<string, number>
 
-  test("is the user's alone and has no secret; what was used is written down now and then", async () => {
+  test("the session file is readable only by the user, has no secrets, and records use at intervals", async () => {
     const all = passes()
     const id = all.issue()
     const begun = clock.now()
@@ -293,7 +293,7 @@ describe("the sessions' file", () => {
     expect(written()).toEqual({ [id]: clock.now() })
   })
 
-  test("is read by the next process, whatever somebody made of it", async () => {
+  test("the session file is read by the next process, and invalid contents count as no sessions", async () => {
     const id = passes().issue()
     expect(passes().isLive(id)).toBe(true)
     writeFileSync(file(), JSON.stringify({ [id]: "yesterday", "p.<x>": 1, "p.4098.x": 1, __proto__: 1 }))
@@ -304,7 +304,7 @@ describe("the sessions' file", () => {
     }
   })
 
-  test("drops what is over, and the longest unused beyond 64", async () => {
+  test("the session file drops ended sessions and the longest unused ones beyond 64", async () => {
     const all = passes()
     const first = all.issue()
     await clock.advance(WEB_SESSION_MS)
@@ -317,14 +317,14 @@ describe("the sessions' file", () => {
     expect([all.isLive(first), all.isLive(ids[0] ?? ""), all.isLive(ids[1] ?? "")]).toEqual([false, false, true])
   })
 
-  test("that cannot be written is told, and its sessions hold in this process", async () => {
+  test("a failed write of the session file is logged, and its sessions stay valid in this process", async () => {
     folder = join(folder, "nowhere")
     const all = passes()
     expect(all.isLive(all.issue())).toBe(true)
     expect(sent).toEqual(["the page's sessions could not be written down"])
   })
 
-  test("an open stream is use, for as long as it is open; an ended session ends its streams", async () => {
+  test("an open event stream counts as use of its session and ends with the session", async () => {
     const all = passes()
     const id = all.issue()
     const ended: string[] = []

@@ -45,7 +45,7 @@ async function join() {
   return { heard, leave, changes: () => heard.filter(({ event }) => event === "change"), isEnded: () => ended }
 }
 
-test("with nobody reading it does nothing: no timer, no subscription", async () => {
+test("the feed has no timer and no subscription while it has no readers", async () => {
   const { leave } = await join()
   expect([agents.listeners, board.listeners]).toEqual([1, 1])
   expect(view.pending).toBeGreaterThan(0)
@@ -53,7 +53,7 @@ test("with nobody reading it does nothing: no timer, no subscription", async () 
   expect([agents.listeners, board.listeners, view.pending, feed.readers]).toEqual([0, 0, 0, 0])
 })
 
-test("a reader that comes while the last one goes is told of what changes", async () => {
+test("a reader that arrives while the last one leaves is still sent changes", async () => {
   const { leave } = await join()
   const coming = join()
   leave()
@@ -63,7 +63,7 @@ test("a reader that comes while the last one goes is told of what changes", asyn
   expect(heard.map(({ event }) => event)).toEqual(["state", "change"])
 })
 
-test("a reader hears the whole state first", async () => {
+test("a new reader first receives the whole state", async () => {
   agents.set(viewOf({ task: { id: "bg_a" } }))
   board.put({ id: "5" }, { state: "running" })
   const { heard } = await join()
@@ -79,7 +79,7 @@ test("a reader hears the whole state first", async () => {
   })
 })
 
-test("then only what changed, and changes of one moment in one event", async () => {
+test("a reader receives only changes after the state, with changes of one moment in one event", async () => {
   agents.set(viewOf({ task: { id: "bg_a" } }), viewOf({ task: { id: "bg_b" } }))
   board.put({ id: "5" })
   const { changes } = await join()
@@ -95,7 +95,7 @@ test("then only what changed, and changes of one moment in one event", async () 
   expect(Object.keys(data).toSorted()).toEqual(["agents", "now", "tasks"])
 })
 
-test("what goes away is told of, and what comes", async () => {
+test("a reader is sent which tasks and board tasks are removed and added", async () => {
   agents.set(viewOf({ task: { id: "bg_a" } }))
   board.put({ id: "5" }, { state: "running" })
   const { changes } = await join()
@@ -111,7 +111,7 @@ test("what goes away is told of, and what comes", async () => {
   })
 })
 
-test("how many tasks have gone with the board's file is told, and that they are back", async () => {
+test("a reader is sent how many tasks a deleted board file lost, and their restoration", async () => {
   board.gone = [board.put({ id: "9" })]
   board.tasks.clear()
   const { heard, changes } = await join()
@@ -121,7 +121,7 @@ test("how many tasks have gone with the board's file is told, and that they are 
   expect(changes()[0]?.data).toMatchObject({ lost: 0, tasks: [{ id: "9" }] })
 })
 
-test("that a task has ended is told, though it came and went between two events", async () => {
+test("a reader is sent a task's end even when it came and went between two events", async () => {
   const { changes } = await join()
   board.put({ id: "9" })
   await board.complete("9", { kind: "user" })
@@ -130,7 +130,7 @@ test("that a task has ended is told, though it came and went between two events"
   expect(changes()[0]?.data.ended).toContain("9")
 })
 
-test("what nobody told of is found by a look every ten seconds", async () => {
+test("a change without an event is found by a look every ten seconds", async () => {
   agents.set(viewOf({ task: { id: "bg_a" } }))
   const { changes } = await join()
   agents.get = () => undefined
@@ -144,13 +144,13 @@ test("what nobody told of is found by a look every ten seconds", async () => {
   expect(changes().flatMap(({ data }) => data.owners ?? [])).toEqual([{ name: "build", description: "" }])
 })
 
-test("a sign of life comes every fifteen seconds", async () => {
+test("a reader receives a heartbeat every fifteen seconds", async () => {
   const { heard } = await join()
   await clock.advance(46_000)
   expect(heard.filter(({ event }) => event === "beat")).toHaveLength(3)
 })
 
-test("a board that cannot be read says so, and its tasks stay until it can", async () => {
+test("a board that cannot be read reports its problem and keeps its tasks meanwhile", async () => {
   board.put({ id: "5" })
   const { changes } = await join()
   board.broken = "tasks.json is not valid JSON."
@@ -166,13 +166,13 @@ test("a board that cannot be read says so, and its tasks stay until it can", asy
   expect(changes()[1]?.data).toMatchObject({ problem: "", tasks: [{ id: "6" }] })
 })
 
-test("without a board there is none in the state", async () => {
+test("the state has no board when the board is off", async () => {
   source = { agents }
   const { heard } = await join()
   expect(heard[0]?.data.board).toBeUndefined()
 })
 
-test("who comes later hears the state of then, and nobody hears a change twice", async () => {
+test("a later reader receives the current state, and no reader receives a change twice", async () => {
   agents.set(viewOf({ task: { id: "bg_a" } }))
   const first = await join()
   agents.alter("bg_a", { toolCalls: 7 })
@@ -183,7 +183,7 @@ test("who comes later hears the state of then, and nobody hears a change twice",
   expect(first.changes()).toHaveLength(1)
 })
 
-test("other sources are heard from then on", async () => {
+test("the feed listens to new sources as soon as the sources change", async () => {
   const { changes } = await join()
   const others = new FakeAgents()
   others.set(viewOf({ task: { id: "bg_other" } }))
@@ -194,12 +194,12 @@ test("other sources are heard from then on", async () => {
   expect(changes()[0]?.data).toMatchObject({ agents: [{ id: "bg_other" }] })
 })
 
-test("other sources are not listened to where nobody reads", async () => {
+test("the feed does not listen to new sources while it has no readers", async () => {
   feed.changed()
   expect([agents.listeners, view.pending]).toEqual([0, 0])
 })
 
-test("a board that comes with other sources is told of, and one that goes with them", async () => {
+test("a reader is sent a whole new state when a board is added or removed", async () => {
   source = { agents }
   const { heard } = await join()
   board.put({ id: "5" })
@@ -215,7 +215,7 @@ test("a board that comes with other sources is told of, and one that goes with t
   expect(heard).toHaveLength(3)
 })
 
-test("sources that change while the first reader comes are heard at once", async () => {
+test("sources that change while the first reader arrives are used at once", async () => {
   const coming = join()
   const others = new FakeAgents()
   source = { agents: others, board }
@@ -227,7 +227,7 @@ test("sources that change while the first reader comes are heard at once", async
   expect(changes().flatMap(({ data }) => data.agents ?? [])).toEqual([expect.objectContaining({ id: "bg_other" })])
 })
 
-test("a failing source is logged, and the next change is told", async () => {
+test("a failing source is logged, and the next change is still sent", async () => {
   const { changes } = await join()
   const list = agents.list
   agents.list = () => {
@@ -241,7 +241,7 @@ test("a failing source is logged, and the next change is told", async () => {
   expect(changes().at(-1)?.data.agents).toHaveLength(1)
 })
 
-test("an end sends everybody away", async () => {
+test("the end of the feed closes all its readers", async () => {
   const one = await join()
   const other = await join()
   feed.close()
@@ -265,7 +265,7 @@ describe("the stream", () => {
     return app.get("/", eventsRoute(feed, { open }))
   }
 
-  test("of the page is open in its session, until it is left, and ends with it", async () => {
+  test("the page's event stream belongs to its web session until the reader leaves, and ends with it", async () => {
     const held = new Map<string, () => void>()
     const app = appOf({ kind: "page", pass: "p.1" }, (id, end) => {
       held.set(id, end)
@@ -287,7 +287,7 @@ describe("the stream", () => {
     expect(text).toMatch(/^event: state/)
   })
 
-  test("is one of server-sent events", async () => {
+  test("the event stream has the format of server-sent events", async () => {
     agents.set(viewOf({ task: { id: "bg_a" } }))
     const response = await open()
     expect(response.headers.get("content-type")).toBe("text/event-stream")
@@ -307,7 +307,7 @@ describe("the stream", () => {
     expect(feed.readers).toBe(0)
   })
 
-  test("ends with its request", async () => {
+  test("the event stream ends when its request is aborted", async () => {
     const gone = new AbortController()
     await open(gone.signal)
     await flush()
@@ -316,7 +316,7 @@ describe("the stream", () => {
     expect(feed.readers).toBe(0)
   })
 
-  test("of who leaves before it begins is nobody's, and no failure", async () => {
+  test("a reader that leaves before the stream begins leaves no reader and no error behind", async () => {
     let read = (_tasks: BoardTask[]) => {}
     board.list = () => new Promise((resolve) => (read = resolve))
     const gone = new AbortController()
@@ -328,7 +328,7 @@ describe("the stream", () => {
     expect([feed.readers, view.pending, logged]).toEqual([0, 0, []])
   })
 
-  test("cuts off who does not read", async () => {
+  test("the event stream disconnects a reader that does not read", async () => {
     const response = await open()
     await flush()
     for (let n = 0; n < 12; n++) {
@@ -341,7 +341,7 @@ describe("the stream", () => {
     expect(size).toBeGreaterThan(1_000_000)
   })
 
-  test("is not for more than 64 at once, however fast they come, and for another when one leaves", async () => {
+  test("at most 64 event streams are open at once, and a closed one makes room for another", async () => {
     const app = appOf()
     app.onError((error, context) => context.text(error.message, 409))
     const gone = Array.from({ length: 100 }, () => new AbortController())

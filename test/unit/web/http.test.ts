@@ -22,7 +22,7 @@ async function start(fetch: Fetch, limits: Partial<Limits> = {}): Promise<string
   return `http://127.0.0.1:${listener.port}`
 }
 
-test("a request comes with its method, path, headers and body, an answer with its status and headers", async () => {
+test("the server passes on method, path, headers and body, and returns status and headers", async () => {
   const url = await start(async (request) => {
     const { pathname, search } = new URL(request.url)
     const told = [request.method, pathname, search, request.headers.get("x-one"), await request.text()]
@@ -33,13 +33,13 @@ test("a request comes with its method, path, headers and body, an answer with it
   expect(await response.json()).toEqual(["POST", "/a/b", "?c=d", "1", "körper"])
 })
 
-test("a port that is taken gives none; one that cannot be had is an error", async () => {
+test("a taken port gives no server, and an address that cannot be used is an error", async () => {
   const url = await start(() => new Response())
   expect(await listen(() => new Response(), Number(new URL(url).port), "127.0.0.1")).toBeUndefined()
   await expect(listen(() => new Response(), 0, "192.0.2.1")).rejects.toThrow(/EADDRNOTAVAIL/)
 })
 
-test("a stream goes out piece by piece, and its request is aborted when the reader leaves", async () => {
+test("a stream is sent piece by piece, and its request is aborted when the reader leaves", async () => {
   let aborted = false
   let send = (_text: string) => {}
   const url = await start((request) => {
@@ -66,7 +66,7 @@ test("a stream goes out piece by piece, and its request is aborted when the read
   await eventually(() => aborted)
 })
 
-test("a long stream leaves nothing behind while it goes on", async () => {
+test("a long stream does not collect event listeners while it goes on", async () => {
   const added = vi.spyOn(AbortSignal.prototype, "addEventListener")
   const removed = vi.spyOn(AbortSignal.prototype, "removeEventListener")
   const chunk = new Uint8Array(1_000_000)
@@ -86,7 +86,7 @@ test("a long stream leaves nothing behind while it goes on", async () => {
   socket.destroy()
 })
 
-test("who asks for the head of the events alone is no reader of them", async () => {
+test("a HEAD request for the events does not stay as a reader", async () => {
   const feed = {
     readers: 0,
     async join() {
@@ -119,7 +119,7 @@ const reading: Fetch = (request) =>
 
 const POST = "POST / HTTP/1.1\r\nhost: x\r\n"
 
-test("a body beyond the limit is not read to its end", async () => {
+test("a body above the size limit is not read to its end", async () => {
   const url = await start(reading)
   const socket = await dial(url)
   socket.write(`${POST}content-length: 1000000000\r\n\r\n${"x".repeat(1_200_000)}`)
@@ -127,7 +127,7 @@ test("a body beyond the limit is not read to its end", async () => {
   await eventually(() => socket.destroyed || socket.readableEnded)
 })
 
-test("a body that nobody asks for is not read, and its connection serves no other request", async () => {
+test("an unwanted body is not read, and its connection serves no further request", async () => {
   let asked = 0
   const url = await start(() => {
     asked++
@@ -142,7 +142,7 @@ test("a body that nobody asks for is not read, and its connection serves no othe
   expect(asked).toBe(1)
 })
 
-test("a body that does not come is waited for as long as the limit says", async () => {
+test("a body that does not arrive is refused after the time limit", async () => {
   const url = await start(reading, { bodyMs: 50 })
   const socket = await dial(url)
   socket.write(`${POST}content-length: 1000\r\n\r\n{`)
@@ -150,7 +150,7 @@ test("a body that does not come is waited for as long as the limit says", async 
   await eventually(() => socket.destroyed || socket.readableEnded)
 })
 
-test("a whole body leaves its connection open, however it was sent", async () => {
+test("a complete body leaves its connection open, with a length or in chunks", async () => {
   const url = await start(reading)
   const socket = await dial(url)
   for (const body of ["content-length: 3\r\n\r\nabc", "transfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"]) {
@@ -160,7 +160,7 @@ test("a whole body leaves its connection open, however it was sent", async () =>
   socket.destroy()
 })
 
-test("what asks for another protocol is closed at once", async () => {
+test("a request to switch to another protocol is closed at once", async () => {
   const url = await start(() => new Response("fine"))
   for (const head of ["GET / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket", "CONNECT x:80 HTTP/1.1"]) {
     const socket = await dial(url)
@@ -169,7 +169,7 @@ test("what asks for another protocol is closed at once", async () => {
   }
 })
 
-test("more requests at once than the limit says are turned away, and let in when others have their answer", async () => {
+test("requests above the limit at once are refused, and accepted again when others have ended", async () => {
   const waiting: ((response: Response) => void)[] = []
   const url = await start(() => new Promise<Response>((resolve) => void waiting.push(resolve)), { atOnce: 2 })
   const held = [fetch(url), fetch(url)]
@@ -183,7 +183,7 @@ test("more requests at once than the limit says are turned away, and let in when
   expect((await again).status).toBe(200)
 })
 
-test("a reader that takes nothing in is let go", async () => {
+test("a reader that stops reading is disconnected", async () => {
   let aborted = false
   const chunk = new Uint8Array(1_000_000)
   const url = await start(
@@ -202,7 +202,7 @@ test("a reader that takes nothing in is let go", async () => {
   socket.destroy()
 })
 
-test("nonsense on the line stops nobody", async () => {
+test("malformed requests do not stop the server", async () => {
   const url = await start((request) => new Response(new URL(request.url).pathname))
   for (const line of [
     "GARBAGE\r\n\r\n",
@@ -217,7 +217,7 @@ test("nonsense on the line stops nobody", async () => {
   expect(await (await fetch(`${url}/still`)).text()).toBe("/still")
 })
 
-test("an answer that fails closes the connection and nothing else", async () => {
+test("a failing handler closes only its own connection", async () => {
   const url = await start((request) => {
     if (request.url.endsWith("/bad")) throw new Error("no")
     return new Response("fine")

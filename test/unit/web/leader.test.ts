@@ -29,7 +29,7 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
 describe("the file with address and key", () => {
-  test("lies beside OpenCode's own state, one a project", () => {
+  test("the address file is stored next to OpenCode's own state, one for each project", () => {
     const env = { XDG_STATE_HOME: "/s" }
     expect(addressFile("/work/a", env)).toMatch(/^\/s\/opencode\/superagents\/web-[\da-f]{16}\.json$/)
     expect(addressFile("/work/a", env)).not.toBe(addressFile("/work/b", env))
@@ -40,7 +40,7 @@ describe("the file with address and key", () => {
     ...{ url: "http://127.0.0.1:4097", boot: "b1", ...ensureKeys(file), ...more },
   })
 
-  test("has two keys of 32 random bytes, and nobody else may read it", () => {
+  test("the address file has two keys of 32 random bytes that only the user can read", () => {
     const { token, key } = ensureKeys(file)
     for (const each of [token, key]) expect(Buffer.from(each, "base64url")).toHaveLength(32)
     expect(key).not.toBe(token)
@@ -49,7 +49,7 @@ describe("the file with address and key", () => {
     expect(JSON.parse(readFileSync(file, "utf8"))).toEqual({ url: "", token, key, boot: "" })
   })
 
-  test("keeps its keys over restarts and new addresses", () => {
+  test("the address file keeps its keys over restarts and new addresses", () => {
     const address = addressed()
     writeAddress(file, address)
     expect(ensureKeys(file)).toMatchObject({ token: address.token, key: address.key })
@@ -57,7 +57,7 @@ describe("the file with address and key", () => {
     expect(statSync(file).mode & 0o777).toBe(0o600)
   })
 
-  test("that others could read, or that is broken, gets new keys", () => {
+  test("an address file that is readable by others or broken gets new keys", () => {
     const { token, key } = ensureKeys(file)
     chmodSync(file, 0o644)
     expect(readAddress(file)).toBeUndefined()
@@ -72,12 +72,12 @@ describe("the file with address and key", () => {
     }
   })
 
-  test("leaves nothing else behind", () => {
+  test("writing the address file leaves no other files behind", () => {
     writeAddress(file, addressed())
     expect(readdirSync(join(file, ".."))).toEqual(["web-p.json"])
   })
 
-  test("gives links that are new each time, for this life and ten minutes, with nothing of the keys in them", () => {
+  test("each link from an address is new and contains no part of the keys", () => {
     const address = addressed()
     const links = [linkOf(address, 0), linkOf(address, 0)]
     const [one, other] = links
@@ -88,7 +88,7 @@ describe("the file with address and key", () => {
     }
   })
 
-  test("has a link for whoever reads it, another after each writing", () => {
+  test("the address file contains a link that changes with each write", () => {
     const linkIn = () => JSON.parse(readFileSync(file, "utf8")).link
     writeAddress(file, addressed())
     const first = linkIn()
@@ -98,7 +98,7 @@ describe("the file with address and key", () => {
     expect(readAddress(file)).not.toHaveProperty("link")
   })
 
-  test("tells which ports other projects had", () => {
+  test("the address files show which ports other projects had", () => {
     const of = (project: string) => join(folder, "opencode", "superagents", `web-${project.repeat(16)}.json`)
     expect(portsOfOthers(of("a"))).toEqual(new Set())
     for (const [project, url] of [
@@ -115,7 +115,7 @@ describe("the file with address and key", () => {
   })
 })
 
-test("a project has the port that it had, then those that no other had, then the rest, as far as the option goes", () => {
+test("a project first tries its earlier port, then unused ones, then those of other projects", () => {
   const first = (port: number, before?: number, others: number[] = []) =>
     portsToTry(port, before, new Set(others)).slice(0, 3)
   expect(first(4097)).toEqual([4097, 4098, 4099])
@@ -174,7 +174,7 @@ describe("who serves", () => {
     return { leader, clock: view }
   }
 
-  test("the first process; the others follow and say where", async () => {
+  test("the first process becomes the leader, and the others follow and log its address", async () => {
     const [a, b] = [process(), process()]
     await a.leader.take()
     await b.leader.take()
@@ -186,7 +186,7 @@ describe("who serves", () => {
     expect([a.leader.state, b.leader.state, logged.length]).toEqual(["serving", "following", 2])
   })
 
-  test("another within a minute of its death, at the same address and with the same key", async () => {
+  test("another process becomes the leader within a minute, at the same address and with the same key", async () => {
     const [a, b] = [process(), process()]
     await a.leader.take()
     await b.leader.take()
@@ -200,7 +200,7 @@ describe("who serves", () => {
     expect(after?.boot).not.toBe(before?.boot)
   })
 
-  test("a project finds its port again, though another is started before it and wants the same", async () => {
+  test("a project gets its earlier port again even when another project starts before it", async () => {
     const others = join(folder, "opencode", "superagents", `web-${"b".repeat(16)}.json`)
     const own = join(folder, "opencode", "superagents", `web-${"a".repeat(16)}.json`)
     file = own
@@ -220,13 +220,13 @@ describe("who serves", () => {
     expect([portIn(own), portIn(others)]).toEqual([4097, 4098])
   })
 
-  test("exactly one of two that start in the same moment", async () => {
+  test("exactly one of two processes that start at the same moment becomes the leader", async () => {
     const [a, b] = [process(), process()]
     await Promise.all([a.leader.take(), b.leader.take()])
     expect([a.leader.state, b.leader.state].toSorted()).toEqual(["following", "serving"])
   })
 
-  test("another port where a stranger has the wanted one, which never sees the key", async () => {
+  test("a leader takes another port when a stranger has the wanted one, which never sees the key", async () => {
     machine.taken.set(4097, "stranger")
     const asked: string[] = []
     const get = machine.get
@@ -243,7 +243,7 @@ describe("who serves", () => {
     expect(asked.join()).not.toContain(key)
   })
 
-  test("one of two that sat down side by side gets up again", async () => {
+  test("one of two page servers of the same project gives up the lead", async () => {
     machine.taken.set(4097, "stranger")
     const a = process()
     await a.leader.take()
@@ -258,7 +258,7 @@ describe("who serves", () => {
     expect([a.leader.state, b.leader.state]).toEqual(["following", "serving"])
   })
 
-  test("nobody where all ports are taken; it is said, and tried again", async () => {
+  test("no process becomes the leader when all ports are taken, which is logged and retried", async () => {
     for (let port = 4097; port < 4117; port++) machine.taken.set(port, "stranger")
     const { leader } = process()
     await leader.take()
@@ -269,7 +269,7 @@ describe("who serves", () => {
     expect(leader.state).toBe("serving")
   })
 
-  test("nobody after the end: the port is free, and no timer is left", async () => {
+  test("a stopped page server frees its port, leaves no timer and never leads again", async () => {
     const { leader, clock: view } = process()
     await leader.take()
     await leader.stop()
@@ -278,7 +278,7 @@ describe("who serves", () => {
     expect([machine.taken.size, leader.state]).toEqual([0, "stopped"])
   })
 
-  test("nobody who is stopped while it sits down", async () => {
+  test("a page server that is stopped while it starts does not become the leader", async () => {
     const { leader, clock: view } = process()
     const taking = leader.take()
     await leader.stop()
@@ -287,14 +287,14 @@ describe("who serves", () => {
     expect([machine.taken.size, view.pending]).toEqual([0, 0])
   })
 
-  test("with a file that cannot be written it is said", async () => {
+  test("a page server logs a warning when its address file cannot be written", async () => {
     writeFileSync(join(folder, "opencode"), "a file, not a folder")
     const { leader } = process()
     await leader.take()
     expect(logged.join()).toMatch(/warn the page cannot be served.*(ENOTDIR|EEXIST)/)
   })
 
-  test("its log never has the key", async () => {
+  test("the log of the page server never contains a key", async () => {
     const [a, b] = [process(), process()]
     await a.leader.take()
     await b.leader.take()
@@ -304,7 +304,7 @@ describe("who serves", () => {
   })
 })
 
-test("an address for people has IPv6 in brackets", () => {
+test("an address shown to people has IPv6 in brackets", () => {
   expect(urlOf("127.0.0.1", 1)).toBe("http://127.0.0.1:1")
   expect(urlOf("::1", 1)).toBe("http://[::1]:1")
 })

@@ -41,7 +41,7 @@ describe("a model's text", () => {
     ["`</code><script>`", "<code>&lt;/code&gt;&lt;script&gt;</code>"],
     ["```html\n<script>\n```", "&lt;<span"],
     ["```\n<script>\n```", "&lt;script&gt;"],
-  ])("is text where it is HTML: %s", (text, html) => {
+  ])("HTML in a model's text is shown as plain text: %s", (text, html) => {
     expect(markdown(text)).toContain(html)
     expect(markdown(text)).not.toMatch(/<(script|img|b)\b/)
   })
@@ -57,16 +57,16 @@ describe("a model's text", () => {
     "[x](#/task/5)",
     "<javascript:alert(1)>",
     "[x](&#106;avascript:alert(1))",
-  ])("has no link to anything but http and https: %s", (text) => {
+  ])("a model's text has links only to http and https addresses: %s", (text) => {
     expect(markdown(text)).not.toMatch(/<a |href=/)
   })
 
-  test("has links that tell nobody where they were followed from", () => {
+  test("a link in a model's text sends no referrer", () => {
     for (const text of ["[x](https://a.example/b?c=1)", "https://a.example/b?c=1", "<https://a.example/b?c=1>"])
       expect(markdown(text)).toContain('<a href="https://a.example/b?c=1" rel="noreferrer noopener" target="_blank">')
   })
 
-  test("fetches nothing: an image is a link to it", () => {
+  test("an image in a model's text is shown as a link and is not fetched", () => {
     const html = markdown('![a "cat"](https://a.example/cat.png)')
     expect(html).toContain('<a href="https://a.example/cat.png" rel="noreferrer noopener" target="_blank">[image: a')
     expect(html).not.toContain("<img")
@@ -74,18 +74,18 @@ describe("a model's text", () => {
     expect(markdown("[![x](https://a.example/i.png)](https://a.example)")).not.toContain("<img")
   })
 
-  test("has its headings below the page's own, and tables that scroll", () => {
+  test("a model's text has headings below the page's own, and tables that scroll", () => {
     expect(markdown("# One\n\n###### Six")).toBe("<h4>One</h4>\n<h6>Six</h6>\n")
     expect(markdown("| a |\n| - |\n| 1 |")).toMatch(/^<div class="scroll"[^>]*><table>[\s\S]*<\/table><\/div>/)
   })
 
-  test("of other kinds leads nowhere either", () => {
+  test("only http and https addresses count as safe links", () => {
     expect([isSafeLink("https://a"), isSafeLink(" HTTP://a")]).toEqual([true, true])
     expect(["https:", "https:// ", "ftp://a", "javascript://a", "java\nscript:x", ""].some(isSafeLink)).toBe(false)
   })
 })
 
-test("code in a text has its words marked, and is escaped all the same", () => {
+test("a code block is highlighted and still escaped", () => {
   expect(markdown("```ts\nconst a = '<b>'\n```")).toContain('<span class="hljs-keyword">const</span>')
   expect(markdown("```ts\nconst a = '<b>'\n```")).toContain("&lt;b&gt;")
   expect(markdown("```nonsense\n<b>\n```")).toContain("&lt;b&gt;")
@@ -100,7 +100,7 @@ test("code in a text has its words marked, and is escaped all the same", () => {
   ])
 })
 
-test("a patch is read line by line, numbered, without its heads", () => {
+test("a patch is split into numbered lines without its file headers", () => {
   const patch =
     "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,3 @@ fn\n one\n-two\n+zwei\n+--drei\n\\ No newline at end of file\n"
   expect(patchLines(patch)).toEqual({
@@ -122,7 +122,7 @@ test("a patch is read line by line, numbered, without its heads", () => {
   expect(patchLines(`@@ -1 +1 @@\n${"+x\n".repeat(2500)}`).more).toBe(501)
 })
 
-test("figures are short, and seldom change their width", () => {
+test("times, amounts and counts are shown in short form", () => {
   expect([0, 5000, 125_000, 7_300_000, 200_000_000].map(ago)).toEqual([
     "just now",
     "5s ago",
@@ -154,14 +154,14 @@ describe("the last day's lanes", () => {
       usage: { cost: 0.25 },
     })
 
-  test("cover whole quarters of an hour, from the first bar on, at least one hour", () => {
+  test("the last day's chart covers whole quarters of an hour, and at least one hour", () => {
     expect(spanOf([], now + 1)).toEqual({ from: now - 45 * MINUTE, to: now + 15 * MINUTE })
     expect(spanOf([bar("a", "x", 100)], now)).toEqual({ from: now - 105 * MINUTE, to: now + 15 * MINUTE })
     expect(spanOf([bar("a", "x", 13 * 60)], now).from).toBe(now - 13 * 60 * MINUTE)
     expect(spanOf([bar("a", "x", 30 * 60)], now).from).toBe(now - 24 * 60 * MINUTE)
   })
 
-  test("are one for each agent, with what it cost, and lines for what overlaps", () => {
+  test("the last day's chart has a lane with the cost of each agent, and lines for overlapping tasks", () => {
     const agents = [bar("a", "one", 60, 30), bar("b", "one", 50), bar("c", "one", 29, 20), bar("d", "two", 10)]
     const span = { from: now - 60 * MINUTE, to: now }
     const [one, two] = lanesOf(agents, span, now)
@@ -175,7 +175,7 @@ describe("the last day's lanes", () => {
     expect(two?.bars[0]).toMatchObject({ line: 0, to: 1 })
   })
 
-  test("and the day's sum count what tasks themselves cost in 24 hours, not what earlier runs did before", () => {
+  test("the last day's costs count what tasks spent within 24 hours, not their earlier runs", () => {
     const HOUR = 60 * MINUTE
     const row = (id: string, agent: string, recent: Task["run"]["recent"], cost: number, atLeast = false) => {
       const task = { id, agent, status: "completed", run: { createdAt: now - HOUR, endedAt: now, recent } } as const
@@ -196,7 +196,7 @@ describe("the last day's lanes", () => {
     ])
   })
 
-  test("have a few times on their axis, and a letter for each batch", () => {
+  test("the last day's chart has a few times on its axis and a letter for each batch", () => {
     const ticks = ticksOf({ from: now, to: now + 24 * 60 * MINUTE })
     expect(ticks.length).toBeGreaterThan(3)
     expect(ticks.length).toBeLessThan(10)
@@ -208,7 +208,7 @@ describe("the last day's lanes", () => {
   })
 })
 
-test("states have a word and a tone each", () => {
+test("each state has its own text and tone", () => {
   const run = { createdAt: 1, endedAt: 2 }
   expect(agentState(rowOf({ phase: "working" }))).toEqual({ tone: "run", text: "working" })
   expect(agentState(rowOf({ phase: "waiting for permission", asks: [askOf()] })).tone).toBe("needs")
@@ -227,14 +227,14 @@ test("states have a word and a tone each", () => {
   expect(tones).toEqual(["run", "needs", "done", "fail"])
 })
 
-test("a task that rests for want of a further round is not stuck", () => {
+test("a board task that rests without a further round does not count as stuck", () => {
   const moment = { runOf: () => undefined, agents: ["build"], now: "2026-01-01T00:00:00.000Z", nextTick: "" }
   const { state, reason } = stateOf(EMPTY, boardTaskOf("5", "2026-01-01T00:00:00.000Z", { owner: "build" }), moment)
   expect([state, isStuck({ state, reason }), columnOf({ state, reason })]).toEqual(["rests", false, "waiting"])
   expect(isStuck({ state: "rests", reason: "3 runs failed" })).toBe(true)
 })
 
-test("a person is waited for once by each question, also where it is that of a board task's run", () => {
+test("each open question is counted once, also when it is that of a board task's run", () => {
   const asks = [askOf(), askOf({ id: "per_2" })]
   const agent = (id: string, task: Partial<Task>) => rowOf({ task: { id, ...task }, asks })
   const unattended = { parentID: NOBODY, description: "#5 Grind" }
@@ -244,7 +244,7 @@ test("a person is waited for once by each question, also where it is that of a b
   expect([asking.map(({ id }) => id), waiting.map(({ id }) => id), count]).toEqual([["a", "b"], ["6"], 5])
 })
 
-test("the last day is what runs or ended in 24 hours, midnight or not; a filter wants all its words", () => {
+test("the last day has tasks of 24 hours, and a filter needs all its words", () => {
   const now = startOfDay(1_700_000_000_000) + 3_600_000
   const yesterday = now - 86_400_000
   const ended = (endedAt: number) => rowOf({ task: { status: "completed", run: { createdAt: yesterday, endedAt } } })
@@ -271,7 +271,7 @@ describe("what was spent", () => {
       now,
     )
 
-  test("is told by name, what cost most first", () => {
+  test("spending is summed by name, with the highest cost first", () => {
     const rows = [row("a", 900, 0, 1), row("b", 900, 0, 3), row("a", 900, 0, 1)]
     expect(costBy(rows, now, ({ agent }) => agent)).toEqual([
       { name: "b", runs: 1, cost: 3, atLeast: false },
@@ -279,7 +279,7 @@ describe("what was spent", () => {
     ])
   })
 
-  test("is told by hour, each run's cost over its time, and adds up to the whole", () => {
+  test("spending by hour spreads each run's cost over its time and adds up to the total", () => {
     const hours = costByHour([row("a", 3 * HOUR, HOUR, 4), row("b", 1000, 1000, 1)], now)
     expect(hours).toHaveLength(24)
     expect(hours.reduce((sum, { cost }) => sum + cost, 0)).toBeCloseTo(5)
@@ -288,7 +288,7 @@ describe("what was spent", () => {
   })
 })
 
-test("failures have advice where there is something to do", () => {
+test("a failure has advice when there is something to do", () => {
   expect([adviceFor("timeout"), adviceFor("provider")]).toEqual([
     expect.stringContaining("longer time limit"),
     expect.stringContaining("another model"),
@@ -296,7 +296,7 @@ test("failures have advice where there is something to do", () => {
   expect([adviceFor("aborted"), adviceFor(undefined)]).toEqual(["", ""])
 })
 
-test("a filter with a number sign finds that task, not those whose numbers begin alike", () => {
+test("a filter with a number sign finds exactly that task and no longer numbers", () => {
   const found = (filter: string) => ["#5", "#50", "#15"].filter((id) => matches(filter, [id, "Grind", "resting"]))
   expect(found("#5")).toEqual(["#5"])
   expect(found("#5 grind")).toEqual(["#5"])
@@ -308,7 +308,7 @@ test("a filter with a number sign finds that task, not those whose numbers begin
 describe("an address", () => {
   const shown = (hash: string) => routeOf(hash).shown
 
-  test("leads to a view, filtered, with what is looked at beside it", () => {
+  test("a page address selects a view, its filters and the item shown beside it", () => {
     expect(shown("#/task/5")).toEqual({ kind: "task", id: "5" })
     expect(shown("#/agent/bg_k3f9x2aa")).toEqual({ kind: "agent", id: "bg_k3f9x2aa" })
     expect([shown("#/new"), shown("#/launch"), shown("#/launch/bg_1")]).toEqual([
@@ -324,34 +324,34 @@ describe("an address", () => {
   })
 
   test.each(["", "#", "#/", "#/task", "#/task/", "#/task/<x>", "#/task/constructor", "#main", "#code=a"])(
-    "that names nothing leads home: %s",
+    "a page address that names nothing leads to the start view: %s",
     (hash) => {
       expect(routeOf(hash)).toEqual({ view: "now", filters: {} })
     },
   )
 
-  test("that leaves the view out keeps it, with its filters", () => {
+  test("a page address without a view keeps the current view and its filters", () => {
     const before = routeOf("#/answers?outcome=failed")
     expect(hashOf(routeOf("#/agent/bg_1", before))).toBe("#/answers/agent/bg_1?outcome=failed")
     expect(routeOf("#/", before).view).toBe("now")
   })
 
   test.each(["#/", "#/now/agent/bg_1", "#/board/task/5", "#/answers/new?group=batch", "#/find?q=a+b", "#/now/launch"])(
-    "is the same when it is read and written: %s",
+    "a page address is unchanged when it is read and written again: %s",
     (hash) => {
       expect(hashOf(routeOf(hash))).toBe(hash)
     },
   )
 })
 
-test("an address holds the key once, and a session has one of its own", () => {
+test("the sign-in code is read from the page address, and each session has its own link", () => {
   expect([codeIn("#code=a.-_1"), codeIn("#/task/5"), codeIn("#code=<x>")]).toEqual(["a.-_1", undefined, undefined])
   expect(threadLink("http://127.0.0.1:4096/p/session/", "ses_1")).toBe("http://127.0.0.1:4096/p/session/ses_1")
   expect([threadLink(undefined, "ses_1"), threadLink("javascript:x", "ses_1")]).toEqual([undefined, undefined])
   expect(threadCommand("ses_1")).toBe("opencode --session ses_1")
 })
 
-test("an event stream is read in whatever pieces it comes", () => {
+test("an event stream is parsed correctly in pieces of any size", () => {
   const read = eventReader()
   const whole = 'event: state\ndata: {"a":1}\n\nevent: beat\ndata: {}\n\n: a comment\n\ndata: one\ndata: two\n\n'
   const events = [...whole].flatMap((letter) => read(letter))
@@ -363,7 +363,7 @@ test("an event stream is read in whatever pieces it comes", () => {
   ])
 })
 
-test("an event may have a text with separators that end no line of a stream", () => {
+test("an event's text may contain line separators that end no line of the stream", () => {
   const data = JSON.stringify({ text: "one\u2028two\u2029three\rfour" })
   expect(eventReader()(`event: change\ndata: ${data}\n\n`)).toEqual([{ event: "change", data }])
 })
@@ -408,7 +408,7 @@ describe("a connection", () => {
     for (let turn = 0; turn < 10; turn++) await flush()
   }
 
-  test("sends the key in a header, hears events, and comes back when it is lost, ever later", async () => {
+  test("a connection sends the key in a header and reconnects with growing pauses after a loss", async () => {
     const { clock, heard, asked, connection } = start([async () => stream(EVENT)])
     await settle()
     expect(asked[0]?.headers).toEqual({ authorization: "Bearer key" })
@@ -426,7 +426,7 @@ describe("a connection", () => {
     expect(asked).toHaveLength(7)
   })
 
-  test("tries again at once when asked to", async () => {
+  test("a connection tries again at once when asked to", async () => {
     const { heard, asked, connection } = start([])
     await settle()
     expect(asked).toHaveLength(1)
@@ -436,14 +436,14 @@ describe("a connection", () => {
     connection.end()
   })
 
-  test("stops where the server itself has ended the session", async () => {
+  test("a connection stops when the server has ended the session", async () => {
     const { clock, heard, asked } = start([], () => ({ ended: true }))
     await settle()
     await clock.advance(60_000)
     expect([heard, asked.length]).toEqual([[["ended"]], 0])
   })
 
-  test("asks again who is there where its key is refused: the server may have been started anew", async () => {
+  test("a connection verifies the server again when its key is refused", async () => {
     let life = 0
     const refused = async () => Response.json({ error: "wrong key" }, { status: 401 })
     const { clock, heard, asked } = start([refused, async () => stream(EVENT, true)], () => ({
@@ -462,7 +462,7 @@ describe("a connection", () => {
     ])
   })
 
-  test("sends nothing to a stranger, says so, and waits for the right one", async () => {
+  test("a connection sends nothing to an untrusted server, reports it, and waits for the right one", async () => {
     let isStranger = true
     const { clock, heard, asked } = start([async () => stream(EVENT, true)], () => {
       if (isStranger) throw new UntrustedServer("not ours")
@@ -476,7 +476,7 @@ describe("a connection", () => {
     expect(heard.at(-1)).toEqual(["state", { n: 1 }])
   })
 
-  test("that is silent for too long counts as lost", async () => {
+  test("a connection that is silent for too long counts as lost", async () => {
     const { clock, heard, asked } = start([
       () =>
         new Promise((_resolve, reject) => {
@@ -492,14 +492,14 @@ describe("a connection", () => {
     expect(heard).toEqual([["lost", 500]])
   })
 
-  test("to a server that is troubled is tried again", async () => {
+  test("a connection retries after an error of the server", async () => {
     const { heard } = start([async () => new Response("", { status: 500 })])
     await settle()
     expect(heard).toEqual([["lost", 500]])
   })
 })
 
-test("an error is read from its answer, or told by its status", async () => {
+test("an error is read from its response, or described by its status", async () => {
   expect(await errorIn(Response.json({ error: "why" }, { status: 409 }))).toBe("why")
   expect(await errorIn(new Response("<html>", { status: 502 }))).toContain("502")
 })

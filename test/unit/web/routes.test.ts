@@ -51,7 +51,7 @@ async function ask(method: string, path: string, { body, headers = {} }: Extra =
 }
 
 describe("GET /api/tasks", () => {
-  test("has the tasks with their states, the agents, and what is in flight", async () => {
+  test("GET /api/tasks returns the tasks with their states, the agents, and the tasks in flight", async () => {
     board.put({ id: "5", title: "Migrate" }, { state: "running", text: "running" })
     board.put({ id: "6" }, { state: "needs you", reason: "Which port?", text: "needs you: Which port?" })
     const { status, json } = await ask("GET", "/api/tasks")
@@ -63,7 +63,7 @@ describe("GET /api/tasks", () => {
     expect(json.inFlight).toEqual(["5"])
   })
 
-  test("says which file cannot be read", async () => {
+  test("GET /api/tasks says which file cannot be read", async () => {
     board.broken = "tasks.json is not valid JSON (line 3)."
     const { status, json } = await ask("GET", "/api/tasks")
     expect([status, json]).toEqual([503, { error: "tasks.json is not valid JSON (line 3)." }])
@@ -71,7 +71,7 @@ describe("GET /api/tasks", () => {
 })
 
 describe("POST /api/tasks", () => {
-  test("makes a task for its owner, by the user", async () => {
+  test("POST /api/tasks creates a task for its owner in the user's name", async () => {
     const steps = [{ title: "Look" }]
     const { status, json } = await ask("POST", "/api/tasks", { body: { title: "New", owner: "plan", steps } })
     expect(status).toBe(201)
@@ -93,14 +93,14 @@ describe("POST /api/tasks", () => {
     ["broken JSON", '{"title": ', /not valid JSON/],
     ["what is not UTF-8", Buffer.from('{"title": "Käse", "owner": "build"}', "latin1"), /not valid JSON in UTF-8/],
     ["nothing", "", /not valid JSON/],
-  ])("refuses %s with 400 and why", async (_what, body, error) => {
+  ])("POST /api/tasks refuses %s with status 400 and a reason", async (_what, body, error) => {
     const { status, json } = await ask("POST", "/api/tasks", { body })
     expect(status).toBe(400)
     expect(json.error).toMatch(error)
     expect(board.tasks.size).toBe(0)
   })
 
-  test("refuses lists that are too long without a word for each entry", async () => {
+  test("POST /api/tasks refuses lists that are too long with one short error", async () => {
     for (const list of ["steps", "resources"]) {
       const { json } = await ask("POST", "/api/tasks", {
         body: { title: "x", owner: "build", [list]: Array(101).fill(1) },
@@ -112,7 +112,7 @@ describe("POST /api/tasks", () => {
     expect([status, json.error.length > 1000]).toEqual([400, false])
   })
 
-  test("refuses a body that does not say it is JSON: a form can be posted by any page", async () => {
+  test("POST /api/tasks refuses a body without a JSON content type, as a form could send it", async () => {
     for (const type of ["text/plain", "application/x-www-form-urlencoded", "application/jsonp"]) {
       const body = '{"title": "x", "owner": "build"}'
       const { status } = await ask("POST", "/api/tasks", { body, headers: { "content-type": type } })
@@ -130,7 +130,7 @@ describe("GET /api/tasks/history", () => {
     }
   })
 
-  test("has the archived tasks, newest first, as many as asked for", async () => {
+  test("GET /api/tasks/history returns the archived tasks, newest first, up to the limit", async () => {
     const ids = async (query: string) => {
       const { json } = await ask("GET", `/api/tasks/history${query}`)
       return json.tasks.map((task: { id: string; archivedAt?: string }) => task.archivedAt && task.id)
@@ -139,14 +139,14 @@ describe("GET /api/tasks/history", () => {
     expect(await ids("?limit=2")).toEqual(["3", "2"])
   })
 
-  test.each(["0", "-1", "1001", "2.5", "many", ""])("refuses the limit %j", async (limit) => {
+  test.each(["0", "-1", "1001", "2.5", "many", ""])("GET /api/tasks/history refuses the limit %j", async (limit) => {
     const { status, json } = await ask("GET", `/api/tasks/history?limit=${limit}`)
     expect([status, json.error]).toEqual([400, expect.stringContaining("from 1 to 1000")])
   })
 })
 
 describe("GET /api/tasks/:id", () => {
-  test("has the task itself, of history too", async () => {
+  test("GET /api/tasks/:id returns the task itself, also from the history", async () => {
     board.put({ id: "5", description: "all of it" })
     expect((await ask("GET", "/api/tasks/5")).json).toMatchObject({ id: "5", description: "all of it" })
     await board.cancel("5", { kind: "user" })
@@ -156,14 +156,17 @@ describe("GET /api/tasks/:id", () => {
     })
   })
 
-  test.each(["77", "%235", "abc", "5x", "..%2fagents", "1".repeat(40)])("does not know %s", async (id) => {
-    const { status, json } = await ask("GET", `/api/tasks/${id}`)
-    expect([status, Object.keys(json)]).toEqual([404, ["error"]])
-  })
+  test.each(["77", "%235", "abc", "5x", "..%2fagents", "1".repeat(40)])(
+    "GET /api/tasks/:id returns 404 for the unknown id %s",
+    async (id) => {
+      const { status, json } = await ask("GET", `/api/tasks/${id}`)
+      expect([status, Object.keys(json)]).toEqual([404, ["error"]])
+    },
+  )
 })
 
 describe("PATCH /api/tasks/:id", () => {
-  test("changes what is named", async () => {
+  test("PATCH /api/tasks/:id changes only the named fields", async () => {
     board.put({ id: "5", status: "draft" })
     const { status, json } = await ask("PATCH", "/api/tasks/5", { body: { status: "active", title: "Better" } })
     expect(status).toBe(200)
@@ -177,13 +180,13 @@ describe("PATCH /api/tasks/:id", () => {
     ["its number", { id: "6" }, /"id"/],
     ["another status than there are", { status: "paused" }, /"status"/],
     ["an owner that is no agent", { owner: "nobody" }, /nobody/],
-  ])("refuses %s", async (_what, body, error) => {
+  ])("PATCH /api/tasks/:id refuses a change of %s", async (_what, body, error) => {
     board.put({ id: "5" })
     const { status, json } = await ask("PATCH", "/api/tasks/5", { body })
     expect([status, json.error]).toEqual([400, expect.stringMatching(error)])
   })
 
-  test("cannot change history, nor what is not there", async () => {
+  test("PATCH /api/tasks/:id refuses archived and unknown tasks", async () => {
     board.put({ id: "5" })
     await board.complete("5", { kind: "user" })
     expect((await ask("PATCH", "/api/tasks/5", { body: { title: "x" } })).status).toBe(409)
@@ -192,7 +195,7 @@ describe("PATCH /api/tasks/:id", () => {
 })
 
 describe("POST /api/tasks/:id/complete, cancel and run", () => {
-  test("complete archives, and names the subtasks that go on", async () => {
+  test("the complete route archives a task and lists its subtasks that go on", async () => {
     board.put({ id: "6" })
     board.put({ id: "5", steps: [{ title: "a", done: false, taskId: "6" }] })
     const { status, json } = await ask("POST", "/api/tasks/5/complete")
@@ -200,7 +203,7 @@ describe("POST /api/tasks/:id/complete, cancel and run", () => {
     expect((await ask("GET", "/api/tasks/6")).json.status).toBe("active")
   })
 
-  test("cancel archives, and takes the subtasks along", async () => {
+  test("the cancel route archives a task together with its subtasks", async () => {
     board.put({ id: "6" })
     board.put({ id: "5", steps: [{ title: "a", done: false, taskId: "6" }] })
     const { json } = await ask("POST", "/api/tasks/5/cancel")
@@ -208,7 +211,7 @@ describe("POST /api/tasks/:id/complete, cancel and run", () => {
     expect((await ask("GET", "/api/tasks/6")).json.status).toBe("canceled")
   })
 
-  test("run starts the owner", async () => {
+  test("the run route starts the owner of a task", async () => {
     board.put({ id: "5" })
     const { status, json } = await ask("POST", "/api/tasks/5/run")
     expect([status, json]).toEqual([200, expect.objectContaining({ id: "5", state: "running" })])
@@ -221,7 +224,7 @@ describe("POST /api/tasks/:id/complete, cancel and run", () => {
     ["complete", "history", /history/],
     ["cancel", "history", /history/],
     ["run", "history", /history/],
-  ])("%s of what is %s: 409, and why", async (action, what, error) => {
+  ])("the %s route for a task that is %s returns 409 and the reason", async (action, what, error) => {
     board.put({ id: "5", status: what === "draft" ? "draft" : "active" })
     if (what === "running") board.put({ id: "5" }, { state: "running" })
     if (what === "history") await board.complete("5", { kind: "user" })
@@ -229,19 +232,19 @@ describe("POST /api/tasks/:id/complete, cancel and run", () => {
     expect([status, json.error]).toEqual([409, expect.stringMatching(error)])
   })
 
-  test.each(["complete", "cancel", "run"])("%s of what is not there: 404", async (action) => {
+  test.each(["complete", "cancel", "run"])("the %s route for an unknown task returns 404", async (action) => {
     expect((await ask("POST", `/api/tasks/9/${action}`)).status).toBe(404)
   })
 })
 
 describe("POST /api/tasks/accept, restore and forget", () => {
-  test("accept believes what was changed outside", async () => {
+  test("the accept route accepts changes that were made outside the plugin", async () => {
     board.put({ id: "5" }, { state: "waiting for a person" })
     expect(await ask("POST", "/api/tasks/accept")).toMatchObject({ status: 200, json: { tasks: [{ id: "5" }] } })
     expect(board.accepted).toBe(1)
   })
 
-  test("restore brings the tasks of a board back whose file has gone, once", async () => {
+  test("the restore route brings back the tasks of a deleted board file once", async () => {
     board.gone = [board.put({ id: "5" })]
     board.tasks.clear()
     expect((await ask("GET", "/api/tasks")).json).toMatchObject({ tasks: [], lost: 1 })
@@ -250,14 +253,14 @@ describe("POST /api/tasks/accept, restore and forget", () => {
     expect((await ask("POST", "/api/tasks/restore")).status).toBe(409)
   })
 
-  test("forget lets them go", async () => {
+  test("the forget route drops the tasks of a deleted board file", async () => {
     board.gone = [board.put({ id: "5" })]
     board.tasks.clear()
     expect((await ask("POST", "/api/tasks/forget")).json).toEqual({ tasks: [], agents: board.owners, inFlight: [] })
   })
 })
 
-test("without a board its routes answer 404, and the others go on", async () => {
+test("the board's routes answer 404 without a board, and the other routes still work", async () => {
   source = { agents }
   for (const [method, path] of [
     ["GET", ""],
@@ -299,7 +302,7 @@ describe("background tasks", () => {
     },
   })
 
-  test("GET /api/agents has those of all sessions, as the list has them", async () => {
+  test("GET /api/agents lists the background tasks of all sessions", async () => {
     agents.set(running, ended)
     const { json } = await ask("GET", "/api/agents")
     expect(json.agents).toHaveLength(2)
@@ -321,7 +324,7 @@ describe("background tasks", () => {
     expect(json.agents[1].batch).toBeUndefined()
   })
 
-  test("GET /api/agents/:id has its answer and what it changed", async () => {
+  test("GET /api/agents/:id returns a task's answer and its changes", async () => {
     agents.set(ended)
     agents.answers.set("bg_ended000", "the answer")
     const diff = [{ file: "a.ts", patch: "@@", additions: 1, deletions: 0 }]
@@ -362,7 +365,7 @@ describe("background tasks", () => {
       expect((await ask("GET", `/api/agents/search?${query}`)).status).toBe(400)
   })
 
-  test("GET /api/agents/search goes on where an answer cannot be read", async () => {
+  test("GET /api/agents/search continues when one answer cannot be read", async () => {
     const { answer } = agents
     agents.answer = async (id: string) => (id === "bg_ended000" ? Promise.reject(new Error("gone")) : answer(id))
     agents.set(viewOf({ task: { id: "bg_old00000", status: "completed", run: { createdAt: 1, endedAt: 1 } } }))
@@ -370,7 +373,7 @@ describe("background tasks", () => {
     expect((await ask("GET", "/api/agents/search?q=zanzibar")).json.found).toMatchObject([{ id: "bg_old00000" }])
   })
 
-  test("POST /api/agents/:id/cancel stops what runs, once", async () => {
+  test("POST /api/agents/:id/cancel stops a running task once", async () => {
     agents.set(running)
     const { status, json } = await ask("POST", "/api/agents/bg_runs0000/cancel")
     expect([status, json]).toEqual([200, expect.objectContaining({ status: "cancelled" })])
@@ -380,7 +383,7 @@ describe("background tasks", () => {
     expect((await ask("POST", "/api/agents/bg_nothere0/cancel")).status).toBe(404)
   })
 
-  test("that another process runs can be seen and not stopped", async () => {
+  test("a background task of another process can be seen but not stopped", async () => {
     agents.set(running)
     agents.foreign.add("bg_runs0000")
     expect((await ask("GET", "/api/agents")).json.agents[0].foreign).toBe(true)
@@ -388,7 +391,7 @@ describe("background tasks", () => {
     expect([status, json.error]).toEqual([409, expect.stringContaining("another OpenCode process")])
   })
 
-  test("whose host fails say so", async () => {
+  test("a background task whose host fails returns that error", async () => {
     agents.set(ended)
     agents.answer = () => Promise.reject(new HostError("messages: no answer within 30 s"))
     const { status, json } = await ask("GET", "/api/agents/bg_ended000")
@@ -406,7 +409,7 @@ describe("an attacker", () => {
     ["a very long one", `Bearer ${"x".repeat(50_000)}`],
     ["another scheme", `Basic ${btoa(`opencode:${TOKEN}`)}`],
     ["the bare token", TOKEN],
-  ])("with %s learns nothing but that", async (_what, authorization) => {
+  ])("an attacker with %s gets only a 401 error", async (_what, authorization) => {
     for (const path of ["/api/tasks", "/api/agents", "/api/agents/bg_x", "/api/events", "/api/nothing"]) {
       const { status, json, headers, raw } = await ask("GET", path, { headers: { authorization } })
       expect([path, status, Object.keys(json)]).toEqual([path, 401, ["error"]])
@@ -419,14 +422,14 @@ describe("an attacker", () => {
     expect(board.tasks.size).toBe(0)
   })
 
-  test("with the token in the query instead of the header stays out", async () => {
+  test("an attacker with the token in the query instead of the header is refused", async () => {
     const { status } = await ask("GET", `/api/tasks?token=${TOKEN}&auth_token=${TOKEN}`, {
       headers: { authorization: undefined },
     })
     expect(status).toBe(401)
   })
 
-  test("with a thousand wrong tokens changes nothing for who has the right one, and fills no log", async () => {
+  test("a thousand wrong tokens do not affect the right one and are not logged", async () => {
     for (let attempt = 0; attempt < 1000; attempt++) {
       const authorization = `Bearer ${String(attempt).padStart(TOKEN.length, "0")}`
       expect((await ask("GET", "/api/tasks", { headers: { authorization } })).status).toBe(401)
@@ -444,7 +447,7 @@ describe("an attacker", () => {
     "",
     "a b",
     "127.0.0.1@evil.example",
-  ])("whose name was made to lead here (Host %j) gets nothing, not even the page", async (host) => {
+  ])("a request with the foreign Host %j gets nothing, not even the page", async (host) => {
     for (const path of ["/", "/proof/abc", "/api/tasks", "/api/events"]) {
       const { status } = await ask("GET", path, { headers: { host } })
       expect([path, status]).toEqual([path, 403])
@@ -452,7 +455,7 @@ describe("an attacker", () => {
   })
 
   test.each(["127.0.0.1:4097", "localhost:4097", "localhost", "[::1]:4097", "LOCALHOST:9999", "127.0.0.53:4097"])(
-    "is not who asks for %s",
+    "a request with the local Host %s is answered",
     async (host) => expect((await ask("GET", "/api/tasks", { headers: { host } })).status).toBe(200),
   )
 
@@ -465,7 +468,7 @@ describe("an attacker", () => {
     "null",
     "file://",
     "",
-  ])("on another page (Origin %j) is refused, with the right token too", async (origin) => {
+  ])("a request from another website (Origin %j) is refused even with the right token", async (origin) => {
     for (const [method, path] of [
       ["GET", "/api/tasks"],
       ["GET", "/api/events"],
@@ -480,17 +483,17 @@ describe("an attacker", () => {
     expect(board.tasks.size).toBe(0)
   })
 
-  test("whose page names no origin is known by what the browser says of it", async () => {
+  test("a request without an Origin is checked by the browser's Sec-Fetch-Site header", async () => {
     for (const site of ["cross-site", "same-site"])
       expect((await ask("GET", "/api/events", { headers: { "sec-fetch-site": site } })).status).toBe(403)
     expect((await ask("GET", "/api/tasks", { headers: { "sec-fetch-site": "same-origin" } })).status).toBe(200)
   })
 
-  test("is not our own page", async () => {
+  test("a request from the page's own Origin is answered", async () => {
     expect((await ask("GET", "/api/tasks", { headers: { origin: `http://${HOST}` } })).status).toBe(200)
   })
 
-  test("with more than a megabyte is refused before it is read", async () => {
+  test("a request with more than a megabyte is refused before it is read", async () => {
     const fits = { title: "x", owner: "build", description: "d".repeat(1_048_576 - 60) }
     expect((await ask("POST", "/api/tasks", { body: fits })).status).toBe(201)
     const { status, json } = await ask("POST", "/api/tasks", { body: { ...fits, description: "d".repeat(1_048_577) } })
@@ -499,7 +502,7 @@ describe("an attacker", () => {
     expect(claimed.status).toBe(413)
   })
 
-  test("gets JSON errors for what is not there, and for methods that are not", async () => {
+  test("an unknown path or method gets a JSON error", async () => {
     for (const [method, path] of [
       ["GET", "/nothing"],
       ["GET", "/api"],
@@ -513,7 +516,7 @@ describe("an attacker", () => {
     }
   })
 
-  test("finds no raw error: that goes to the log, without the token", async () => {
+  test("an internal error is logged without the token and not shown to the caller", async () => {
     agents.list = () => {
       throw new TypeError("undefined is not a function")
     }
@@ -525,7 +528,7 @@ describe("an attacker", () => {
 })
 
 describe("the page", () => {
-  test("is served to anyone who may call, bare of data and under a strict policy", async () => {
+  test("the page is served without data, to anyone allowed, under a strict content security policy", async () => {
     board.put({ id: "5", title: "a secret title" })
     const { status, headers, raw } = await ask("GET", "/", { headers: { authorization: undefined } })
     expect([status, raw]).toEqual([200, HTML])
@@ -541,7 +544,7 @@ describe("the page", () => {
     expect(headers.get("cache-control")).toBe("no-store")
   })
 
-  test("is followed by data that no cache keeps and no other page embeds", async () => {
+  test("the page's data may not be cached or embedded by another website", async () => {
     const { headers } = await ask("GET", "/api/tasks")
     expect(headers.get("cache-control")).toBe("no-store")
     expect(headers.get("cross-origin-resource-policy")).toBe("same-origin")
@@ -549,7 +552,7 @@ describe("the page", () => {
   })
 })
 
-test("a proof shows that one has the token, and not the token", async () => {
+test("a proof shows knowledge of the token without containing it", async () => {
   const { raw } = await ask("GET", "/proof/abc", { headers: { authorization: undefined } })
   expect(raw).toMatch(/^[\da-f]{64}$/)
   expect((await ask("GET", "/proof/abd")).raw).not.toBe(raw)
@@ -558,7 +561,7 @@ test("a proof shows that one has the token, and not the token", async () => {
 describe("the purse", () => {
   const until = "2026-03-03T07:00:00.000Z"
 
-  test("is opened, told and closed", async () => {
+  test("the purse can be opened, read and closed over the API", async () => {
     expect(await ask("GET", "/api/purse")).toMatchObject({ status: 200, json: { open: false } })
     const opened = await ask("PUT", "/api/purse", { body: { max: 5, until } })
     expect(opened).toMatchObject({ status: 200, json: { open: true, max: 5, until, spent: 0 } })
@@ -570,7 +573,7 @@ describe("the purse", () => {
     expect((await ask("DELETE", "/api/purse")).status).toBe(409)
   })
 
-  test("leaves reports, which are listed and read by name", async () => {
+  test("the purse's reports are listed and can be read by name", async () => {
     const head = { max: 5, until, openedAt: until, endedAt: until, why: "time", spent: 4.37, tasks: 9 } as const
     board.reports = [{ name: "2026-03-03T07-00Z", ...head }]
     expect((await ask("GET", "/api/reports")).json.reports).toEqual(board.reports)
@@ -578,7 +581,7 @@ describe("the purse", () => {
     expect((await ask("GET", "/api/reports/..%2f..%2ftasks")).status).toBe(404)
   })
 
-  test("is not there without a board", async () => {
+  test("the purse routes answer 404 without a board", async () => {
     source = { agents }
     for (const path of ["/api/purse", "/api/reports", "/api/reports/x"])
       expect(await ask("GET", path)).toMatchObject({ status: 404, json: { error: "the board is off" } })

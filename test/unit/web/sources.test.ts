@@ -3,7 +3,7 @@ import { joined } from "../../../src/features/web/sources.ts"
 import { FakeAgents, viewOf } from "../../support/fake-agents.ts"
 import { FakeBoard } from "../../support/fake-board.ts"
 
-test("several instances are shown as one; a task that two know is that of the one that runs it", async () => {
+test("several instances appear as one, and a task known to two belongs to the one running it", async () => {
   const [one, other, board] = [new FakeAgents(), new FakeAgents(), new FakeBoard()]
   one.set(viewOf({ task: { id: "bg_shared00", description: "seen" } }), viewOf({ task: { id: "bg_one00000" } }))
   one.foreign.add("bg_shared00")
@@ -26,7 +26,7 @@ test("several instances are shown as one; a task that two know is that of the on
   expect(heard).toEqual(["bg_one00000"])
 })
 
-test("what none of them knows is nothing", async () => {
+test("an empty set of instances has no tasks, board or pages", async () => {
   const { agents, board, pages } = joined([])
   expect([agents.list(), agents.get("x"), agents.isForeign("x"), board, pages]).toEqual([
     [],

@@ -25,7 +25,7 @@ diff --git a/pic.png b/pic.png
 Binary files a/pic.png and b/pic.png differ
 `
 
-test("a patch of several files is told apart, with what each gained and lost", () => {
+test("a patch is split by file, with the lines each file gained and lost", () => {
   expect(filesOf(PATCH).map(({ file, additions, deletions }) => [file, additions, deletions])).toEqual([
     ["src/a b.ts", 2, 1],
     ["old.ts", 0, 1],
@@ -50,11 +50,11 @@ test.each([
     'diff --git "a/go\\"ne" "b/go\\"ne"\ndeleted file mode 100644\n--- "a/go\\"ne"\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n',
     'go"ne',
   ],
-])("a file whose name git quotes has its name: %j", (patch, name) => {
+])("a file name that git quotes in a patch is unquoted: %j", (patch, name) => {
   expect(filesOf(patch).map(({ file }) => file)).toEqual([name])
 })
 
-test("what a session changed is asked of the host; without an answer there is none", async () => {
+test("the changes of a session are requested from OpenCode, and are empty when it fails", async () => {
   const row = { file: "a.ts", patch: "@@", additions: 1, deletions: 2, status: "modified" }
   const client = (answer: object) => ({ session: { diff: async () => answer } }) as never
   expect(await diffSince(client({ data: [row] }), "ses_1", "msg_1")).toEqual([

@@ -8,21 +8,21 @@ import { Rig } from "../../support/rig.ts"
 const kinds = [hereKind, ...FEATURES.flatMap(({ place }) => place?.(DEFAULTS, {} as PlacePorts) ?? [])]
 
 describe("the kinds of places", () => {
-  test("are found by the names of their places, and no two have one name", () => {
+  test("a kind of place is found by the name of its place, and the names are unique", () => {
     const names = kinds.flatMap((kind) => kind.names)
     expect(names).toEqual(["here", "worktree"])
     expect(new Set(names).size).toBe(names.length)
     for (const kind of kinds) for (const name of kind.names) expect(kindOf(kinds, name)).toBe(kind)
   })
 
-  test("that are not there are an error that names those there are, before anything is made", async () => {
+  test("an unknown place is an error that lists the known ones before anything is created", async () => {
     expect(() => kindOf(kinds, "moon")).toThrow('There is no place "moon" here. There are: "here", "worktree".')
     const rig = new Rig()
     await expect(rig.launch({ place: "moon" })).rejects.toThrow(/no place "moon"/)
     expect(rig.host.calls).not.toContain("createSession")
   })
 
-  test("include the parent's own folder, where nothing is to be made, shown, merged or put away", async () => {
+  test("the parent's own folder is a place without anything to prepare, show, merge or archive", async () => {
     const here = await hereKind.open("here")
     await here.capture("bg_a", "/project")
     expect(await here.enter({ taskID: "bg_a", folder: "/project", timeLimit: 0 })).toEqual({

@@ -57,7 +57,7 @@ const later = () => {
   return { go: () => go(), work: () => work }
 }
 
-test("waits until it can be reached, also where a connection only seemed to be there", async () => {
+test("a merge waits until its place can be reached, even when the connection fails again", async () => {
   const id = await left()
   putAways = [fails]
   const merging = rig.manager.merge(id, rig.caller)
@@ -71,7 +71,7 @@ test("waits until it can be reached, also where a connection only seemed to be t
   expect(calls).toEqual(["put away", "put away", "merge"])
 })
 
-test("says why where it was not reached in time, or is lost again and again", async () => {
+test("a merge says why when its place is not reached in time or is lost repeatedly", async () => {
   const id = await left()
   const merging = rig.manager.merge(id, rig.caller)
   await rig.settle()
@@ -93,7 +93,7 @@ test("says why where it was not reached in time, or is lost again and again", as
   expect(reaches).toHaveLength(4)
 })
 
-test("says what went wrong in its place, and tries that once", async () => {
+test("a merge reports an error in its place and does not retry it", async () => {
   const id = await left()
   putAways = [() => Promise.reject(new Error("its disk is full"))]
   const merging = rig.manager.merge(id, rig.caller)
@@ -103,7 +103,7 @@ test("says what went wrong in its place, and tries that once", async () => {
   expect(calls).toEqual(["put away"])
 })
 
-test("is waited for no longer than its caller's turn lasts", async () => {
+test("a merge waits for its place only as long as its caller's turn lasts", async () => {
   const id = await left()
   const turn = new AbortController()
   void rig.manager.merge(id, { ...rig.caller, abort: turn.signal }).catch(() => {})
@@ -111,7 +111,7 @@ test("is waited for no longer than its caller's turn lasts", async () => {
   expect(reaches[0]?.signal).toBe(turn.signal)
 })
 
-test("brings home once what comes home by itself meanwhile, and its merge stays on record", async () => {
+test("a merge during an automatic fetch happens once and stays recorded", async () => {
   const id = await left()
   const [own, other] = [later(), later()]
   putAways = [other.work, own.work]
@@ -128,7 +128,7 @@ test("brings home once what comes home by itself meanwhile, and its merge stays 
   expect(rig.task(id).outcome?.work?.merge?.kind).toBe("merged")
 })
 
-test("puts nothing away where the task has gone on meanwhile", async () => {
+test("a merge archives nothing when the task has been resumed meanwhile", async () => {
   const id = await left()
   const merging = rig.manager.merge(id, rig.caller)
   merging.catch(() => {})
