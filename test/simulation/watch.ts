@@ -1,5 +1,5 @@
 import type { Prompt } from "../../src/core/ports.ts"
-import { isActive, isParked, isQueued, isUnattended, type Task } from "../../src/core/task.ts"
+import { isActive, isParked, isQueued, isUnattended, owesNotification, type Task } from "../../src/core/task.ts"
 import { messageID } from "../../src/opencode/ids.ts"
 import type { StoredMessage } from "../support/fake-database.ts"
 import type { CallFault } from "../support/fake-host.ts"
@@ -137,8 +137,8 @@ export class Watch {
       [...host.database.sessions.values()].some(({ messages }) => messages.some((message) => says(message, text)))
     this.words.splice(0, this.words.length, ...this.words.filter(isStored))
     this.restarts++
-    // It is nowhere stored that the user stopped a session.
-    this.#silenced.clear()
+    for (const sessionID of [...this.#silenced.keys()])
+      if (!this.#isStoredAsStopped(sessionID)) this.#silenced.delete(sessionID)
     // Of what could not be cleared the record is still there.
     this.#cleared.clear()
     this.restartedAt = clock.now()
@@ -187,7 +187,16 @@ export class Watch {
     if (now > ended + SETTLING_MS) this.breach(`the model of ${history.nameOf(sessionID)} is asked after its end`)
   }
 
-  /** That their user has stopped a session is stored nowhere: only the process that it was in hears of it. */
+  /** Its tasks record that its user has stopped it, once they had the time to. */
+  #isStoredAsStopped(sessionID: string): boolean {
+    const { database } = this.#world.host
+    return database.children(sessionID).some((child) => {
+      const { task } = database.recordIn(child) ?? {}
+      return task?.run.parentStopped && (isActive(task) || owesNotification(task))
+    })
+  }
+
+  /** Only the process that a session was in hears that its user has stopped it. */
   #heardIt(rig: Rig): boolean {
     return rig === this.#world.rig
   }
