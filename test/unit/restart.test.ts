@@ -396,6 +396,21 @@ describe("another process on the same project", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
+  test("a question that an agent asked while no process owned its task is refused at the takeover", async () => {
+    const { rig, id, sessionID } = await running()
+    const { other } = second(rig)
+    await other.manager.recover()
+    rig.crash()
+    other.host.asking.add("bash")
+    other.script(({ lastUser }) => (lastUser === "GO ON" ? { tools: [{ name: "bash", args: {} }] } : undefined))
+    other.host.say(sessionID, "GO ON")
+    await rig.clock.advance(1000)
+    expect(await other.host.openAsks()).toMatchObject([{ sessionID, what: "bash" }])
+    await rig.clock.advance(30_000)
+    expect(other.manager.list(rig.parent)).toMatchObject([{ task: { id, status: "error" } }])
+    expect(await other.host.openAsks()).toEqual([])
+  })
+
   test("another process takes over a dead process's task in time even if the clock was set back", async () => {
     const { rig, id } = await running()
     const { other } = second(rig)

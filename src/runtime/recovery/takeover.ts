@@ -105,7 +105,7 @@ export class Settling {
 
   async #settle(given: Task, seenAt: number): Promise<void> {
     if (given.group) return this.#settleTeam(given, seenAt)
-    const { host } = this.#parts
+    const { host, store } = this.#parts
     if (this.#goesOn(given)) return
     const { task, stored } = await this.#read(given)
     // Deleted meanwhile: its result is lost, and the parent may have been told.
@@ -113,9 +113,14 @@ export class Settling {
     const { messages, told } = await answerBeforeNotice(host, given, stored)
     if (!told && (await this.#standsOn(task, messages))) return
     const openTodos = keptTodos(messages) ? await host.openTodos(task.sessionID) : 0
-    const lastSeen = Math.max(seenAt, lastLaunchBy(task, this.#parts.store))
-    const found = told ?? endOf(task, messages, lastSeen, hasWon(task, this.#parts.store))
-    if (!found || !this.#own(told ? given : task)) return
+    const lastSeen = Math.max(seenAt, lastLaunchBy(task, store))
+    const found = told ?? endOf(task, messages, lastSeen, hasWon(task, store))
+    if (!found) return
+    // No process heard what its agent asked meanwhile: the end refuses it.
+    const asks = (await host.openAsks()).filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === task.id)
+    if (!this.#own(told ? given : task)) return
+    const handle = store.handle(task.id)
+    if (handle?.run) handle.run = { ...handle.run, asks }
     const ending = told ?? (await this.#validated(task, found, messages))
     const endOptions = { messages, openTodos, wake: this.#wakes(task, seenAt), maybeDelivered: true }
     this.#ports.dispatcher.end(task.id, task.run.generation, ending, endOptions)
