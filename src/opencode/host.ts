@@ -35,7 +35,7 @@ import { EventCache } from "./event-cache.ts"
 import type { RawEvent } from "./events.ts"
 import { messageID, partID, taskOfMessage } from "./ids.ts"
 import { OpencodeLog } from "./log.ts"
-import { storedMessages } from "./messages.ts"
+import { lastWanted, pagesOf, storedMessages } from "./messages.ts"
 import { Elsewhere } from "./other-folders.ts"
 import { OpencodeRecords } from "./records.ts"
 import { Transcripts } from "./transcripts.ts"
@@ -276,10 +276,7 @@ export class OpencodeHost implements Host {
   }
 
   async lastMessage(sessionID: string, isWanted?: (message: Message) => boolean): Promise<Message | undefined> {
-    if (isWanted) {
-      const read = storedMessages(this.#client, sessionID, async (page) => page.map(toMessage).some(isWanted))
-      return (await read).map(toMessage).findLast(isWanted)
-    }
+    if (isWanted) return lastWanted(pagesOf(this.#client, sessionID), toMessage, isWanted)
     const page = await find("read messages", this.#client.session.messages({ sessionID, limit: 1 }))
     return page?.[0] && toMessage(page[0])
   }
