@@ -65,8 +65,10 @@ export class RemoteHost {
           sessionID,
           () => near.lastMessage(sessionID, isWanted),
           async ({ machine, far: { session } }) => {
-            const last = await machine.server.lastMessage(session.id)
-            return last && (isWanted?.(last) ?? true) ? last : undefined
+            const skews = skewsOf(machine, session)
+            const wanted = isWanted && ((message: Message) => isWanted(movedMessage(message, skews)))
+            const last = await machine.server.lastMessage(session.id, wanted)
+            return last && movedMessage(last, skews)
           },
         ),
       openTodos: (sessionID) =>
@@ -222,8 +224,8 @@ export class RemoteHost {
     const { session } = remote.far
     try {
       const found = await machine.server.messagesSince(session.id, movedID(messageID, session.skew))
-      const clock = machine.link.contact?.skew ?? 0
-      const moved = found.map((message) => movedMessage(message, { ids: session.skew, clock }))
+      const skews = skewsOf(machine, session)
+      const moved = found.map((message) => movedMessage(message, skews))
       const askedAt = found.findLast(({ role }) => role === "user")?.createdAt
       const messages = (await this.#wasLeft(remote, machine, askedAt)) ? withDeath(moved, remote.host) : moved
       remote.read = { since: messageID, messages }
@@ -295,6 +297,11 @@ export class RemoteHost {
     }
   }
 }
+
+const skewsOf = ({ link }: Machine, { skew }: Answering["far"]["session"]) => ({
+  ids: skew,
+  clock: link.contact?.skew ?? 0,
+})
 
 /** Its work is still on the host. */
 const isUnsettled = (task: Task): boolean => isActive(task) || task.outcome?.work === undefined

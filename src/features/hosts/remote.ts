@@ -30,7 +30,7 @@ export interface RemoteServer {
   abort(sessionID: string): Promise<void>
   deleteMessage(sessionID: string, messageID: string): Promise<void>
   messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]>
-  lastMessage(sessionID: string): Promise<Message | undefined>
+  lastMessage(sessionID: string, isWanted?: (message: Message) => boolean): Promise<Message | undefined>
   openTodos(sessionID: string): Promise<number>
   folder(folder: string): Promise<RemoteFolder>
   refuse(ask: Ask, folder: string, message: string): Promise<void>

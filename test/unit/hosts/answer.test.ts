@@ -3,7 +3,7 @@ import type { Host, Message, Prompt } from "../../../src/core/ports.ts"
 import { NoContact } from "../../../src/features/hosts/connection.ts"
 import type { Hosts } from "../../../src/features/hosts/hosts.ts"
 import { RemoteHost } from "../../../src/features/hosts/remote-host.ts"
-import type { RemoteSession } from "../../../src/features/hosts/remote-session.ts"
+import { movedID, type RemoteSession } from "../../../src/features/hosts/remote-session.ts"
 
 /** What an agent on another machine has answered is kept here before anybody is told that it has. */
 
@@ -21,13 +21,13 @@ const said = (finish: Message["finish"]): Message => ({
 })
 
 /** A host here that stores what it is told to, and a machine that has these messages while it is in contact. */
-const start = (there: readonly Message[], session: Message[] = [question]) => {
+const start = (there: readonly Message[], session: Message[] = [question], skew = 0) => {
   const remote: RemoteSession = {
     ...{ taskID: "bg_1", sessionID: "ses_1", host: "big", parentFolder: "/p", title: "t", agent: "a" },
     ...{ model: undefined, live: true, sent: true, asked: true, asks: [], owesAbort: false },
-    far: { folder: "/far", session: { id: "ses_far", skew: 0 } },
+    far: { folder: "/far", session: { id: "ses_far", skew } },
   }
-  const link = { contact: { skew: 0 } as object | undefined }
+  const link = { contact: { skew } as object | undefined }
   const near = {
     activity: async () => new Map(),
     messageID: () => "msg_000000000003abcdefghA00001",
@@ -46,10 +46,11 @@ const start = (there: readonly Message[], session: Message[] = [question]) => {
     if (!link.contact) throw new NoContact("cut")
     return there
   }
+  const lastMessage: Host["lastMessage"] = async (_sessionID, isWanted = () => true) => there.findLast(isWanted)
   const hosts = {
     remote: () => remote,
     live: () => [remote],
-    machine: () => ({ link, server: { messagesSince, folder } }),
+    machine: () => ({ link, server: { messagesSince, lastMessage, folder } }),
   } as unknown as Hosts
   return { host: RemoteHost.over(near, hosts), remote, link, session, looks: () => looks }
 }
@@ -103,4 +104,14 @@ test("two polls at the same time share one request, unless a hint arrives in bet
   remote.look = undefined
   await host.activity()
   expect(looks()).toBe(2)
+})
+
+test("the last wanted message of a remote session is found behind others, with local ids and times", async () => {
+  const skew = 3_600_000
+  const id = movedID("msg_19a000000001abcdefghijklmn", skew)
+  const better: Message = { ...question, id, createdAt: skew + 5 }
+  const { host } = start([better, { ...said("done"), createdAt: skew + 6 }], [question], skew)
+  expect(await host.lastMessage("ses_1")).toMatchObject({ role: "assistant", createdAt: 6 })
+  const wanted = await host.lastMessage("ses_1", ({ role, createdAt }) => role === "user" && createdAt === 5)
+  expect(wanted?.id).toBe("msg_19a000000001abcdefghijklmn")
 })

@@ -59,6 +59,13 @@ describe("answers that are none", () => {
     await expect(server.messagesSince("ses_1", "msg_0")).rejects.toThrow(HostError)
   })
 
+  test("the last wanted message of a host's session is looked for in earlier pages", async () => {
+    const server = far(({ url }) =>
+      url.includes("before=") ? json([prompt]) : json([{ info: info(), parts: [] }], { "x-next-cursor": "more" }),
+    )
+    expect(await server.lastMessage("ses_1", ({ role }) => role === "user")).toMatchObject({ id: "msg_0" })
+  })
+
   test("endless pages of messages from a host are ended with an error", async () => {
     let pages = 0
     const server = far(() => {

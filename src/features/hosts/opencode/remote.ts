@@ -4,7 +4,7 @@ import { type Ask, NO_USAGE, type Usage } from "../../../core/task.ts"
 import { permissionAsk, questionAsk } from "../../../opencode/asks.ts"
 import { call, find } from "../../../opencode/client.ts"
 import { errorLine, toAgent, toMessage } from "../../../opencode/convert.ts"
-import { storedMessages } from "../../../opencode/messages.ts"
+import { lastWanted, pagesOf, type Stored, storedMessages } from "../../../opencode/messages.ts"
 import { OpencodeUserActions } from "../../../opencode/user-actions.ts"
 import type { Question, Reply } from "../../../runtime/user-actions.ts"
 import type { NewRemoteSession, OpenRemote, RemoteFolder, RemoteServer, RemoteSessionInfo } from "../remote.ts"
@@ -36,7 +36,8 @@ function guarded(far: RemoteServer): RemoteServer {
 }
 
 /** Replaces invalid figures by 0: negative ones would give budget back. */
-function countable(message: Message): Message {
+function toCountable(stored: Stored): Message {
+  const message = toMessage(stored)
   const { createdAt, completedAt, usage } = message
   if (![createdAt, completedAt ?? 0].every((time) => Number.isFinite(time)))
     throw new HostError("read messages: it answered with times that are none")
@@ -114,19 +115,16 @@ class OpencodeRemote implements RemoteServer {
   }
 
   async messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]> {
-    let pages = 0
-    const isThere = async (page: readonly { info: { id: string } }[]) => {
-      if (++pages > MOST_PAGES) throw new HostError("read messages: there are more messages than can be read")
-      return page.some(({ info }) => info.id === messageID)
-    }
-    const stored = await storedMessages(this.#client, sessionID, isThere)
+    const isThere = async (page: readonly Stored[]) => page.some(({ info }) => info.id === messageID)
+    const stored = await storedMessages(this.#client, sessionID, isThere, MOST_PAGES)
     const start = stored.findIndex(({ info }) => info.id === messageID)
-    return start < 0 ? [] : stored.slice(start).map((each) => countable(toMessage(each)))
+    return start < 0 ? [] : stored.slice(start).map(toCountable)
   }
 
-  async lastMessage(sessionID: string): Promise<Message | undefined> {
+  async lastMessage(sessionID: string, isWanted?: (message: Message) => boolean): Promise<Message | undefined> {
+    if (isWanted) return lastWanted(pagesOf(this.#client, sessionID, MOST_PAGES), toCountable, isWanted)
     const page = await find("read messages", this.#client.session.messages({ sessionID, limit: 1 }))
-    return page?.[0] && countable(toMessage(page[0]))
+    return page?.[0] && toCountable(page[0])
   }
 
   async openTodos(sessionID: string): Promise<number> {
