@@ -74,9 +74,10 @@ export default defineConfig({
     coverage: {
       provider: "v8",
       reporter: ["text", "json-summary"],
-      include: ["src/core/**/*.ts", "src/features/board/rules/**/*.ts"],
+      include: ["src/core/**/*.ts", "src/features/*/next.ts", "src/features/board/rules/**/*.ts"],
       thresholds: {
         "src/core/*.ts": { lines: 100, branches: 100 },
+        "src/features/*/next.ts": { lines: 100, branches: 100 },
         "src/features/board/rules/**": { lines: 100, branches: 100 },
       },
     },

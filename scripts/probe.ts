@@ -13,7 +13,17 @@ import { FEATURES } from "../src/features/index.ts"
  */
 
 /** Features that pass. */
-const PASS: readonly string[] = ["checks", "shared-cache", "web", "terminal", "hosts", "worktrees", "schemas"]
+const PASS: readonly string[] = [
+  "checks",
+  "shared-cache",
+  "web",
+  "terminal",
+  "hosts",
+  "worktrees",
+  "schemas",
+  "tries",
+  "maps",
+]
 
 const ROOT = resolve(import.meta.dirname, "..")
 /** Files that list features, and that a feature has a line in. */

@@ -2,6 +2,7 @@ import type { z } from "zod"
 import type { Options } from "../options/options.ts"
 import type { Specs } from "../options/spec.ts"
 import type { BlockSource } from "./blocks.ts"
+import type { Course, Member, Move } from "./members.ts"
 import type { Clock, CommandResult, Host, HostEvent } from "./ports.ts"
 import type { CheckResult } from "./receipt.ts"
 import type { ActiveRun } from "./run/active-run.ts"
@@ -21,6 +22,8 @@ export type Feature = {
   readonly refuses?: (given: Readonly<Record<string, unknown>>) => string | undefined
   /** Whether its body judges the answers of this task's run. */
   readonly verifies?: (task: Task) => boolean
+  /** Rules of a group of its kind; undefined for any other task. */
+  readonly group?: (task: Task) => GroupRules | undefined
   /** Creates its part of a plugin instance, before any run. What is large is imported where it is first used. */
   readonly body?: (runtime: Runtime) => FeatureBody
 }
@@ -41,8 +44,28 @@ export type Argument = {
 export type CallOfArgument = {
   /** Folder of the caller's session. */
   readonly folder: string
+  readonly prompt: string
+  readonly options: Options
   /** Rejects where the caller may not read this file of its folder. */
   readonly mayRead: (file: string) => Promise<void>
+}
+
+export type MemberPlan = Pick<Task, "model" | "place"> & {
+  readonly name: string
+  /** Begins with the files that its group began with, not with its parent's of that moment. */
+  readonly sharesFiles?: true
+  /** One of so many that its session lies below the group's own. Others lie below the caller, whose user they ask. */
+  readonly isFar?: boolean
+}
+
+/** Decides about the members of a group. */
+export type GroupRules = {
+  /** Pure: each result stands in its member's record. */
+  next(members: readonly Member[], course: Course): Move
+  /** A member's own: its name in descriptions, its model and its place. */
+  member(nth: number): MemberPlan
+  /** Prompt of a member that is about to begin. `item`: its item of `each`; `earlier`: the members before it. */
+  prompt(text: string, item: unknown, earlier: () => readonly Task[]): string | Promise<string>
 }
 
 /** Points at which a feature takes part in runs. Its state belongs to the plugin instance. */

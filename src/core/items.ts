@@ -1,76 +1,11 @@
 import { dollars } from "../lib/money.ts"
 import { count, grouped, oneLine } from "../lib/text.ts"
 import { type Group, type ItemsPlan, type ItemsResult, sizeOf } from "./group.ts"
-import { type Ending, isActive, type Task } from "./task.ts"
-import { type Member, type Move, triesText } from "./tries.ts"
+import type { Member } from "./members.ts"
+import { isActive, type Task } from "./task.ts"
+import { triesText } from "./tries.ts"
 
-/** Decides what follows from the ends of a map's items. Pure: the result of each item stands in its own record. */
-
-/**
- * Number of items directly below the caller's session; further ones lie below the map's own, so that the list of
- * children stays short.
- */
-export const MOST_NEAR = 25
-/** A map stops after this many invalid ends in a row: the fault is common to all items. */
-const MOST_IN_A_ROW = 10
-/** Longest head start of the first item, which fills the provider's cache for the others. */
-const ALONE_MS = 10_000
-
-/** State of a map beside its members. `done`: items that earlier runs settled as valid. */
-export type Course = {
-  readonly coming: readonly number[]
-  readonly done: readonly number[]
-  readonly generation: number
-  /** Free slots. */
-  readonly room: number
-  readonly now: number
-}
-
-/** Next members to create. `until`: when to look again if the first item shows no sign. */
-export function nextItems(plan: ItemsPlan, members: readonly Member[], course: Course): Move & { until?: number } {
-  const { coming, generation, done, now } = course
-  const own = members.filter(({ task }) => task.member?.run === generation)
-  const counts = countItems(plan.total, own, done)
-  const ended = own.filter(({ task }) => !isActive(task)).toSorted((a, b) => endedAt(a.task) - endedAt(b.task))
-  const latest = ended.slice(-MOST_IN_A_ROW).map(({ task }) => task)
-  if (latest.length === MOST_IN_A_ROW && latest.every(({ status }) => status !== "completed"))
-    return { begin: [], ending: failed(`${MOST_IN_A_ROW} items in a row failed: ${whyOf(latest.at(-1))}`) }
-  const begun = new Set([...done, ...coming, ...own.map(({ task }) => task.member?.nth)])
-  const waiting = Array.from({ length: plan.total }, (_none, nth) => nth).filter((nth) => !begun.has(nth))
-  if (waiting.length === 0) {
-    if (coming.length > 0 || own.some(({ closed }) => !closed)) return { begin: [] }
-    const text = `${grouped(counts.failed)} of ${count(plan.total, "item")} failed.`
-    return { begin: [], ending: counts.failed === 0 ? { type: "completed" } : failed(text) }
-  }
-  return { ...firstAlone(own, coming, now), begin: waiting.slice(0, mayBegin(own, coming, course)) }
-}
-
-const failed = (text: string): Ending => ({ type: "failed", reason: { code: "items", text } })
-
-const endedAt = ({ run }: Task): number => run.endedAt ?? 0
-
-/** The first item begins alone: the others read their common beginning from the provider's cache. */
-function mayBegin(own: readonly Member[], coming: readonly number[], { room, now }: Course): number {
-  if (own.length === 0) return coming.length > 0 ? 0 : Math.min(1, room)
-  const isUnder = own.some(({ task, began }) => began || !isActive(task) || now >= aloneUntil(task))
-  return isUnder ? room : 0
-}
-
-const aloneUntil = ({ run }: Task): number => (run.startedAt ?? run.createdAt) + ALONE_MS
-
-function firstAlone(own: readonly Member[], coming: readonly number[], now: number): { until?: number } {
-  const [first] = own
-  if (
-    own.length !== 1 ||
-    !first ||
-    first.began ||
-    !isActive(first.task) ||
-    coming.length > 0 ||
-    now >= aloneUntil(first.task)
-  )
-    return {}
-  return { until: aloneUntil(first.task) }
-}
+/** Results of a map's items. Pure: the result of each item stands in its own record. */
 
 /** Item counts of a map; they always sum up to `total`. */
 export type ItemCounts = {

@@ -1,92 +1,13 @@
 import { duration } from "../lib/duration.ts"
 import { dollars } from "../lib/money.ts"
-import { between, head, oneLine, tail } from "../lib/text.ts"
+import { oneLine } from "../lib/text.ts"
 import type { TriesPlan, TriesResult, TryRow } from "./group.ts"
 import { modelKey } from "./limits.ts"
-import { neverBegan } from "./outcome.ts"
-import { type CheckResult, receiptLine } from "./receipt.ts"
-import { type Ending, elapsed, isActive, type Task } from "./task.ts"
+import { type Member, newest } from "./members.ts"
+import type { CheckResult } from "./receipt.ts"
+import { elapsed, type Task } from "./task.ts"
 
-/** Decides what follows from the results of a group's tries. Pure: each result stands in its member's record. */
-
-/** State of a member. `closed`: it has ended and its work is archived. `began`: its answer has begun. */
-export type Member = {
-  readonly task: Task
-  readonly closed: boolean
-  readonly began: boolean
-  /** Check result, where the outcome does not hold it yet. */
-  readonly check?: CheckResult
-}
-
-/** Next move of a group: members to start, its winner, or the end of its run. */
-export type Move = {
-  readonly begin: readonly number[]
-  readonly winner?: string
-  readonly passed?: CheckResult
-  readonly ending?: Ending
-}
-
-const NOTHING: Move = { begin: [] }
-
-const numberOf = ({ member }: Task): number => member?.nth ?? 0
-
-/** Newest member for each number. */
-function newest(members: readonly Member[]): ReadonlyMap<number, Member> {
-  const known = new Map(members.map((member) => [numberOf(member.task), member]))
-  return new Map([...known].sort(([one], [other]) => one - other))
-}
-
-/** A try that was cancelled or interrupted in an earlier run, or before it began, has not failed: it is started again. */
-const hasFailed = ({ status, member, outcome }: Task, generation: number): boolean => {
-  const { reason } = outcome ?? {}
-  if (member?.run === generation) return !reason || !neverBegan(reason)
-  return status === "error" && reason?.code !== "interrupted"
-}
-
-/** True for a member that was begun in this run of its group, and is not begun again. */
-export const isBegunIn = (task: Task, generation: number): boolean =>
-  task.member?.run === generation && (isActive(task) || hasFailed(task, generation))
-
-/** `coming`: indexes of members that are being created. `generation`: the group's run. */
-export function nextTries(
-  plan: TriesPlan,
-  members: readonly Member[],
-  coming: readonly number[],
-  generation: number,
-): Move {
-  if (plan.again !== undefined) return nextOfWinner(plan.again, members, coming, generation)
-  const known = [...newest(members).values()]
-  const passed = known.filter(({ task }) => task.status === "completed")
-  const [first] = passed.toSorted((a, b) => endedAt(a) - endedAt(b))
-  if (first) return wonBy(first)
-  const tried = known.filter(({ task }) => isActive(task) || hasFailed(task, generation))
-  const numbers = new Set([...coming, ...tried.map(({ task }) => numberOf(task))])
-  const waiting = Array.from({ length: plan.count }, (_none, nth) => nth).filter((nth) => !numbers.has(nth))
-  const isBusy = coming.length > 0 || known.some(({ closed }) => !closed)
-  if (waiting.length > 0) return plan.ladder ? { begin: isBusy ? [] : waiting.slice(0, 1) } : { begin: waiting }
-  if (isBusy) return NOTHING
-  const failures = tried.map(({ task }) => `${numberOf(task) + 1}: ${howOf(task)}`)
-  const text = `None of ${plan.count} tries passed: ${failures.join("; ")}.`
-  return { begin: [], ending: { type: "failed", reason: { code: "check", text } } }
-}
-
-const endedAt = ({ task }: Member): number => task.run.endedAt ?? 0
-
-const wonBy = ({ task, check }: Member): Move => {
-  const passed = check ?? task.outcome?.receipt?.check
-  return { begin: [], winner: task.id, ...(passed && { passed }) }
-}
-
-/** A resumed group with a winner starts the winner alone. */
-function nextOfWinner(id: string, members: readonly Member[], coming: readonly number[], generation: number): Move {
-  const winner = members.find(({ task }) => task.id === id)
-  const isBegun = winner?.task.member?.run === generation
-  if (winner && !isBegun) return coming.length > 0 ? NOTHING : { begin: [numberOf(winner.task)] }
-  if (winner?.task.status === "completed") return wonBy(winner)
-  if (winner && (isActive(winner.task) || !winner.closed)) return NOTHING
-  const text = "The try that had won is not known any more."
-  return { begin: [], ending: { type: "failed", reason: winner?.task.outcome?.reason ?? { code: "check", text } } }
-}
+/** Results of a group's tries. Pure: each result stands in its member's record. */
 
 const MOST_HOW_CHARS = 160
 const LATE = "passed after the one that won"
@@ -167,41 +88,3 @@ export const tryLines = ({ rows }: TriesResult): readonly string[] =>
     const figures = task ? [duration(ms), dollars(cost), session, ref].filter(Boolean) : []
     return [`${at + 1}${model ? ` ${oneLine(model)}` : ""}: ${how}`, ...figures].join(", ")
   })
-
-const DIGEST_CHARS = 8000
-const DIGEST_OUTPUT_LINES = 60
-const DIGEST_OUTPUT_CHARS = 4000
-const DIGEST_FILES = 50
-
-/** Prompt of a later try, after the results of earlier ones. These are data between tags that they cannot close. */
-export function withDigest(prompt: string, groupID: string, earlier: readonly Task[]): string {
-  if (earlier.length === 0) return prompt
-  const share = Math.floor(DIGEST_CHARS / earlier.length)
-  const pieces = earlier.map((task) => head(digestOf(task), share))
-  const digest = between("earlier_tries", groupID, pieces.join("\n\n"))
-  return `Others tried this before you, from the same files that you begin with; nothing of their work is in them. What became of each, as data:\n\n${digest}\n\nDo not repeat what failed. Your task:\n\n${prompt}`
-}
-
-function digestOf(task: Task): string {
-  const { model, outcome } = task
-  const { reason, receipt, work } = outcome ?? {}
-  const files = work?.files ?? []
-  const more = files.length - DIGEST_FILES + (work?.moreFiles ?? 0)
-  const output = tail(
-    (receipt?.check?.output ?? "").trimEnd().split("\n").slice(-DIGEST_OUTPUT_LINES).join("\n"),
-    DIGEST_OUTPUT_CHARS,
-  )
-  return [
-    `Try ${numberOf(task) + 1}${model ? ` (${modelKey(model)})` : ""}: ${oneLine(reason?.text ?? "it did not pass", 500)}`,
-    ...(receipt ? [`Receipt: ${receiptLine(receipt)}`] : []),
-    ...(files.length > 0
-      ? [
-          `Files changed: ${files
-            .slice(0, DIGEST_FILES)
-            .map((file) => oneLine(file))
-            .join(", ")}${more > 0 ? ` and ${more} more` : ""}`,
-        ]
-      : []),
-    ...(output === "" ? [] : ["The end of its check's output:", output]),
-  ].join("\n")
-}

@@ -43,7 +43,7 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
     config: async (config) =>
       guard(() => {
         host.config = config as typeof host.config
-        if (options.each.ask > 0) askForEach(config as { permission?: unknown })
+        askForEach(config as { permission?: unknown })
         board?.configure(config as AgentConfig)
       }),
     "chat.message": async ({ sessionID }, { message, parts }) =>

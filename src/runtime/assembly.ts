@@ -89,6 +89,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const keep = keeperOf(parts, ledgers)
   const outbox: Outbox = outboxOf(parts, ports.development, answers, () => ({ dispatcher, breakers }))
   const members: GroupMembers = new GroupMembers(parts, {
+    features: ports.features,
     groupArchive,
     randomID: ports.randomID,
     began: (member) => groups.note(member),
@@ -112,7 +113,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
     ledger,
     effects: new Effects(parts, { groups, members, places, answers, verifiers }),
     verifiers,
-    roomFor: (task) => launching.scheduler.roomFor(task),
+    nextMembers: (task, run) => members.next(task, run),
     places,
     settled: (member) => groups.note(member),
     freed,

@@ -1,4 +1,5 @@
 import { modelKey } from "../core/limits.ts"
+import type { Move } from "../core/members.ts"
 import { answerText } from "../core/outcome.ts"
 import { allPausedSince } from "../core/paused-children.ts"
 import type { HostEvent } from "../core/ports.ts"
@@ -13,7 +14,6 @@ import type { Answers } from "./answers.ts"
 import type { Ledger } from "./budgets/ledger.ts"
 import type { Effects } from "./effects.ts"
 import { Announcing } from "./end-order.ts"
-import { membersOf } from "./groups/members-of.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
 import type { Parts } from "./parts.ts"
 import type { Places } from "./places/places.ts"
@@ -27,8 +27,7 @@ export type DispatcherPorts = {
   readonly answers: Answers
   readonly ledger: Ledger
   readonly effects: Effects
-  /** Number of further members that may begin. */
-  readonly roomFor: (task: Task) => number
+  readonly nextMembers: (task: Task, run: ActiveRun) => Move
   readonly places: Pick<Places, "mostAway">
   readonly verifiers: Pick<Verifiers, "of">
   /** Called when a map's item is closed. */
@@ -157,8 +156,7 @@ export class Dispatcher {
       childrenPausedSince: () => allPausedSince(store.ofParent(task.sessionID)),
       owed: this.#ports.owes(task.sessionID),
       spent: () => this.#ports.ledger.spentBy(task),
-      members: () => membersOf(this.#parts.store, task),
-      room: () => this.#ports.roomFor(task),
+      nextMembers: (run) => this.#ports.nextMembers(task, run),
       mostAway: () => this.#ports.places.mostAway(task),
       verifiers: this.#ports.verifiers.of(task),
       delivery: (how) => this.announcing.deliveryOf(task, how),

@@ -1,7 +1,7 @@
 import { CallError } from "../core/errors.ts"
+import type { Member } from "../core/members.ts"
 import { whenOf } from "../core/pause.ts"
 import { type Ask, isActive, type Task } from "../core/task.ts"
-import type { Member } from "../core/tries.ts"
 import type { Answers } from "./answers.ts"
 import type { Archive } from "./archive.ts"
 import type { Dispatcher } from "./dispatcher.ts"

@@ -4,6 +4,7 @@ import { usageText } from "../core/figures.ts"
 import { memberName } from "../core/group.ts"
 import { countsText, groupText, type ItemCounts } from "../core/items.ts"
 import { modelKey } from "../core/limits.ts"
+import type { Member } from "../core/members.ts"
 import { pauseText, pauseTextForModel, whenOf } from "../core/pause.ts"
 import { receiptLines } from "../core/receipt.ts"
 import { endedUnanswered, modelLine, nameOf, noText, summaryOf, workOf } from "../core/summary.ts"
@@ -17,7 +18,7 @@ import {
   machineOf,
   type Task,
 } from "../core/task.ts"
-import { howOf, type Member, tryLines } from "../core/tries.ts"
+import { howOf, tryLines } from "../core/tries.ts"
 import { duration } from "../lib/duration.ts"
 import { moment } from "../lib/format-time.ts"
 import { between, capital, count, grouped, head, oneLine, tail } from "../lib/text.ts"

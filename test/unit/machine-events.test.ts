@@ -4,7 +4,7 @@ import { nextDue } from "../../src/core/run/deadlines.ts"
 import type { Input } from "../../src/core/run/inputs.ts"
 import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
 import { at, BILLED, command, NOW, type Scene, wordOf } from "../support/machine.ts"
-import { askOf, taskOf } from "../support/tasks.ts"
+import { askOf } from "../support/tasks.ts"
 
 /** The machine hears the events of its session, and is asked when it has to be looked at. */
 
@@ -323,29 +323,5 @@ describe("before its prompt", () => {
       problem: "no",
     })
     expect(run?.closing?.ending).toMatchObject({ type: "failed", reason: { code: "host" } })
-  })
-})
-
-describe("a map that leads its items", () => {
-  const team = { kind: "each", total: 3, timeout: 0, file: "/rows" } as never
-  const part = (nth: number) => ({ kind: "each", of: "bg_map", nth, run: 0, caller: "a", under: "b" }) as const
-  const first = { task: taskOf({ id: "bg_0", member: part(0), run: { startedAt: NOW } }), closed: false, began: false }
-  const leading = (members: object[], run: Partial<ActiveRun> = {}) =>
-    at("supervising", { task: { group: team }, run, world: { room: () => 2, members: () => members as never } })
-
-  test("a map begins its first member alone, and the others once that has begun", () => {
-    const begun = leading([]).takes({ type: "members" })
-    expect(begun.commands).toEqual([{ do: "create member", nth: 0, text: "FIND" }])
-    expect(begun.run?.creatingMembers).toEqual([0])
-    const alone = leading([first]).takes({ type: "members" })
-    expect(alone).toMatchObject({ commands: [], run: { warmUpUntil: NOW + 10_000 } })
-    const began = leading([{ ...first, began: true }]).takes({ type: "members" })
-    expect(began.commands).toMatchObject([{ nth: 1 }, { nth: 2 }])
-    expect(leading([], { prompt: undefined }).takes({ type: "members" }).commands).toMatchObject([{ text: "" }])
-  })
-
-  test("a map removes a made member from those being made and keeps the others", () => {
-    const { run } = leading([first], { creatingMembers: [0, 1] }).takes({ type: "member created", nth: 0 })
-    expect(run?.creatingMembers).toEqual([1])
   })
 })

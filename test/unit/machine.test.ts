@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest"
+import type { Move } from "../../src/core/members.ts"
 import type { ActiveRun, Stage } from "../../src/core/run/active-run.ts"
 import { isFinished, progressOf } from "../../src/core/run/active-run.ts"
 import { nextDue } from "../../src/core/run/deadlines.ts"
@@ -21,7 +22,7 @@ import {
   type Scene,
   wordOf,
 } from "../support/machine.ts"
-import { askOf, taskOf } from "../support/tasks.ts"
+import { askOf } from "../support/tasks.ts"
 
 /** The machine by itself: pure steps, stage by stage. What follows from them in lives is tested through the manager. */
 
@@ -508,101 +509,81 @@ test("an input that the table lacks changes nothing, and neither does one for an
 
 describe("leading a team", () => {
   const team = { kind: "tries", prompt: "FIND", count: 2, timeout: 0 } as const
-  const part = (nth: number, status: "completed" | "error" | "running") => ({
-    task: taskOf({
-      id: `bg_part000${nth}`,
-      status,
-      member: { kind: "tries", of: "bg_aaaaaaaa", nth, run: 0, caller: "ses_parent", under: "ses_parent" },
-    }),
-    closed: status !== "running",
-    began: true,
-  })
-  const leading = (members: ReturnType<typeof part>[] = [], more: Scene = {}) =>
-    at("supervising", {
-      ...more,
-      task: { group: team, ...more.task },
-      world: { members: () => members, ...more.world },
-    })
+  const failed = { ending: { type: "failed", reason: { code: "check", text: "None passed." } } } as const
+  const leading = (move: Partial<Move> = {}, more: Scene = {}) => {
+    const world = { nextMembers: () => ({ begin: [], ...move }), ...more.world }
+    return at("supervising", { ...more, task: { group: team, ...more.task }, world })
+  }
   const won = { task: { group: { ...team, winner: "bg_part0001" } } }
 
   test("a group starts its members with the group's prompt once its dependencies are ready", () => {
-    const { stage, commands, run } = at("preparing", { task: { group: team } }).takes({
-      type: "prepared",
-      answers: [],
-      preface: "",
-    })
+    const prepared = { type: "prepared", answers: [], preface: "" } as const
+    const ready = (move: Move) =>
+      at("preparing", { task: { group: team }, world: { nextMembers: () => move } }).takes(prepared)
+    const { stage, commands, run } = ready({ begin: [0, 1] })
     expect(stage).toBe("supervising")
     expect(commands).toEqual([0, 1].map((nth) => ({ do: "create member", nth, text: "FIND" })))
     expect(run?.creatingMembers).toEqual([0, 1])
-    const over = at("preparing", {
-      task: { group: team },
-      world: { members: () => [part(0, "error"), part(1, "error")] },
-    })
-    expect(over.takes({ type: "prepared", answers: [], preface: "" }).stage).toBe("closing")
+    expect(ready({ begin: [], ...failed }).stage).toBe("closing")
   })
 
   test("a group records the first member that passes before it ends the others", () => {
-    const { stage, commands } = leading([part(1, "completed"), part(0, "running")]).takes({ type: "members" })
+    const { stage, commands } = leading({ winner: "bg_part0001" }).takes({ type: "members" })
     expect(stage).toBe("supervising")
     expect(commands).toEqual([
       { do: "record", event: { type: "won", generation: 0, winner: "bg_part0001" }, write: false },
       { do: "write", later: false },
     ])
-    expect(leading([], won).takes({ type: "members" }).does).toEqual([])
-    expect(leading([], won).takes(end)).toMatchObject({ stage: "supervising", does: [] })
-    expect(leading([], won).takes({ type: "written" })).toMatchObject({
+    expect(leading({}, won).takes({ type: "members" }).does).toEqual([])
+    expect(leading({}, won).takes(end)).toMatchObject({ stage: "supervising", does: [] })
+    expect(leading({}, won).takes({ type: "written" })).toMatchObject({
       stage: "closing",
       does: ["end", "close", "write", "ended"],
       run: { closing: { ending: { type: "completed" } } },
     })
-    expect(leading([]).takes({ type: "written" })).toMatchObject({ stage: "supervising", does: [] })
+    expect(leading().takes({ type: "written" })).toMatchObject({ stage: "supervising", does: [] })
   })
 
   test("a member that is recorded as winner wins even if a budget is exceeded meanwhile", () => {
     const options = { maxCostPerTask: 0, maxCostPerSession: 1 }
     const spent = () => ({ ...NOTHING_SPENT, session: { ...BILLED, cost: 2 } })
     const scene = { options, world: { spent } }
-    expect(leading([], scene).takes({ type: "spending" }).stage).toBe("closing")
-    const passed = leading([], { ...scene, ...won })
+    expect(leading({}, scene).takes({ type: "spending" }).stage).toBe("closing")
+    const passed = leading({}, { ...scene, ...won })
     expect(passed.takes({ type: "spending" })).toMatchObject({ stage: "supervising", does: [] })
     expect(passed.takes({ type: "tick", doing: "nothing" })).toMatchObject({ stage: "supervising", does: [] })
     expect(passed.takes({ type: "written" }).run?.closing?.ending.type).toBe("completed")
   })
 
   test("a group ends if no member passes or if a member cannot be created", () => {
-    const none = [part(0, "error"), part(1, "error")]
-    expect(leading(none).takes({ type: "members" }).run?.closing?.ending.reason?.code).toBe("check")
-    const { stage, run } = leading([part(0, "running")], { run: { creatingMembers: [0, 1] } }).takes({
+    expect(leading(failed).takes({ type: "members" }).run?.closing?.ending.reason?.code).toBe("check")
+    const { stage, run } = leading({}, { run: { creatingMembers: [0, 1] } }).takes({
       type: "member created",
       nth: 0,
     })
     expect({ stage, creatingMembers: run?.creatingMembers }).toEqual({ stage: "supervising", creatingMembers: [1] })
-    const shut = leading([], { run: { creatingMembers: [0] } }).takes({
+    const shut = leading({}, { run: { creatingMembers: [0] } }).takes({
       type: "member created",
       nth: 0,
       problem: "no host.",
     })
     expect(shut.run?.closing?.ending.reason).toEqual({ code: "host", text: "Part 1 could not be begun: no host." })
-    expect(
-      leading([part(0, "error")], { run: { creatingMembers: [1] } }).takes({ type: "member created", nth: 1 }).stage,
-    ).toBe("supervising")
-    expect(leading(none, { run: { creatingMembers: [1] } }).takes({ type: "member created", nth: 1 }).stage).toBe(
+    expect(leading(failed, { run: { creatingMembers: [1] } }).takes({ type: "member created", nth: 1 }).stage).toBe(
       "closing",
     )
   })
 
   test("a group reacts to the clock, shared spending and sleep, but never counts as silent", () => {
-    const busy = [part(0, "running"), part(1, "running")]
     const idle = { type: "tick", doing: "nothing" } as const
     const late = { run: { lastSignAt: 0 }, options: { stallTimeout: 1000 } }
-    expect(leading(busy, late).takes(idle)).toMatchObject({ stage: "supervising", does: [], run: { lastSignAt: NOW } })
-    expect(leading([part(0, "error"), part(1, "error")]).takes(idle).stage).toBe("closing")
-    expect(leading(busy).takes({ type: "spending" })).toMatchObject({ stage: "supervising", does: [] })
+    expect(leading({}, late).takes(idle)).toMatchObject({ stage: "supervising", does: [], run: { lastSignAt: NOW } })
+    expect(leading(failed).takes(idle).stage).toBe("closing")
+    expect(leading().takes({ type: "spending" })).toMatchObject({ stage: "supervising", does: [] })
     const bought = { maxCostPerTask: 0, maxCostPerSession: 1 }
     const spent = () => ({ ...NOTHING_SPENT, session: { ...BILLED, cost: 2 } })
-    expect(leading(busy, { options: bought, world: { spent } }).takes({ type: "spending" }).stage).toBe("closing")
-    expect(leading(busy).takes({ type: "slept", ms: 7 }).run).toMatchObject({ stage: "supervising", sleptMs: 7 })
-    const ended = leading(busy).takes(end)
+    expect(leading({}, { options: bought, world: { spent } }).takes({ type: "spending" }).stage).toBe("closing")
+    expect(leading().takes({ type: "slept", ms: 7 }).run).toMatchObject({ stage: "supervising", sleptMs: 7 })
+    const ended = leading().takes(end)
     expect(ended).toMatchObject({ stage: "closing", does: ["end", "close", "write", "ended"] })
     expect(command(ended.commands, "close")).toEqual({ do: "close", read: false })
   })

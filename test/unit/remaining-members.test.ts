@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { hasRemaining } from "../../src/core/remaining-members.ts"
+import { hasRemaining } from "../../src/core/members.ts"
 import type { Task } from "../../src/core/task.ts"
 import { agentRow } from "../../src/features/web/rows.ts"
 import { viewOf } from "../support/fake-agents.ts"

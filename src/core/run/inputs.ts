@@ -1,13 +1,13 @@
 import type { Options } from "../../options/options.ts"
 import type { DependencyAnswer } from "../dependencies.ts"
 import type { MessageKind, NameMessage } from "../ids.ts"
+import type { Move } from "../members.ts"
 import type { PauseEvent } from "../pause.ts"
 import type { Activity, HostEvent, Message } from "../ports.ts"
 import type { CheckResult } from "../receipt.ts"
 import type { PurseLimit, Spent } from "../spending.ts"
 import type { Ask, Delivery, Ending, Outcome, Preparing, Reason, Task } from "../task.ts"
 import type { TaskEvent } from "../transition.ts"
-import type { Member } from "../tries.ts"
 import type { Presence } from "../watchdog.ts"
 import type { ActiveRun, EndOptions, MessageCallback, MessageResult, SentMessage } from "./active-run.ts"
 
@@ -29,10 +29,8 @@ export type World = {
   readonly owed: boolean
   /** Current spending, for shared limits. */
   readonly spent: () => Spent
-  /** Current state of the group's members. */
-  readonly members: () => readonly Member[]
-  /** Number of further members that may begin now. */
-  readonly room: () => number
+  /** What its feature decides about the group's members now. */
+  readonly nextMembers: (run: ActiveRun) => Move
   /** How long its place may be out of reach, in ms; 0 for any time. */
   readonly mostAway: () => number
   /** Names of what judges the run's answer, in order. */

@@ -1,7 +1,5 @@
-import type { ItemsPlan } from "../group.ts"
-import { nextItems } from "../items.ts"
+import { winnerIn } from "../group.ts"
 import type { CheckResult } from "../receipt.ts"
-import { nextTries } from "../tries.ts"
 import type { ActiveRun } from "./active-run.ts"
 import { end, fail } from "./ending.ts"
 import type { Command, Step, World } from "./inputs.ts"
@@ -11,12 +9,11 @@ import { stay } from "./steps.ts"
 /** Starts, stops or ends members according to their results. */
 export function lead(run: ActiveRun, world: World): Step {
   const { group } = world.task
-  if (group?.kind === "each") return leadItems(run, group, world)
-  if (!group || group.winner) return stay(run)
-  const { generation, creatingMembers: coming } = run
-  const { begin, winner, passed, ending } = nextTries(group, world.members(), coming, generation)
+  if (!group || winnerIn(group) !== undefined) return stay(run)
+  const { begin, winner, passed, ending, until } = world.nextMembers(run)
   if (ending) return end(run, ending, {}, world)
-  if (!winner) return fielding(run, begin)
+  if (winner === undefined) return fielding({ ...run, warmUpUntil: until }, begin)
+  const { generation } = run
   const event = { type: "won", generation, winner, ...(passed && { passed: withoutOutput(passed) }) } as const
   return {
     run,
@@ -29,13 +26,6 @@ export function lead(run: ActiveRun, world: World): Step {
 
 /** Output of a passed check is not kept. */
 const withoutOutput = ({ output: _output, ...check }: CheckResult): CheckResult => check
-
-function leadItems(run: ActiveRun, team: ItemsPlan, world: World): Step {
-  const { generation, creatingMembers: coming, done } = run
-  const course = { coming, done, generation, room: world.room(), now: world.now }
-  const { begin, ending, until } = nextItems(team, world.members(), course)
-  return ending ? end(run, ending, {}, world) : fielding({ ...run, warmUpUntil: until }, begin)
-}
 
 function fielding(run: ActiveRun, begin: readonly number[]): Step {
   const commands = begin.map((nth): Command => ({ do: "create member", nth, text: run.prompt ?? "" }))

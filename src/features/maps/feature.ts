@@ -2,6 +2,8 @@ import { z } from "zod"
 import type { Feature } from "../../core/feature.ts"
 import { stricter } from "../../options/rules.ts"
 import { count, group, option, text, type ValuesOf } from "../../options/spec.ts"
+import type { GroupRequest } from "../../runtime/launch/request.ts"
+import { nextItems } from "./next.ts"
 
 const options = {
   each: group("One prompt for many items.", {
@@ -14,9 +16,25 @@ declare module "../../options/options.ts" {
   interface Options extends ValuesOf<typeof options> {}
 }
 
+/** Most items directly below the caller's session. */
+const MOST_NEAR = 25
+
 export const maps: Feature = {
   name: "maps",
   options,
+  group: ({ group: plan, model }) =>
+    plan?.kind === "each"
+      ? {
+          member: (nth) => ({
+            name: `item ${nth + 1} of ${plan.total}`,
+            ...(model && { model }),
+            ...(plan.place && { place: plan.place }),
+            isFar: plan.total > MOST_NEAR,
+          }),
+          next: (members, course) => nextItems(plan, members, course),
+          prompt: async (text, item) => (await import("./items.ts")).filled(text, item),
+        }
+      : undefined,
   arguments: {
     each: {
       schema: () =>
@@ -27,6 +45,15 @@ export const maps: Feature = {
             "Items, or a file of them (.json, .jsonl, lines): one run of `prompt` each, with {{item}} or {{item.field}}.",
           ),
       asGiven: true,
+      async read(given, { folder, prompt, options: { each }, mayRead }): Promise<GroupRequest> {
+        const { apart, itemsGiven } = await import("./items.ts")
+        const request = { folder, most: each.most, prompt }
+        const all = await itemsGiven(given as readonly unknown[] | string, request, mayRead)
+        return {
+          plan: (common) => ({ group: { kind: "each", prompt, total: all.length, ...common } }),
+          items: { all, ask: each.ask > 0 && all.length > each.ask, texts: () => apart(prompt, all) },
+        }
+      },
       excludes: { fork: "each item starts fresh" },
     },
   },

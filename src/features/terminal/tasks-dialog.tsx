@@ -1,7 +1,7 @@
 /** @jsxImportSource @opentui/solid */
 import type { TuiDialogSelectOption, TuiPluginApi } from "@opencode-ai/plugin/tui"
+import { hasRemaining } from "../../core/members.ts"
 import { pauseOf, unpauseHint } from "../../core/pause.ts"
-import { hasRemaining } from "../../core/remaining-members.ts"
 import { type Ask, isActive } from "../../core/task.ts"
 import type { Actions } from "./actions.ts"
 import { AnswerDialog } from "./answer-dialog.tsx"

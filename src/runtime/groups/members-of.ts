@@ -1,6 +1,6 @@
+import type { Member } from "../../core/members.ts"
 import { hasBegun } from "../../core/run/progress.ts"
 import type { Task } from "../../core/task.ts"
-import type { Member } from "../../core/tries.ts"
 import type { TaskStore } from "../tasks/store.ts"
 
 /** Current members of a group, oldest first. */

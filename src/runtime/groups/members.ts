@@ -1,11 +1,11 @@
 import { recentRuns } from "../../core/bill.ts"
 import { CallError } from "../../core/errors.ts"
-import type { Group } from "../../core/group.ts"
+import type { Feature, GroupRules, MemberPlan } from "../../core/feature.ts"
+import { chosenIn, type Group } from "../../core/group.ts"
 import { taskID } from "../../core/ids.ts"
-import { MOST_NEAR } from "../../core/items.ts"
-import { modelKey } from "../../core/limits.ts"
-import { type Model, NO_FIGURES, type Run, type Task, type TaskDraft } from "../../core/task.ts"
-import { withDigest } from "../../core/tries.ts"
+import type { Move } from "../../core/members.ts"
+import type { ActiveRun } from "../../core/run/active-run.ts"
+import { NO_FIGURES, type Run, type Task, type TaskDraft } from "../../core/task.ts"
 import { withSchema } from "../../core/value.ts"
 import { deniedAt, rulesFor } from "../launch/checks.ts"
 import { sweepUp } from "../launch/discard-session.ts"
@@ -16,6 +16,7 @@ import type { GroupArchive } from "./group-archive.ts"
 import { membersOf } from "./members-of.ts"
 
 export type MemberPorts = {
+  readonly features: readonly Feature[]
   readonly groupArchive: Pick<GroupArchive, "share" | "capture" | "giveBack">
   /** Created later than this object. */
   readonly launching: () => { readonly queue: Queue; readonly scheduler: Scheduler }
@@ -36,9 +37,17 @@ export class GroupMembers {
     this.#ports = ports
   }
 
+  /** What the group's feature decides about its members now. */
+  next(task: Task, { generation, creatingMembers: coming, done }: ActiveRun): Move {
+    const { store, clock } = this.#parts
+    const room = this.#ports.launching().scheduler.roomFor(task)
+    const course = { coming, done, generation, room, now: clock.now() }
+    return this.#rulesOf(task)?.next(membersOf(store, task), course) ?? { begin: [] }
+  }
+
   /** Creates and starts or queues a member. Rejects where that fails, without leaving a session. */
   make(task: Task, nth: number, text: string): Promise<void> {
-    const winner = task.group?.kind === "tries" ? this.#parts.store.get(task.group.again ?? "") : undefined
+    const winner = this.#parts.store.get(chosenIn(task.group) ?? "")
     const making = winner ? this.#again(task, winner, text) : this.#make(task, nth, text)
     const handle = this.#parts.store.handle(task.id)
     if (handle) handle.creatingMembers = Promise.allSettled([handle.creatingMembers, making])
@@ -52,16 +61,15 @@ export class GroupMembers {
 
   async #make(task: Task, nth: number, text: string): Promise<void> {
     const { group } = task
-    if (!group) return
+    const plan = this.#rulesOf(task)?.member(nth)
+    if (!group || !plan) return
     const { groupArchive, began } = this.#ports
     const { queue, scheduler } = this.#ports.launching()
     const { host, store, background } = this.#parts
-    const draft = this.#draft(task, group, nth)
+    const draft = this.#draft(task, group, nth, plan)
     const { caller = "", under = "" } = draft.member ?? {}
     if (draft.place)
-      await (group.kind === "tries"
-        ? groupArchive.share(draft, task.id)
-        : groupArchive.capture(draft, draft.place.folder))
+      await (plan.sharesFiles ? groupArchive.share(draft, task.id) : groupArchive.capture(draft, draft.place.folder))
     const reserved = scheduler.reserve({ ...draft, sessionID: "" })
     try {
       const { sessionID: _none, ...made } = reserved
@@ -69,7 +77,7 @@ export class GroupMembers {
       const rules = rulesFor(this.#parts, await host.parent(caller), deniedAt(this.#parts, depth))
       const title = `${draft.description} (@${agent} background agent)`
       const { isModelNamed } = store.handle(task.id) ?? {}
-      const isNamed = isModelNamed || (group.kind === "tries" && group.ladder !== undefined)
+      const isNamed = isModelNamed || plan.model !== task.model
       const session = { parentID: under, title, agent, model, isModelNamed: isNamed, rules }
       const sessionID = await host.createSession(session, made)
       if (!store.runs(task)) {
@@ -112,45 +120,39 @@ export class GroupMembers {
   }
 
   async #promptOf(task: Task, nth: number, text: string): Promise<string> {
-    const { group, run } = task
-    if (group?.kind === "each") {
-      const { filled } = await import("../../features/maps/items.ts")
-      return withSchema(filled(text, this.#parts.store.handle(task.id)?.items?.[nth]), run.schema)
-    }
-    const earlier = membersOf(this.#parts.store, task).flatMap(({ task: member }) =>
-      (member.member?.nth ?? nth) < nth ? [member] : [],
-    )
-    const isLadder = group?.kind === "tries" && group.ladder !== undefined
-    return withSchema(isLadder ? withDigest(text, task.id, earlier) : text, run.schema)
+    const { store } = this.#parts
+    const isEarlier = ({ member }: Task) => (member?.nth ?? nth) < nth
+    const earlier = () => membersOf(store, task).flatMap((each) => (isEarlier(each.task) ? [each.task] : []))
+    const prompt = await this.#rulesOf(task)?.prompt(text, store.handle(task.id)?.items?.[nth], earlier)
+    return withSchema(prompt ?? text, task.run.schema)
   }
 
-  #draft(task: Task, group: Group, nth: number): TaskDraft {
+  #rulesOf(task: Task): GroupRules | undefined {
+    return this.#ports.features.flatMap(({ group }) => group?.(task) ?? [])[0]
+  }
+
+  #draft(task: Task, group: Group, nth: number, { name, sharesFiles: _files, isFar, ...own }: MemberPlan): TaskDraft {
     const { clock } = this.#parts
     const now = clock.now()
     const id = taskID(this.#ports.randomID)
-    const { parentID, parentMessageID, description, agent, depth, place } = task
+    const { parentID, parentMessageID, description, agent, depth } = task
     const { generation } = task.run
-    const model = modelOf(task, group, nth)
     return {
       id,
       parentID: task.sessionID,
       parentMessageID,
-      description:
-        group.kind === "tries"
-          ? `${description} (try ${nth + 1} of ${group.count}${model ? `, ${modelKey(model)}` : ""})`
-          : `${description} (item ${nth + 1} of ${group.total})`,
+      description: `${description} (${name})`,
       agent,
-      ...(model && { model }),
+      ...own,
       batch: `auto:${id}`,
       depth,
-      ...placeOf(place, group),
       member: {
         kind: group.kind,
         of: task.id,
         nth,
         run: generation,
         caller: parentID,
-        under: hasFew(group) ? parentID : task.sessionID,
+        under: isFar ? task.sessionID : parentID,
       },
       createdAt: now,
       earlier: NO_FIGURES,
@@ -174,20 +176,3 @@ const askedOf = ({ run: { check, guard, schema } }: Task): Pick<Run, "check" | "
   ...(guard && { guard }),
   ...(schema && { schema }),
 })
-
-/** Tries get a place of the group's kind; items the one that their plan names. */
-function placeOf(place: Task["place"], group: Group): Pick<Task, "place"> {
-  if (group.kind === "each") return group.place ? { place: group.place } : {}
-  return place ? { place: { ...place, merge: false } } : {}
-}
-
-/** Small groups are direct children of the caller, so that their questions reach its user. */
-const hasFew = (group: Group): boolean => group.kind === "tries" || group.total <= MOST_NEAR
-
-/** Model of the ladder's step, else the group's. */
-function modelOf({ model }: Task, group: Group, nth: number): Model | undefined {
-  const rung = group.kind === "tries" ? group.ladder?.[nth] : undefined
-  if (rung === undefined) return model
-  const slash = rung.indexOf("/")
-  return { provider: rung.slice(0, slash), id: rung.slice(slash + 1) }
-}

@@ -2,52 +2,32 @@ import { CallError, messageOf } from "../../core/errors.ts"
 import { chosenIn, type Group } from "../../core/group.ts"
 import { previewOf } from "../../core/items.ts"
 import { modelKey } from "../../core/limits.ts"
-import { whyNothingRemains } from "../../core/remaining-members.ts"
-import { isActive, type Model, type Task, type TaskDraft } from "../../core/task.ts"
+import { whyNothingRemains } from "../../core/members.ts"
+import { isActive, type Model, type Task } from "../../core/task.ts"
 import type { ForkHost } from "../../features/forks/ports.ts"
-import type { Options } from "../../options/options.ts"
-import { type Caller, mayRead } from "../launch/checks.ts"
+import type { Caller } from "../launch/checks.ts"
+import type { Items } from "../launch/request.ts"
 import type { Parts } from "../parts.ts"
-
-type Asked = {
-  readonly prompt: string
-  readonly tries?: number | readonly string[]
-  readonly each?: readonly unknown[] | string
-  readonly items?: readonly unknown[]
-  readonly timeout?: number
-}
-
-/** Items of a launch; undefined for none. Throws a `CallError` where they are unusable. */
-export async function itemsOf(
-  { each, prompt }: Asked,
-  { sessionID, permit }: Caller,
-  { host, options }: Pick<Parts, "host" | "options">,
-): Promise<readonly unknown[] | undefined> {
-  if (each === undefined) return undefined
-  const { itemsGiven } = await import("../../features/maps/items.ts")
-  const request = { folder: host.folderOf(sessionID), most: options.each.most, prompt }
-  return itemsGiven(each, request, mayRead(permit))
-}
 
 /** Number of similar earlier runs whose mean cost is the estimate. */
 const MOST_LIKE_IT = 20
 
 /** Asks the user before many items begin. */
 export async function permitItems(
-  parts: Pick<Parts, "store" | "options">,
+  { store }: Pick<Parts, "store">,
   forks: Pick<ForkHost, "prices" | "inputPrice" | "countTokens">,
   { permit }: Caller,
-  { items, prompt }: { readonly items: readonly unknown[]; readonly prompt: string },
+  items: Items,
   found: Pick<Task, "agent" | "model">,
 ): Promise<void> {
-  const { ask } = parts.options.each
-  if (ask === 0 || items.length <= ask || !permit) return
+  const total = items.all.length
+  if (!items.ask || !permit) return
   const { agent, model } = found
-  const mean = meanCost(parts.store, found)
-  const about = mean === undefined ? undefined : mean * items.length
-  const cost = about === undefined ? { atLeast: await leastCost(forks, model, prompt, items) } : { about }
+  const mean = meanCost(store, found)
+  const about = mean === undefined ? undefined : mean * total
+  const cost = about === undefined ? { atLeast: await leastCost(forks, model, items) } : { about }
   try {
-    await permit({ kind: "each", what: previewOf(items.length, agent, model && modelKey(model), cost) })
+    await permit({ kind: "each", what: previewOf(total, agent, model && modelKey(model), cost) })
   } catch (error) {
     throw new CallError(`So many items were not allowed: ${messageOf(error)} Nothing was launched.`)
   }
@@ -67,39 +47,19 @@ function meanCost(store: Parts["store"], { agent, model }: Pick<Task, "agent" | 
 async function leastCost(
   forks: Pick<ForkHost, "prices" | "inputPrice" | "countTokens">,
   model: Model | undefined,
-  prompt: string,
-  items: readonly unknown[],
+  items: Items,
 ): Promise<number | undefined> {
   if (!model) return undefined
   try {
     const anew = await forks.inputPrice(model)
     if (anew === undefined) return undefined
-    const { apart } = await import("../../features/maps/items.ts")
-    const [prices, tokens] = await Promise.all([forks.prices(model), forks.countTokens(apart(prompt, items))])
+    const [prices, tokens] = await Promise.all([forks.prices(model), forks.countTokens(items.texts())])
     const [common = 0, own = 0] = tokens ?? []
-    const least = (common + own) * anew + common * (items.length - 1) * (prices?.cached ?? anew)
+    const least = (common + own) * anew + common * (items.all.length - 1) * (prices?.cached ?? anew)
     return tokens && least
   } catch {
     return undefined
   }
-}
-
-/** Plan of a group, and its place; items have a place each. */
-export function groupOf(
-  { tries, items, prompt, timeout: given }: Asked,
-  { place }: Pick<TaskDraft, "place">,
-  file: string | undefined,
-  { taskTimeout }: Options,
-): Pick<TaskDraft, "group" | "place"> {
-  const timeout = given ?? taskTimeout
-  if (items && file !== undefined)
-    return { group: { kind: "each", prompt, total: items.length, timeout, file, ...(place && { place }) } }
-  const own = place ? { place } : {}
-  if (tries === undefined) return own
-  const all = { kind: "tries", prompt, timeout } as const
-  const group: Group =
-    typeof tries === "number" ? { ...all, count: tries } : { ...all, count: tries.length, ladder: tries }
-  return { ...own, group }
 }
 
 /** Prompt of a group's later run; a former winner has its first prompt in its session. */

@@ -11,7 +11,7 @@ import type { Breakers } from "../../features/rate-limits/breakers.ts"
 import type { Options } from "../../options/options.ts"
 import type { Allowance } from "../budgets/allowance.ts"
 import type { Elsewhere } from "../budgets/other-processes.ts"
-import { groupOf, itemsOf, permitItems } from "../groups/plans.ts"
+import { permitItems } from "../groups/plans.ts"
 import type { Ledgers } from "../ledgers.ts"
 import type { Parts } from "../parts.ts"
 import { CaptureError, type PlaceKind } from "../places/place.ts"
@@ -86,18 +86,16 @@ export class Launcher {
       host.caller(caller.sessionID, caller.messageID),
     ])
     const given = withDefaults(called, options, persona)
-    const call = { folder: host.folderOf(caller.sessionID), permit: caller.permit }
-    const { schema } = await readArguments(this.#ports.features, given, call)
-    // Members are told of and placed one by one.
-    const isGroup = given.tries !== undefined || given.each !== undefined
     const place = placeIn(this.#ports.kinds, given)
-    const items = await itemsOf(given, caller, this.#parts)
+    const call = { folder: host.folderOf(caller.sessionID), options, permit: caller.permit }
+    const { schema, tries, each: group = tries } = await readArguments(this.#ports.features, given, call)
     const request = {
       ...given,
       place,
       schema,
-      items,
-      prompt: isGroup ? given.prompt : withSchema(given.prompt, schema),
+      group,
+      // Members are told of and placed one by one.
+      prompt: group ? given.prompt : withSchema(given.prompt, schema),
     }
     const { agent, model } =
       request.fork === "whole"
@@ -151,19 +149,19 @@ export class Launcher {
     await permit(caller, request)
     const { kinds } = this.#ports
     const files = await filesOf(request, kinds, this.#parts.host.folderOf(caller.sessionID), caller.permit)
-    const { items, prompt } = request
-    if (items) await permitItems(this.#parts, this.#ports.forks, caller, { items, prompt }, found)
+    const { items } = request.group ?? {}
+    if (items) await permitItems(this.#parts, this.#ports.forks, caller, items, found)
     // While the user was asked, others may have used up the budget, or failed.
     this.#ports.allowance.refuseSpent(caller.sessionID)
     const after = waitsFor()
     this.#ports.allowance.countLaunch(caller.sessionID)
-    const ledgers = request.items && (await this.#ports.ledgers())
+    const ledgers = items && (await this.#ports.ledgers())
     const draft = this.#draft({ ...request, files }, caller, found, after, ledgers)
     // From here on, other calls of the same message see the task and its batch.
     const reserved = this.#ports.scheduler.reserve({ ...draft, sessionID: "" })
     const handle = this.#parts.store.handle(draft.id)
     if (handle) handle.isModelNamed = request.model !== undefined
-    if (handle && request.items) handle.items = request.items
+    if (handle && items) handle.items = items.all
     try {
       const lacks = draft.place && (await this.#ports.places.capture(draft, draft.place.folder))
       if (handle) handle.lacks = lacks
@@ -231,6 +229,8 @@ export class Launcher {
     const { clock, store, options } = this.#parts
     const now = clock.now()
     const id = taskID(this.#ports.randomID)
+    const place = this.#placeOf(request, caller)
+    const timeout = request.timeout ?? options.taskTimeout
     const siblings = [...store.ofParent(caller.sessionID), ...this.#ports.queue.making(caller.sessionID)]
     return {
       id,
@@ -239,7 +239,7 @@ export class Launcher {
       description: request.description,
       ...found,
       batch: batchFor(request.batch, id, siblings),
-      ...groupOf(request, this.#placeOf(request, caller), ledgers?.fileOf(id), options),
+      ...(request.group?.plan({ timeout, file: ledgers?.fileOf(id) ?? "", ...place }) ?? place),
       createdAt: now,
       earlier: NO_FIGURES,
       status: "running",
@@ -247,7 +247,7 @@ export class Launcher {
         generation: 0,
         promptID: this.#parts.host.messageID("prompt", id, 0, now),
         createdAt: now,
-        timeout: (request.tries ?? request.items) ? 0 : (request.timeout ?? options.taskTimeout),
+        timeout: request.group ? 0 : timeout,
         budget: this.#ports.allowance.budget(request.maxCost, id),
         after,
         ...checkOf(request),

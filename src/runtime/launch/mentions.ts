@@ -13,20 +13,19 @@ const MOST_FILES = 20
 /** Most names checked: few of them are files. */
 const MOST_NAMES = 500
 
-type Naming = Pick<LaunchRequest, "prompt" | "place" | "tries" | "each">
+type Naming = Pick<LaunchRequest, "prompt" | "place" | "group">
 
 /**
  * Files of a launch: none for remote places, which have their own, and none for groups, whose members have prompts of
  * their own.
  */
 export function filesOf(
-  { prompt, place = HERE, tries, each }: Naming,
+  { prompt, place = HERE, group }: Naming,
   kinds: readonly PlaceKind[],
   folder: string,
   permit: Caller["permit"],
 ): Promise<readonly string[]> | readonly string[] {
-  const isGroup = tries !== undefined || each !== undefined
-  if (isGroup || !prompt.includes("@") || kindOf(kinds, place).outlives) return []
+  if (group || !prompt.includes("@") || kindOf(kinds, place).outlives) return []
   return filesNamed(prompt, folder, permit)
 }
 

@@ -1,6 +1,6 @@
 import type { CallOfArgument, Feature } from "../../core/feature.ts"
 import type { Persona } from "../../core/ports.ts"
-import type { Run, Schema } from "../../core/task.ts"
+import type { Run, Schema, Task, TaskDraft } from "../../core/task.ts"
 import type { Options } from "../../options/options.ts"
 import { type Caller, defaultsOf, mayRead } from "./checks.ts"
 
@@ -30,8 +30,8 @@ export type LaunchRequest = {
   readonly tries?: number | readonly string[]
   /** Items, or a file of them: the prompt is run once for each. */
   readonly each?: readonly unknown[] | string
-  /** Resolved items of `each`. */
-  readonly items?: readonly unknown[]
+  /** Group that an argument asks for. */
+  readonly group?: GroupRequest
   /** JSON Schema for the last message, or a file with one. */
   readonly schema?: Schema | string
   /** Files of the caller's folder to attach. */
@@ -64,28 +64,38 @@ export function withDefaults(request: LaunchRequest, options: Options, caller: P
 export const checkOf = ({ check }: { readonly check?: string }): Pick<Run, "check"> =>
   check === undefined ? {} : { check }
 
+/** Group that a launch asks for, as its argument was read. */
+export type GroupRequest = {
+  /** Its plan, and its place. `file`: its ledger, where it has items. */
+  plan(common: { timeout: number; place?: Task["place"]; file: string }): Pick<TaskDraft, "group" | "place">
+  readonly items?: Items
+}
+
+export type Items = {
+  readonly all: readonly unknown[]
+  /** The user is asked before so many begin. */
+  readonly ask: boolean
+  /** Common text of their prompts, and their own texts together. */
+  texts(): readonly [common: string, own: string]
+}
+
 /** Values that features have read. */
-type ReadArguments = { readonly schema?: Schema }
+type ReadArguments = { readonly schema?: Schema; readonly tries?: GroupRequest; readonly each?: GroupRequest }
 
 /** Lets features read their arguments before anything is created. Throws a `CallError` where one is of no use. */
 export async function readArguments(
   features: readonly Feature[],
   given: LaunchRequest | ResumeRequest,
-  { folder, permit }: Pick<CallOfArgument, "folder"> & Pick<Caller, "permit">,
+  { permit, ...call }: Pick<CallOfArgument, "folder" | "options"> & Pick<Caller, "permit">,
 ): Promise<ReadArguments> {
   const values: Readonly<Record<string, unknown>> = given
   const found: Record<string, unknown> = {}
   for (const [name, { read }] of features.flatMap((feature) => Object.entries(feature.arguments ?? {})))
-    if (read && values[name] !== undefined) found[name] = await read(values[name], { folder, mayRead: mayRead(permit) })
+    if (read && values[name] !== undefined)
+      found[name] = await read(values[name], { ...call, prompt: given.prompt, mayRead: mayRead(permit) })
   return found
 }
 
 /** Only such launches can be identical to each other. */
-export const isPlain = ({ fork, after, place, check, schema, tries, each }: LaunchRequest): boolean =>
-  !fork &&
-  after === undefined &&
-  place === undefined &&
-  check === undefined &&
-  schema === undefined &&
-  tries === undefined &&
-  each === undefined
+export const isPlain = ({ fork, after, place, check, schema, group }: LaunchRequest): boolean =>
+  !fork && after === undefined && place === undefined && check === undefined && schema === undefined && !group

@@ -60,7 +60,7 @@ export class Resuming {
     await this.#ports.dispatcher.over(task)
     await this.#readAgain(task)
     const check = request.check ?? keptCheck(store.get(task.id) ?? task)
-    const call = { folder: host.folderOf(task.parentID), permit: caller?.permit }
+    const call = { folder: host.folderOf(task.parentID), options, permit: caller?.permit }
     const { schema = task.group && task.run.schema } = await readArguments(this.#ports.features, request, call)
     if (caller) await authorize(caller, task.agent, task.description)
     if (caller) await permit(caller, { check })

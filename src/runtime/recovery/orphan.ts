@@ -1,10 +1,10 @@
 import { constraintsOf } from "../../core/constraints.ts"
 import { sizeOf, winnerIn } from "../../core/group.ts"
 import { endAfterCrash } from "../../core/last-word.ts"
+import { isBegunIn, type Member } from "../../core/members.ts"
 import { classify, lastSignIn } from "../../core/outcome.ts"
 import type { Message } from "../../core/ports.ts"
 import { type Ending, holdsPlace, isActive, type Reason, type Task } from "../../core/task.ts"
-import { isBegunIn, type Member } from "../../core/tries.ts"
 import type { Options } from "../../options/options.ts"
 import type { TaskStore } from "../tasks/store.ts"
 

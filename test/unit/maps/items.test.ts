@@ -10,14 +10,17 @@ import {
   type ItemRow,
   itemLines,
   itemsResult,
-  nextItems,
   previewOf,
   shownRows,
   whyOf,
 } from "../../../src/core/items.ts"
+import type { Member } from "../../../src/core/members.ts"
 import { summaryOf } from "../../../src/core/summary.ts"
 import type { Task } from "../../../src/core/task.ts"
-import { type Member, nextTries, triesResult, withDigest } from "../../../src/core/tries.ts"
+import { triesResult } from "../../../src/core/tries.ts"
+import { nextItems } from "../../../src/features/maps/next.ts"
+import { withDigest } from "../../../src/features/tries/digest.ts"
+import { nextTries } from "../../../src/features/tries/next.ts"
 import { outcomeOf, taskOf } from "../../support/tasks.ts"
 
 const PLAN: ItemsPlan = { kind: "each", prompt: "DO {{item}}", total: 4, timeout: 0, file: "/p/bg_map.jsonl" }

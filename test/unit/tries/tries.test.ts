@@ -1,20 +1,13 @@
 import { describe, expect, test } from "vitest"
 import { chosenIn, sizeOf, type TriesPlan } from "../../../src/core/group.ts"
+import { isBegunIn, type Member } from "../../../src/core/members.ts"
 import { NO_RECEIPT } from "../../../src/core/receipt.ts"
 import { standsOn } from "../../../src/core/receipts/stands-on.ts"
 import { summaryOf } from "../../../src/core/summary.ts"
 import type { Task } from "../../../src/core/task.ts"
-import {
-  howOf,
-  isBegunIn,
-  type Member,
-  nextTries,
-  triesLine,
-  triesResult,
-  triesText,
-  tryLines,
-  withDigest,
-} from "../../../src/core/tries.ts"
+import { howOf, triesLine, triesResult, triesText, tryLines } from "../../../src/core/tries.ts"
+import { withDigest } from "../../../src/features/tries/digest.ts"
+import { nextTries } from "../../../src/features/tries/next.ts"
 import { outcomeOf, taskOf } from "../../support/tasks.ts"
 
 const PLAN: TriesPlan = { kind: "tries", prompt: "DO", count: 3, timeout: 0 }
