@@ -7,9 +7,9 @@ import { TokenCounter } from "../src/features/forks/counter.ts"
 import { forkContext } from "../src/features/forks/fork.ts"
 import { OpencodeForks } from "../src/features/forks/opencode/forks.ts"
 import { systemClock } from "../src/lib/clock.ts"
-import { startThread } from "../src/lib/thread.ts"
+import { startWorker } from "../src/lib/thread.ts"
 import { clientOn } from "../src/opencode/client.ts"
-import { OpencodeHost } from "../src/opencode/host.ts"
+import { OpencodeHttpApi } from "../src/opencode/host.ts"
 import { registerInstance } from "../src/runtime/record/owner.ts"
 import { installationKey, signerOf } from "../src/runtime/record/signature.ts"
 
@@ -31,13 +31,13 @@ export type Measured = {
 }
 
 const TOKENIZER = new URL("../src/features/forks/tokenizer-thread.ts", import.meta.url)
-const counter = new TokenCounter(systemClock, () => startThread(TOKENIZER))
+const counter = new TokenCounter(systemClock, () => startWorker(TOKENIZER))
 const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
 
 /** Carries out forks in the host's own process, where the plugin does. Option `file` gets the port that it listens on. */
 const server: Plugin = async (input, given) => {
   const client = clientOn(input.client)
-  const host = new OpencodeHost(client, registerInstance(), signerOf(installationKey()), systemClock)
+  const host = new OpencodeHttpApi(client, registerInstance(), signerOf(installationKey()), systemClock)
   const forks = new OpencodeForks({ client, sessions: host, directory: input.directory, counter })
 
   const work = async (order: Order): Promise<number | undefined> => {

@@ -2,7 +2,7 @@ import { existsSync } from "node:fs"
 import { customAlphabet } from "nanoid"
 import { DAY_MS } from "./core/bill.ts"
 import type { Feature } from "./core/feature.ts"
-import type { Clock, Host, Owner } from "./core/ports.ts"
+import type { Clock, OpencodeApi, Owner } from "./core/ports.ts"
 import type { TaskBoard } from "./features/board/board.ts"
 import type { BoardOptions } from "./features/board/options.ts"
 import { systemClock } from "./lib/clock.ts"
@@ -41,7 +41,7 @@ export type AppFeature = Feature & {
   /** A kind of place beside the parent's own folder. */
   place?(options: Options, ports: PlacePorts): PlaceKind
   /** Puts itself between the plugin and OpenCode, before there are tasks. */
-  connect?(setup: Pick<Setup, "connection" | "options" | "clock" | "kinds">): Promise<Between | undefined>
+  connect?(setup: Pick<Setup, "connection" | "options" | "clock" | "kinds">): Promise<OpencodeLayer | undefined>
   /** Opens its part beside the tasks. The result closes it. */
   open?(setup: Setup): Promise<(() => Promise<void>) | undefined>
 }
@@ -57,8 +57,8 @@ export type Setup = {
 }
 
 /** A feature's layer between the plugin and OpenCode. */
-export type Between = {
-  readonly host: Host
+export type OpencodeLayer = {
+  readonly host: OpencodeApi
   readonly userActions: UserActions
   readonly kind: PlaceKind
   /** From now on there are tasks. */
@@ -73,7 +73,7 @@ export async function openApp(given: Connection, options: Options, features: rea
   const ports = { processes: PROCESSES, commands, hostFolder: given.ownFolder }
   const kinds = [hereKind, ...features.flatMap(({ place }) => place?.(options, ports) ?? [])]
   let connection = given
-  const between: Between[] = []
+  const between: OpencodeLayer[] = []
   for (const feature of features) {
     const own = feature.connect && (await feature.connect({ connection, options, clock, kinds }))
     if (!own) continue

@@ -3,7 +3,7 @@ import { isActive, type Task } from "./task.ts"
 
 export type BatchProgress = { readonly done: number; readonly total: number; readonly running: number }
 
-export const namedBatch = (name: string): string => `name:${name}`
+export const batchKeyOf = (name: string): string => `name:${name}`
 
 export const batchName = (key: string): string | undefined =>
   key.startsWith("name:") ? key.slice("name:".length) : undefined
@@ -18,7 +18,7 @@ export function batchText({ batch }: Pick<Task, "batch">): string | undefined {
  * The batch a new task joins: the named one, else the unnamed batch that its session still has running, else a new one.
  */
 export function batchFor(name: string | undefined, taskID: string, siblings: Iterable<Task>): string {
-  if (name !== undefined) return namedBatch(name)
+  if (name !== undefined) return batchKeyOf(name)
   for (const task of siblings) if (isActive(task) && batchName(task.batch) === undefined) return task.batch
   return `auto:${taskID}`
 }

@@ -11,12 +11,12 @@ export type Bill = {
 }
 
 /** Usage of a task's own session as far as it is known now: the last run, and all runs before it. */
-export type Account = { readonly lastRun: Usage; readonly before: Usage }
+export type OwnUsage = { readonly lastRun: Usage; readonly before: Usage }
 
 export const DAY_MS = 86_400_000
 
 /** A run counts for the day until 24 hours after its end. */
-export function billOf(tasks: readonly Task[], summaryOf: (task: Task) => Account, now: number): Bill {
+export function billOf(tasks: readonly Task[], summaryOf: (task: Task) => OwnUsage, now: number): Bill {
   const byID = new Map(tasks.map((task) => [task.id, task]))
   // Read once: whoever ends runs by this bill changes what is read.
   const accounts = new Map(tasks.map((task) => [task, summaryOf(task)]))
@@ -31,7 +31,7 @@ export function billOf(tasks: readonly Task[], summaryOf: (task: Task) => Accoun
     return below ? below.map(whole).reduce(addUsage, NO_USAGE) : NO_USAGE
   }
   const whole = (task: Task): Usage => {
-    const { lastRun, before } = accounts.get(task) as Account
+    const { lastRun, before } = accounts.get(task) as OwnUsage
     const own = addUsage(lastRun, before)
     return byParent.has(task.sessionID) ? addUsage(own, session(task.sessionID)) : own
   }

@@ -45,7 +45,12 @@ const MOST_WAVE = 1024
  * Records a refusal. A request sent before the breaker tripped changes neither probe nor wait, but a time that its
  * answer tells is believed.
  */
-export function close(breaker: Breaker | undefined, { kind, why, until }: Trip, now: number, sentAt = now): Breaker {
+export function recordRefusal(
+  breaker: Breaker | undefined,
+  { kind, why, until }: Trip,
+  now: number,
+  sentAt = now,
+): Breaker {
   if (breaker && sentAt <= breaker.closedAt) {
     if (breaker.recovery || until === undefined || (breaker.told && until <= breaker.opensAt)) return breaker
     return { ...breaker, opensAt: until, told: true, kind, why }

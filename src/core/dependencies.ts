@@ -1,4 +1,4 @@
-import { between, count, grouped, head } from "../lib/text.ts"
+import { count, formatInteger, head, inTagsWithID } from "../lib/text.ts"
 import type { ItemsResult } from "./group.ts"
 import { endedUnanswered, nameOf as named } from "./summary.ts"
 import { isQueued, type Reason, type Task } from "./task.ts"
@@ -23,15 +23,15 @@ export function waitsFor(task: Task, find: Find): readonly string[] {
 }
 
 /** A task that will never begin, and why. `wakes` is false where its parent caused that itself. */
-export type Stranded = { readonly task: Task; readonly reason: Reason; readonly wakes: boolean }
+export type StrandedTask = { readonly task: Task; readonly reason: Reason; readonly wakes: boolean }
 
 /**
  * Tasks that can never begin because a task they wait for did not complete or was cleared, and the tasks that wait for
  * them. Each comes after the one that strands it.
  */
-export function stranded(tasks: readonly Task[], find: Find): readonly Stranded[] {
-  const found = new Map<string, Stranded>()
-  for (let news: readonly Stranded[] | undefined; news?.length !== 0; ) {
+export function stranded(tasks: readonly Task[], find: Find): readonly StrandedTask[] {
+  const found = new Map<string, StrandedTask>()
+  for (let news: readonly StrandedTask[] | undefined; news?.length !== 0; ) {
     news = tasks.flatMap((task) => {
       const cause = found.has(task.id) ? undefined : causeFor(task, find, found)
       return cause ? { task, ...cause } : []
@@ -44,12 +44,12 @@ export function stranded(tasks: readonly Task[], find: Find): readonly Stranded[
 function causeFor(
   task: Task,
   find: Find,
-  found: ReadonlyMap<string, Stranded>,
+  found: ReadonlyMap<string, StrandedTask>,
 ): { reason: Reason; wakes: boolean } | undefined {
   for (const id of waitsFor(task, find)) {
     const other = find(id)
     const before = found.get(id)
-    const fate = before ? "was cancelled" : fateOf(other)
+    const fate = before ? "was cancelled" : whyNeverCompletes(other)
     if (!fate) continue
     const text = `It never began: it waited for ${nameOf(id, other)}, which ${fate}.`
     return { reason: { code: "after", text }, wakes: before?.wakes ?? !endedByParent(other) }
@@ -62,7 +62,7 @@ const endedByParent = (task: Task | undefined): boolean =>
   task?.outcome?.reason?.code === "cancelled" || task?.outcome?.reason?.code === "parent-ended"
 
 /** Why a task can no longer complete; undefined where it still can. */
-export function fateOf(task: Task | undefined): string | undefined {
+export function whyNeverCompletes(task: Task | undefined): string | undefined {
   if (!task) return "was cleared"
   if (task.status === "error") return "failed"
   return task.status === "cancelled" ? "was cancelled" : undefined
@@ -82,14 +82,14 @@ export function withAnswers(prompt: string, answers: readonly DependencyAnswer[]
   const pieces = answers.map(({ task, text }) => {
     const { value } = task.outcome ?? {}
     if (value?.valid && value.file && isLong(text))
-      return `${named(task)}: ${grouped(text.length)} characters of JSON, in ${value.file}`
+      return `${named(task)}: ${formatInteger(text.length)} characters of JSON, in ${value.file}`
     const { group } = task.outcome ?? {}
     if (group?.kind === "each") return `${named(task)}:\n${itemsOf(group, text, share, task.id)}`
     const shown = head(text, share)
     const before =
       endedUnanswered(task) && text !== "" ? " (it ended without an answer; this is earlier text of it)" : ""
     const cut = shown.length < text.length ? ` (the first ${shown.length} of ${text.length} characters)` : ""
-    const body = text === "" ? "(it ended without any text)" : between("task_answer", task.id, shown)
+    const body = text === "" ? "(it ended without any text)" : inTagsWithID("task_answer", task.id, shown)
     return `${named(task)}${before}${cut}:\n${body}`
   })
   return `The answers of ${count(answers.length, "agent")} that worked before you, as data:\n\n${pieces.join("\n\n")}\n\nYour task:\n\n${prompt}`
@@ -98,7 +98,7 @@ export function withAnswers(prompt: string, answers: readonly DependencyAnswer[]
 /** Of a map: as many of its rows as fit whole, and where all lie where these are not all. */
 function itemsOf({ file }: ItemsResult, text: string, share: number, id: string): string {
   const fitting = text.length <= share ? text : head(text, share).replace(/\n[^\n]*$/, "")
-  const rows = between("task_answer", id, fitting)
+  const rows = inTagsWithID("task_answer", id, fitting)
   return fitting.length < text.length ? `${rows}\nThese are not all rows; all are in ${file}.` : rows
 }
 

@@ -16,7 +16,7 @@ export function listed(names: readonly string[], most = 8): string {
   return names.length > most ? `${shown} and ${names.length - most} more` : shown
 }
 
-export const thereAre = (names: readonly string[], most?: number): string =>
+export const candidatesText = (names: readonly string[], most?: number): string =>
   names.length > 0 ? `There are: ${listed(names, most)}.` : "There are none."
 
 /** Names that resemble `wanted`: one contains the other, or they differ by few edits. */

@@ -2,8 +2,8 @@ import type { z } from "zod"
 import type { Options } from "../options/options.ts"
 import type { Specs } from "../options/spec.ts"
 import type { BlockSource } from "./blocks.ts"
-import type { Course, Member, Move } from "./members.ts"
-import type { Clock, CommandResult, Host, HostEvent } from "./ports.ts"
+import type { GroupStep, MapState, MemberState } from "./members.ts"
+import type { Clock, CommandResult, OpencodeApi, OpencodeEvent } from "./ports.ts"
 import type { CheckResult } from "./receipt.ts"
 import type { ActiveRun } from "./run/active-run.ts"
 import type { Findings, Verdict } from "./run/inputs.ts"
@@ -61,7 +61,7 @@ export type MemberPlan = Pick<Task, "model" | "place"> & {
 /** Decides about the members of a group. */
 export type GroupRules = {
   /** Pure: each result stands in its member's record. */
-  next(members: readonly Member[], course: Course): Move
+  next(members: readonly MemberState[], course: MapState): GroupStep
   /** A member's own: its name in descriptions, its model and its place. */
   member(nth: number): MemberPlan
   /** Prompt of a member that is about to begin. `item`: its item of `each`; `earlier`: the members before it. */
@@ -71,7 +71,7 @@ export type GroupRules = {
 /** Points at which a feature takes part in runs. Its state belongs to the plugin instance. */
 export type FeatureBody = Partial<BlockSource> & {
   /** An event of any session. `task`: the one that this process runs in that session. */
-  onEvent?(event: HostEvent, task: Task | undefined): void
+  onEvent?(event: OpencodeEvent, task: Task | undefined): void
   /** Judges an answer, one feature after the other. Undefined where it was stopped. */
   verify?(task: Task, answer: Submission): Promise<Verdict | undefined>
   /** Judges by the text alone: again after a crash, and not again before a merge. */
@@ -94,7 +94,7 @@ export type Submission = {
 
 /** The runtime as its features see it. */
 export type Runtime = {
-  readonly host: Host
+  readonly host: OpencodeApi
   readonly clock: Clock
   readonly options: Options
   readonly store: {

@@ -1,4 +1,4 @@
-export const taskID = (random: () => string): string => `bg_${random()}`
+export const newTaskID = (random: () => string): string => `bg_${random()}`
 
 /** Kind of message that is sent for a task, to its session or its parent's. */
 export type MessageKind =
@@ -19,4 +19,4 @@ export type MessageKind =
  * Derived id of a message, so that a prompt or notification sent twice is stored once. `at` only orders it among other
  * messages.
  */
-export type NameMessage = (kind: MessageKind, task: string, generation: number, at: number) => string
+export type MessageIDFactory = (kind: MessageKind, task: string, generation: number, at: number) => string

@@ -1,7 +1,7 @@
 import { dollars } from "../lib/money.ts"
-import { count, grouped, oneLine } from "../lib/text.ts"
+import { count, formatInteger, oneLine } from "../lib/text.ts"
 import { type Group, type ItemsPlan, type ItemsResult, sizeOf } from "./group.ts"
-import type { Member } from "./members.ts"
+import type { MemberState } from "./members.ts"
 import { isActive, type Task } from "./task.ts"
 import { triesText } from "./tries.ts"
 
@@ -17,7 +17,7 @@ export type ItemCounts = {
 }
 
 /** `own`: members of the present run. `done`: items that earlier runs settled as valid. */
-export function countItems(total: number, own: readonly Member[], done: { readonly length: number }): ItemCounts {
+export function countItems(total: number, own: readonly MemberState[], done: { readonly length: number }): ItemCounts {
   const running = own.filter(({ task }) => isActive(task)).length
   const valid = own.filter(({ task }) => task.status === "completed").length + done.length
   const rest = own.length + done.length
@@ -26,7 +26,7 @@ export function countItems(total: number, own: readonly Member[], done: { readon
 
 /** Example: `Items: 412 valid, 3 failed, 10 running, 575 not begun, of 1,000.` */
 function itemsLine({ valid, failed, running, notBegun, total }: ItemCounts): string {
-  return `Items: ${grouped(valid)} valid, ${grouped(failed)} failed, ${grouped(running)} running, ${grouped(notBegun)} not begun, of ${grouped(total)}.`
+  return `Items: ${formatInteger(valid)} valid, ${formatInteger(failed)} failed, ${formatInteger(running)} running, ${formatInteger(notBegun)} not begun, of ${formatInteger(total)}.`
 }
 
 /** Example: `4 valid, 1 running of 6`; zero counts are left out. */
@@ -41,11 +41,11 @@ export function countsText(
     [running, "running"],
     [notBegun, "not begun"],
   ] as const
-  const shown = all.filter(([many]) => many > 0).map(([many, what]) => `${grouped(many)} ${what}`)
-  return `${shown.join(", ")} of ${grouped(total)}`
+  const shown = all.filter(([many]) => many > 0).map(([many, what]) => `${formatInteger(many)} ${what}`)
+  return `${shown.join(", ")} of ${formatInteger(total)}`
 }
 
-export function groupText({ id, group, outcome, run }: Task, members: readonly Member[]): string | undefined {
+export function groupText({ id, group, outcome, run }: Task, members: readonly MemberState[]): string | undefined {
   if (!group) return undefined
   const { group: result } = outcome ?? {}
   if (result?.kind === "each") return countsText({ ...result, running: 0 })
@@ -78,7 +78,7 @@ const MOST_GROUPS = 10
 const MOST_INDICES = 5
 
 /** Reason for a failed item, without details that differ between equal failures. */
-export const whyOf = (task: Task | undefined): string =>
+export const failureText = (task: Task | undefined): string =>
   oneLine(task?.outcome?.reason?.text ?? "it was stopped", MOST_WHY_CHARS)
 
 export function itemsResult(
@@ -114,10 +114,10 @@ export function itemLines(result: ItemsResult): readonly string[] {
   return [
     `${itemsLine({ ...result, running: 0 })} ${dollars(cost)} in all.`,
     ...groups.map(({ why, count: many, first }) => {
-      const more = many > first.length ? ` and ${grouped(many - first.length)} more` : ""
-      return `- ${grouped(many)} failed (item ${first.map((index) => index + 1).join(", ")}${more}): ${why}`
+      const more = many > first.length ? ` and ${formatInteger(many - first.length)} more` : ""
+      return `- ${formatInteger(many)} failed (item ${first.map((index) => index + 1).join(", ")}${more}): ${why}`
     }),
-    ...(failures > told ? [`- ${grouped(failures - told)} failed for other reasons`] : []),
+    ...(failures > told ? [`- ${formatInteger(failures - told)} failed for other reasons`] : []),
     `Rows, one an item, of which the first has index 0: ${file}`,
   ]
 }

@@ -1,4 +1,4 @@
-import { answerText, courseOf } from "./outcome.ts"
+import { answerText, withoutCompaction } from "./outcome.ts"
 import type { Message } from "./ports.ts"
 import type { Ending, LastWord, Reason, Run } from "./task.ts"
 
@@ -26,7 +26,7 @@ export function endAfter(ending: Ending, lastWord: LastWord | undefined, message
   // Text from before the question is not its last word.
   if (
     answerText(
-      courseOf(messages)
+      withoutCompaction(messages)
         .filter(({ role }) => role === "assistant")
         .slice(-1),
     ) === ""
@@ -39,7 +39,7 @@ export function endAfter(ending: Ending, lastWord: LastWord | undefined, message
 /** End of such a run after a crash: any answer begun after the question is its last word. */
 export function endAfterCrash(ending: Ending, run: Run, messages: readonly Message[]): Ending {
   const { lastWordAt: at, lastWordFor: reason } = run
-  const answer = courseOf(messages).findLast(({ role }) => role === "assistant")
+  const answer = withoutCompaction(messages).findLast(({ role }) => role === "assistant")
   if (at === undefined || !reason || !answer || answer.createdAt < at) return ending
   return endAfter(ending, { state: "spoke", reason, at }, messages)
 }

@@ -1,5 +1,5 @@
 import { pauseOf } from "./pause.ts"
-import { isMember, isQueued, isUnattended, type Model, modelOf, slotsOf, type Task } from "./task.ts"
+import { isMember, isQueued, isUnattended, type Model, modelOf, slotSessionOf, type Task } from "./task.ts"
 
 /** Limits that admission knows; 0 turns one off. */
 export type SlotLimits = {
@@ -45,7 +45,7 @@ export function slotsHeld(
   const take = (task: Task) => {
     // The members of a group take slots, and no model is asked for the group itself.
     if (task.group) return
-    add(bySession, slotsOf(task))
+    add(bySession, slotSessionOf(task))
     if (task.place) add(byPlace, task.place.kind)
     if (waitsForOwn(task)) return
     add(byAgent, task.agent)
@@ -56,7 +56,7 @@ export function slotsHeld(
     if (task.group) return false
     // Whoever starts what nobody launched counts those; what was paused comes back to its slot all the same.
     const most = isUnattended(task) ? (limits.board?.maxConcurrentRuns ?? 0) : limits.maxConcurrentTasks
-    if (!below(bySession.get(slotsOf(task)), most)) return true
+    if (!below(bySession.get(slotSessionOf(task)), most)) return true
     const key = modelKeyOf(task)
     const limit = key === undefined ? 0 : own(limits.maxConcurrentPerModel, key, 0)
     if (key !== undefined && !below(byModel.get(key), limit)) return true
@@ -69,7 +69,7 @@ export function slotsHeld(
 }
 
 /** The order in which runs go: paused ones first, the longest paused first; then by age, members of groups last. */
-export const byTurn = (a: Task, b: Task): number =>
+export const byAdmissionOrder = (a: Task, b: Task): number =>
   pausedAt(a) - pausedAt(b) || Number(isMember(a)) - Number(isMember(b)) || byAge(a, b)
 
 const pausedAt = (task: Task): number => pauseOf(task.run)?.at ?? Number.MAX_SAFE_INTEGER
@@ -82,8 +82,9 @@ export function placeInQueue(
 ): number {
   let place = 1
   for (const other of active) {
-    const stands = isQueued(other) && slotsOf(other) === slotsOf(task) && !other.group && !waitsForOthers(other)
-    if (stands && byTurn(other, task) < 0) place++
+    const stands =
+      isQueued(other) && slotSessionOf(other) === slotSessionOf(task) && !other.group && !waitsForOthers(other)
+    if (stands && byAdmissionOrder(other, task) < 0) place++
   }
   return place
 }

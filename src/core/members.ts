@@ -4,7 +4,7 @@ import type { CheckResult } from "./receipt.ts"
 import { type Ending, isActive, type Task } from "./task.ts"
 
 /** State of a member. `closed`: it has ended and its work is archived. `began`: its answer has begun. */
-export type Member = {
+export type MemberState = {
   readonly task: Task
   readonly closed: boolean
   readonly began: boolean
@@ -13,7 +13,7 @@ export type Member = {
 }
 
 /** Next move of a group: members to start, its winner, or the end of its run. `until`: when to look again. */
-export type Move = {
+export type GroupStep = {
   readonly begin: readonly number[]
   readonly winner?: string
   readonly passed?: CheckResult
@@ -22,7 +22,7 @@ export type Move = {
 }
 
 /** State of a group beside its members. `coming`: those being created; `done`: items that earlier runs settled. */
-export type Course = {
+export type MapState = {
   readonly coming: readonly number[]
   readonly done: readonly number[]
   readonly generation: number
@@ -32,7 +32,7 @@ export type Course = {
 }
 
 /** Newest member for each number, in their order. */
-export function newest(members: readonly Member[]): ReadonlyMap<number, Member> {
+export function newest(members: readonly MemberState[]): ReadonlyMap<number, MemberState> {
   const known = new Map(members.map((member) => [member.task.member?.nth ?? 0, member]))
   return new Map([...known].sort(([one], [other]) => one - other))
 }

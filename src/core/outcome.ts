@@ -5,11 +5,11 @@ import { addUsage, type Ending, NO_USAGE, type Outcome, type Reason, type Usage 
 
 export type SessionState = "working" | "idle" | "orphaned"
 
-export const isEnd = (finish: Finish | undefined): boolean =>
+export const isFinalFinish = (finish: Finish | undefined): boolean =>
   finish !== undefined && finish !== "called" && finish !== "untold"
 
 /** A user message that OpenCode wrote itself: to ask for a summary, or to go on after one. */
-export const isByHost = ({ role, parts }: Message): boolean =>
+export const isByOpencode = ({ role, parts }: Message): boolean =>
   role === "user" && parts.some((part) => part.type === "compaction" || (part.type === "text" && part.goesOn === true))
 
 const compacts = ({ parts }: Message): boolean => parts.some(({ type }) => type === "compaction")
@@ -24,14 +24,14 @@ const textOf = ({ parts }: Message): string =>
  * Messages without a compaction that followed an answer. OpenCode then asks the agent to go on, and the reply to that
  * is not the run's answer.
  */
-export function courseOf(messages: readonly Message[]): readonly Message[] {
+export function withoutCompaction(messages: readonly Message[]): readonly Message[] {
   const course: Message[] = []
   const asked = new Set<string | undefined>()
   let isAnswered = false
   let isLeftOut = false
   for (const message of messages) {
     const { id, role, parentID } = message
-    if (role === "user" && !isByHost(message)) {
+    if (role === "user" && !isByOpencode(message)) {
       asked.clear()
       isAnswered = false
       isLeftOut = false
@@ -51,7 +51,7 @@ const isAnswer = (message: Message): boolean => {
 
 /** Compacted without a request to go on: the agent was not at its end. */
 export const isCutByCompaction = (messages: readonly Message[]): boolean => {
-  const last = courseOf(messages).at(-1)
+  const last = withoutCompaction(messages).at(-1)
   return last?.summary === true && last.error === undefined
 }
 
@@ -63,7 +63,7 @@ export const isCutByCompaction = (messages: readonly Message[]): boolean => {
 export function classify(messages: readonly Message[], session: "idle", heard?: AnswerError): Ending
 export function classify(messages: readonly Message[], session: SessionState, heard?: AnswerError): Ending | undefined
 export function classify(messages: readonly Message[], session: SessionState, heard?: AnswerError): Ending | undefined {
-  const course = courseOf(messages)
+  const course = withoutCompaction(messages)
   // Messages after a compacted answer change nothing, but OpenCode is still at work.
   if (session === "working" && course.length < messages.length && !isAtRest(messages)) return undefined
   const { last, isReply } = lastIn(course)
@@ -83,7 +83,7 @@ function lastIn(messages: readonly Message[]) {
 
 const isAtRest = (messages: readonly Message[]): boolean => {
   const { last, isReply } = lastIn(messages)
-  return isReply && last !== undefined && (last.error !== undefined || (isEnd(last.finish) && !last.summary))
+  return isReply && last !== undefined && (last.error !== undefined || (isFinalFinish(last.finish) && !last.summary))
 }
 
 /** End that the answer alone proves; undefined where it is open, or where OpenCode goes on after it. */
@@ -100,7 +100,7 @@ function endingOf(answer: Message, session: SessionState, hasText: () => boolean
   if ((finish === undefined && !error) || answer.summary) return undefined
   if (finish === "cut short") return { ...shared, type: "completed", note: CUT_SHORT }
   if (finish === "done") return { ...shared, type: "completed", ...thoughtIn(answer) }
-  if (finish && isEnd(finish))
+  if (finish && isFinalFinish(finish))
     return { ...shared, type: "failed", reason: { code: "provider", text: failedStep(finish) } }
   const refused = refusedIn(answer)
   if (!refused || session === "working") return undefined
@@ -166,7 +166,7 @@ export const neverBegan = ({ code, text }: Reason): boolean => code === "interru
  * The run's answer: the last text since its prompt, without summaries and what follows one that came after the answer.
  */
 export function answerText(messages: readonly Message[]): string {
-  for (const message of courseOf(messages).toReversed()) {
+  for (const message of withoutCompaction(messages).toReversed()) {
     if (message.role !== "assistant" || message.summary) continue
     const text = textOf(message)
     if (text !== "") return text
@@ -231,7 +231,7 @@ export const keptTodos = (messages: readonly Message[]): boolean =>
   messages.some(({ parts }) => parts.some((part) => part.type === "tool" && part.keepsTodos))
 
 /** Time of the last answer in the session; 0 for none. User messages are no sign of life. */
-export const lastSignIn = (messages: readonly Message[]): number =>
+export const lastAnswerAt = (messages: readonly Message[]): number =>
   messages.reduce(
     (latest, { role, createdAt, completedAt = 0 }) =>
       role === "assistant" ? Math.max(latest, createdAt, completedAt) : latest,

@@ -1,5 +1,5 @@
 import { z } from "zod"
-import { moment } from "../lib/format-time.ts"
+import { formatTime } from "../lib/format-time.ts"
 import { oneLine } from "../lib/text.ts"
 import { conditionOf, PASSING_KINDS, type PassingKind } from "./refusal.ts"
 
@@ -27,16 +27,16 @@ export const ANY_PAUSE = PAUSE_KINDS.join(" or ")
 
 type Shapes = { readonly [In in PauseKind]: Readonly<z.output<(typeof STORED)[In]>> }
 
-export type Stored<In extends PauseKind = PauseKind> = Shapes[In]
+export type StoredPause<In extends PauseKind = PauseKind> = Shapes[In]
 
 /** Refusal of a parked run: the model, the provider's words, and the time until which, or the next try. */
-export type Parked = Stored<"parked">
+export type Parked = StoredPause<"parked">
 
 /** Event that pauses a run: kind and stored data. */
-export type PauseEvent = { readonly [In in PauseKind]: { readonly [Name in In]: Stored<In> } }[PauseKind]
+export type PauseEvent = { readonly [In in PauseKind]: { readonly [Name in In]: StoredPause<In> } }[PauseKind]
 
 /** Pause fields of a run: the present pause, and duration and count of earlier ones. */
-export type PauseFields = { readonly [In in PauseKind]?: Stored<In> } & {
+export type PauseFields = { readonly [In in PauseKind]?: StoredPause<In> } & {
   readonly [In in PauseKind as `${In}Ms` | `${In}Times`]?: number
 }
 
@@ -65,7 +65,7 @@ export type PauseView = {
 export type Pause = PauseView & { readonly at: number; readonly why: string }
 
 type Row<In extends PauseKind> = {
-  readonly pause: (stored: Stored<In>) => Omit<Pause, "pauseKind">
+  readonly pause: (stored: StoredPause<In>) => Omit<Pause, "pauseKind">
   readonly isSame: (one: PauseView, other: PauseView) => boolean
   /** Advice that follows from number and length of pauses. `model`: as ` (mock/one)`, empty for several. */
   readonly pauseSummary: (model: string) => string
@@ -118,7 +118,7 @@ export function whenOf(
 ): { readonly text: string; readonly in: number } | undefined {
   const at = until ?? next ?? 0
   if (at <= now) return undefined
-  return { text: `${until === undefined ? "next try" : "until"} ${moment(at, now)}`, in: at - now }
+  return { text: `${until === undefined ? "next try" : "until"} ${formatTime(at, now)}`, in: at - now }
 }
 
 /** `mock/one, which is at its limit (until 07:12)`: for those that have not begun and wait for the same. */
@@ -141,7 +141,7 @@ export const pauseTextForModel = (pause: Pause, taskID: string): string =>
   ROWS[pause.pauseKind].textForModel(pause, taskID)
 
 export const pauseTextAtEnd = (paused: PauseView, now: number): string =>
-  ROWS[paused.pauseKind].textAtEnd(paused, paused.until === undefined ? "" : ` until ${moment(paused.until, now)}`)
+  ROWS[paused.pauseKind].textAtEnd(paused, paused.until === undefined ? "" : ` until ${formatTime(paused.until, now)}`)
 
 export const pauseSummary = (pauseKind: PauseKind, model: string): string => ROWS[pauseKind].pauseSummary(model)
 
@@ -165,7 +165,7 @@ export const pausesOf = (run: PauseFields): readonly { pauseKind: PauseKind; ms:
 export const pausedTime = (run: PauseFields): number =>
   PAUSE_KINDS.reduce((sum, pauseKind) => sum + (run[`${pauseKind}Ms`] ?? 0), 0)
 
-export const paused = <Run extends PauseFields>(run: Run, pauseKind: PauseKind, stored: Stored): Run => ({
+export const paused = <Run extends PauseFields>(run: Run, pauseKind: PauseKind, stored: StoredPause): Run => ({
   ...run,
   [pauseKind]: stored,
   [`${pauseKind}Times`]: (run[`${pauseKind}Times`] ?? 0) + 1,

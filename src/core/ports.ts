@@ -1,4 +1,4 @@
-import type { NameMessage } from "./ids.ts"
+import type { MessageIDFactory } from "./ids.ts"
 import type { RanCommand } from "./receipt.ts"
 import type { ProviderAnswer, Refusal } from "./refusal.ts"
 import type { Ask, Model, Task, TaskDraft, Usage } from "./task.ts"
@@ -97,7 +97,7 @@ export type SessionInfo = {
 export type TaskRecord = { readonly task: Task; readonly owner: Owner; readonly cost?: number }
 
 /** A session whose record has no valid signature. Nothing in the record is trusted, but the session's cost counts. */
-export type Unbelieved = { readonly sessionID: string; readonly cost: number; readonly changedAt: number }
+export type UnverifiedRecord = { readonly sessionID: string; readonly cost: number; readonly changedAt: number }
 
 /**
  * Process and instance that run a task. An owner that has not renewed `seenAt` for `LEASE_MS` has lost the task; values
@@ -192,15 +192,15 @@ export type Toast = {
   readonly variant: "info" | "success" | "warning" | "error"
 }
 
-/** Promises reject with `HostError` only, and settle in bounded time. `toast` and `log` must not throw or reject. */
-export interface Host {
+/** Promises reject with `OpencodeError` only, and settle in bounded time. `toast` and `log` must not throw or reject. */
+export interface OpencodeApi {
   /** Creates a session whose metadata holds the task's record from the start. */
   createSession(input: NewSession, draft: TaskDraft): Promise<string>
   deleteSession(sessionID: string): Promise<void>
   session(sessionID: string): Promise<SessionInfo | undefined>
   /** Session from the event cache where possible; may be slightly out of date. */
   parent(sessionID: string): Promise<SessionInfo | undefined>
-  readonly messageID: NameMessage
+  readonly messageID: MessageIDFactory
   /** Task for which the message id was derived; undefined for other ids. */
   taskOf(messageID: string): string | undefined
   /** Sends a prompt and returns at once. A message id that was used before stores nothing new. */
@@ -246,7 +246,7 @@ export interface Host {
   /** Task records in sessions that changed after `since`, forks included; of this folder, or of the whole project. */
   recordsSince(since: number, whose?: "project"): Promise<readonly TaskRecord[]>
   /** Sessions with an unverified record that `recordsSince` has met so far. */
-  unbelieved(): readonly Unbelieved[]
+  unbelieved(): readonly UnverifiedRecord[]
   /** Records of all tasks that the session launched, forks included. */
   recordsOf(parentID: string): Promise<readonly TaskRecord[]>
   /** Whether the owner is this instance, another living one, or gone. */
@@ -268,7 +268,7 @@ export type EndedCall = { readonly input: unknown; readonly result: string; read
 export type Undone = { readonly from: string; readonly reset: readonly string[]; readonly restores: boolean }
 
 /** An event of OpenCode. Only a hint: state is read from OpenCode's API. */
-export type HostEvent =
+export type OpencodeEvent =
   | { readonly type: "created"; readonly sessionID: string; readonly parentID?: string }
   | { readonly type: "deleted"; readonly sessionID: string }
   | { readonly type: "idle"; readonly sessionID: string }
@@ -326,8 +326,8 @@ export type HostEvent =
  * A call that failed or timed out; it may have been carried out all the same. `takenOver`: another process now owns the
  * task.
  */
-export class HostError extends Error {
-  override readonly name = "HostError"
+export class OpencodeError extends Error {
+  override readonly name = "OpencodeError"
   readonly notFound: boolean
   readonly takenOver: boolean
   constructor(message: string, options: { notFound?: boolean; takenOver?: boolean } = {}) {

@@ -1,4 +1,4 @@
-import { count, grouped, oneLine } from "../lib/text.ts"
+import { count, formatInteger, oneLine } from "../lib/text.ts"
 
 /** Receipt of a run: made from recorded events, never from what an agent claims. */
 
@@ -153,9 +153,9 @@ export const quoted = (command: string): string => `\`${command.replaceAll("`", 
 /** Example: `12 passed, 1 failed`; zero counts are left out unless all are zero. */
 export function testText({ passed, failed, skipped }: TestCount): string {
   const parts = [
-    ...(passed > 0 || failed === 0 ? [`${grouped(passed)} passed`] : []),
-    ...(failed > 0 ? [`${grouped(failed)} failed`] : []),
-    ...(skipped > 0 ? [`${grouped(skipped)} skipped`] : []),
+    ...(passed > 0 || failed === 0 ? [`${formatInteger(passed)} passed`] : []),
+    ...(failed > 0 ? [`${formatInteger(failed)} failed`] : []),
+    ...(skipped > 0 ? [`${formatInteger(skipped)} skipped`] : []),
   ]
   return parts.join(", ")
 }

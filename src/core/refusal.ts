@@ -40,7 +40,7 @@ export const conditionOf = (kind: PassingKind = "limit"): string => CONDITIONS[k
 type RefusalKind = PassingKind | "money" | "other"
 
 /** `until`: when the provider says requests are possible again. */
-export type Sorted = { readonly kind: RefusalKind; readonly until?: number }
+export type ClassifiedRefusal = { readonly kind: RefusalKind; readonly until?: number }
 
 const SECOND_MS = 1000
 const MINUTE_MS = 60_000
@@ -86,7 +86,7 @@ const WRONG_STATUSES = [401, 404]
 const WORDED_STATUSES = [402, 403, 429]
 
 /** `hasAnswered`: this model has answered in this process, so a failed connection is not a wrong address. */
-export function sortRefusal(given: Refusal, now: number, hasAnswered: boolean): Sorted {
+export function classifyRefusal(given: Refusal, now: number, hasAnswered: boolean): ClassifiedRefusal {
   const refusal = { ...given, body: given.body?.slice(0, MOST_BODY_CHARS) }
   const until = timeOf(refusal, now)
   const kind = kindOf(refusal, until !== undefined, hasAnswered, now)

@@ -1,5 +1,5 @@
 import { budget, dollars, SAME_USD, spentOf } from "../lib/money.ts"
-import { count, grouped } from "../lib/text.ts"
+import { count, formatInteger } from "../lib/text.ts"
 import { billedTokens, NO_USAGE, type Progress, type Reason, type Task, type Usage } from "./task.ts"
 
 /** Limits on spending; 0 turns one off. Tokens as counted by `billedTokens`, costs in US dollars. */
@@ -29,7 +29,7 @@ export const NOTHING_SPENT: Spent = Object.freeze({ task: NO_USAGE, session: NO_
 type Run = { readonly task: Task; readonly progress: Pick<Progress, "usage"> }
 
 /** A limit on spending. */
-export type Amount = {
+export type SpendingRule = {
   readonly code: "tokens" | "budget" | "purse"
   /** Option or argument that sets the limit. */
   readonly source: string
@@ -61,7 +61,9 @@ const TOKENS: Unit = {
     `used ${usage.atLeast ? "at least " : ""}${billedTokens(usage)} tokens, the ${source} allows ${allowed}`,
   amount: (usage) => `${usage.atLeast ? "at least " : ""}${billedTokens(usage)} tokens`,
   left: (left, allowed) =>
-    left < allowed ? `${grouped(left)} of ${grouped(allowed)} tokens left` : `${grouped(allowed)} tokens`,
+    left < allowed
+      ? `${formatInteger(left)} of ${formatInteger(allowed)} tokens left`
+      : `${formatInteger(allowed)} tokens`,
   plain: (tokens) => count(tokens, "token"),
 }
 
@@ -78,7 +80,7 @@ const MONEY: Unit = {
 }
 
 /** Narrow limits first: the reason of a refusal names the nearest. */
-export const AMOUNTS: readonly Amount[] = [
+export const SPENDING_RULES: readonly SpendingRule[] = [
   {
     code: "tokens",
     source: "option maxTokensPerTask",
@@ -155,26 +157,26 @@ export const AMOUNTS: readonly Amount[] = [
 const without = (usage: Usage, cost: number): Usage => ({ ...usage, cost: usage.cost - cost })
 
 /** Example: `the session's tasks spent $0.1012 of $0.10 (option maxCostPerSession)`. */
-export const spentText = ({ who, unit, source }: Amount, usage: Usage, allowed: number): string =>
+export const spentText = ({ who, unit, source }: SpendingRule, usage: Usage, allowed: number): string =>
   `${who} ${unit.told(usage, allowed, source)}`
 
 /** Share of a limit reserved for last words: no new run begins within it. */
 const LEFT_FOR_LAST_WORD = 0.1
 
-export const keptOf = ({ reserve }: Pick<Amount, "reserve">, allowed: number, spent: Spent): number =>
+export const lastWordReserve = ({ reserve }: Pick<SpendingRule, "reserve">, allowed: number, spent: Spent): number =>
   Math.max(allowed * LEFT_FOR_LAST_WORD, reserve?.(spent) ?? 0)
 
 /**
  * Why no run may begin: within the reserve it would be asked for its last word at once. `spent`: what it would add to,
  * with its own task in a resume.
  */
-export function refusalOf(limits: SpendingLimits, spent: Spent): string | undefined {
-  for (const amount of AMOUNTS) {
+export function spendingRefusal(limits: SpendingLimits, spent: Spent): string | undefined {
+  for (const amount of SPENDING_RULES) {
     const allowed = amount.allowed(limits)
     const used = amount.used(spent)
     if (!used || allowed === 0) continue
     const left = allowed - amount.unit.of(used)
-    if (left > keptOf(amount, allowed, spent) + SAME_USD) continue
+    if (left > lastWordReserve(amount, allowed, spent) + SAME_USD) continue
     const text = spentText(amount, used, allowed)
     return left > SAME_USD ? `${text}, and what is left, ${amount.unit.plain(left)}, is too little to begin with` : text
   }
@@ -183,7 +185,7 @@ export function refusalOf(limits: SpendingLimits, spent: Spent): string | undefi
 
 /** Allowances of a run about to begin, one line for each limit. */
 export function allowanceOf(limits: SpendingLimits, spent: Spent, task: Task): readonly string[] {
-  return AMOUNTS.flatMap((amount) => {
+  return SPENDING_RULES.flatMap((amount) => {
     const allowed = amount.allowed(limits, task)
     const used = amount.used(spent, { task, progress: { usage: NO_USAGE } })
     if (!used || allowed === 0) return []
@@ -192,8 +194,8 @@ export function allowanceOf(limits: SpendingLimits, spent: Spent, task: Task): r
 }
 
 /** The reason for which the last word was asked, with spending updated. */
-export function atItsEnd(reason: Reason, limits: SpendingLimits, spent: Spent, run: Run): Reason {
-  const amount = AMOUNTS.find(({ source }) => reason.text.includes(source))
+export function withFinalSpending(reason: Reason, limits: SpendingLimits, spent: Spent, run: Run): Reason {
+  const amount = SPENDING_RULES.find(({ source }) => reason.text.includes(source))
   const used = amount?.used(spent, run)
   if (!amount || !used || reason.text.includes(spentText(amount, used, amount.allowed(limits, run.task)))) return reason
   const told = `when it was asked for its last word, and ${amount.unit.amount(used)} by its end`

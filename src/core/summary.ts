@@ -1,5 +1,5 @@
 import { duration } from "../lib/duration.ts"
-import { between, capital, count, grouped, oneLine } from "../lib/text.ts"
+import { capital, count, formatInteger, inTagsWithID, oneLine } from "../lib/text.ts"
 import { listed } from "./errors.ts"
 import { chosenIn, type Group, type GroupResult } from "./group.ts"
 import { itemLines } from "./items.ts"
@@ -71,7 +71,7 @@ export function summaryOf(task: Task, resumable: readonly string[] = []): string
     ...touchedLine(task),
     ...(outcome.value ? valueLines(outcome.value) : []),
     ...groupLines(task.id, outcome.group),
-    ...workOf(task),
+    ...workSummary(task),
     ...adviceOn(task, outcome, resumable),
     ...thoughtLines(task),
   ]
@@ -86,7 +86,7 @@ function thoughtLines(task: Task): string[] {
   if (!endedUnanswered(task)) return []
   const ended = "It ended without an answer: its last message holds no text."
   return outcome?.thought
-    ? [`${ended} The end of what it thought there:`, between("task_reasoning", id, outcome.thought)]
+    ? [`${ended} The end of what it thought there:`, inTagsWithID("task_reasoning", id, outcome.thought)]
     : [ended]
 }
 
@@ -153,7 +153,7 @@ function valueLines(value: Value): string[] {
     `Schema: valid${asked}${file ? `; the value is also in ${oneLine(file, MOST_PATH_CHARS)}` : ""}`,
     ...(isShort
       ? [
-          `Note: the value has ${count(length, "character")}, an answer that was refused before it ${grouped(refused)}: it may be a placeholder.`,
+          `Note: the value has ${count(length, "character")}, an answer that was refused before it ${formatInteger(refused)}: it may be a placeholder.`,
         ]
       : []),
   ]
@@ -177,13 +177,13 @@ const isWorkShown = ({ group, outcome }: Task): boolean =>
   outcome?.work !== undefined && (group?.kind !== "tries" || chosenIn(group) !== undefined)
 
 /** Lines about the changes in the run's worktree and their merge. */
-export const workOf = (task: Task): string[] =>
+export const workSummary = (task: Task): string[] =>
   isWorkShown(task) && task.outcome?.work ? workLines(task, task.outcome.work) : []
 
 function workLines(task: Task, work: Work): string[] {
   const { files, moreFiles, added, removed, submodules, held, notes = [], merge } = work
   const changed = count(files.length + moreFiles, "file")
-  const size = `${changed}, +${grouped(added)} −${grouped(removed)}`
+  const size = `${changed}, +${formatInteger(added)} −${formatInteger(removed)}`
   return [
     files.length > 0 ? `Changes: ${size}: ${named(files)}` : "Changes: none.",
     ...(submodules.length > 0 ? [`Note: submodules are not merged; it changed ${named(submodules)}.`] : []),

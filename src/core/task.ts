@@ -31,10 +31,10 @@ export type Preparing = `connecting to ${string}` | `sending files to ${string}`
 export const PREPARING = /^(connecting|sending files) to /
 
 /** Phase of an ended remote task until its changes are here. */
-export const BRINGING_HOME = "fetching its work"
+export const FETCHING_WORK = "fetching its work"
 
 /** The task's machine cannot be reached. */
-export type Away = {
+export type LostContact = {
   readonly host: string
   readonly since: number
   /** Longest time without contact, in ms; 0 for as long as the task may run. */
@@ -357,7 +357,7 @@ export type Progress = {
   /** Consecutive answers without a tool call, and without text or an end. */
   readonly emptyAnswers: number
   readonly lastWord?: LastWord
-  readonly away?: Away
+  readonly away?: LostContact
   readonly preparing?: Preparing
 }
 
@@ -387,7 +387,7 @@ export const isMember = ({ member }: Pick<Task, "member">): boolean => member !=
 export const parentSessionOf = ({ member, parentID }: Pick<Task, "member" | "parentID">): string =>
   member?.under ?? parentID
 
-export const slotsOf = ({ member, parentID }: Task): string => member?.caller ?? parentID
+export const slotSessionOf = ({ member, parentID }: Task): string => member?.caller ?? parentID
 
 /** True while changes in its place are not in its parent's files. A try's work is merged as its group's. */
 export const isUnmerged = ({ outcome, member }: Task): boolean => {

@@ -1,7 +1,7 @@
 import { alsoRecent } from "./bill.ts"
 import type { Group } from "./group.ts"
 import { modelKey } from "./limits.ts"
-import { PAUSE_KINDS, type PauseEvent, type PauseKind, paused, pauseOf, type Stored, unpaused } from "./pause.ts"
+import { PAUSE_KINDS, type PauseEvent, type PauseKind, paused, pauseOf, type StoredPause, unpaused } from "./pause.ts"
 import type { CheckResult } from "./receipt.ts"
 import {
   addFigures,
@@ -28,7 +28,7 @@ type Ended = {
 
 /** Pause events, one for each kind. */
 type Stilled = {
-  readonly [In in PauseKind]: { readonly type: In; readonly generation: number } & Stored<In>
+  readonly [In in PauseKind]: { readonly type: In; readonly generation: number } & StoredPause<In>
 }[PauseKind]
 
 export type TaskEvent =
@@ -142,7 +142,7 @@ function warn(task: Task, { generation, at, reason }: Extract<TaskEvent, { type:
   return run.lastWordAt === undefined ? { ...task, run: { ...run, lastWordAt: at, lastWordFor: reason } } : task
 }
 
-export const stilled = (stands: PauseEvent, generation: number): Stilled =>
+export const toPauseEvent = (stands: PauseEvent, generation: number): Stilled =>
   Object.entries(stands).map(([type, stored]) => ({ type, generation, ...stored }) as Stilled)[0] as Stilled
 
 const isStilled = (event: TaskEvent): event is Stilled => PAUSE_KINDS.some((way) => way === event.type)

@@ -3,7 +3,7 @@ import { dollars } from "../lib/money.ts"
 import { oneLine } from "../lib/text.ts"
 import type { TriesPlan, TriesResult, TryRow } from "./group.ts"
 import { modelKey } from "./limits.ts"
-import { type Member, newest } from "./members.ts"
+import { type MemberState, newest } from "./members.ts"
 import type { CheckResult } from "./receipt.ts"
 import { elapsed, type Task } from "./task.ts"
 
@@ -16,7 +16,7 @@ const STOPPED = "stopped"
 const OTHER_ENDS: ReadonlySet<string> = new Set(["won", LATE, STOPPED])
 
 /** End of a losing try, in a few words. */
-export function howOf({ status, outcome }: Task): string {
+export function tryEndText({ status, outcome }: Task): string {
   const { reason, receipt } = outcome ?? {}
   if (status === "completed") return LATE
   if (reason?.code === "parent-ended" || reason?.code === "cancelled") return STOPPED
@@ -28,7 +28,7 @@ export function howOf({ status, outcome }: Task): string {
 /** `refOf`: git ref of a member's work. */
 export function triesResult(
   plan: TriesPlan,
-  members: readonly Member[],
+  members: readonly MemberState[],
   refOf: (task: Task) => string | undefined,
 ): TriesResult {
   const parts = newest(members)
@@ -39,7 +39,7 @@ export function triesResult(
     const ref = refOf(task)
     return {
       ...(model && { model }),
-      how: task.id === plan.winner ? "won" : howOf(task),
+      how: task.id === plan.winner ? "won" : tryEndText(task),
       ms: elapsed(task, 0),
       cost: costOf(task),
       task: task.id,

@@ -3,7 +3,7 @@ import type { Schema, Task } from "./task.ts"
 /** Runs whose last message is JSON that is valid against a schema. */
 
 /** Validation result of an answer. `problems`: path and fault, never the value itself. */
-export type Checked =
+export type ValidationResult =
   | { readonly valid: true; readonly at: number; readonly length: number; readonly file?: string }
   | { readonly valid: false; readonly problems: readonly string[] }
 

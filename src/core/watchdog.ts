@@ -1,14 +1,22 @@
 import { duration } from "../lib/duration.ts"
-import { moment } from "../lib/format-time.ts"
+import { formatTime } from "../lib/format-time.ts"
 import { SAME_USD } from "../lib/money.ts"
 import { oneLine } from "../lib/text.ts"
-import { AMOUNTS, type Amount, atItsEnd, keptOf, type SpendingLimits, type Spent, spentText } from "./spending.ts"
+import {
+  lastWordReserve,
+  SPENDING_RULES,
+  type SpendingLimits,
+  type SpendingRule,
+  type Spent,
+  spentText,
+  withFinalSpending,
+} from "./spending.ts"
 import {
   type Ask,
-  type Away,
   elapsed,
   type Failing,
   type LastWord,
+  type LostContact,
   type Progress,
   type Reason,
   type ReasonCode,
@@ -49,7 +57,7 @@ const ALONE_MS = 300_000
 const HERE_MS = 3_600_000
 
 /** When an unanswered question is refused. */
-export function refusedAt({ askedAt }: Ask, permissionTimeout: number | null, presence: Presence): number {
+export function askTimeoutAt({ askedAt }: Ask, permissionTimeout: number | null, presence: Presence): number {
   if (permissionTimeout === 0) return Number.POSITIVE_INFINITY
   if (permissionTimeout !== null) return askedAt + permissionTimeout
   const waits = presence.isOpen ? HERE_MS : ALONE_MS
@@ -57,7 +65,7 @@ export function refusedAt({ askedAt }: Ask, permissionTimeout: number | null, pr
 }
 
 /** `warn`: ask for the last word; `interrupt`: stop the turn and ask again; `stop`: end the run. */
-export type Demand = { readonly action: "warn" | "interrupt" | "stop"; readonly reason: Reason }
+export type LimitAction = { readonly action: "warn" | "interrupt" | "stop"; readonly reason: Reason }
 
 /** A model is not called again after so many empty answers in a row. */
 export const MOST_EMPTY_ANSWERS = 3
@@ -106,7 +114,7 @@ const PURSE_TIME: Rule = {
   isWalls: true,
   reserve: ({ allowed }, { limits }) => Math.min(limits.lastWord, allowed * MOST_OF_TIME),
   text: ({ used, allowed }, { now }) =>
-    `Stopped at the end of the board's purse, ${moment(now - used + allowed, now)}.`,
+    `Stopped at the end of the board's purse, ${formatTime(now - used + allowed, now)}.`,
 }
 
 /** Why a purse pays for no new run: it would reach its last word, or its end, at once. */
@@ -117,7 +125,7 @@ export function tooLateFor(
   if (!purse) return undefined
   const left = purse.until - now
   if (left > Math.min(lastWord, (purse.until - purse.openedAt) * MOST_OF_TIME)) return undefined
-  const until = `${moment(purse.until, now)} (tasks_purse)`
+  const until = `${formatTime(purse.until, now)} (tasks_purse)`
   return left > 0
     ? `the board's purse pays until ${until}, and the time left is too little to begin with`
     : `the board's purse paid until ${until}`
@@ -161,7 +169,7 @@ const SILENCE: Rule = {
   },
 }
 
-const spending = (amount: Amount): Rule => ({
+const spending = (amount: SpendingRule): Rule => ({
   code: amount.code,
   gauge: (run) => {
     const used = amount.used(run.spent, run)
@@ -170,11 +178,11 @@ const spending = (amount: Amount): Rule => ({
   passed: "above",
   byClock: false,
   reserve: ({ allowed }, { progress, limits, spent }) =>
-    limits.lastWord > 0 && hasWorked(progress) ? keptOf(amount, allowed, spent) : 0,
+    limits.lastWord > 0 && hasWorked(progress) ? lastWordReserve(amount, allowed, spent) : 0,
   text: ({ allowed }, run) => `Stopped at ${amount.whose}: ${spentText(amount, usedOf(amount, run), allowed)}.`,
 })
 
-const usedOf = (amount: Amount, run: Watched): Usage => amount.used(run.spent, run) as Usage
+const usedOf = (amount: SpendingRule, run: Watched): Usage => amount.used(run.spent, run) as Usage
 
 const CONTACT: Rule = {
   code: "host",
@@ -182,19 +190,19 @@ const CONTACT: Rule = {
   passed: "at",
   byClock: true,
   text: ({ used, allowed }, { progress: { away } }) =>
-    `Stopped because there was no contact with ${(away as Away).host} for ${duration(used)}; its contactTimeout allows ${duration(allowed)}.`,
+    `Stopped because there was no contact with ${(away as LostContact).host} for ${duration(used)}; its contactTimeout allows ${duration(allowed)}.`,
 }
 
 /** Limits that apply without contact: silence proves nothing, and no last word could be asked for. */
 const AWAY_RULES: readonly Rule[] = [TIME, PURSE_TIME, CONTACT]
 
 /** Where several limits are passed, the first gives the reason. */
-const RULES: readonly Rule[] = [TIME, PURSE_TIME, ...AMOUNTS.map(spending), REPEATS, EMPTY, SILENCE]
+const RULES: readonly Rule[] = [TIME, PURSE_TIME, ...SPENDING_RULES.map(spending), REPEATS, EMPTY, SILENCE]
 
 const rulesFor = ({ progress }: Watched): readonly Rule[] => (progress.away ? AWAY_RULES : RULES)
 
 /** Demand of the limits now; undefined where the run may go on. */
-export function demandOf(run: Watched): Demand | undefined {
+export function limitActionOf(run: Watched): LimitAction | undefined {
   const demand = demandBy(run)
   return demand?.action === "stop" ? { ...demand, reason: withFailing(demand.reason, run) } : demand
 }
@@ -206,9 +214,9 @@ function withFailing(reason: Reason, { progress: { failing }, now }: Watched): R
 
 /** Example: `Since 14:03 every request to its model has failed (attempt 12: Service Unavailable).` */
 const failingText = ({ since, attempt, message }: Failing, now: number): string =>
-  `Since ${moment(since, now)} every request to its model has failed (attempt ${attempt}: ${oneLine(message, MOST_ERROR_CHARS)}).`
+  `Since ${formatTime(since, now)} every request to its model has failed (attempt ${attempt}: ${oneLine(message, MOST_ERROR_CHARS)}).`
 
-function demandBy(run: Watched): Demand | undefined {
+function demandBy(run: Watched): LimitAction | undefined {
   const rules = rulesFor(run)
   const passed = rules.filter((rule) => isPassed(rule, run))
   const { lastWord, away } = run.progress
@@ -222,7 +230,7 @@ function demandBy(run: Watched): Demand | undefined {
  * Stops a run whose time for the last word is over, or that passes a limit while not writing it. A run that cannot read
  * the question, in a tool or at a question of its own, is interrupted once.
  */
-function demandAfterWarning(run: Watched, lastWord: LastWord, passed: readonly Rule[]): Demand | undefined {
+function demandAfterWarning(run: Watched, lastWord: LastWord, passed: readonly Rule[]): LimitAction | undefined {
   const other = passed.find(endsLastWord)
   if (other) return { action: "stop", reason: reasonOf(other, run) }
   const { state, againAt, reason } = lastWord
@@ -231,15 +239,15 @@ function demandAfterWarning(run: Watched, lastWord: LastWord, passed: readonly R
   if (!isOver && !isSpent) return undefined
   if (state === "told" && againAt === undefined && isHeldUp(run.progress)) return { action: "interrupt", reason }
   const isComing = state === "speaking" || (state === "told" && againAt !== undefined)
-  return isOver || !isComing ? { action: "stop", reason: reasonInTheEnd(run, reason) } : undefined
+  return isOver || !isComing ? { action: "stop", reason: finalReason(run, reason) } : undefined
 }
 
 /** Limits that end a run even while it writes its last word. */
 const endsLastWord = ({ reserve, isWalls }: Rule): boolean => !reserve || isWalls === true
 
 /** Reason after a last word: the limit it was near, with final figures. */
-export const reasonInTheEnd = ({ task, progress, limits, spent }: Watched, reason: Reason): Reason =>
-  atItsEnd(reason, limits, spent, { task, progress })
+export const finalReason = ({ task, progress, limits, spent }: Watched, reason: Reason): Reason =>
+  withFinalSpending(reason, limits, spent, { task, progress })
 
 function lastWordEnds({ task, limits }: Watched, { at, againAt, reason }: LastWord): number {
   if (task.run.stillSince !== undefined) return Number.POSITIVE_INFINITY
@@ -253,10 +261,10 @@ function lastWordEnds({ task, limits }: Watched, { at, againAt, reason }: LastWo
  * When `demandOf` or a question's timeout could next change without new events. `settled`: limits passed before it are
  * already handled.
  */
-export function dueAt(run: Watched, settled = Number.NEGATIVE_INFINITY): number {
+export function nextLimitAt(run: Watched, settled = Number.NEGATIVE_INFINITY): number {
   const { progress, limits } = run
   const { lastWord, asks, away } = progress
-  const questions = away ? [] : asks.map((ask) => refusedAt(ask, limits.permissionTimeout, run.presence))
+  const questions = away ? [] : asks.map((ask) => askTimeoutAt(ask, limits.permissionTimeout, run.presence))
   const rules = rulesFor(run).flatMap((rule) => dueOf(rule, run) ?? [])
   const word = lastWord && !away ? [lastWordEnds(run, lastWord)] : []
   const coming = [...rules, ...word].filter((at) => at > settled)

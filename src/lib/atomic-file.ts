@@ -20,7 +20,7 @@ const settings = ({ mode = 0o600 }: WriteOptions) => ({ mode, flag: "wx" })
 export const isDraftOf = (file: string, name: string): boolean => name.startsWith(`${file}.`) && name.endsWith(ENDING)
 
 /** Writes a file beside `path`, for the caller to rename; returns its name. */
-export async function draft(
+export async function writeDraft(
   path: string,
   content: string | AsyncIterable<Uint8Array>,
   options: WriteOptions = {},
@@ -55,15 +55,15 @@ function draftSync(path: string, text: string, options: WriteOptions = {}): stri
   }
 }
 
-export async function replace(
+export async function replaceFile(
   path: string,
   content: string | AsyncIterable<Uint8Array>,
   options?: WriteOptions,
 ): Promise<void> {
-  await rename(await draft(path, content, options), path)
+  await rename(await writeDraft(path, content, options), path)
 }
 
-export const replaceSync = (path: string, text: string): void => renameSync(draftSync(path, text), path)
+export const replaceFileSync = (path: string, text: string): void => renameSync(draftSync(path, text), path)
 
 /** Of several processes that create a file at once, the first wins. A file that is not `isUsable` is replaced. */
 export function createOnce(path: string, text: string, isUsable: () => boolean): void {

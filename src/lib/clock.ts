@@ -1,6 +1,6 @@
-import { type Clock, HostError, MAX_TIMER_MS } from "../core/ports.ts"
+import { type Clock, MAX_TIMER_MS, OpencodeError } from "../core/ports.ts"
 
-export const pause = (clock: Clock, ms: number): Promise<void> =>
+export const sleepFor = (clock: Clock, ms: number): Promise<void> =>
   new Promise((resolve) => void clock.after(ms, () => resolve()))
 
 /** Its timers do not keep the process alive. */
@@ -37,8 +37,8 @@ export async function retry<Result>(
     try {
       return await work()
     } catch (error) {
-      if (stopped.aborted || (error instanceof HostError && (error.notFound || error.takenOver))) throw error
-      await pause(clock, delay)
+      if (stopped.aborted || (error instanceof OpencodeError && (error.notFound || error.takenOver))) throw error
+      await sleepFor(clock, delay)
     }
     stopped.throwIfAborted()
   }

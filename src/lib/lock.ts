@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto"
 import { mkdir, open, readdir, stat, unlink, utimes } from "node:fs/promises"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
-import { Turn } from "./turn.ts"
+import { SerialQueue } from "./turn.ts"
 
 /** Identifies a process; `place`: machine, boot and container. */
 export type ProcessMark = { readonly place: string; readonly pid: number; readonly started: string }
@@ -19,7 +19,7 @@ const RENEW_MS = 10_000
 const PAUSES_MS = [1, 2, 5, 10, 20, 40]
 
 /** Callers of this process queue here, so that only the first of them polls the file system. */
-const turn = new Turn()
+const turn = new SerialQueue()
 
 /**
  * Lock between processes that its holder's death frees. A process adds a uniquely named file to the folder, then lists

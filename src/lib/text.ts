@@ -36,7 +36,7 @@ export function head(text: string, most: number): string {
 export const tail = (text: string, most: number): string => text.slice(-most).replace(/^[\udc00-\udfff]/, "")
 
 /** Example: `1,234,567`. */
-export const grouped = (number: number): string => decimal(number, 0, 3)
+export const formatInteger = (number: number): string => decimal(number, 0, 3)
 
 /** Cached, because `toLocaleString` creates a formatter for each call, at half a millisecond. */
 const formats = new Map<string, Intl.NumberFormat>()
@@ -57,21 +57,21 @@ export function short(number: number): string {
 
 /** Examples: `1 task`, `1,200 tasks`; `many` for irregular plurals. */
 export const count = (number: number, one: string, many = `${one}s`): string =>
-  `${grouped(number)} ${number === 1 ? one : many}`
+  `${formatInteger(number)} ${number === 1 ? one : many}`
 
 export const capital = (text: string): string => text.slice(0, 1).toUpperCase() + text.slice(1)
 
 /** Foreign text between tags that it cannot close or open. `id`: an id of this plugin. */
-export const between = (tag: string, id: string, text: string): string => enclosed(tag, ` id="${id}"`, text)
+export const inTagsWithID = (tag: string, id: string, text: string): string => enclosed(tag, ` id="${id}"`, text)
 
 /** Tags without an id, for texts whose source is named before them. */
 export const inTags = (tag: string, text: string): string => enclosed(tag, "", text)
 
 const enclosed = (tag: string, attributes: string, text: string): string =>
-  `<${tag}${attributes}>\n${within(tag, marked(text))}\n</${tag}>`
+  `<${tag}${attributes}>\n${escapeForTag(tag, marked(text))}\n</${tag}>`
 
 /** Foreign text made safe between tags of this name. */
-export const within = (tag: string, text: string): string => text.replaceAll(tagStart(tag), "&lt;")
+export const escapeForTag = (tag: string, text: string): string => text.replaceAll(tagStart(tag), "&lt;")
 
 /** Label for text of an agent that imitates the plugin or OpenCode. */
 const OWN_TEXT = "[the agent's own text] "

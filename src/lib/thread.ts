@@ -2,14 +2,14 @@ import { Worker } from "node:worker_threads"
 import type { Clock } from "../core/ports.ts"
 
 /** A worker thread that answers each order with an answer of the same id. */
-export type Thread<Order, Answer> = {
+export type WorkerThread<Order, Answer> = {
   postMessage(order: Order): void
   on(event: "message", listener: (answer: Answer) => void): unknown
   on(event: "error" | "exit", listener: () => void): unknown
   terminate(): unknown
 }
 
-export type ThreadLimits = {
+export type WorkerLimits = {
   /** How long an idle thread is kept for further orders. */
   readonly idleMs: number
   /** Time limit for an answer; then the thread is ended and all pending orders get no answer. */
@@ -21,18 +21,18 @@ export type ThreadLimits = {
 type Numbered = { readonly id: number }
 
 /** Worker thread that is started on demand and ended when idle. */
-export class Helper<Order extends Numbered, Answer extends Numbered> {
+export class OnDemandWorker<Order extends Numbered, Answer extends Numbered> {
   readonly #clock: Clock
-  readonly #limits: ThreadLimits
-  readonly #start: () => Thread<Order, Answer>
-  #thread: Thread<Order, Answer> | undefined
+  readonly #limits: WorkerLimits
+  readonly #start: () => WorkerThread<Order, Answer>
+  #thread: WorkerThread<Order, Answer> | undefined
   readonly #waiting = new Map<number, (answer: Answer | undefined) => void>()
   #orders = 0
   #failedAt: number | undefined
   #stopTimer: () => void = () => {}
 
   /** `start` may throw. */
-  constructor(clock: Clock, limits: ThreadLimits, start: () => Thread<Order, Answer>) {
+  constructor(clock: Clock, limits: WorkerLimits, start: () => WorkerThread<Order, Answer>) {
     this.#clock = clock
     this.#limits = limits
     this.#start = start
@@ -58,7 +58,7 @@ export class Helper<Order extends Numbered, Answer extends Numbered> {
     this.#drop()
   }
 
-  #running(): Thread<Order, Answer> | undefined {
+  #running(): WorkerThread<Order, Answer> | undefined {
     if (this.#thread) return this.#thread
     if (this.#failedAt !== undefined && this.#clock.now() - this.#failedAt < this.#limits.restMs) return undefined
     try {
@@ -74,7 +74,7 @@ export class Helper<Order extends Numbered, Answer extends Numbered> {
     }
   }
 
-  #answered(thread: Thread<Order, Answer>, answer: Answer): void {
+  #answered(thread: WorkerThread<Order, Answer>, answer: Answer): void {
     if (thread !== this.#thread) return
     this.#waiting.get(answer.id)?.(answer)
     this.#waiting.delete(answer.id)
@@ -82,7 +82,7 @@ export class Helper<Order extends Numbered, Answer extends Numbered> {
   }
 
   /** Ends a thread that does not answer or is idle. */
-  #watch(thread: Thread<Order, Answer>, answerMs = this.#limits.answerMs): void {
+  #watch(thread: WorkerThread<Order, Answer>, answerMs = this.#limits.answerMs): void {
     const { idleMs } = this.#limits
     this.#stopTimer()
     this.#stopTimer =
@@ -92,7 +92,7 @@ export class Helper<Order extends Numbered, Answer extends Numbered> {
   }
 
   /** The thread failed: pending orders get no answer. Errors of a thread ended on purpose are ignored. */
-  #fail(thread: Thread<Order, Answer>): void {
+  #fail(thread: WorkerThread<Order, Answer>): void {
     if (thread !== this.#thread) return
     this.#failedAt = this.#clock.now()
     this.#drop()
@@ -116,7 +116,7 @@ export class Helper<Order extends Numbered, Answer extends Numbered> {
 }
 
 /** The thread does not keep the process alive. */
-export function startThread<Order, Answer>(url: URL): Thread<Order, Answer> {
+export function startWorker<Order, Answer>(url: URL): WorkerThread<Order, Answer> {
   const worker = new Worker(url)
   worker.unref()
   return worker

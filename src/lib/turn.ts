@@ -1,5 +1,5 @@
 /** Work of which only one is done at a time, in the order of the calls; each key has an order of its own. */
-export class Turn {
+export class SerialQueue {
   readonly #last = new Map<string, Promise<unknown>>()
 
   /** `ready` replaces the wait for what came before; the next one waits for both. */

@@ -1,6 +1,6 @@
 import type { Part } from "@opencode-ai/sdk/v2/types"
 import { addBounded } from "../lib/bounded-set.ts"
-import type { Request } from "./request.ts"
+import type { RequestMessages } from "./request.ts"
 
 /** Most sessions whose request prefix is kept. */
 const MOST_SESSIONS = 64
@@ -13,8 +13,8 @@ const LEAST_SHARE = 0.9
 
 type System = { readonly system: readonly string[] }
 /** A request as sent: its system prompt, and the shape of each message by its id. */
-export type Beginning = { readonly system: string; readonly shapes: ReadonlyMap<string, string> }
-type Probe = { readonly briefed: boolean; readonly told: (beginning: Beginning) => void }
+export type RequestPrefix = { readonly system: string; readonly shapes: ReadonlyMap<string, string> }
+type Probe = { readonly briefed: boolean; readonly told: (beginning: RequestPrefix) => void }
 
 /** Lengths of what a model reads of a message: a rewritten one has others. Parts may be of another plugin's making. */
 export const shapeOf = (parts: readonly Part[]): string =>
@@ -49,12 +49,12 @@ export function shareMessages(one: readonly string[], other: readonly string[]):
  * System prompts and messages of sessions as sent. Other plugins may change them for each session; their changes are in
  * the shared objects once all hooks have run.
  */
-export class Beginnings {
+export class RequestPrefixes {
   /** System prompts under construction, by session. */
   readonly #made = new Map<string, System[]>()
   /** Messages under construction, by session. */
-  readonly #asked = new Map<string, Request>()
-  readonly #sent = new Map<string, Beginning>()
+  readonly #asked = new Map<string, RequestMessages>()
+  readonly #sent = new Map<string, RequestPrefix>()
   readonly #probes = new Map<string, Probe>()
 
   /** Registers a system prompt under construction, to which other plugins may still add. */
@@ -64,7 +64,7 @@ export class Beginnings {
   }
 
   /** Registers messages under construction, which other plugins may still rewrite. */
-  asking(sessionID: string, request: Request): void {
+  asking(sessionID: string, request: RequestMessages): void {
     addBounded(this.#asked, sessionID, request, MOST_SESSIONS)
   }
 
@@ -93,17 +93,17 @@ export class Beginnings {
   }
 
   /** Beginning of the session's last request; undefined where none was seen. */
-  of(sessionID: string): Beginning | undefined {
+  of(sessionID: string): RequestPrefix | undefined {
     return this.#sent.get(sessionID)
   }
 
   /**
    * Beginning that a new session's request would have, from a request that is never sent. Undefined where none was made.
    */
-  async probed(sessionID: string, briefed: boolean, ask: () => Promise<unknown>): Promise<Beginning | undefined> {
+  async probed(sessionID: string, briefed: boolean, ask: () => Promise<unknown>): Promise<RequestPrefix | undefined> {
     let timer: ReturnType<typeof setTimeout> | undefined
     try {
-      return await new Promise<Beginning | undefined>((resolve, reject) => {
+      return await new Promise<RequestPrefix | undefined>((resolve, reject) => {
         timer = setTimeout(() => resolve(undefined), PROBE_LIMIT_MS)
         this.#probes.set(sessionID, { briefed, told: resolve })
         ask().catch(reject)

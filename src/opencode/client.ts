@@ -1,5 +1,5 @@
 import { createOpencodeClient, type OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import { HostError, type LogFields } from "../core/ports.ts"
+import { type LogFields, OpencodeError } from "../core/ports.ts"
 import { pastProxy } from "../lib/direct.ts"
 
 /** Time limit of one call; OpenCode answers within milliseconds unless it is stuck. */
@@ -37,13 +37,13 @@ export function clientOn(handed: unknown, tell?: (fields: LogFields) => void): O
 
 type Result<Data> = { data?: Data; error?: unknown; response?: { status?: number } }
 
-/** Data of a call. Errors that the SDK returns, and timeouts, become a `HostError`. */
+/** Data of a call. Errors that the SDK returns, and timeouts, become a `OpencodeError`. */
 export async function call<Data>(what: string, request: Promise<Result<Data>>): Promise<Data> {
   const { data, error, response } = await bounded(what, request)
   if (error === undefined && data !== undefined) return data
   // 204 and other empty answers.
   if (error === undefined && (response?.status ?? 0) < 400) return data as Data
-  throw new HostError(`${what}: ${errorText(error, response?.status)}`, {
+  throw new OpencodeError(`${what}: ${errorText(error, response?.status)}`, {
     notFound: isNotFound(error, response?.status),
   })
 }
@@ -53,7 +53,7 @@ export async function find<Data>(what: string, request: Promise<Result<Data>>): 
   try {
     return await call(what, request)
   } catch (error) {
-    if (error instanceof HostError && error.notFound) return undefined
+    if (error instanceof OpencodeError && error.notFound) return undefined
     throw error
   }
 }
@@ -61,15 +61,15 @@ export async function find<Data>(what: string, request: Promise<Result<Data>>): 
 async function bounded<Data>(what: string, request: Promise<Result<Data>>): Promise<Result<Data>> {
   let timer: ReturnType<typeof setTimeout> | undefined
   const limit = new Promise<never>((_resolve, reject) => {
-    const late = new HostError(`${what}: no answer within ${CALL_LIMIT_MS / 1000} s`)
+    const late = new OpencodeError(`${what}: no answer within ${CALL_LIMIT_MS / 1000} s`)
     timer = setTimeout(() => reject(late), CALL_LIMIT_MS)
     timer.unref?.()
   })
   try {
     return await Promise.race([request, limit])
   } catch (error) {
-    if (error instanceof HostError) throw error
-    throw new HostError(`${what}: ${errorText(error, undefined)}`, { notFound: isNotFound(error, undefined) })
+    if (error instanceof OpencodeError) throw error
+    throw new OpencodeError(`${what}: ${errorText(error, undefined)}`, { notFound: isNotFound(error, undefined) })
   } finally {
     clearTimeout(timer)
   }

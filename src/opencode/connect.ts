@@ -8,18 +8,18 @@ import { OpencodeForks } from "../features/forks/opencode/forks.ts"
 import { systemClock } from "../lib/clock.ts"
 import { fetchDirectly } from "../lib/direct.ts"
 import type { FileDiff } from "../lib/patch.ts"
-import { startThread } from "../lib/thread.ts"
+import { startWorker } from "../lib/thread.ts"
 import type { Options } from "../options/options.ts"
 import type { Connection, Notice } from "../runtime/connection.ts"
-import { mayBeElsewhere } from "../runtime/places/root.ts"
+import { hasWorktrees } from "../runtime/places/root.ts"
 import { KEY_TITLE, keyText, lossText } from "../runtime/record/loss.ts"
 import { registerInstance, unregisterInstance } from "../runtime/record/owner.ts"
 import { installationSigner, keyFile } from "../runtime/record/signature.ts"
-import { Beginnings } from "./beginnings.ts"
+import { RequestPrefixes } from "./beginnings.ts"
 import { call, clientOn, type Transport, transportOf } from "./client.ts"
-import { OpencodeHost } from "./host.ts"
+import { OpencodeHttpApi } from "./host.ts"
 import { WITHOUT_NATIVE } from "./native-task.ts"
-import { leave, leaveAll, listenIn, type Peer, peerOf } from "./peers.ts"
+import { type Peer, peerOf, registerPeer, unregisterEverywhere, unregisterPeer } from "./peers.ts"
 import { OpencodeUserActions } from "./user-actions.ts"
 import { ownFolder } from "./user-config.ts"
 
@@ -28,14 +28,14 @@ const TOKENIZER = new URL(
   import.meta.url.endsWith(".ts") ? "../features/forks/tokenizer-thread.ts" : "./tokenizer.js",
   import.meta.url,
 )
-const counter = new TokenCounter(systemClock, () => startThread(TOKENIZER))
+const counter = new TokenCounter(systemClock, () => startWorker(TOKENIZER))
 
 /** A connection to OpenCode 1.x, with the parts that only its hooks need. */
 export type OpencodeConnection = Connection & {
-  readonly host: OpencodeHost
+  readonly host: OpencodeHttpApi
   readonly transport: Transport
   /** Request prefixes; absent where no fork may depend on them. */
-  readonly beginnings: Beginnings | undefined
+  readonly beginnings: RequestPrefixes | undefined
   /** Warnings to be shown. */
   readonly notices: Notice[]
   /** From now on, instances of tasks' own folders report to `peer`. */
@@ -58,14 +58,14 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
   }
   const tell = (fields: LogFields) => host.log("info", "call", fields)
   const client = clientOn(input.client, options.verbose ? tell : undefined)
-  const beginnings = options.fork.whole === "never" ? undefined : new Beginnings()
+  const beginnings = options.fork.whole === "never" ? undefined : new RequestPrefixes()
   const usual = options.nativeTask ? {} : WITHOUT_NATIVE
   let peer: Peer | undefined
-  const host: OpencodeHost = new OpencodeHost(client, instance, signer, systemClock, {
+  const host: OpencodeHttpApi = new OpencodeHttpApi(client, instance, signer, systemClock, {
     folder: directory,
-    entered: (folder) => peer && listenIn(folder, peer),
-    left: (folder) => peer && leave(folder, peer),
-    mayBeElsewhere,
+    entered: (folder) => peer && registerPeer(folder, peer),
+    left: (folder) => peer && unregisterPeer(folder, peer),
+    mayBeElsewhere: hasWorktrees,
   })
   if (signer.problem) warn({ title: KEY_TITLE, message: keyText(signer.problem, options.board !== undefined) })
   return {
@@ -95,7 +95,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
       peer = own
     },
     async leave() {
-      if (peer) leaveAll(peer)
+      if (peer) unregisterEverywhere(peer)
       await host.leaveAll()
     },
     unregister: () => unregisterInstance(instance),

@@ -50,13 +50,13 @@ const MOST_ERROR_CHARS = 2000
 export const errorLine = (text: string): string => oneLine(text.split("\n    at ")[0] ?? "", MOST_ERROR_CHARS)
 
 export function toMessage({ info, parts }: { info: SdkMessage; parts: readonly Part[] }): Message {
-  return messageOf(
+  return toCoreMessage(
     info,
     parts.flatMap((part) => toParts(part, info)),
   )
 }
 
-export function messageOf(info: SdkMessage, parts: readonly MessagePart[]): Message {
+export function toCoreMessage(info: SdkMessage, parts: readonly MessagePart[]): Message {
   const shared = { id: info.id, createdAt: info.time.created, parts }
   if (info.role === "user") return { ...shared, role: "user", summary: false }
   return {

@@ -1,4 +1,4 @@
-import type { CallState, EndedCall, HostEvent, Undone } from "../core/ports.ts"
+import type { CallState, EndedCall, OpencodeEvent, Undone } from "../core/ports.ts"
 import { addBounded } from "../lib/bounded-set.ts"
 import { filesOf } from "../lib/patch.ts"
 import { decodeRequest } from "../runtime/record/codec.ts"
@@ -20,7 +20,7 @@ export class EventReader {
   /** Ids of reasoning parts, because their deltas look like those of texts. */
   readonly #thoughts = new Map<string, true>()
 
-  read(event: RawEvent, now: number): HostEvent | undefined {
+  read(event: RawEvent, now: number): OpencodeEvent | undefined {
     const convert = CONVERTERS[event.type]
     if (!convert) return undefined
     try {
@@ -85,7 +85,7 @@ type State = {
   time?: { start?: number; end?: number }
 }
 
-type Convert = (properties: Properties, now: number, thoughts: Map<string, true>) => HostEvent | undefined
+type Convert = (properties: Properties, now: number, thoughts: Map<string, true>) => OpencodeEvent | undefined
 
 const CONVERTERS: Readonly<Record<string, Convert>> = {
   __proto__: null as never,
@@ -172,7 +172,7 @@ const undoneIn = (from: string, { snapshot, diff = "" }: NonNullable<Info["rever
   restores: snapshot !== undefined,
 })
 
-function replied({ sessionID, requestID }: Properties): HostEvent | undefined {
+function replied({ sessionID, requestID }: Properties): OpencodeEvent | undefined {
   return sessionID && requestID ? { type: "replied", sessionID, askID: requestID } : undefined
 }
 

@@ -3,7 +3,7 @@ import type { Part, ToolPart } from "@opencode-ai/sdk/v2/types"
 import { head, oneLine } from "../lib/text.ts"
 import type { HistoryRun, HistoryStep } from "../runtime/user-actions.ts"
 import { promptedBy } from "./ids.ts"
-import { type Stored, storedMessages } from "./messages.ts"
+import { type StoredMessage, storedMessages } from "./messages.ts"
 
 const MOST_STEPS = 300
 const MOST_TEXT_CHARS = 100_000
@@ -11,7 +11,7 @@ const MOST_ERROR_CHARS = 300
 /** Most messages read of a session; earlier ones are left out. */
 const MOST_MESSAGES = 2000
 
-/** Runs of a task from its session, oldest first. Rejects with a `HostError`. */
+/** Runs of a task from its session, oldest first. Rejects with a `OpencodeError`. */
 export async function historyOf(client: OpencodeClient, sessionID: string, taskID: string): Promise<HistoryRun[]> {
   let read = 0
   const stored = await storedMessages(client, sessionID, async (page) => {
@@ -22,13 +22,13 @@ export async function historyOf(client: OpencodeClient, sessionID: string, taskI
 }
 
 /** A run is its prompt and the messages after it. */
-export function runsIn(messages: readonly Stored[], taskID: string): HistoryRun[] {
+export function runsIn(messages: readonly StoredMessage[], taskID: string): HistoryRun[] {
   const begins = messages.flatMap(({ info }, index) => (promptedBy(info.id, taskID) === undefined ? [] : [index]))
   return begins.map((begin, index) => runOf(messages.slice(begin, begins[index + 1]), taskID))
 }
 
-function runOf([prompt, ...rest]: readonly Stored[], taskID: string): HistoryRun {
-  const { info, parts } = prompt as Stored
+function runOf([prompt, ...rest]: readonly StoredMessage[], taskID: string): HistoryRun {
+  const { info, parts } = prompt as StoredMessage
   const answers = rest.flatMap((message) =>
     message.info.role === "assistant" ? [{ ...message, info: message.info }] : [],
   )

@@ -1,7 +1,7 @@
 import type { Hooks } from "@opencode-ai/plugin"
 import type { Part } from "@opencode-ai/sdk/v2/types"
 import type { App } from "../app.ts"
-import type { HostEvent } from "../core/ports.ts"
+import type { OpencodeEvent } from "../core/ports.ts"
 import type { AgentConfig } from "../features/board/tool-access.ts"
 import { systemClock } from "../lib/clock.ts"
 import type { Options } from "../options/options.ts"
@@ -13,15 +13,15 @@ import { shorten } from "./definition.ts"
 import { EventReader, type RawEvent } from "./events.ts"
 import { NativeTask } from "./native-task.ts"
 import { type Peer, peerOf } from "./peers.ts"
-import { type Guard, guardOf, requestHooks } from "./request-hooks.ts"
+import { createHookGuard, type HookGuard, requestHooks } from "./request-hooks.ts"
 import { Suitability } from "./routes.ts"
-import { askForEach, toHostTool } from "./tool.ts"
+import { askForEach, toOpencodeTool } from "./tool.ts"
 
 /** Hooks for OpenCode 1.x. Only `tool.execute.before` may throw: any other throw stops OpenCode or the turn. */
 export function hooksOf(connection: OpencodeConnection, app: App, options: Options): Hooks {
   const { host, directory } = connection
   const { manager, board } = app
-  const guard = guardOf(host)
+  const guard = createHookGuard(host)
   const native = options.nativeTask ? undefined : new NativeTask()
   const hear = eventRouter(connection, app, native)
   const peer: Peer = {
@@ -72,20 +72,20 @@ function eventRouter({ host }: OpencodeConnection, { manager }: App, native: Nat
   const events = new EventReader()
   return (event: RawEvent, folder: string): void => {
     host.hear(event, folder)
-    const heard: HostEvent | undefined = events.read(event, Date.now())
+    const heard: OpencodeEvent | undefined = events.read(event, Date.now())
     if (heard?.type === "idle") native?.idle(heard.sessionID)
     if (heard) manager.handle(heard)
   }
 }
 
 /** Hooks for the tools: definitions, and which of them a model may call. */
-function toolHooksOf(connection: OpencodeConnection, app: App, suitability: Suitability, guard: Guard) {
+function toolHooksOf(connection: OpencodeConnection, app: App, suitability: Suitability, guard: HookGuard) {
   const { host, directory } = connection
   const own = toolsHere(app.tools, directory)
   const tools = Object.fromEntries(
     Object.entries({ ...own, ...app.board?.tools }).map(([name, tool]) => [
       name,
-      toHostTool(tool, {
+      toOpencodeTool(tool, {
         refusal: () => suitability.refusal,
         picksAgents: (agent, sessionID) => host.picksAgents(agent, sessionID),
       }),

@@ -7,23 +7,23 @@ import type {
   Activity,
   AgentInfo,
   Clock,
-  Host,
   LogFields,
   LogLevel,
   Message,
   NewSession,
+  OpencodeApi,
   Owner,
   Persona,
   Prompt,
   SessionInfo,
   TaskRecord,
   Toast,
-  Unbelieved,
+  UnverifiedRecord,
 } from "../core/ports.ts"
 import type { ProviderAnswer } from "../core/refusal.ts"
 import type { Ask, Model, Task, TaskDraft } from "../core/task.ts"
-import type { Answers } from "../features/rate-limits/opencode/answers.ts"
-import { Turn } from "../lib/turn.ts"
+import type { RefusalReader } from "../features/rate-limits/opencode/answers.ts"
+import { SerialQueue } from "../lib/turn.ts"
 import { ownershipOf } from "../runtime/record/owner.ts"
 import type { Signer } from "../runtime/record/signature.ts"
 import type { UiMetadata } from "../runtime/record/ui-metadata.ts"
@@ -36,7 +36,7 @@ import type { RawEvent } from "./events.ts"
 import { messageID, partID, taskOfMessage } from "./ids.ts"
 import { OpencodeLog } from "./log.ts"
 import { lastWanted, pagesOf, storedMessages } from "./messages.ts"
-import { Elsewhere } from "./other-folders.ts"
+import { SessionFolders } from "./other-folders.ts"
 import { OpencodeRecords } from "./records.ts"
 import { Transcripts } from "./transcripts.ts"
 
@@ -51,7 +51,7 @@ const MOST_SESSIONS = 5000
 const NO_PROJECT = "global"
 
 /** Folders of sessions. */
-export type Surroundings = {
+export type FolderCallbacks = {
   /** Folder that this instance serves. */
   readonly folder: string
   /** Called when a first session moves to another folder, and when the last one has left it. */
@@ -61,17 +61,17 @@ export type Surroundings = {
   readonly mayBeElsewhere: () => boolean
 }
 
-const HERE_ALONE: Surroundings = { folder: "", entered: () => {}, left: () => {}, mayBeElsewhere: () => false }
+const HERE_ALONE: FolderCallbacks = { folder: "", entered: () => {}, left: () => {}, mayBeElsewhere: () => false }
 
 /** Key of a message when it is stored. */
 type Stored = { readonly messageID: string; readonly parts: readonly unknown[] }
 
 /** Adapter for the HTTP API of OpenCode 1.x. */
-export class OpencodeHost implements Host {
+export class OpencodeHttpApi implements OpencodeApi {
   readonly #client: OpencodeClient
   readonly #instance: string
-  readonly #surroundings: Surroundings
-  readonly #elsewhere: Elsewhere
+  readonly #surroundings: FolderCallbacks
+  readonly #elsewhere: SessionFolders
   readonly #records: OpencodeRecords
   readonly #log: OpencodeLog
   readonly #clock: Clock
@@ -79,9 +79,9 @@ export class OpencodeHost implements Host {
   readonly #transcripts = new Transcripts()
   readonly #agents = new Cached<readonly Agent[]>(KEEP_MS, () => this.#readAgents())
   readonly #models = new Cached<readonly string[]>(KEEP_MS, () => this.#readModels())
-  readonly #toasts = new Turn()
+  readonly #toasts = new SerialQueue()
   /** Providers' refusals; undefined where they are not read. */
-  answers: Answers | undefined
+  answers: RefusalReader | undefined
   /** The host's configuration; undefined until it hands that over. Other plugins change it in place. */
   config: Config | undefined
 
@@ -91,10 +91,10 @@ export class OpencodeHost implements Host {
     instance: string,
     signer: Signer,
     clock: Clock,
-    surroundings: Surroundings = HERE_ALONE,
+    surroundings: FolderCallbacks = HERE_ALONE,
   ) {
     this.#surroundings = surroundings
-    this.#elsewhere = new Elsewhere(surroundings.folder)
+    this.#elsewhere = new SessionFolders(surroundings.folder)
     this.#client = client
     this.#instance = instance
     this.#records = new OpencodeRecords({
@@ -389,7 +389,7 @@ export class OpencodeHost implements Host {
     )
   }
 
-  unbelieved(): readonly Unbelieved[] {
+  unbelieved(): readonly UnverifiedRecord[] {
     return this.#records.unbelieved()
   }
 

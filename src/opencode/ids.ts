@@ -1,4 +1,4 @@
-import type { MessageKind, NameMessage } from "../core/ids.ts"
+import type { MessageIDFactory, MessageKind } from "../core/ids.ts"
 
 /**
  * Derived ids, so that a repeated prompt or notification is stored once. Like OpenCode's ids they begin with a time in
@@ -24,7 +24,7 @@ const KIND_LETTER: Record<MessageKind, string> = {
   answer: "A",
 }
 
-export const messageID: NameMessage = (kind, task, generation, at) =>
+export const messageID: MessageIDFactory = (kind, task, generation, at) =>
   `msg_${hex(BigInt(Math.trunc(at)) * MILLISECOND)}${suffix(kind, task, generation)}`
 
 export function partID(message: string, index: number): string {

@@ -1,11 +1,11 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Message, Part } from "@opencode-ai/sdk/v2/types"
-import { HostError } from "../core/ports.ts"
+import { OpencodeError } from "../core/ports.ts"
 import { find } from "./client.ts"
 import { CALL_MS, Pace } from "./pace.ts"
 
 /** A message as OpenCode's API returns it. */
-export type Stored = { readonly info: Message; readonly parts: readonly Part[] }
+export type StoredMessage = { readonly info: Message; readonly parts: readonly Part[] }
 
 /** Messages of one call. */
 const PAGE = { first: 20, most: 200, targetMs: CALL_MS }
@@ -15,7 +15,7 @@ export async function* pagesOf(
   client: OpencodeClient,
   sessionID: string,
   mostPages = Number.POSITIVE_INFINITY,
-): AsyncGenerator<{ page: readonly Stored[]; isFirst: boolean }> {
+): AsyncGenerator<{ page: readonly StoredMessage[]; isFirst: boolean }> {
   const pace = new Pace(PAGE)
   let before: string | undefined
   for (let pages = 0; pages < mostPages; pages++) {
@@ -27,7 +27,7 @@ export async function* pagesOf(
     yield { page, isFirst: before === undefined }
     if (before === undefined) return
   }
-  throw new HostError("read messages: there are more messages than can be read")
+  throw new OpencodeError("read messages: there are more messages than can be read")
 }
 
 /**
@@ -37,10 +37,10 @@ export async function* pagesOf(
 export async function storedMessages(
   client: OpencodeClient,
   sessionID: string,
-  isEnough: (page: readonly Stored[]) => Promise<boolean> = async () => false,
+  isEnough: (page: readonly StoredMessage[]) => Promise<boolean> = async () => false,
   mostPages?: number,
-): Promise<readonly Stored[]> {
-  const pages: (readonly Stored[])[] = []
+): Promise<readonly StoredMessage[]> {
+  const pages: (readonly StoredMessage[])[] = []
   for await (const { page, isFirst } of pagesOf(client, sessionID, mostPages)) {
     pages.push(page)
     if (isFirst || (await isEnough(page))) break
@@ -51,7 +51,7 @@ export async function storedMessages(
 /** Last message that is wanted, where there is one. */
 export async function lastWanted<Read>(
   pages: ReturnType<typeof pagesOf>,
-  read: (stored: Stored) => Read,
+  read: (stored: StoredMessage) => Read,
   isWanted: (message: Read) => boolean,
 ): Promise<Read | undefined> {
   for await (const { page } of pages) {

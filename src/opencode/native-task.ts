@@ -1,6 +1,6 @@
 import type { Part, UserMessage } from "@opencode-ai/sdk/v2/types"
 import { addBounded } from "../lib/bounded-set.ts"
-import type { Request } from "./request.ts"
+import type { RequestMessages } from "./request.ts"
 
 /** OpenCode's own tool for subagents. */
 const NATIVE = "task"
@@ -24,7 +24,7 @@ export class NativeTask {
   }
 
   /** A request is about to be made. OpenCode's own messages, as after a compaction, have no tool settings. */
-  asked({ messages }: Request): void {
+  asked({ messages }: RequestMessages): void {
     const newest = messages.findLast(({ info }) => info.role === "user")?.info
     // In place: OpenCode uses this very object.
     if (newest?.role === "user" && !this.#mentioned.has(newest.sessionID))

@@ -1,5 +1,5 @@
 /** Folders of sessions outside this instance's folder. */
-export class Elsewhere {
+export class SessionFolders {
   readonly #home: string
   readonly #folders = new Map<string, string>()
   /** Folders by question id: OpenCode accepts an answer only there. */

@@ -2,7 +2,7 @@
 export const CALL_MS = 35
 
 /** Yields to other work. */
-export const rest = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0))
+export const yieldToEventLoop = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0))
 
 /** Adapts the size of calls so that each occupies OpenCode's one thread for about `targetMs`. */
 export class Pace {

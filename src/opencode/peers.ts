@@ -22,14 +22,14 @@ function peers(): Map<string, Peer> {
   return shared[KEY]
 }
 
-export const listenIn = (folder: string, peer: Peer): void => void peers().set(folder, peer)
+export const registerPeer = (folder: string, peer: Peer): void => void peers().set(folder, peer)
 
-export function leave(folder: string, peer: Peer): void {
+export function unregisterPeer(folder: string, peer: Peer): void {
   if (peers().get(folder) === peer) peers().delete(folder)
 }
 
 /** Removes an instance that ends. */
-export function leaveAll(peer: Peer): void {
+export function unregisterEverywhere(peer: Peer): void {
   for (const [folder, other] of peers()) if (other === peer) peers().delete(folder)
 }
 

@@ -1,9 +1,9 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Session } from "@opencode-ai/sdk/v2/types"
-import { type Clock, HostError, LEASE_MS, type TaskRecord, type Unbelieved } from "../core/ports.ts"
+import { type Clock, LEASE_MS, OpencodeError, type TaskRecord, type UnverifiedRecord } from "../core/ports.ts"
 import { isActive, owesNotification, parentSessionOf, type Task, type TaskDraft } from "../core/task.ts"
 import { addBounded } from "../lib/bounded-set.ts"
-import { Turn } from "../lib/turn.ts"
+import { SerialQueue } from "../lib/turn.ts"
 import {
   decodeRecord,
   decodeRequest,
@@ -18,7 +18,7 @@ import { ownerNow, ownershipOf } from "../runtime/record/owner.ts"
 import type { Signer } from "../runtime/record/signature.ts"
 import { UI_METADATA_KEY, type UiMetadata } from "../runtime/record/ui-metadata.ts"
 import { call, find } from "./client.ts"
-import { rest } from "./pace.ts"
+import { yieldToEventLoop } from "./pace.ts"
 
 /** Most sessions whose last write is kept; others are read before their next write. */
 const MOST_RENEWALS = 1024
@@ -46,9 +46,9 @@ export class OpencodeRecords {
   readonly #ports: RecordPorts
   /** Time of each session's last record write. */
   readonly #renewals = new Map<string, number>()
-  readonly #unbelieved = new Map<string, Unbelieved>()
+  readonly #unbelieved = new Map<string, UnverifiedRecord>()
   /** Each write of a session's metadata reads, merges and writes. */
-  readonly #writes = new Turn()
+  readonly #writes = new SerialQueue()
 
   constructor(ports: RecordPorts) {
     this.#ports = ports
@@ -59,7 +59,7 @@ export class OpencodeRecords {
   }
 
   /** Sessions with an unverified record, as far as they were read. */
-  unbelieved(): readonly Unbelieved[] {
+  unbelieved(): readonly UnverifiedRecord[] {
     return [...this.#unbelieved.values()]
   }
 
@@ -79,7 +79,7 @@ export class OpencodeRecords {
     let began = performance.now()
     for (const row of sessions.toSorted((one, other) => one.time.created - other.time.created)) {
       if (performance.now() - began > SLICE_MS) {
-        await rest()
+        await yieldToEventLoop()
         began = performance.now()
       }
       const record = this.in(row)
@@ -195,7 +195,7 @@ export class OpencodeRecords {
     const ahead = task ? task.run.generation - run.generation : 0
     if (ahead > 0 && !isLookedAfter(record.task)) return
     if (ahead < 0 || ownership === "alive")
-      throw new HostError(`another process has taken task ${id} over`, { takenOver: true })
+      throw new OpencodeError(`another process has taken task ${id} over`, { takenOver: true })
   }
 
   /** Reads, merges and writes; no write for `undefined`. */

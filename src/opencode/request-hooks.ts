@@ -1,21 +1,21 @@
 import type { Hooks } from "@opencode-ai/plugin"
 import type { App } from "../app.ts"
-import type { Host } from "../core/ports.ts"
+import type { OpencodeApi } from "../core/ports.ts"
 import { cacheKeyInHeaders, cacheKeyInOptions } from "../features/forks/opencode/cache-key.ts"
 import type { Options } from "../options/options.ts"
 import type { RequestHandler } from "../runtime/connection.ts"
 import { briefingOf } from "../tools/briefing.ts"
 import { renderForCompaction } from "../tools/render-list.ts"
-import type { Beginnings } from "./beginnings.ts"
+import type { RequestPrefixes } from "./beginnings.ts"
 import type { OpencodeConnection } from "./connect.ts"
 import type { NativeTask } from "./native-task.ts"
-import { leaveOutStale, modelIn, type Request, sessionOf, tellWith, turnOf } from "./request.ts"
+import { addRequestText, leaveOutStale, modelIn, type RequestMessages, sessionOf, turnOf } from "./request.ts"
 
 /** Runs work of a hook and catches its errors: a throw would stop OpenCode or the turn. */
-export type Guard = (work: () => void | Promise<void>) => Promise<void>
+export type HookGuard = (work: () => void | Promise<void>) => Promise<void>
 
-export const guardOf =
-  (host: Pick<Host, "log">): Guard =>
+export const createHookGuard =
+  (host: Pick<OpencodeApi, "log">): HookGuard =>
   async (work) => {
     try {
       await work()
@@ -38,7 +38,7 @@ export function requestHooks(
   connection: OpencodeConnection,
   { manager, board }: App,
   { options, native }: { readonly options: Options; readonly native: NativeTask | undefined },
-  guard: Guard,
+  guard: HookGuard,
 ) {
   const { beginnings } = connection
   const keeperHere = () => connection.requestHandler(manager)
@@ -48,7 +48,7 @@ export function requestHooks(
   return {
     "experimental.chat.messages.transform": async (_input, output) =>
       guard(async () => {
-        const request = output as unknown as Request
+        const request = output as unknown as RequestMessages
         const sessionID = sessionOf(request)
         leaveOutStale(request)
         // A text for a single request must not enter a compaction's summary.
@@ -59,7 +59,7 @@ export function requestHooks(
         const changed = await board?.conversations.changed(sessionID, turnOf(request))
         const word = keeperHere().inRequest(sessionID)
         beginnings?.asking(sessionID, request)
-        tellWith(request, [changed, word?.text].filter(isText), word?.withoutTools)
+        addRequestText(request, [changed, word?.text].filter(isText), word?.withoutTools)
       }),
     // Cache key by which a provider finds a request's prefix.
     "chat.params": async ({ sessionID, agent, model }, output) =>
@@ -97,7 +97,7 @@ export function requestHooks(
 
 /** Adds the briefing to fresh agents' sessions, and to probes for them. */
 const briefingsBy =
-  (keeperHere: () => RequestHandler, options: Options, beginnings: Beginnings | undefined) =>
+  (keeperHere: () => RequestHandler, options: Options, beginnings: RequestPrefixes | undefined) =>
   (sessionID: string): string | undefined => {
     const handler = keeperHere()
     const isTold = handler.isFresh(sessionID) || beginnings?.isBriefed(sessionID) === true

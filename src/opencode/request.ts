@@ -1,16 +1,16 @@
 import type { Message, Part } from "@opencode-ai/sdk/v2/types"
-import { isEnd } from "../core/outcome.ts"
+import { isFinalFinish } from "../core/outcome.ts"
 import type { Model } from "../core/task.ts"
 import { isNotice, withoutRunning } from "../present/notification.ts"
 import { asksAgain } from "./convert.ts"
 import { finishOf } from "./message-fields.ts"
 
 /** Argument of `experimental.chat.messages.transform`: the whole conversation of a request. */
-export type Request = { messages: { info: Message; parts: Part[] }[] }
+export type RequestMessages = { messages: { info: Message; parts: Part[] }[] }
 
-export const sessionOf = ({ messages }: Request): string | undefined => messages[0]?.info.sessionID
+export const sessionOf = ({ messages }: RequestMessages): string | undefined => messages[0]?.info.sessionID
 
-export function modelIn({ messages }: Request): Model | undefined {
+export function modelIn({ messages }: RequestMessages): Model | undefined {
   const asked = messages.findLast(({ info }) => info.role === "user")?.info
   // Other plugins may have changed the message.
   const { providerID: provider, modelID: id } = (asked?.role === "user" && asked.model) || {}
@@ -21,20 +21,20 @@ export function modelIn({ messages }: Request): Model | undefined {
  * Id of the user's message that began the turn: the first after the last answer that ended one. Messages during the
  * turn do not change it.
  */
-export function turnOf({ messages }: Request): string {
+export function turnOf({ messages }: RequestMessages): string {
   const last = messages.findLastIndex(({ info, parts }) => info.role === "assistant" && endsTurn(info, parts))
   const first = messages.slice(last + 1).find(({ info }) => info.role === "user")
   return (first ?? messages.at(-1))?.info.id ?? ""
 }
 
 const endsTurn = ({ error, finish }: Extract<Message, { role: "assistant" }>, parts: readonly Part[]): boolean =>
-  error !== undefined || (finish !== undefined && isEnd(finishOf(finish)) && !parts.some(asksAgain))
+  error !== undefined || (finish !== undefined && isFinalFinish(finishOf(finish)) && !parts.some(asksAgain))
 
 /**
  * Removes repeated parts of notifications that directly follow each other. Answered ones never change, so request
  * prefixes stay stable; they are recognized by text, because forks have copies.
  */
-export function leaveOutStale({ messages }: Request): void {
+export function leaveOutStale({ messages }: RequestMessages): void {
   for (const [index, message] of messages.entries()) {
     const next = messages[index + 1]
     if (!next || noticeIn(next) < 0) continue
@@ -46,14 +46,14 @@ export function leaveOutStale({ messages }: Request): void {
 }
 
 /** Index of a notification's hidden part; -1 for other messages. */
-const noticeIn = ({ info, parts }: Request["messages"][number]): number =>
+const noticeIn = ({ info, parts }: RequestMessages["messages"][number]): number =>
   info.role === "user" ? parts.findIndex((part) => part.type === "text" && part.synthetic && isNotice(part.text)) : -1
 
 /**
  * Adds a text to one request only, to the newest user message, so that the prefix stays the same in the next request.
  * `withoutTools` removes all tools from it.
  */
-export function tellWith(request: Request, texts: readonly string[], withoutTools = false): void {
+export function addRequestText(request: RequestMessages, texts: readonly string[], withoutTools = false): void {
   const newest = request.messages.findLast(({ info }) => info.role === "user")
   if (newest?.info.role !== "user") return
   const { info } = newest

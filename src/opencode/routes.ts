@@ -41,7 +41,7 @@ function examineHost(transport: Transport): Promise<Examined> {
 
 /** A version that the tests cover has every route: only its version is asked for. Never rejects. */
 export async function examine(transport: Transport): Promise<Examined> {
-  const version = await hostVersion(transport)
+  const version = await opencodeVersion(transport)
   if (version && isTried(version)) return { version }
   const routes = await missingRoutes(transport)
   return {
@@ -52,7 +52,7 @@ export async function examine(transport: Transport): Promise<Examined> {
 }
 
 /** OpenCode's version, for messages; undefined where it does not tell. */
-export async function hostVersion(transport: Transport): Promise<string | undefined> {
+export async function opencodeVersion(transport: Transport): Promise<string | undefined> {
   const answer = await ask(transport, "GET /global/health")
   if (!answer || !isJson(answer)) return undefined
   const { version } = (await answer.json().catch(() => ({}))) as { version?: unknown }

@@ -37,7 +37,7 @@ type ToolSurroundings = {
  * `task` permission where its rules name single agents; a rule that denies `task` altogether is ignored, since users
  * replace it by this plugin.
  */
-export function toHostTool(tool: Tool, { refusal, picksAgents }: ToolSurroundings): ToolDefinition {
+export function toOpencodeTool(tool: Tool, { refusal, picksAgents }: ToolSurroundings): ToolDefinition {
   return {
     description: tool.description,
     args: tool.args,

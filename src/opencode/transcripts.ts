@@ -1,7 +1,7 @@
 import type { Part, Message as SdkMessage } from "@opencode-ai/sdk/v2/types"
 import type { Message, MessagePart } from "../core/ports.ts"
 import { addBounded } from "../lib/bounded-set.ts"
-import { messageOf, toParts } from "./convert.ts"
+import { toCoreMessage, toParts } from "./convert.ts"
 import type { RawEvent } from "./events.ts"
 
 /** Most sessions followed; for others OpenCode is asked. */
@@ -60,7 +60,7 @@ export class Transcripts {
     const asked = messages.findLast(({ info }) => info.role === "user")?.info
     if (last?.role !== "assistant" || last.parentID !== asked?.id) return undefined
     if (last.error || last.time.completed === undefined) return undefined
-    const told = messages.map(({ info, parts }) => messageOf(info, [...parts.values()].flat()))
+    const told = messages.map(({ info, parts }) => toCoreMessage(info, [...parts.values()].flat()))
     if (told.at(-1)?.finish !== "done" || !told.every(isWhole)) return undefined
     this.#sessions.delete(sessionID)
     return told

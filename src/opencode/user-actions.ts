@@ -1,9 +1,16 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import { HostError } from "../core/ports.ts"
+import { OpencodeError } from "../core/ports.ts"
 import type { Ask, Task } from "../core/task.ts"
 import { THREAD_KEY } from "../features/board/opencode/threads.ts"
 import { oneLine } from "../lib/text.ts"
-import type { Conversation, HistoryRun, Question, Reply, UserActions, Word } from "../runtime/user-actions.ts"
+import type {
+  AskOptions,
+  Conversation,
+  HistoryRun,
+  MessageToSession,
+  Reply,
+  UserActions,
+} from "../runtime/user-actions.ts"
 import { call, find } from "./client.ts"
 import { historyOf } from "./history.ts"
 
@@ -21,7 +28,7 @@ export class OpencodeUserActions implements UserActions {
     this.#directory = directory
   }
 
-  async question(ask: Ask): Promise<Question | undefined> {
+  async question(ask: Ask): Promise<AskOptions | undefined> {
     const where = await this.#whereOf(ask)
     if (ask.kind === "question") {
       const open = await call("read open questions", this.#client.question.list(where))
@@ -55,7 +62,7 @@ export class OpencodeUserActions implements UserActions {
       } else await call("dismiss a question", question.reject({ ...where, requestID }))
       return true
     } catch (error) {
-      if (error instanceof HostError && error.notFound) return false
+      if (error instanceof OpencodeError && error.notFound) return false
       throw error
     }
   }
@@ -76,7 +83,7 @@ export class OpencodeUserActions implements UserActions {
     return (await call("create a session", this.#client.session.create({ directory: this.#directory, title }))).id
   }
 
-  async write({ sessionID, folder: directory, text, agent }: Word): Promise<void> {
+  async write({ sessionID, folder: directory, text, agent }: MessageToSession): Promise<void> {
     const parts = [{ type: "text" as const, text }]
     await call("send a message", this.#client.session.promptAsync({ sessionID, directory, agent, parts }))
   }

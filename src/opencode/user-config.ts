@@ -4,9 +4,9 @@ import { dirname, isAbsolute, join, resolve, sep } from "node:path"
 import { fileURLToPath } from "node:url"
 import { isDeepStrictEqual } from "node:util"
 import { messageOf } from "../core/errors.ts"
-import { type Met, meet } from "../options/sources.ts"
+import { type MergedOptions, mergeOptions } from "../options/sources.ts"
 import type { Specs } from "../options/spec.ts"
-import type { HostFolder } from "../runtime/places/place.ts"
+import type { OpencodeFolder } from "../runtime/places/place.ts"
 
 /** A string, which stays as it is, or a comment. */
 const STRING_OR_COMMENT = /"(?:\\.|[^"\\])*"|\/\/[^\n]*|\/\*[\s\S]*?\*\//g
@@ -30,9 +30,9 @@ const FILES = ["opencode.json", "opencode.jsonc"]
 export type UsersOptions = { readonly options?: unknown; readonly problems: readonly string[] }
 
 /** Effective options: OpenCode's, merged with the user's own where a project's replaced them. */
-export function optionsFrom(specs: Specs, given: unknown, own: UsersOptions = usersOptions()): Met {
+export function optionsFrom(specs: Specs, given: unknown, own: UsersOptions = usersOptions()): MergedOptions {
   const isOwn = own.options !== undefined && isDeepStrictEqual(given ?? {}, own.options)
-  const met = isOwn ? meet(specs, given, undefined) : meet(specs, own.options, given)
+  const met = isOwn ? mergeOptions(specs, given, undefined) : mergeOptions(specs, own.options, given)
   return { ...met, problems: [...own.problems, ...met.problems] }
 }
 
@@ -69,7 +69,7 @@ const globalOf = (env: NodeJS.ProcessEnv): string =>
   join(env.XDG_CONFIG_HOME || join(homeOf(env), ".config"), "opencode")
 
 /** OpenCode's folder in a project, and the plugin package that it installs there. */
-export const ownFolder = (env: NodeJS.ProcessEnv = process.env): HostFolder => ({
+export const ownFolder = (env: NodeJS.ProcessEnv = process.env): OpencodeFolder => ({
   name: ".opencode",
   installs: [".gitignore", "package.json", "package-lock.json", "bun.lock", "node_modules"],
   own: globalOf(env),

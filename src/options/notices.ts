@@ -1,13 +1,13 @@
 import { mainCheckout } from "../lib/project.ts"
 import type { Connection } from "../runtime/connection.ts"
 import { isNews } from "../runtime/record/delivered.ts"
-import type { Met } from "./sources.ts"
+import type { MergedOptions } from "./sources.ts"
 
 const CHECK_OPTIONS = "superagents: check your options"
 const TURNED_ON = "superagents: what this project changes"
 
 /** Warns of wrong options, and of changes that a project makes to its user's. */
-export function sayOptions(connection: Connection, met: Met): void {
+export function sayOptions(connection: Connection, met: MergedOptions): void {
   const { problems, turnedOn, widened, refused, held } = met
   const { host, worktree, directory } = connection
   for (const message of problems) connection.warn({ title: CHECK_OPTIONS, message })
@@ -22,7 +22,7 @@ export function sayOptions(connection: Connection, met: Met): void {
   }
 }
 
-function changesIn({ turnedOn, widened, refused }: Met): string[] {
+function changesIn({ turnedOn, widened, refused }: MergedOptions): string[] {
   const on = `This project's configuration turns on ${listed(turnedOn)}, which your own does not. Take ${turnedOn.length > 1 ? "them" : "it"} out of its opencode.json if you do not want that.`
   const wide = `This project's configuration widens limits: ${widened.join(", ")} (0: none). What you set in your own configuration holds against them.`
   return [...(turnedOn.length > 0 ? [on] : []), ...(widened.length > 0 ? [wide] : []), ...refused]

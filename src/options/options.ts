@@ -1,5 +1,5 @@
 import { z } from "zod"
-import { projects, stricter, stricterIfSet, stricterOfEach, stricterOfEachAgent, switches } from "./rules.ts"
+import { projectSwitch, projectWins, stricter, stricterIfSet, stricterOfEach, stricterOfEachAgent } from "./rules.ts"
 import {
   count,
   dollars,
@@ -18,12 +18,12 @@ import {
  * 0 turns a limit off.
  */
 const options = {
-  enabled: option(() => z.boolean(), true, "Offer the tools at all.", switches),
+  enabled: option(() => z.boolean(), true, "Offer the tools at all.", projectSwitch),
   pollInterval: option(
     () => milliseconds().nullable(),
     null,
     "Time between two looks at OpenCode while a task runs, for events that were missed. 0: events alone. null: 12 s, and 2 s while nothing was heard of a task.",
-    projects,
+    projectWins,
   ),
   maxConcurrentTasks: option(count, 10, "Tasks of one session that run at once. More wait their turn.", stricter),
   maxConcurrentPerModel: option(
@@ -102,7 +102,7 @@ const options = {
     milliseconds,
     60_000,
     "How long before its time limit an agent is asked for its last word; a third of that limit at most.",
-    projects,
+    projectWins,
   ),
   permissionTimeout: option(
     () => milliseconds().nullable(),
@@ -114,65 +114,65 @@ const options = {
     milliseconds,
     5000,
     "How long an idle agent with open todos is waited for before it counts as done.",
-    projects,
+    projectWins,
   ),
   resultCacheTTL: option(
     milliseconds,
     300_000,
     "How long an answer is kept in memory, and an identical task is reused.",
-    projects,
+    projectWins,
   ),
-  maxHistory: option(count, 200, "Ended tasks kept for one session. Those that were read go first.", projects),
+  maxHistory: option(count, 200, "Ended tasks kept for one session. Those that were read go first.", projectWins),
   reuseIdentical: option(
     () => z.boolean(),
     false,
     "The same prompt for the same agent and model, while it runs or within resultCacheTTL, returns the earlier task.",
-    projects,
+    projectWins,
   ),
-  allowModelOverride: option(() => z.boolean(), true, "Let the calling model choose a task's model.", switches),
+  allowModelOverride: option(() => z.boolean(), true, "Let the calling model choose a task's model.", projectSwitch),
   resumable: option(
     () => z.array(z.enum(["completed", "error", "cancelled"])),
     ["completed"],
     'Statuses that can be resumed; also "error" and "cancelled".',
-    projects,
+    projectWins,
   ),
   nativeTask: option(
     () => z.boolean(),
     true,
     "Offer OpenCode's own task tool, too. false takes it out of all requests, but for the turn of a message that mentions an agent.",
-    projects,
+    projectWins,
   ),
   wake: option(
     () => z.enum(["each", "last", "never"]),
     "each",
     'Which notifications start the parent\'s model: "each", the "last" of a batch, or "never".',
-    projects,
+    projectWins,
   ),
   notifyAnswerChars: option(
     () => z.int().min(0).max(20_000),
     4000,
     "Longest answer that comes whole with the notification; of a longer one the beginning. 0: none.",
-    projects,
+    projectWins,
   ),
   childPrompt: option(
     () => z.union([z.boolean(), z.string().trim().min(1).max(10_000)]),
     true,
     "What a fresh agent's system prompt says of working in the background: your text, or false for nothing.",
-    projects,
+    projectWins,
   ),
   childQuestions: option(
     () => z.boolean(),
     false,
     "Offer agents OpenCode's `question` tool, to ask the user with: all of them. false: none.",
-    projects,
+    projectWins,
   ),
   verbose: option(
     () => z.boolean(),
     false,
     "Log every call to OpenCode, every transition, every notification; no prompt and no secret.",
-    projects,
+    projectWins,
   ),
-  toasts: option(() => z.boolean(), true, "Toasts at launch, at the end and when a question waits.", projects),
+  toasts: option(() => z.boolean(), true, "Toasts at launch, at the end and when a question waits.", projectWins),
 }
 
 /** All options: each feature adds its own to this type. */
@@ -182,17 +182,17 @@ export const optionsOf = (features: readonly { readonly options?: Specs }[]): Sp
   Object.assign({ ...options }, ...features.map((feature) => feature.options))
 
 /** Valid options that were set explicitly. */
-export type Given = Readonly<Record<string, unknown>>
+export type GivenOptions = Readonly<Record<string, unknown>>
 
 /** Adds the defaults. */
-export const complete = (specs: Specs, given: Given): Options => filled(specs, given) as unknown as Options
+export const fillDefaults = (specs: Specs, given: GivenOptions): Options => filled(specs, given) as unknown as Options
 
-function filled(specs: Specs, given: Given): Given {
+function filled(specs: Specs, given: GivenOptions): GivenOptions {
   const values: Record<string, unknown> = {}
   for (const [key, spec] of Object.entries(specs)) {
     const value = given[key]
     if (!isGroup(spec)) values[key] = value === undefined ? spec.byDefault : value
-    else if (value !== undefined || !spec.isPart) values[key] = filled(spec.options, (value ?? {}) as Given)
+    else if (value !== undefined || !spec.isPart) values[key] = filled(spec.options, (value ?? {}) as GivenOptions)
     if (values[key] === undefined) delete values[key]
   }
   return values
@@ -202,7 +202,11 @@ function filled(specs: Specs, given: Given): Given {
  * Reads the options a user wrote, without the defaults. A wrong value or an unknown key is told in `problems`, one line
  * each; the others stay as they are. Where a value is wrong, that of `own` is used, or else the default.
  */
-export function readOptions(specs: Specs, input: unknown, own?: Given): { given: Given; problems: string[] } {
+export function readOptions(
+  specs: Specs,
+  input: unknown,
+  own?: GivenOptions,
+): { given: GivenOptions; problems: string[] } {
   if (input === undefined || input === null) return { given: {}, problems: [] }
   if (!isPlainObject(input))
     return { given: {}, problems: [`The options must be an object, not ${shownValue(input)}. Using the defaults.`] }
@@ -214,10 +218,10 @@ export function readOptions(specs: Specs, input: unknown, own?: Given): { given:
 function readObject(
   specs: Specs,
   input: Record<string, unknown>,
-  instead: { readonly word: string; readonly values: Given },
+  instead: { readonly word: string; readonly values: GivenOptions },
   path: string,
   problems: string[],
-): Given {
+): GivenOptions {
   const result: Record<string, unknown> = {}
   for (const [key, value] of Object.entries(input)) {
     const name = path + key
@@ -229,7 +233,7 @@ function readObject(
       continue
     }
     if (isPlainObject(value) && isGroup(spec)) {
-      const values = (instead.values[key] ?? filled(spec.options, {})) as Given
+      const values = (instead.values[key] ?? filled(spec.options, {})) as GivenOptions
       result[key] = readObject(spec.options, value, { ...instead, values }, `${key}.`, problems)
       continue
     }

@@ -23,11 +23,11 @@ const lower = (own: unknown, theirs: unknown): unknown => {
 }
 
 /** The project's value wins. */
-export const projects: MergeRule = { meet: (_own, theirs) => theirs }
+export const projectWins: MergeRule = { meet: (_own, theirs) => theirs }
 
 /** The project's value holds, and its user is told where it switches on what the user has off. */
-export const switches: MergeRule = {
-  ...projects,
+export const projectSwitch: MergeRule = {
+  ...projectWins,
   turnsOn: (own, theirs, name) => (own === false && theirs === true ? name : undefined),
 }
 

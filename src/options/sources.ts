@@ -1,12 +1,12 @@
 import { isDeepStrictEqual } from "node:util"
-import { complete, type Given, type Options, readOptions } from "./options.ts"
+import { fillDefaults, type GivenOptions, type Options, readOptions } from "./options.ts"
 import { isGroup, type Specs } from "./spec.ts"
 
 /**
  * A user's options merged with a project's. OpenCode passes on one entry only, the project's if there is one, so the
  * user's would be lost.
  */
-export type Met = {
+export type MergedOptions = {
   readonly options: Options
   readonly problems: readonly string[]
   /** Options that only the project turns on. */
@@ -20,17 +20,17 @@ export type Met = {
 }
 
 /** Merges both; either is undefined where absent. */
-export function meet(specs: Specs, own: unknown, project: unknown): Met {
+export function mergeOptions(specs: Specs, own: unknown, project: unknown): MergedOptions {
   const mine = readOptions(specs, own)
   const other = readOptions(specs, project, own === undefined ? undefined : mine.given)
   const told: Told = { turnedOn: [], widened: [], refused: [], held: [] }
-  const options = complete(specs, met(specs, mine.given, other.given, "", told))
+  const options = fillDefaults(specs, met(specs, mine.given, other.given, "", told))
   return { options, problems: [...mine.problems, ...other.problems], ...told }
 }
 
 type Told = { readonly [Name in "turnedOn" | "widened" | "refused" | "held"]: string[] }
 
-function met(specs: Specs, own: Given, project: Given, path: string, told: Told): Given {
+function met(specs: Specs, own: GivenOptions, project: GivenOptions, path: string, told: Told): GivenOptions {
   const result: Record<string, unknown> = { ...own }
   for (const [key, spec] of Object.entries(specs)) {
     const name = path + key
@@ -38,7 +38,7 @@ function met(specs: Specs, own: Given, project: Given, path: string, told: Told)
     if (given === undefined) continue
     if (isGroup(spec)) {
       if (spec.isPart && mine === undefined) told.turnedOn.push(name)
-      result[key] = met(spec.options, (mine ?? {}) as Given, given as Given, `${name}.`, told)
+      result[key] = met(spec.options, (mine ?? {}) as GivenOptions, given as GivenOptions, `${name}.`, told)
       continue
     }
     const { rule, byDefault } = spec

@@ -3,7 +3,7 @@ import { figuresLine } from "../core/figures.ts"
 import { AUTOMATIC, endedUnanswered, nameOf, noText, summaryOf, textName } from "../core/summary.ts"
 import { elapsed, type Figures, STATUSES, type Status, type Task } from "../core/task.ts"
 import { duration } from "../lib/duration.ts"
-import { count, grouped, head, inTags, oneLine } from "../lib/text.ts"
+import { count, formatInteger, head, inTags, oneLine } from "../lib/text.ts"
 
 /** A notification with fewer parts was not stored completely. */
 export const NOTICE_PARTS = 2
@@ -14,7 +14,7 @@ const BEGINNING_CHARS = 1000
 const MOST_MAP_BYTES = 6500
 
 /** Facts of a notification at the time it is sent. */
-export type News = {
+export type NotificationFacts = {
   readonly task: Task
   readonly whole: Figures
   readonly thisRun: Figures
@@ -42,13 +42,16 @@ export type NoticeOptions = {
 }
 
 /** Texts for the user and for the model only. `handsOver`: the answer is included whole and counts as fetched. */
-export type Notice = { readonly visible: string; readonly hidden: string; readonly handsOver: boolean }
+export type NotificationTexts = { readonly visible: string; readonly hidden: string; readonly handsOver: boolean }
 
 /**
  * Notification of an ended run. The specification's lines come last in the hidden part, unchanged; the agent's text is
  * data between tags.
  */
-export function compose(news: News, { notifyAnswerChars, resumable, development }: NoticeOptions): Notice {
+export function compose(
+  news: NotificationFacts,
+  { notifyAnswerChars, resumable, development }: NoticeOptions,
+): NotificationTexts {
   const { task } = news
   const { done, total } = progressOf(task)
   const visible = `${headline(task)}\nTask Progress: ${done}/${total}`
@@ -97,7 +100,7 @@ export const wantsAnswer = (task: Task): boolean => task.retrievedAt === undefin
 
 /** Included part of the answer; `whole`: nothing is left to fetch. */
 function answerOf(
-  { task, answer }: News,
+  { task, answer }: NotificationFacts,
   most: number,
 ): { readonly lines: readonly string[]; readonly whole: boolean } {
   if (task.retrievedAt !== undefined) return { lines: ["You have fetched its answer already."], whole: true }
@@ -119,7 +122,7 @@ function answerOf(
   const rest = `superagents_output(task_id="${task.id}", offset=${beginning.length})`
   return {
     lines: [
-      `Its ${name} has ${count(text.length, "character")}, of which these are the first ${grouped(beginning.length)}; ${rest} reads on:`,
+      `Its ${name} has ${count(text.length, "character")}, of which these are the first ${formatInteger(beginning.length)}; ${rest} reads on:`,
       inTags("task_output", beginning),
     ],
     whole: false,
@@ -133,7 +136,7 @@ const fits = (task: Task, rows: string): boolean =>
 const LEFTOVERS = "WATCH OUT for leftovers, you will likely WANT to wait for all agents to complete."
 
 /** Names of running and unfetched tasks, then the specification's hint for the case. */
-function guidance({ task, running, untold, notFetched, together }: News, whole: boolean): string[] {
+function guidance({ task, running, untold, notFetched, together }: NotificationFacts, whole: boolean): string[] {
   if (running.length + untold.length > 0)
     return [
       ...(running.length > 0 ? [`Still running: ${listed(running.map(nameOf))}`] : []),

@@ -1,5 +1,5 @@
 import { classify } from "../core/outcome.ts"
-import type { Host, Message } from "../core/ports.ts"
+import type { Message, OpencodeApi } from "../core/ports.ts"
 import type { Ending, Task } from "../core/task.ts"
 import { toldStatus } from "../present/notification.ts"
 import { notificationID } from "./mailbox/message.ts"
@@ -11,7 +11,7 @@ type Before = { readonly messages: readonly Message[]; readonly told?: Ending }
  * Messages after the notification, or written by the user while it was sent, are the user's: they do not change the
  * answer.
  */
-export async function answerBeforeNotice(host: Host, task: Task, messages: readonly Message[]): Promise<Before> {
+export async function answerBeforeNotice(host: OpencodeApi, task: Task, messages: readonly Message[]): Promise<Before> {
   const isAlone = messages.every(({ role, id }) => role !== "user" || id === task.run.promptID)
   if (isAlone && classify(messages, "idle").proven) return { messages }
   const id = notificationID(host.messageID, task)

@@ -3,7 +3,7 @@ import { shownRows } from "../core/items.ts"
 import { answerText } from "../core/outcome.ts"
 import { isActive, type Task } from "../core/task.ts"
 import { valueIn } from "../core/value.ts"
-import { pause } from "../lib/clock.ts"
+import { sleepFor } from "../lib/clock.ts"
 import type { Answer } from "../present/notification.ts"
 import type { Ledgers } from "./ledgers.ts"
 import type { Parts } from "./parts.ts"
@@ -29,7 +29,7 @@ export class Answers {
 
   /**
    * Text of a run, empty for none. `next`: prompt of a later run, where this run's answer ends; rejects with a
-   * `HostError`.
+   * `OpencodeError`.
    */
   async of(task: Task, next?: string): Promise<Answer> {
     return (await this.#read(task, next)).answer
@@ -40,7 +40,7 @@ export class Answers {
     for (const ms of CLOSING_DELAYS_MS) {
       const { answer, closed } = await this.#read(task, next)
       if (closed || this.#parts.stopped.aborted) return answer
-      await pause(this.#parts.clock, ms)
+      await sleepFor(this.#parts.clock, ms)
     }
     return this.of(task, next)
   }

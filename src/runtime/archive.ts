@@ -4,13 +4,13 @@ import { chosenIn, type TriesResult } from "../core/group.ts"
 import { holdsPlace, isActive, isUnmerged, type Merge, type Outcome, type Task } from "../core/task.ts"
 import type { GroupArchive, KeptTries } from "./groups/group-archive.ts"
 import { membersOf } from "./groups/members-of.ts"
-import { cutOffOf } from "./mailbox/notes.ts"
+import { cutOffMergeNote } from "./mailbox/notes.ts"
 import { tellOnceIdle } from "./mailbox/notify-idle.ts"
-import { goHome, parentFolderOf } from "./merge-target.ts"
+import { moveSessionBack, parentFolderOf } from "./merge-target.ts"
 import type { Parts } from "./parts.ts"
-import { kindOf, PlaceError, type PlaceKind, type Shown } from "./places/place.ts"
+import { kindOf, PlaceError, type PlaceKind, type WorkDiff } from "./places/place.ts"
 import type { Places } from "./places/places.ts"
-import { mergeOf, workOf } from "./tasks/changes.ts"
+import { mergeOf, toWork } from "./tasks/changes.ts"
 
 const MOST_DIFF_LINES = 300
 /** Beginnings of sentences that become false when the work is merged. */
@@ -86,7 +86,7 @@ export class Archive {
       throw new CallError(
         `Task ${task.id} ended in another OpenCode process, which still puts its work away. Merge it there, or once its message is here.`,
       )
-    await goHome(this.#parts, task)
+    await moveSessionBack(this.#parts, task)
     const keep = () => this.#putAway(task)
     const kept = await (waiting ? this.#onceReached(task, keep, waiting) : keep())
     // It may have been archived, or resumed, meanwhile.
@@ -99,7 +99,7 @@ export class Archive {
   async #putAway(task: Task): Promise<Partial<Outcome>> {
     if (task.group?.kind !== "tries") {
       const place = await this.#places.placeOf(task)
-      return { work: workOf(await place.putAway(task.id, parentFolderOf(this.#parts, task))) }
+      return { work: toWork(await place.putAway(task.id, parentFolderOf(this.#parts, task))) }
     }
     const { work, refs } = await this.#groupArchive.keep(task)
     const { group } = task.outcome ?? {}
@@ -138,7 +138,7 @@ export class Archive {
         `Task ${task.id} works in your own folder: there is nothing to merge. Only tasks with a \`place\` of their own are merged.`,
       )
     if (isActive(task)) throw new CallError(`Task ${task.id} is still running. Merge it when it has ended.`)
-    const merge = await this.#places.bringHome(task, await this.#places.placeOf(task))
+    const merge = await this.#places.mergeBack(task, await this.#places.placeOf(task))
     if (merge.kind === "refused") throw new CallError(`Task ${task.id} was not merged: ${merge.text}`)
     if (!outcome?.work) return task
     return this.#record(task, { ...outcome, work: { ...outcome.work, merge } })
@@ -154,7 +154,7 @@ export class Archive {
   }
 
   /** Changes of an ended task with their diff. A diff that fails must not withhold the answer. */
-  async shown(task: Task): Promise<Shown | undefined> {
+  async shown(task: Task): Promise<WorkDiff | undefined> {
     try {
       return await this.#show(task, MOST_DIFF_LINES)
     } catch (error) {
@@ -163,7 +163,7 @@ export class Archive {
     }
   }
 
-  async #show(task: Task, mostLines: number): Promise<Shown | undefined> {
+  async #show(task: Task, mostLines: number): Promise<WorkDiff | undefined> {
     if (!task.outcome?.work?.files.length) return undefined
     const place = await this.#places.placeOf(task)
     const group = task.member?.kind === "tries" ? this.#parts.store.get(task.member.of) : undefined
@@ -243,7 +243,7 @@ export class Archive {
     const now = await this.#record(task, { ...task.outcome, work: { ...task.outcome.work, merge } })
     if (merge.kind !== "conflict") return
     toaster.cutOff(now, merge.files)
-    background.run("tell of a merge", () => tellOnceIdle(this.#parts, cutOffOf(now, merge.files)))
+    background.run("tell of a merge", () => tellOnceIdle(this.#parts, cutOffMergeNote(now, merge.files)))
   }
 }
 

@@ -1,6 +1,6 @@
 import { CallError, messageOf } from "../core/errors.ts"
 import type { Feature, FeatureBody, Runtime } from "../core/feature.ts"
-import type { Clock, Host, Reply } from "../core/ports.ts"
+import type { Clock, OpencodeApi, Reply } from "../core/ports.ts"
 import { type Ask, isActive, type Task } from "../core/task.ts"
 import type { ForkHost } from "../features/forks/ports.ts"
 import { Breakers } from "../features/rate-limits/breakers.ts"
@@ -11,10 +11,10 @@ import { Answers } from "./answers.ts"
 import { Archive } from "./archive.ts"
 import { Attendance } from "./attendance.ts"
 import { Allowance } from "./budgets/allowance.ts"
-import { Ledger } from "./budgets/ledger.ts"
-import { Elsewhere } from "./budgets/other-processes.ts"
+import { CostLedger } from "./budgets/ledger.ts"
+import { ForeignCosts } from "./budgets/other-processes.ts"
 import { Cancelling } from "./cancel.ts"
-import { Forgetting } from "./clear.ts"
+import { TaskRemover } from "./clear.ts"
 import { Dispatcher } from "./dispatcher.ts"
 import { Effects } from "./effects.ts"
 import { EventRouter } from "./event-router.ts"
@@ -30,7 +30,7 @@ import { outboxOf } from "./mailbox/create-outbox.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
 import { Toaster } from "./mailbox/toaster.ts"
 import { tellTask } from "./message-task.ts"
-import { Opening } from "./opening.ts"
+import { TaskFinder } from "./opening.ts"
 import { Overview } from "./overview.ts"
 import type { Parts } from "./parts.ts"
 import type { CommandMarks } from "./places/command-marks.ts"
@@ -46,7 +46,7 @@ import { TaskStore } from "./tasks/store.ts"
 import { Verifiers } from "./verifiers.ts"
 
 export type ManagerPorts = {
-  readonly host: Host
+  readonly host: OpencodeApi
   readonly forks: ForkHost
   /** Whether the session is a board's thread, with a system prompt of its own. Default: no session is. */
   readonly isThread?: (sessionID: string) => Promise<boolean>
@@ -139,8 +139,8 @@ const bodiesOf = (features: readonly Feature[], runtime: Runtime): ReadonlyMap<s
   new Map(features.flatMap(({ name, body }) => (body ? [[name, body(runtime)]] : [])))
 
 function budgetsOf(parts: Parts) {
-  const ledger = new Ledger(parts)
-  return { ledger, allowance: new Allowance(parts, ledger), elsewhere: new Elsewhere(parts, ledger) }
+  const ledger = new CostLedger(parts)
+  return { ledger, allowance: new Allowance(parts, ledger), elsewhere: new ForeignCosts(parts, ledger) }
 }
 
 /** Creates the parts that only use others: the API of tools, hooks, terminal, page and board. */
@@ -149,7 +149,7 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
   const { scheduler, resuming, bodies, dependencies, queue, allowance, elsewhere, ledgers } = inside
   const { store } = parts
   const tell = (task: Task, text: string) => tellTask(parts, dispatcher, task, text)
-  const forgetting = new Forgetting(parts, { dispatcher, ledger, reschedule: () => scheduler.reschedule() })
+  const forgetting = new TaskRemover(parts, { dispatcher, ledger, reschedule: () => scheduler.reschedule() })
   const forget = (task: Task) => forgetting.forget(task)
   const holdsBack = (task: Task) => breakers.holdsBack(task)
   const retention = new Retention(parts, { dependencies, forget, places })
@@ -164,7 +164,7 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
     tell: (task, text) => tell(store.get(task.id) ?? task, text),
     answer,
   })
-  const opening = new Opening(parts, ledgers)
+  const opening = new TaskFinder(parts, ledgers)
   const reporting = new Reporting(parts, { dispatcher, answers, archive, holdsBack, opening })
   const heard = { dispatcher, outbox, bodies: [...bodies.values()], requests, poller, breakers, places }
   const eventRouter = new EventRouter(parts, { ...heard, forget: (task) => cancelling.forgetLost(task) })

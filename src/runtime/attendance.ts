@@ -1,6 +1,6 @@
 import type { Clock } from "../core/ports.ts"
 import type { Ask } from "../core/task.ts"
-import { type Presence, refusedAt } from "../core/watchdog.ts"
+import { askTimeoutAt, type Presence } from "../core/watchdog.ts"
 
 /** Presence of users: questions wait longer while one could answer. */
 export class Attendance {
@@ -25,7 +25,7 @@ export class Attendance {
 
   /** When an unanswered question is refused. */
   refusedAt(ask: Ask): number {
-    return refusedAt(ask, this.#timeout, this.now)
+    return askTimeoutAt(ask, this.#timeout, this.now)
   }
 
   /** A user has written or acted. */

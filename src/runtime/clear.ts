@@ -1,5 +1,5 @@
 import type { Ending, Task } from "../core/task.ts"
-import type { Ledger } from "./budgets/ledger.ts"
+import type { CostLedger } from "./budgets/ledger.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import type { Parts } from "./parts.ts"
 
@@ -7,13 +7,13 @@ const CLEARED: Ending = { type: "cancelled", reason: { code: "cancelled", text: 
 
 type ForgettingPorts = {
   readonly dispatcher: Dispatcher
-  readonly ledger: Ledger
+  readonly ledger: CostLedger
   /** Some may wait for what is forgotten. */
   readonly reschedule: () => void
 }
 
 /** Removes tasks from the list and their records from their sessions. */
-export class Forgetting {
+export class TaskRemover {
   readonly #parts: Parts
   readonly #ports: ForgettingPorts
 

@@ -1,9 +1,9 @@
-import type { Host } from "../core/ports.ts"
+import type { OpencodeApi } from "../core/ports.ts"
 import type { Task } from "../core/task.ts"
 import type { Threads } from "../features/board/threads.ts"
 import type { ForkHost } from "../features/forks/ports.ts"
 import type { FileDiff } from "../lib/patch.ts"
-import type { HostFolder } from "./places/place.ts"
+import type { OpencodeFolder } from "./places/place.ts"
 import type { Signer } from "./record/signature.ts"
 import type { UiMetadata } from "./record/ui-metadata.ts"
 import type { TaskManager } from "./task-manager.ts"
@@ -27,7 +27,7 @@ export type Notice = { readonly title: string; readonly message: string }
 
 /** The adapter of one plugin instance to OpenCode. Another API of OpenCode is another implementation. */
 export type Connection = {
-  readonly host: Host
+  readonly host: OpencodeApi
   readonly forks: ForkHost
   /** Signs this installation's records. */
   readonly signer: Signer
@@ -41,7 +41,7 @@ export type Connection = {
   readonly worktree: string
   readonly directory: string
   /** OpenCode's folder in a project, and the packages it installs there. */
-  readonly ownFolder?: HostFolder
+  readonly ownFolder?: OpencodeFolder
   /** Sessions of the board's owners; `home`: the project's main folder. */
   threads(home: string): Threads
   readonly userActions: UserActions

@@ -1,19 +1,19 @@
 import { modelKey } from "../core/limits.ts"
-import type { Move } from "../core/members.ts"
+import type { GroupStep } from "../core/members.ts"
 import { answerText } from "../core/outcome.ts"
 import { allPausedSince } from "../core/paused-children.ts"
-import type { HostEvent } from "../core/ports.ts"
+import type { OpencodeEvent } from "../core/ports.ts"
 import { type ActiveRun, type EndOptions, isClosing, isFinished } from "../core/run/active-run.ts"
 import { nextDue } from "../core/run/deadlines.ts"
 import { reopened } from "../core/run/ending.ts"
-import type { Command, Input, Step, World } from "../core/run/inputs.ts"
+import type { Input, MachineCommand, MachineStep, RunContext } from "../core/run/inputs.ts"
 import { step } from "../core/run/step.ts"
 import { billedTokens, type Ending, elapsed, isActive, isMember, isUnattended, type Task } from "../core/task.ts"
 import { stopsTime } from "../core/transition.ts"
 import type { Answers } from "./answers.ts"
-import type { Ledger } from "./budgets/ledger.ts"
+import type { CostLedger } from "./budgets/ledger.ts"
 import type { Effects } from "./effects.ts"
-import { Announcing } from "./end-order.ts"
+import { EndAnnouncer } from "./end-order.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
 import type { Parts } from "./parts.ts"
 import type { Places } from "./places/places.ts"
@@ -25,9 +25,9 @@ export type DispatcherPorts = {
   /** Something is still to be sent to this session, or its model waits to be woken. */
   readonly owes: (sessionID: string) => boolean
   readonly answers: Answers
-  readonly ledger: Ledger
+  readonly ledger: CostLedger
   readonly effects: Effects
-  readonly nextMembers: (task: Task, run: ActiveRun) => Move
+  readonly nextMembers: (task: Task, run: ActiveRun) => GroupStep
   readonly places: Pick<Places, "mostAway">
   readonly verifiers: Pick<Verifiers, "of">
   /** Called when a map's item is closed. */
@@ -60,13 +60,13 @@ const notNeeded = ({ outcome }: Task): Ending => {
 export class Dispatcher {
   readonly #parts: Parts
   readonly #ports: DispatcherPorts
-  readonly announcing: Announcing
+  readonly announcing: EndAnnouncer
   #ends = 0
 
   constructor(parts: Parts, ports: DispatcherPorts) {
     this.#parts = parts
     this.#ports = ports
-    this.announcing = new Announcing(parts, ports.outbox, (task) =>
+    this.announcing = new EndAnnouncer(parts, ports.outbox, (task) =>
       this.deliver(task.id, { type: "notified" }, { generation: task.run.generation }),
     )
   }
@@ -120,7 +120,7 @@ export class Dispatcher {
   }
 
   /** Somebody goes on with a session whose run has ended, another plugin say: that is paid for as well. */
-  wentOn({ id, run }: Task, { messageID, usage }: Extract<HostEvent, { type: "answered" }>): void {
+  wentOn({ id, run }: Task, { messageID, usage }: Extract<OpencodeEvent, { type: "answered" }>): void {
     const { store, clock, journal } = this.#parts
     const handle = store.handle(id)
     if (!handle || this.isClosing(id)) return
@@ -143,7 +143,7 @@ export class Dispatcher {
     for (const task of this.#parts.store.active()) this.#rearm(task.id)
   }
 
-  #worldOf({ task }: TaskHandle): World {
+  #worldOf({ task }: TaskHandle): RunContext {
     const { clock, options, store, host, attendance } = this.#parts
     return {
       now: clock.now(),
@@ -189,7 +189,7 @@ export class Dispatcher {
     if (!isFleeting(input)) this.#rearm(handle.task.id)
   }
 
-  #commit(handle: TaskHandle, { run, commands }: Step): void {
+  #commit(handle: TaskHandle, { run, commands }: MachineStep): void {
     if (!run) for (const id of handle.run?.observed.answers.keys() ?? []) handle.counted.add(id)
     handle.run = run
     for (const command of commands) this.#perform(handle, command)
@@ -201,7 +201,7 @@ export class Dispatcher {
     if (handle?.run) this.#ports.at(nextDue(handle.run, this.#worldOf(handle)))
   }
 
-  #perform(handle: TaskHandle, command: Command): void {
+  #perform(handle: TaskHandle, command: MachineCommand): void {
     const { store, clock, journal, host, toaster, background, attendance } = this.#parts
     const { task } = handle
     switch (command.do) {
@@ -246,7 +246,7 @@ export class Dispatcher {
   }
 
   /** Starts a slow command. Its result is an input, which is ignored if the run has moved on. */
-  #begin(handle: TaskHandle, command: Command): void {
+  #begin(handle: TaskHandle, command: MachineCommand): void {
     const { run, task } = handle
     if (!run) return
     const { effects } = this.#ports
@@ -257,7 +257,7 @@ export class Dispatcher {
     effects.perform(handle, command, back)
   }
 
-  #end(handle: TaskHandle, { event, ending, options }: Extract<Command, { do: "end" }>): void {
+  #end(handle: TaskHandle, { event, ending, options }: Extract<MachineCommand, { do: "end" }>): void {
     handle.endIndex = ++this.#ends
     const change = this.#parts.store.apply(handle.task.id, event, this.#parts.clock.now())
     if (change && options.messages && ending.proven && !options.silent)
@@ -313,6 +313,6 @@ export class Dispatcher {
 }
 
 /** These events change nothing but deadlines: no new tick is computed for them. */
-const FLEETING: readonly HostEvent["type"][] = ["text-delta", "thinking", "text", "updated"]
+const FLEETING: readonly OpencodeEvent["type"][] = ["text-delta", "thinking", "text", "updated"]
 
 const isFleeting = (input: Input): boolean => input.type === "event" && FLEETING.includes(input.event.type)

@@ -3,19 +3,19 @@ import { CallError, messageOf } from "../core/errors.ts"
 import { classify, keptTodos } from "../core/outcome.ts"
 import type { Prompt } from "../core/ports.ts"
 import type { CheckResult } from "../core/receipt.ts"
-import type { Command, Confirmed, Input, SessionRead } from "../core/run/inputs.ts"
+import type { Confirmed, Input, MachineCommand, SessionRead } from "../core/run/inputs.ts"
 import type { Ask, Outcome, Task } from "../core/task.ts"
 import { retry } from "../lib/clock.ts"
 import type { Answers } from "./answers.ts"
 import { attachedIn } from "./launch/mentions.ts"
-import { hintOf } from "./mailbox/notes.ts"
+import { askNote } from "./mailbox/notes.ts"
 import { notifyIdle } from "./mailbox/notify-idle.ts"
 import { parentFolderOf } from "./merge-target.ts"
 import type { Parts } from "./parts.ts"
 import { PlaceError } from "./places/place.ts"
 import type { Merging, Places } from "./places/places.ts"
-import { messageOf as messageFor, promptOf, replacingPrompt } from "./prompt-run.ts"
-import { stopSession, takeBack } from "./stop-session.ts"
+import { followUpPrompt as messageFor, replacingPrompt, runPrompt } from "./prompt-run.ts"
+import { deleteRefusedStep, stopSession } from "./stop-session.ts"
 import type { TaskHandle } from "./tasks/task-handle.ts"
 import type { Verifiers } from "./verifiers.ts"
 
@@ -33,11 +33,11 @@ type GroupEffects = {
 }
 type MemberEffects = { make(task: Task, nth: number, text: string): Promise<void> }
 
-type Of<Do extends Command["do"]> = Extract<Command, { do: Do }>
+type Of<Do extends MachineCommand["do"]> = Extract<MachineCommand, { do: Do }>
 type Back = (input: Input) => void
 
 /** Results of these commands are ignored once the run has changed stage. */
-const OF_TURN: readonly Command["do"][] = ["prepare", "look", "confirm", "verify"]
+const OF_TURN: readonly MachineCommand["do"][] = ["prepare", "look", "confirm", "verify"]
 
 /** Slow commands of the machine: each returns an input, even when it fails. */
 export class Effects {
@@ -49,11 +49,11 @@ export class Effects {
     this.#ports = ports
   }
 
-  isOfTurn(command: Command): boolean {
+  isOfTurn(command: MachineCommand): boolean {
     return OF_TURN.includes(command.do)
   }
 
-  perform(handle: TaskHandle, command: Command, back: Back): void {
+  perform(handle: TaskHandle, command: MachineCommand, back: Back): void {
     const { task } = handle
     const work = () => this.#work(handle, task, command, back)
     // Started at once: the session is stopped before anything else happens.
@@ -67,7 +67,7 @@ export class Effects {
     this.#parts.background.run(command.do, () => effect)
   }
 
-  async #work(handle: TaskHandle, task: Task, command: Command, back: Back): Promise<void> {
+  async #work(handle: TaskHandle, task: Task, command: MachineCommand, back: Back): Promise<void> {
     switch (command.do) {
       case "prepare":
         return back(await this.#prepare(handle, task, command))
@@ -86,7 +86,7 @@ export class Effects {
         return back({ type: "sent", message: command.message })
       case "park":
         await stopSession(this.#parts, task.sessionID, command.asks).done
-        await takeBack(this.#parts, task)
+        await deleteRefusedStep(this.#parts, task)
         return back({ type: "stopped" })
       case "refuse":
         return this.#refuse(command.ask, command.text)
@@ -148,12 +148,12 @@ export class Effects {
   /** Its prompt is stored, with all that stands in front of it. */
   async #layDown(task: Task, text: string): Promise<void> {
     const whole = withAnswers(text, await this.#answersFor(task))
-    await this.#parts.host.prompt({ ...(await this.#withFiles(task, promptOf(task, whole, ""))), noReply: true })
+    await this.#parts.host.prompt({ ...(await this.#withFiles(task, runPrompt(task, whole, ""))), noReply: true })
     await this.#parts.journal.save(task)
   }
 
   async #prompt(task: Task, { text, preface }: Of<"prompt">): Promise<Input> {
-    const asked = promptOf(task, text, preface)
+    const asked = runPrompt(task, text, preface)
     // A stored prompt has its files; attaching them again would duplicate them. Without files it is sent at once, since
     // an input in between may end the run.
     const prompt = asked.again || !task.run.files ? asked : await this.#withFiles(task, asked)
@@ -190,7 +190,7 @@ export class Effects {
   #hint(task: Task, ask: Ask): Promise<boolean> {
     const { host, store, attendance, clock } = this.#parts
     const group = task.member && store.get(task.member.of)
-    return notifyIdle(host, hintOf(task, ask, group, attendance.refusedAt(ask), clock.now()))
+    return notifyIdle(host, askNote(task, ask, group, attendance.refusedAt(ask), clock.now()))
   }
 
   #messages({ sessionID, run }: Task) {
@@ -271,7 +271,7 @@ const notEntered = (error: unknown): string =>
   error instanceof CallError ? error.message : `OpenCode did not take the prompt: ${messageOf(error)}`
 
 /** Input for a failed command. */
-function failureOf(command: Command, error: unknown): Input | undefined {
+function failureOf(command: MachineCommand, error: unknown): Input | undefined {
   switch (command.do) {
     case "prepare":
       return { type: "prepare failed", code: "host", problem: notEntered(error) }

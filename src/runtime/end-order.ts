@@ -11,7 +11,7 @@ import type { PendingNotification, TaskHandle } from "./tasks/task-handle.ts"
  * Queues ends for their parents in the order of the ends, where they are moments apart. No end waits for the merge of
  * another.
  */
-export class Announcing {
+export class EndAnnouncer {
   readonly #parts: Parts
   readonly #outbox: Outbox
   readonly #over: (task: Task) => void

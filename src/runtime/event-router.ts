@@ -1,6 +1,6 @@
 import type { FeatureBody } from "../core/feature.ts"
 import { factsOf } from "../core/outcome.ts"
-import type { HostEvent, Undone } from "../core/ports.ts"
+import type { OpencodeEvent, Undone } from "../core/ports.ts"
 import { DELETED } from "../core/run/messages.ts"
 import { isActive, isQueued, owesNotification, type Task } from "../core/task.ts"
 import type { Breakers } from "../features/rate-limits/breakers.ts"
@@ -34,7 +34,7 @@ export class EventRouter {
   }
 
   /** Never throws. Costs one or two look-ups for sessions of other agents. */
-  take(event: HostEvent): void {
+  take(event: OpencodeEvent): void {
     const { store, stopped } = this.#parts
     if (stopped.aborted) return
     const sessionID = event.type === "asked" ? event.ask.sessionID : event.sessionID

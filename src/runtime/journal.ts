@@ -1,4 +1,4 @@
-import { type Clock, type Host, HostError } from "../core/ports.ts"
+import { type Clock, type OpencodeApi, OpencodeError } from "../core/ports.ts"
 import type { Task } from "../core/task.ts"
 import { retry } from "../lib/clock.ts"
 import type { TaskStore } from "./tasks/store.ts"
@@ -10,7 +10,7 @@ export const LATER_MS = 10_000
 const PROVEN_RECORD_MS = 1000
 
 export type JournalPorts = {
-  readonly host: Host
+  readonly host: OpencodeApi
   readonly clock: Clock
   readonly stopped: AbortSignal
   readonly store: TaskStore
@@ -113,8 +113,8 @@ export class Journal {
     try {
       if (!stopped.aborted) await retry(clock, stopped, write)
     } catch (error) {
-      if (stopped.aborted || (error instanceof HostError && error.notFound)) return
-      if (error instanceof HostError && error.takenOver) return takenOver(id)
+      if (stopped.aborted || (error instanceof OpencodeError && error.notFound)) return
+      if (error instanceof OpencodeError && error.takenOver) return takenOver(id)
       host.log("error", "task record not written", { task: id, session: sessionID, error: String(error) })
     }
   }

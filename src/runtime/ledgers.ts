@@ -2,7 +2,7 @@ import { mkdir, realpath, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { CallError } from "../core/errors.ts"
 import type { ItemRow } from "../core/items.ts"
-import { appendPlain, NoFile, readPlain, replace } from "../lib/atomic-file.ts"
+import { appendPlain, NoFile, readPlain, replaceFile } from "../lib/atomic-file.ts"
 
 /** Folder for results of tasks, in the main checkout. */
 const resultsFolder = (project: string): string => join(project, ".opencode", "superagents")
@@ -41,14 +41,14 @@ export class Ledgers {
   async keep(taskID: string, json: string): Promise<string> {
     await makeResultsFolder(this.#project)
     const file = this.valueOf(taskID)
-    await replace(file, json)
+    await replaceFile(file, json)
     return file
   }
 
   /** Writes all rows, in order. */
   async write(file: string, rows: readonly ItemRow[]): Promise<void> {
     await makeResultsFolder(this.#project)
-    await replace(file, rows.map((row) => `${JSON.stringify(row)}\n`).join(""))
+    await replaceFile(file, rows.map((row) => `${JSON.stringify(row)}\n`).join(""))
   }
 
   /** Begins a new line where a crash has torn the last one. */

@@ -2,7 +2,7 @@ import { CallError } from "../core/errors.ts"
 import type { Activity } from "../core/ports.ts"
 import type { CheckResult } from "../core/receipt.ts"
 import { isActive, type Task } from "../core/task.ts"
-import { pause } from "../lib/clock.ts"
+import { sleepFor } from "../lib/clock.ts"
 import type { Parts } from "./parts.ts"
 import { stopSession } from "./stop-session.ts"
 
@@ -24,7 +24,7 @@ export function parentFolderOf(parts: Pick<Parts, "store" | "host">, task: Task)
 }
 
 /** Folder for an automatic merge. Throws where the parent has moved since the launch, or the run was stopped. */
-export function homeAsAsked(parts: Parts, task: Task, signal: AbortSignal): string {
+export function autoMergeFolder(parts: Parts, task: Task, signal: AbortSignal): string {
   if (signal.aborted) throw new CallError("it was stopped before that")
   const folder = parentFolderOf(parts, task)
   if (folder === task.place?.folder) return folder
@@ -32,7 +32,7 @@ export function homeAsAsked(parts: Parts, task: Task, signal: AbortSignal): stri
 }
 
 /** Throws unless the check passed with the parent's current files. */
-export function refuseUnpassed(result: CheckResult | undefined): void {
+export function refuseFailedCheck(result: CheckResult | undefined): void {
   if (!result) throw new CallError("its second check was stopped")
   if (!result.passed)
     throw new CallError(`with what was changed in your folder meanwhile, its check does not pass (${result.how})`)
@@ -42,7 +42,7 @@ export function refuseUnpassed(result: CheckResult | undefined): void {
  * Moves a run's session to its place, after pending turns of the user: a busy session stays in its folder and cannot be
  * aborted there. Throws where it was stopped meanwhile.
  */
-export async function goThere(parts: Parts, sessionID: string, folder: string, signal: AbortSignal) {
+export async function moveSessionToPlace(parts: Parts, sessionID: string, folder: string, signal: AbortSignal) {
   const { host, clock } = parts
   const home = host.folderOf(sessionID)
   const works = async () => mayWork((await host.activity()).get(sessionID))
@@ -53,7 +53,7 @@ export async function goThere(parts: Parts, sessionID: string, folder: string, s
     await host.move(sessionID, home)
     // An abort sent before the move had no effect.
     if (signal.aborted) await stopSession(parts, sessionID).soon
-    while (!signal.aborted && (await works())) await pause(clock, USERS_LOOK_MS)
+    while (!signal.aborted && (await works())) await sleepFor(clock, USERS_LOOK_MS)
   }
   throw new CallError("It was stopped before its place was ready.")
 }
@@ -62,7 +62,7 @@ export async function goThere(parts: Parts, sessionID: string, folder: string, s
 const mayWork = (doing: Activity | undefined): boolean => doing !== undefined && doing.type !== "unreachable"
 
 /** Moves an idle session back to its parent's folder. */
-export async function goHome(parts: Parts, task: Task): Promise<void> {
+export async function moveSessionBack(parts: Parts, task: Task): Promise<void> {
   const { host, clock } = parts
   const { sessionID } = task
   const folder = parentFolderOf(parts, task)
@@ -71,7 +71,7 @@ export async function goHome(parts: Parts, task: Task): Promise<void> {
   while (mayWork((await host.activity()).get(sessionID))) {
     if (clock.now() >= deadline) throw new Error(`session ${sessionID} does not stop, so its place stays as it is`)
     await stopSession(parts, sessionID).soon
-    await pause(clock, QUIET_LOOK_MS)
+    await sleepFor(clock, QUIET_LOOK_MS)
   }
   await host.move(sessionID, folder)
 }

@@ -10,7 +10,7 @@ import { findTask } from "./tasks/lookup.ts"
 type Noted = { readonly nth: number; readonly id: string; readonly sessionID: string }
 
 /** Finds a task of a session, or a group's member while its session exists. */
-export class Opening {
+export class TaskFinder {
   readonly #parts: Parts
   readonly #ledgers: () => Promise<Ledgers>
 

@@ -59,7 +59,7 @@ export class Overview {
     return this.#parts.store.isForeign(id)
   }
 
-  /** Text of the last run, or the latest text of a running one. Rejects with a `HostError`. */
+  /** Text of the last run, or the latest text of a running one. Rejects with a `OpencodeError`. */
   async answer(id: string): Promise<string> {
     const view = this.get(id)
     if (!view) return ""

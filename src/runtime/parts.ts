@@ -1,4 +1,4 @@
-import type { Clock, Host } from "../core/ports.ts"
+import type { Clock, OpencodeApi } from "../core/ports.ts"
 import type { Background } from "../lib/background.ts"
 import type { Options } from "../options/options.ts"
 import type { Attendance } from "./attendance.ts"
@@ -9,7 +9,7 @@ import type { TaskStore } from "./tasks/store.ts"
 
 /** Services that every part of the engine uses. */
 export type Parts = {
-  readonly host: Host
+  readonly host: OpencodeApi
   readonly clock: Clock
   readonly options: Options
   readonly store: TaskStore

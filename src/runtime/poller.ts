@@ -4,11 +4,11 @@ import { type ActiveRun, isHeldUp } from "../core/run/active-run.ts"
 import { isPaused, isQueued, type Task } from "../core/task.ts"
 import type { Breakers } from "../features/rate-limits/breakers.ts"
 import { Ticker } from "../lib/ticker.ts"
-import type { Ledger } from "./budgets/ledger.ts"
-import type { Elsewhere } from "./budgets/other-processes.ts"
+import type { CostLedger } from "./budgets/ledger.ts"
+import type { ForeignCosts } from "./budgets/other-processes.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import type { Parts } from "./parts.ts"
-import type { Stirred } from "./places/place.ts"
+import type { RemoteActivity } from "./places/place.ts"
 import type { Places } from "./places/places.ts"
 import type { Recovery } from "./recovery/recovery.ts"
 
@@ -35,8 +35,8 @@ const isUnheard = (run: ActiveRun | undefined, now: number): boolean =>
 export type PollerPorts = {
   readonly dispatcher: Dispatcher
   readonly recovery: Recovery
-  readonly ledger: Ledger
-  readonly elsewhere: Elsewhere
+  readonly ledger: CostLedger
+  readonly elsewhere: ForeignCosts
   readonly breakers: Breakers
   readonly reschedule: () => void
   readonly places: Places
@@ -76,7 +76,7 @@ export class Poller {
   }
 
   /** Hastens the next look at a remote task, of which OpenCode sends no events. */
-  stirred({ urgent }: Stirred): void {
+  stirred({ urgent }: RemoteActivity): void {
     this.#isStirred = true
     this.at(this.#lookedAt + (urgent ? LEAST_POLL_MS : UNHEARD_POLL_MS))
   }

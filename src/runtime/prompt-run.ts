@@ -1,12 +1,12 @@
 import { constraintsOf } from "../core/constraints.ts"
-import { isByHost } from "../core/outcome.ts"
+import { isByOpencode } from "../core/outcome.ts"
 import { pausesOf } from "../core/pause.ts"
-import type { Host, Prompt } from "../core/ports.ts"
+import type { OpencodeApi, Prompt } from "../core/ports.ts"
 import type { SentMessage } from "../core/run/active-run.ts"
 import { modelOf, type Task } from "../core/task.ts"
 
 /** A run's prompt, and behind a blank line what its agent is told of its place and its terms. Sent again it is the same message. */
-export function promptOf(task: Task, text: string, preface: string): Prompt {
+export function runPrompt(task: Task, text: string, preface: string): Prompt {
   const { sessionID, agent, run } = task
   const told = [preface, constraintsOf(task)].filter((each) => each !== "").join("\n\n")
   const parts = told === "" ? [{ text }] : [{ text }, { text: `\n\n${told}`, synthetic: true }]
@@ -14,7 +14,7 @@ export function promptOf(task: Task, text: string, preface: string): Prompt {
   return { sessionID, messageID: run.promptID, agent, model: modelOf(task), parts, ...(again && { again }) }
 }
 
-export const messageOf = (task: Task, { id, text }: SentMessage): Prompt => ({
+export const followUpPrompt = (task: Task, { id, text }: SentMessage): Prompt => ({
   sessionID: task.sessionID,
   messageID: id,
   agent: task.agent,
@@ -27,7 +27,7 @@ export const messageOf = (task: Task, { id, text }: SentMessage): Prompt => ({
  * messages may have come after it.
  */
 export async function replacingPrompt(
-  host: Host,
+  host: OpencodeApi,
   { sessionID, run: { startedAt = Number.POSITIVE_INFINITY } }: Task,
 ): Promise<string | undefined> {
   const last = await host.lastMessage(sessionID)
@@ -36,7 +36,7 @@ export async function replacingPrompt(
   if (host.taskOf(id) === undefined) return id
   const asked = await host.lastMessage(sessionID, (message) => {
     const { role, createdAt } = message
-    return createdAt < startedAt || (role === "user" && !isByHost(message) && host.taskOf(message.id) === undefined)
+    return createdAt < startedAt || (role === "user" && !isByOpencode(message) && host.taskOf(message.id) === undefined)
   })
   return asked && asked.createdAt >= startedAt ? asked.id : undefined
 }

@@ -1,14 +1,14 @@
 import { CallError } from "../core/errors.ts"
-import type { Member } from "../core/members.ts"
+import type { MemberState } from "../core/members.ts"
 import { whenOf } from "../core/pause.ts"
 import { type Ask, isActive, type Task } from "../core/task.ts"
 import type { Answers } from "./answers.ts"
 import type { Archive } from "./archive.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import { membersOf } from "./groups/members-of.ts"
-import type { Opening } from "./opening.ts"
+import type { TaskFinder } from "./opening.ts"
 import type { Parts } from "./parts.ts"
-import type { Shown } from "./places/place.ts"
+import type { WorkDiff } from "./places/place.ts"
 import { findNamedBatch } from "./tasks/lookup.ts"
 import { type TaskView, viewOf } from "./tasks/view.ts"
 
@@ -23,16 +23,16 @@ export type Report = {
   /** Time that the call waited in vain for a running task, in ms. */
   readonly waited?: number
   /** Changes in its own place. */
-  readonly shown?: Shown
+  readonly shown?: WorkDiff
   /** Known members of a group. */
-  readonly members?: readonly Member[]
+  readonly members?: readonly MemberState[]
 }
 
 type ReportingPorts = {
   readonly dispatcher: Dispatcher
   readonly answers: Answers
   readonly archive: Archive
-  readonly opening: Opening
+  readonly opening: TaskFinder
   readonly holdsBack: (task: Task) => string | undefined
 }
 

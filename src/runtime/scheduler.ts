@@ -1,6 +1,6 @@
 import { type Block, type BlockSource, takesSlot } from "../core/blocks.ts"
-import { byTurn, type Slots, slotsHeld } from "../core/limits.ts"
-import { isActive, isPaused, isQueued, slotsOf, type Task } from "../core/task.ts"
+import { byAdmissionOrder, type Slots, slotsHeld } from "../core/limits.ts"
+import { isActive, isPaused, isQueued, slotSessionOf, type Task } from "../core/task.ts"
 import type { Allowance } from "./budgets/allowance.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import type { Parts } from "./parts.ts"
@@ -82,7 +82,7 @@ export class Scheduler {
   roomFor(group: Task): number {
     const slots = this.#slots()
     for (const [task, block] of this.#walk(slots)) {
-      const goesFirst = isQueued(task) && !task.group && !task.member && slotsOf(task) === group.parentID
+      const goesFirst = isQueued(task) && !task.group && !task.member && slotSessionOf(task) === group.parentID
       if (goesFirst && (block === undefined || block === NO_SLOT)) return 0
     }
     const member = memberOf(group)
@@ -123,7 +123,7 @@ export class Scheduler {
   /** Each run that waits, with its block. One that nothing blocks has its slot before the next is asked about. */
   *#walk(slots: Slots, more: readonly Task[] = []): Iterable<readonly [Task, Block | undefined]> {
     const waiting = [...this.#known(), ...more].filter((task) => this.#waits(task))
-    for (const { id } of waiting.sort(byTurn)) {
+    for (const { id } of waiting.sort(byAdmissionOrder)) {
       const task = more.find((each) => each.id === id) ?? this.#parts.store.handle(id)?.task
       if (!task || !this.#waits(task)) continue
       const block = this.#blockOf(task, slots)

@@ -44,15 +44,15 @@ async function attempt({ clock, host, stopped }: Parts, work: () => Promise<void
 /**
  * Deletes the remains of a refused step, so that it is neither an end nor sent again. A step with a tool call is kept.
  */
-export async function takeBack({ clock, host, stopped }: Parts, { sessionID }: Task): Promise<void> {
+export async function deleteRefusedStep({ clock, host, stopped }: Parts, { sessionID }: Task): Promise<void> {
   await retry(clock, stopped, async () => {
-    const left = leftIn([await host.lastMessage(sessionID)])
+    const left = unfinishedAnswer([await host.lastMessage(sessionID)])
     if (left) await host.deleteMessage(sessionID, left.id)
   })
 }
 
 /** Last message of a run that must be undone before the run continues. */
-export function leftIn(messages: readonly (Message | undefined)[]): Message | undefined {
+export function unfinishedAnswer(messages: readonly (Message | undefined)[]): Message | undefined {
   const last = messages.at(-1)
   const isUnfinished = last?.role === "assistant" && last.finish === undefined
   return isUnfinished && !last.parts.some(({ type }) => type === "tool") ? last : undefined

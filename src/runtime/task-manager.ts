@@ -1,7 +1,7 @@
 import { CallError } from "../core/errors.ts"
 import type { Feature } from "../core/feature.ts"
 import { lastWordRefusal, lastWordRequest } from "../core/last-word.ts"
-import type { HostEvent } from "../core/ports.ts"
+import type { OpencodeEvent } from "../core/ports.ts"
 import type { Spent } from "../core/spending.ts"
 import {
   type Ask,
@@ -25,7 +25,7 @@ import type { Unattended } from "./launch/unattended.ts"
 import { refuseUntellable } from "./message-task.ts"
 import type { Overview } from "./overview.ts"
 import type { Parts } from "./parts.ts"
-import type { PlaceKind, PlaceNews, Stirred } from "./places/place.ts"
+import type { PlaceEvent, PlaceKind, RemoteActivity } from "./places/place.ts"
 import type { Report } from "./reports.ts"
 import { type CancelSelector, findBatch, findNamedBatch, findTask } from "./tasks/lookup.ts"
 import { type Cleared, type TaskView, viewOf } from "./tasks/view.ts"
@@ -66,7 +66,7 @@ export class TaskManager {
   }
 
   /** Handles an event of a place. */
-  placeTold(taskID: string, news: PlaceNews | Stirred): void {
+  placeTold(taskID: string, news: PlaceEvent | RemoteActivity): void {
     if (news.type === "stirred") this.#all.poller.stirred(news)
     else this.#all.dispatcher.deliver(taskID, news)
   }
@@ -308,7 +308,7 @@ export class TaskManager {
   }
 
   /** Handles an event of OpenCode. Never throws; costs one or two look-ups for sessions of other agents. */
-  handle(event: HostEvent): void {
+  handle(event: OpencodeEvent): void {
     this.#all.eventRouter.take(event)
   }
 

@@ -9,7 +9,7 @@ import type { Ask, Task } from "../core/task.ts"
 export type { Reply } from "../core/ports.ts"
 
 /** Options of an open question. */
-export type Question =
+export type AskOptions =
   | {
       readonly kind: "permission"
       readonly permission: string
@@ -62,17 +62,17 @@ export type HistoryRun = {
 }
 
 /** A user's message to a session in `folder`. */
-export type Word = {
+export type MessageToSession = {
   readonly sessionID: string
   readonly folder: string
   readonly text: string
   readonly agent: string
 }
 
-/** Promises may reject with a `HostError`. */
+/** Promises may reject with a `OpencodeError`. */
 export interface UserActions {
   /** Undefined where the question is no longer open. */
-  question(ask: Ask): Promise<Question | undefined>
+  question(ask: Ask): Promise<AskOptions | undefined>
   /** False where the question was no longer open. */
   answer(ask: Ask, reply: Reply): Promise<boolean>
   /** Newest conversations of this folder, without the board's threads. */
@@ -82,7 +82,7 @@ export interface UserActions {
   /** Creates a conversation and returns its id. */
   open(title: string): Promise<string>
   /** Sends a user's message, which starts a turn of this agent. Resolves when OpenCode has accepted it. */
-  write(word: Word): Promise<void>
+  write(word: MessageToSession): Promise<void>
   /** Runs of a task, oldest first. */
   history(task: Task): Promise<readonly HistoryRun[]>
 }

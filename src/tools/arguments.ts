@@ -1,5 +1,5 @@
 import { z } from "zod"
-import { CallError, thereAre } from "../core/errors.ts"
+import { CallError, candidatesText } from "../core/errors.ts"
 import { head } from "../lib/text.ts"
 
 /** Longest id or prefix accepted: longer ones are not echoed in errors. */
@@ -62,7 +62,7 @@ function explain(issue: z.core.$ZodIssue, schema: z.ZodObject, given: unknown): 
   )
   const where = `\`${name.join("")}\``
   if (issue.code === "unrecognized_keys")
-    return `Unknown argument ${issue.keys.map((key) => `\`${head(key, 40)}\``).join(", ")}${path.length > 0 ? ` in ${where}` : ""}. ${thereAre(namesAt(schema, path), Number.POSITIVE_INFINITY)}`
+    return `Unknown argument ${issue.keys.map((key) => `\`${head(key, 40)}\``).join(", ")}${path.length > 0 ? ` in ${where}` : ""}. ${candidatesText(namesAt(schema, path), Number.POSITIVE_INFINITY)}`
   const value = path.reduce<unknown>((at, key) => (at as Record<PropertyKey, unknown>)[key], given)
   if (value === undefined) return `Argument ${where} is missing.`
   return `Argument ${where}: ${problemOf(issue)}. Got ${shown(value)}.${value === "" ? " What is not needed is left out." : ""}`

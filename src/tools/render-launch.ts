@@ -9,9 +9,9 @@ import { nameOf } from "../core/summary.ts"
 import { isActive, isQueued, type Task } from "../core/task.ts"
 import { duration } from "../lib/duration.ts"
 import { dollars } from "../lib/money.ts"
-import { count, grouped, oneLine } from "../lib/text.ts"
+import { count, formatInteger, oneLine } from "../lib/text.ts"
 import type { TaskView } from "../runtime/tasks/view.ts"
-import { agentOf, forkLines, result, statusOf, TOLD } from "./render.ts"
+import { agentOf, forkLines, statusOf, TOLD, toolResult } from "./render.ts"
 import type { ToolResult } from "./tool.ts"
 
 /** A cut path would be useless, so paths may be long. */
@@ -56,7 +56,7 @@ export function renderLaunch(
     ...constraints,
   ]
   const next = isActive(task) ? TOLD : `Fetch its answer with superagents_output(task_id="${task.id}").`
-  return result(view, [...lines, next])
+  return toolResult(view, [...lines, next])
 }
 
 const waitingLines = ({ task, phase }: TaskView): string[] =>
@@ -86,7 +86,7 @@ export function renderResume({ view, allowance, place, closed, results }: Begun)
     "",
     TOLD,
   ]
-  return result(view, lines)
+  return toolResult(view, lines)
 }
 
 /** Of what several consist, where a run works, what it has to pass, who merges its work, and what it may spend. */
@@ -156,12 +156,12 @@ export function renderTold({ view, waits }: { view: TaskView; waits: boolean }):
   const asks = view.asks.map(
     ({ what }) => `It is blocked on a question to the user; your message does not answer it: ${oneLine(what)}`,
   )
-  return result(view, [`Told task ${nameOf(task)}. ${when}`, ...asks, "", TOLD])
+  return toolResult(view, [`Told task ${nameOf(task)}. ${when}`, ...asks, "", TOLD])
 }
 
 export function renderUnparked({ view, model, others }: { view: TaskView; model: string; others: number }): ToolResult {
   const follow = others > 0 ? `; ${count(others, "other follows", "others follow")} if it is answered` : ""
-  return result(view, [`${nameOf(view.task)} tries ${model} now${follow}.`])
+  return toolResult(view, [`${nameOf(view.task)} tries ${model} now${follow}.`])
 }
 
 /** Cost of the first step of a fork that shares its parent's cache. */
@@ -178,7 +178,7 @@ function cutLines({ fork }: Task): string[] {
   const cuts = fork?.cuts ?? []
   if (!fork || cuts.length === 0) return []
   const named = cuts.map(
-    ({ tool, call, kept, of }) => `${oneLine(tool)} ${oneLine(call)}: ${grouped(kept)} of ${grouped(of)}`,
+    ({ tool, call, kept, of }) => `${oneLine(tool)} ${oneLine(call)}: ${formatInteger(kept)} of ${formatInteger(of)}`,
   )
   const more = fork.cutResults - cuts.length
   const first = more > 0 ? [`- ${count(more, "older one")}`] : []

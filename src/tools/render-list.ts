@@ -1,13 +1,13 @@
 import { batchText } from "../core/batch.ts"
 import { usageText } from "../core/figures.ts"
 import type { SpendingLimits } from "../core/spending.ts"
-import { nameOf, workOf } from "../core/summary.ts"
+import { nameOf, workSummary } from "../core/summary.ts"
 import { addFigures, agentName, isActive, NO_FIGURES, type Status, type Task, type Usage } from "../core/task.ts"
 import { duration } from "../lib/duration.ts"
 import { spentOf } from "../lib/money.ts"
 import { count, oneLine } from "../lib/text.ts"
 import type { Cleared, TaskView } from "../runtime/tasks/view.ts"
-import { marked, statusOf } from "./render.ts"
+import { markedID, statusOf } from "./render.ts"
 import type { ToolResult } from "./tool.ts"
 
 const MOST_REASON_CHARS = 120
@@ -77,7 +77,7 @@ function cancelledLine({ task, elapsed }: TaskView): string {
 
 /** A completed task whose merge was stopped. */
 const stoppedLine = ({ task }: TaskView): string =>
-  [`${nameOf(task)} had completed; what was still done to merge its work was stopped.`, ...workOf(task)].join("\n")
+  [`${nameOf(task)} had completed; what was still done to merge its work was stopped.`, ...workSummary(task)].join("\n")
 
 export function renderCleared({ cleared, stopped, unmerged = [], left = 0 }: Cleared): ToolResult {
   if (cleared + left === 0) return { title: "Nothing to clear", output: NOTHING }
@@ -122,7 +122,7 @@ function row(view: TaskView): string {
   const { task, whole, elapsed } = view
   const name = batchText(task)
   const cells = [
-    `${marked(task)} ${oneLine(task.description)}`,
+    `${markedID(task)} ${oneLine(task.description)}`,
     oneLine(agentName(task)),
     `${statusOf(view)}${failureOf(task)}`,
     duration(elapsed),

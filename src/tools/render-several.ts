@@ -1,9 +1,9 @@
 import { CallError } from "../core/errors.ts"
 import { usageText } from "../core/figures.ts"
-import { nameOf, noText, summaryOf, workOf } from "../core/summary.ts"
+import { nameOf, noText, summaryOf, workSummary } from "../core/summary.ts"
 import { isUnmerged } from "../core/task.ts"
 import { duration } from "../lib/duration.ts"
-import { between, count } from "../lib/text.ts"
+import { count, inTagsWithID } from "../lib/text.ts"
 import type { Report } from "../runtime/reports.ts"
 import type { TaskView } from "../runtime/tasks/view.ts"
 import { MOST_ANSWER_BYTES, statusOf, withinBytes } from "./render.ts"
@@ -45,13 +45,15 @@ function answerOf({ view, answer, gone, waited }: Report, share: number): string
   if (answer === "") return [noText(task, gone)]
   const shown = withinBytes(answer, share)
   const rest = `The answer goes on: superagents_output(task_id="${task.id}", offset=${shown.length}).`
-  return [between("task_output", task.id, shown), ...(shown.length < answer.length ? [rest] : [])]
+  return [inTagsWithID("task_output", task.id, shown), ...(shown.length < answer.length ? [rest] : [])]
 }
 
 /** Results of a batch's merges, in order. */
 export function renderMerges(results: readonly (TaskView | CallError)[]): ToolResult {
   const lines = results.map((result) =>
-    result instanceof CallError ? result.message : [`Task: ${nameOf(result.task)}`, ...workOf(result.task)].join("\n"),
+    result instanceof CallError
+      ? result.message
+      : [`Task: ${nameOf(result.task)}`, ...workSummary(result.task)].join("\n"),
   )
   const merged = results.filter((result) => !(result instanceof CallError) && !isUnmerged(result.task)).length
   return { title: `Merged ${merged} of ${results.length}`, output: lines.join("\n\n") }

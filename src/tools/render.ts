@@ -4,25 +4,25 @@ import { usageText } from "../core/figures.ts"
 import { memberName } from "../core/group.ts"
 import { countsText, groupText, type ItemCounts } from "../core/items.ts"
 import { modelKey } from "../core/limits.ts"
-import type { Member } from "../core/members.ts"
+import type { MemberState } from "../core/members.ts"
 import { pauseText, pauseTextForModel, whenOf } from "../core/pause.ts"
 import { receiptLines } from "../core/receipt.ts"
-import { endedUnanswered, modelLine, nameOf, noText, summaryOf, workOf } from "../core/summary.ts"
+import { endedUnanswered, modelLine, nameOf, noText, summaryOf, workSummary } from "../core/summary.ts"
 import {
-  BRINGING_HOME,
   billedTokens,
   elapsed,
+  FETCHING_WORK,
   isActive,
   isQueued,
   isUnmerged,
   machineOf,
   type Task,
 } from "../core/task.ts"
-import { howOf, tryLines } from "../core/tries.ts"
+import { tryEndText, tryLines } from "../core/tries.ts"
 import { duration } from "../lib/duration.ts"
-import { moment } from "../lib/format-time.ts"
-import { between, capital, count, grouped, head, oneLine, tail } from "../lib/text.ts"
-import type { Shown } from "../runtime/places/place.ts"
+import { formatTime } from "../lib/format-time.ts"
+import { capital, count, formatInteger, head, inTagsWithID, oneLine, tail } from "../lib/text.ts"
+import type { WorkDiff } from "../runtime/places/place.ts"
 import type { Report } from "../runtime/reports.ts"
 import type { TaskView } from "../runtime/tasks/view.ts"
 import type { ToolResult } from "./tool.ts"
@@ -43,8 +43,8 @@ export const TOLD = "You will be told when it ends."
 const MERGING = "its work is being checked and merged"
 
 export function renderMerge(view: TaskView): ToolResult {
-  const work = workOf(view.task)
-  return result(view, [
+  const work = workSummary(view.task)
+  return toolResult(view, [
     `Task: ${nameOf(view.task)}`,
     ...(work.length > 0 ? work : ["No try passed: nothing to merge."]),
   ])
@@ -56,7 +56,7 @@ export function renderOutput(report: Report, offset: number): ToolResult {
   const { task } = view
   const batch = batchText(task)
   const facts = [
-    `Task: ${marked(task)} ${oneLine(task.description)}`,
+    `Task: ${markedID(task)} ${oneLine(task.description)}`,
     `Agent: ${agentOf(task)}`,
     ...(batch === undefined ? [] : [`Batch: ${batch}`]),
     `Status: ${statusOf(view)}`,
@@ -72,11 +72,11 @@ export function renderOutput(report: Report, offset: number): ToolResult {
     answer === undefined
       ? [...atWorkLines(report), ...runningLines(view, report)]
       : endedLines(task, answer, offset, report)
-  return result(view, [...facts, ...body])
+  return toolResult(view, [...facts, ...body])
 }
 
 /** Example: `bg_k3x9f2q1 (forked) (resumed)`. */
-export const marked = (task: Task): string =>
+export const markedID = (task: Task): string =>
   `${task.id}${task.fork ? " (forked)" : ""}${task.run.generation > 0 ? " (resumed)" : ""}${isUnmerged(task) ? " (unmerged)" : ""}`
 
 /** How long it waited before it began, and for which tasks, if it was to begin with their answers. */
@@ -98,10 +98,10 @@ const groupCounts = (task: Task, counts: ItemCounts): string =>
 function stateOf(view: TaskView): string {
   const { task, phase, failing } = view
   if (phase === undefined)
-    return [task.status, ...(view.merging ? [MERGING] : view.fetching ? [BRINGING_HOME] : [])].join(", ")
+    return [task.status, ...(view.merging ? [MERGING] : view.fetching ? [FETCHING_WORK] : [])].join(", ")
   if (phase === "queued") return `${task.status}, queued (place ${view.place})`
   if (failing) {
-    const since = moment(failing.since, view.at)
+    const since = formatTime(failing.since, view.at)
     return `${task.status}, retrying since ${since} (attempt ${failing.attempt}: ${oneLine(failing.message)})`
   }
   const ask = view.asks[0]
@@ -120,10 +120,10 @@ function figureLines({ task, whole, thisRun, recentTools }: TaskView): string[] 
   const last = recentTools.length > 0 ? ` (last: ${recentTools.map(nameLike).join(", ")})` : ""
   const used = usageText(whole)
   if (task.run.generation === 0)
-    return [`Tool calls: ${grouped(whole.toolCalls)}${last}`, ...(used ? [`Usage: ${used}`] : [])]
+    return [`Tool calls: ${formatInteger(whole.toolCalls)}${last}`, ...(used ? [`Usage: ${used}`] : [])]
   const [now, all] = [usageText(thisRun), used].map((text) => text || "not known")
   return [
-    `Tool calls: this run ${grouped(thisRun.toolCalls)}${last}, in all ${grouped(whole.toolCalls)}`,
+    `Tool calls: this run ${formatInteger(thisRun.toolCalls)}${last}, in all ${formatInteger(whole.toolCalls)}`,
     `Usage: this run ${now}; in all ${all}`,
   ]
 }
@@ -145,7 +145,7 @@ function cacheLines({ fork, outcome }: Task): string[] {
   const { first } = outcome
   if (!first) return ["Cache: the provider told of none."]
   const missed = first.read * 2 < first.of ? "missed; " : ""
-  const [read, of] = [grouped(first.read), grouped(first.of)]
+  const [read, of] = [formatInteger(first.read), formatInteger(first.of)]
   return [`Cache: ${missed}${read} of the ${of} tokens of its first request were read from it.`]
 }
 
@@ -169,7 +169,7 @@ function runningLines(view: TaskView, { waited, resumable = [] }: Report): strin
   return [
     ...(view.signAge === undefined ? [] : [`Last sign of life: ${ago(view.signAge)}`]),
     ...asks,
-    ...(latest === "" ? [] : ["Latest text:", between("task_output", view.task.id, latest)]),
+    ...(latest === "" ? [] : ["Latest text:", inTagsWithID("task_output", view.task.id, latest)]),
     "",
     `It is still running${waited === undefined ? "" : ` after a wait of ${duration(waited)}`}. ${TOLD} Do not ask again until then.`,
     closedText(view, resumable),
@@ -180,7 +180,7 @@ function runningLines(view: TaskView, { waited, resumable = [] }: Report): strin
 const unanswered = ({ refusedAt }: TaskView["asks"][number], now: number): string =>
   refusedAt === undefined
     ? ""
-    : ` (refused at ${moment(refusedAt, now)} if nobody answers; the agent then goes on without it)`
+    : ` (refused at ${formatTime(refusedAt, now)} if nobody answers; the agent then goes on without it)`
 
 /** Most members named of an active group, and characters shown of each check's output. */
 const MOST_MEMBERS = 30
@@ -195,15 +195,15 @@ function atWorkLines({ view: { task, at }, members = [] }: Report): string[] {
     .toSorted((one, other) => rank(one) - rank(other))
     .slice(0, MOST_MEMBERS)
     .map((member) => {
-      const how = isActive(member) ? member.status : member.status === "completed" ? "valid" : howOf(member)
+      const how = isActive(member) ? member.status : member.status === "completed" ? "valid" : tryEndText(member)
       return `${memberName(task.id, member.member?.nth ?? 0)}: ${how}, ${duration(elapsed(member, at))}`
     })
   const more = newest.length - lines.length
-  return [...lines, ...(more > 0 ? [`and ${grouped(more)} more`] : [])]
+  return [...lines, ...(more > 0 ? [`and ${formatInteger(more)} more`] : [])]
 }
 
 /** Lines for members: failed ones first, with the tail of their check's output. */
-function membersLines({ id, outcome }: Task, members: readonly Member[]): string[] {
+function membersLines({ id, outcome }: Task, members: readonly MemberState[]): string[] {
   const { group } = outcome ?? {}
   if (!group) return []
   const opens = `superagents_output(task_id="${memberName(id, 0)}") opens the first`
@@ -214,7 +214,7 @@ function membersLines({ id, outcome }: Task, members: readonly Member[]): string
     const shown =
       row?.how === "won" || output === ""
         ? []
-        : [between("check_output", memberName(id, nth), tail(output.trimEnd(), MOST_CHECK_CHARS))]
+        : [inTagsWithID("check_output", memberName(id, nth), tail(output.trimEnd(), MOST_CHECK_CHARS))]
     return { isWon: row?.how === "won", lines: [line, ...shown] }
   })
   return [...lines.filter(({ isWon }) => !isWon), ...lines.filter(({ isWon }) => isWon)]
@@ -235,12 +235,16 @@ function endedLines(
   const facts = [...summaryOf(task, resumable), ...tries, ...(proof === "" ? [] : [proof])]
   if (answer === "") return [...facts, "", noText(task, gone)]
   if (offset >= answer.length)
-    return [...facts, "", `Nothing at offset ${grouped(offset)}: the answer has ${count(answer.length, "character")}.`]
+    return [
+      ...facts,
+      "",
+      `Nothing at offset ${formatInteger(offset)}: the answer has ${count(answer.length, "character")}.`,
+    ]
   const shown = slice(answer, offset, facts.join("\n"))
   const end = offset + shown.length
   const range =
     end < answer.length || offset > 0
-      ? [`Characters ${grouped(offset)} to ${grouped(end)} of ${grouped(answer.length)}.`]
+      ? [`Characters ${formatInteger(offset)} to ${formatInteger(end)} of ${formatInteger(answer.length)}.`]
       : []
   const more = end < answer.length ? [`The answer goes on: read on with offset=${end}.`] : []
   const isMap = task.group?.kind === "each"
@@ -250,7 +254,7 @@ function endedLines(
       ? "Its last word, which is partial:"
       : "Text it had written:"
   const title = endedUnanswered(task) ? "Earlier text:" : task.status === "completed" && !isMap ? "Answer:" : partial
-  return [...facts, ...range, "", title, between("task_output", task.id, shown), ...more]
+  return [...facts, ...range, "", title, inTagsWithID("task_output", task.id, shown), ...more]
 }
 
 /** Executed commands, and the output of a failed check. */
@@ -260,16 +264,16 @@ function proofLines({ id, outcome }: Task): string[] {
   const { output } = receipt.check ?? {}
   return [
     ...receiptLines(receipt),
-    ...(output ? ["The end of the check's output:", between("check_output", id, output)] : []),
+    ...(output ? ["The end of the check's output:", inTagsWithID("check_output", id, output)] : []),
   ]
 }
 
-function diffLines({ id }: Task, { diff, cut, command }: Shown): string[] {
+function diffLines({ id }: Task, { diff, cut, command }: WorkDiff): string[] {
   const fitting = withinBytes(diff, MOST_DIFF_BYTES)
   const shown = fitting.length === diff.length ? diff : fitting.slice(0, fitting.lastIndexOf("\n"))
-  if (!cut && shown.length === diff.length) return [`Its changes (\`${command}\`):`, between("changes", id, shown)]
+  if (!cut && shown.length === diff.length) return [`Its changes (\`${command}\`):`, inTagsWithID("changes", id, shown)]
   const lines = count(shown.split("\n").length, "line")
-  return [`The first ${lines} of its changes (all of them: \`${command}\`):`, between("changes", id, shown)]
+  return [`The first ${lines} of its changes (all of them: \`${command}\`):`, inTagsWithID("changes", id, shown)]
 }
 
 /** Part of the answer that fits into one tool result, in whole characters. */
@@ -295,7 +299,7 @@ export const agentOf = ({ agent, model }: Task, variant?: string): string => {
   return `${nameLike(agent)}${name ? ` (${oneLine(name)})` : ""}`
 }
 
-export function result(view: TaskView, lines: readonly string[]): ToolResult {
+export function toolResult(view: TaskView, lines: readonly string[]): ToolResult {
   const { task } = view
   return {
     title: oneLine(task.description),

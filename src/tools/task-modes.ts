@@ -73,7 +73,7 @@ const DOES: Readonly<Record<Exclude<ModeName, "new">, string>> = {
 }
 
 /** Error for arguments that do not fit together; checked before all others. */
-export function refusalOf(args: Readonly<Record<string, unknown>>, features: Features): CallError | undefined {
+export function argumentsRefusal(args: Readonly<Record<string, unknown>>, features: Features): CallError | undefined {
   const { merge } = args
   if (merge === "true" || merge === "false")
     return new CallError(
@@ -100,7 +100,7 @@ export function refusalOf(args: Readonly<Record<string, unknown>>, features: Fea
 
 /** Mode of a call. Throws a `CallError` where a required argument is missing, or one does not fit. */
 export function modeOf(args: Readonly<Record<string, unknown>>, features: Features): ModeName {
-  const refusal = refusalOf(args, features)
+  const refusal = argumentsRefusal(args, features)
   if (refusal) throw refusal
   const given = givenIn(args)
   const name = nameIn(args, given)

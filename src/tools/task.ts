@@ -17,7 +17,7 @@ import { MOST_BATCH_CHARS, MOST_ID_CHARS } from "./arguments.ts"
 import { renderMerge } from "./render.ts"
 import { renderLaunch, renderResume, renderTold, renderUnparked } from "./render-launch.ts"
 import { renderMerges } from "./render-several.ts"
-import { argumentsIn, modeOf, refusalOf } from "./task-modes.ts"
+import { argumentsIn, argumentsRefusal, modeOf } from "./task-modes.ts"
 import { type CallContext, defineTool, type Tool, type ToolResult } from "./tool.ts"
 
 const MOST_DESCRIPTION_CHARS = 200
@@ -87,7 +87,7 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
     // Callers that use it anyway are told of the option.
     narrowed: options.fork.whole === "never" ? { fork: z.boolean().optional() } : {},
     withheld: [...(options.allowModelOverride ? [] : ["model"]), ...(options.resumable.length > 0 ? [] : ["resume"])],
-    refuse: (given) => refusalOf(withPlace(given), features),
+    refuse: (given) => argumentsRefusal(withPlace(given), features),
     async run(args, caller) {
       const { prompt = "", timeout, max_cost: maxCost } = args
       const merge = args.merge === true

@@ -1,6 +1,6 @@
 import { z } from "zod"
 import { CallError, messageOf } from "../core/errors.ts"
-import { HostError } from "../core/ports.ts"
+import { OpencodeError } from "../core/ports.ts"
 import type { Caller } from "../runtime/launch/checks.ts"
 import { parseArguments, shownArguments } from "./arguments.ts"
 
@@ -56,7 +56,7 @@ export function defineTool<Shape extends z.ZodRawShape>(tool: {
         if (error instanceof CallError) throw error
         const text = messageOf(error)
         throw new CallError(
-          error instanceof HostError
+          error instanceof OpencodeError
             ? `OpenCode did not do its part (${text}). Nothing was lost; try the call again.`
             : `The call failed unexpectedly (${text}). Try it again, or check with superagents_list.`,
         )

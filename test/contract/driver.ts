@@ -1,14 +1,14 @@
 import { classify } from "../../src/core/outcome.ts"
-import type { Host, HostEvent, Message, NewSession, Prompt } from "../../src/core/ports.ts"
+import type { Message, NewSession, OpencodeApi, OpencodeEvent, Prompt } from "../../src/core/ports.ts"
 import { NO_FIGURES, type TaskDraft } from "../../src/core/task.ts"
 import type { Reply } from "../support/model.ts"
 
 /** A host to be tried, and what stands around it. `bash` and three equal calls in a row ask for permission. */
 export type World = {
-  readonly host: Host
+  readonly host: OpencodeApi
   /** The plugin instance that the host writes into records. */
   readonly instance: string
-  readonly events: readonly HostEvent[]
+  readonly events: readonly OpencodeEvent[]
   /** The model answers so, one reply a step, where the last user message contains `text`; the last one is repeated. */
   onPrompt(text: string, ...replies: Reply[]): void
   /** Two folders of its project; sessions are opened in the first. */
@@ -75,7 +75,7 @@ export function driverOf(world: () => World) {
     heardOf: (sessionID: string) =>
       world().events.filter((event) => "sessionID" in event && event.sessionID === sessionID),
     typesOf: (sessionID: string) => driver.heardOf(sessionID).map(({ type }) => type),
-    heard: (sessionID: string, type: HostEvent["type"], times = 1) =>
+    heard: (sessionID: string, type: OpencodeEvent["type"], times = 1) =>
       world().eventually(() => driver.typesOf(sessionID).filter((each) => each === type).length >= times),
     isIdle: async (sessionID: string) => !(await world().host.activity()).has(sessionID),
     /** The messages from a prompt on, once it has an answer that ended and the session is idle. */

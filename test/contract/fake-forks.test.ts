@@ -1,7 +1,7 @@
 import { expect, test } from "vitest"
 import { OpencodeForks } from "../../src/features/forks/opencode/forks.ts"
 import { toUsage } from "../../src/opencode/convert.ts"
-import { OpencodeHost } from "../../src/opencode/host.ts"
+import { OpencodeHttpApi } from "../../src/opencode/host.ts"
 import { unwrap } from "../support/drive.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { FakeOpencode } from "../support/fake-opencode.ts"
@@ -14,7 +14,7 @@ import { type ForkWorld, forkContract } from "./forks.ts"
 const worldWith = (replays: boolean): ForkWorld => {
   const opencode = new FakeOpencode()
   const client = opencode.client({ replays })
-  const host = new OpencodeHost(client, "fork-contract", SIGNER, new FakeClock())
+  const host = new OpencodeHttpApi(client, "fork-contract", SIGNER, new FakeClock())
   const counter = { count: async () => undefined }
   return {
     ports: { host, forks: new OpencodeForks({ client, sessions: host, directory: "/", counter }) },

@@ -188,11 +188,11 @@ export function forkContract(name: string, make: () => Promise<ForkWorld>, seen:
       const before = await world.sessionIDs()
       const fork = (below: string, messageID: string) =>
         forkContext(world.ports, { draft: draftBelow(below, messageID), title: "none", rules: [], limits: LIMITS })
-      const notFound = { name: "HostError", notFound: true }
+      const notFound = { name: "OpencodeError", notFound: true }
       await expect(fork(parentID, "msg_unknown")).rejects.toMatchObject(notFound)
       await expect(fork("ses_unknown", "msg_unknown")).rejects.toMatchObject(notFound)
       expect(await world.sessionIDs()).toEqual(before)
-      await expect(forkOf(PAST, { draft: { agent: "nobody" } })).rejects.toMatchObject({ name: "HostError" })
+      await expect(forkOf(PAST, { draft: { agent: "nobody" } })).rejects.toMatchObject({ name: "OpencodeError" })
       expect((await world.sessionIDs()).length).toBe(before.length + 1)
     })
   })

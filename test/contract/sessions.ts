@@ -30,7 +30,7 @@ export function sessionContract(driver: Driver): void {
     })
 
     test("a deleted session cannot be written, prompted or deleted: the error is not found", async () => {
-      const notFound = { name: "HostError", notFound: true }
+      const notFound = { name: "OpencodeError", notFound: true }
       await expect(driver.host.saveRecord(GONE, undefined)).rejects.toMatchObject(notFound)
       await expect(driver.host.clearRequest(GONE, "r")).rejects.toMatchObject(notFound)
       await expect(driver.host.prompt(driver.prompt(GONE, "hello"))).rejects.toMatchObject(notFound)

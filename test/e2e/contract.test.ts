@@ -2,10 +2,10 @@ import { mkdirSync } from "node:fs"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { createOpencodeClient } from "@opencode-ai/sdk/v2/client"
-import type { HostEvent } from "../../src/core/ports.ts"
+import type { OpencodeEvent } from "../../src/core/ports.ts"
 import { systemClock } from "../../src/lib/clock.ts"
 import { EventReader, type RawEvent } from "../../src/opencode/events.ts"
-import { OpencodeHost } from "../../src/opencode/host.ts"
+import { OpencodeHttpApi } from "../../src/opencode/host.ts"
 import { registerInstance, unregisterInstance } from "../../src/runtime/record/owner.ts"
 import type { World } from "../contract/driver.ts"
 import { hostContract } from "../contract/host-contract.ts"
@@ -29,7 +29,7 @@ async function makeWorld(hears: boolean): Promise<World> {
   const { url: baseUrl, directory, client } = opencode
   // As in the plugin, it knows its own folder: a session that is moved back is not elsewhere.
   const surroundings = { folder: directory, entered: () => {}, left: () => {}, mayBeElsewhere: () => false }
-  const host = new OpencodeHost(
+  const host = new OpencodeHttpApi(
     createOpencodeClient({ baseUrl, directory }),
     instance,
     SIGNER,
@@ -47,7 +47,7 @@ async function makeWorld(hears: boolean): Promise<World> {
     instance,
     get events() {
       const reader = new EventReader()
-      return opencode.events.all.flatMap((event): HostEvent[] => {
+      return opencode.events.all.flatMap((event): OpencodeEvent[] => {
         const heard = reader.read(event as RawEvent, 0)
         return heard ? [heard] : []
       })

@@ -4,9 +4,9 @@ import { TokenCounter } from "../../src/features/forks/counter.ts"
 import { type ForkPorts, forkContext } from "../../src/features/forks/fork.ts"
 import { OpencodeForks } from "../../src/features/forks/opencode/forks.ts"
 import { systemClock } from "../../src/lib/clock.ts"
-import { startThread } from "../../src/lib/thread.ts"
+import { startWorker } from "../../src/lib/thread.ts"
 import { toUsage } from "../../src/opencode/convert.ts"
-import { OpencodeHost } from "../../src/opencode/host.ts"
+import { OpencodeHttpApi } from "../../src/opencode/host.ts"
 import { draftBelow, type ForkWorld, forkContract, LIMITS } from "../contract/forks.ts"
 import { ask, messages, unwrap } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
@@ -28,7 +28,7 @@ afterAll(async () => {
   await model?.close()
 })
 
-const counter = new TokenCounter(systemClock, () => startThread(new URL("../../dist/tokenizer.js", import.meta.url)))
+const counter = new TokenCounter(systemClock, () => startWorker(new URL("../../dist/tokenizer.js", import.meta.url)))
 
 /** A client whose requests for some paths are answered by somebody else. */
 const clientWith = (isMeant: (path: string) => boolean, answer: () => Promise<Response>): OpencodeClient =>
@@ -41,8 +41,8 @@ const clientWith = (isMeant: (path: string) => boolean, answer: () => Promise<Re
 const page = async () => new Response("<html></html>", { headers: { "content-type": "text/html" } })
 const refusal = async () => Response.json({ data: { message: "no" } }, { status: 500 })
 
-const portsOn = (client: OpencodeClient): ForkPorts & { host: OpencodeHost } => {
-  const sessions = new OpencodeHost(client, "fork-contract", SIGNER, systemClock)
+const portsOn = (client: OpencodeClient): ForkPorts & { host: OpencodeHttpApi } => {
+  const sessions = new OpencodeHttpApi(client, "fork-contract", SIGNER, systemClock)
   return { forks: new OpencodeForks({ client, sessions, directory: host.directory, counter }), host: sessions }
 }
 

@@ -7,8 +7,8 @@ import { TokenCounter } from "../../src/features/forks/counter.ts"
 import { type ForkPorts, type ForkRequest, forkContext } from "../../src/features/forks/fork.ts"
 import { OpencodeForks } from "../../src/features/forks/opencode/forks.ts"
 import { systemClock } from "../../src/lib/clock.ts"
-import { startThread } from "../../src/lib/thread.ts"
-import { OpencodeHost } from "../../src/opencode/host.ts"
+import { startWorker } from "../../src/lib/thread.ts"
+import { OpencodeHttpApi } from "../../src/opencode/host.ts"
 import { decodeRecord } from "../../src/runtime/record/codec.ts"
 import { ask, callTool, idle, messages, openSession, unwrap } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
@@ -19,7 +19,7 @@ import { SIGNER } from "../support/records.ts"
 
 const PLUGIN = fileURLToPath(new URL("../support/fixtures/echo-plugin.ts", import.meta.url))
 const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
-const counter = new TokenCounter(systemClock, () => startThread(new URL("../../dist/tokenizer.js", import.meta.url)))
+const counter = new TokenCounter(systemClock, () => startWorker(new URL("../../dist/tokenizer.js", import.meta.url)))
 const ALPHA = { provider: "scripted", id: "alpha" }
 
 let model: ScriptedModel
@@ -40,7 +40,7 @@ afterAll(async () => {
 beforeEach(() => model.reset())
 
 const portsOn = (client: OpencodeClient): ForkPorts => {
-  const sessions = new OpencodeHost(client, "fork-engine", SIGNER, systemClock)
+  const sessions = new OpencodeHttpApi(client, "fork-engine", SIGNER, systemClock)
   return { forks: new OpencodeForks({ client, sessions, directory: host.directory, counter }), host: sessions }
 }
 

@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process"
 import { chmodSync, existsSync, lstatSync, readFileSync, readlinkSync, statSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import type { Ready } from "../../src/runtime/places/place.ts"
+import type { PreparedPlace } from "../../src/runtime/places/place.ts"
 import { Repository } from "../support/repository.ts"
 import { Bench, ID } from "../support/worktree-bench.ts"
 
@@ -20,7 +20,10 @@ afterEach(() => bench.close())
 const json = (value: unknown) => JSON.stringify(value)
 
 /** A worktree for a task, and what its agent is told of it. */
-async function entered(folder = user.top, id = ID): Promise<Ready & { child: Repository; lacks: string | undefined }> {
+async function entered(
+  folder = user.top,
+  id = ID,
+): Promise<PreparedPlace & { child: Repository; lacks: string | undefined }> {
   const lacks = await bench.places.capture(id, folder)
   const ready = await bench.places.enter({ taskID: id, folder, timeLimit: 0 })
   return { ...ready, child: new Repository(ready.directory), lacks }

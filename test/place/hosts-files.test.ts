@@ -11,11 +11,17 @@ import {
 } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
-import type { Answered, RunOptions } from "../../src/features/hosts/fetching.ts"
-import { fetchHome, removeThere, send, settleIncoming, type There } from "../../src/features/hosts/files.ts"
+import type { OrderResult, RunOptions } from "../../src/features/hosts/fetching.ts"
+import {
+  dropIncomingRef,
+  fetchWork,
+  type RepositoryHost,
+  removeRemoteFolder,
+  send,
+} from "../../src/features/hosts/files.ts"
 import type { FilesOrder } from "../../src/features/hosts/orders.ts"
-import { folderIn, madeMark, roomsIn } from "../../src/features/hosts/rooms.ts"
-import { checkoutOf } from "../../src/features/worktrees/checkout.ts"
+import { completeMarkerPath, folderIn, hostRepositoryFolders } from "../../src/features/hosts/rooms.ts"
+import { requireCheckout } from "../../src/features/worktrees/checkout.ts"
 import { readRef, writeRefs } from "../../src/features/worktrees/refs.ts"
 import { askIn } from "../support/far-files.ts"
 import { Repository } from "../support/repository.ts"
@@ -47,13 +53,17 @@ beforeEach(() => {
 })
 afterEach(() => bench.close())
 
-const askThere = (order: FilesOrder, options?: RunOptions, env?: Record<string, string>): Promise<Answered> =>
+const askThere = (order: FilesOrder, options?: RunOptions, env?: Record<string, string>): Promise<OrderResult> =>
   askIn(far, order, options, env)
 
-const there = (ask: There["ask"] = askThere): There => ({ name: "big", ask, rooms: roomsIn(join(far, "cache"), "key") })
+const there = (ask: RepositoryHost["ask"] = askThere): RepositoryHost => ({
+  name: "big",
+  ask,
+  rooms: hostRepositoryFolders(join(far, "cache"), "key"),
+})
 
 /** The host, with other answers to the orders of this kind. */
-const answering = (kind: FilesOrder["do"], change: (answered: Answered) => Partial<Answered>) =>
+const answering = (kind: FilesOrder["do"], change: (answered: OrderResult) => Partial<OrderResult>) =>
   there(async (order, options) => {
     if (order.do !== kind) return askThere(order, options)
     const { take, ...rest } = options ?? {}
@@ -67,7 +77,7 @@ const json = (value: unknown) => ({ out: Buffer.from(JSON.stringify(value)) })
 
 const began = async (from = there(), copy: readonly string[] = []) => {
   await bench.places.capture(ID, user.top)
-  const checkout = await checkoutOf(user.top)
+  const checkout = await requireCheckout(user.top)
   await send(from, checkout, { taskID: ID, commit: (await readRef(checkout, "state", ID)) as string, copy })
   return new Repository(folderIn(from.rooms, ID))
 }
@@ -76,11 +86,11 @@ const began = async (from = there(), copy: readonly string[] = []) => {
 const saying = (commit: string) =>
   there(async (order, options) => (order.do === "commit" ? json({ commit, unsaved: [] }) : askThere(order, options)))
 
-const home = async (from: There) => {
-  const to = await checkoutOf(user.top)
-  const found = await fetchHome(from, to, ID)
+const home = async (from: RepositoryHost) => {
+  const to = await requireCheckout(user.top)
+  const found = await fetchWork(from, to, ID)
   if (found) await writeRefs(to, ID, { state: found.commit, ...(found.ignored && { ignored: found.ignored }) })
-  await settleIncoming(to, ID)
+  await dropIncomingRef(to, ID)
   return found
 }
 
@@ -98,7 +108,7 @@ describe("files", () => {
     child.git("rm", "-q", "gone")
     const before = user.state()
     await home(there())
-    await removeThere(there(), ID)
+    await removeRemoteFolder(there(), ID)
     expect(user.state()).toEqual(before)
     expect(existsSync(folderIn(there().rooms, ID))).toBe(false)
     expect((await bench.places.show(ID, user.top, 10)).files.toSorted()).toEqual(["b", "c", "gone"])
@@ -114,12 +124,12 @@ describe("files", () => {
       if (existsSync(join(path, "a"))) rmSync(join(path, "a"))
       throw new Error("it died")
     }
-    await expect(removeThere(there(), ID, came?.commit)).rejects.toThrow("big: it died")
+    await expect(removeRemoteFolder(there(), ID, came?.commit)).rejects.toThrow("big: it died")
     removing = undefined
     expect(existsSync(join(child.top, "b"))).toBe(true)
     expect(await home(there())).toBeUndefined()
     expect((await bench.places.show(ID, user.top, 10)).files).toEqual(["b"])
-    await removeThere(there(), ID, came?.commit)
+    await removeRemoteFolder(there(), ID, came?.commit)
     expect(readdirSync(join(there().rooms.room, "work"))).toEqual([])
   })
 
@@ -130,10 +140,10 @@ describe("files", () => {
     const came = await home(there())
     child.write("b", "by a later run")
     expect((await home(there()))?.commit).not.toBe(came?.commit)
-    await removeThere(there(), ID, came?.commit)
+    await removeRemoteFolder(there(), ID, came?.commit)
     expect(child.read("b")).toBe("by a later run")
-    await removeThere(there(), ID)
-    await removeThere(there(), ID, came?.commit)
+    await removeRemoteFolder(there(), ID)
+    await removeRemoteFolder(there(), ID, came?.commit)
     expect(existsSync(folderIn(there().rooms, ID))).toBe(false)
   })
 
@@ -149,7 +159,8 @@ describe("files", () => {
     const ignored = `refs/superagents-ignored/${ID}`
     const shown = (path: string) => user.git("show", `${ignored}:${path}`)
     /** As if the run had begun a moment ago: files copied to the host are no work of the agent's. */
-    const aged = () => utimesSync(madeMark(there().rooms, ID), Date.now() / 1000 - 0.06, Date.now() / 1000 - 0.06)
+    const aged = () =>
+      utimesSync(completeMarkerPath(there().rooms, ID), Date.now() / 1000 - 0.06, Date.now() / 1000 - 0.06)
     beforeEach(() => void user.write(".gitignore", "dist/\n.env\n").write("a", "a").commit())
 
     test("ignored files that an agent made on a host are fetched and named, but not merged or left there", async () => {
@@ -165,7 +176,7 @@ describe("files", () => {
       ])
       expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
       expect([shown("dist/out.js"), user.files()["dist/out.js"]]).toEqual(["made\n", undefined])
-      await removeThere(there(), ID)
+      await removeRemoteFolder(there(), ID)
       expect(new Repository(there().rooms.store).ours()).toEqual([])
     })
 
@@ -174,8 +185,8 @@ describe("files", () => {
       aged()
       child.write("dist/out.js", "made\n")
       await home(there())
-      await removeThere(there(), ID)
-      const from = await checkoutOf(user.top)
+      await removeRemoteFolder(there(), ID)
+      const from = await requireCheckout(user.top)
       await send(there(), from, { taskID: ID, commit: (await readRef(from, "state", ID)) as string, copy: [] })
       aged()
       child.write("dist/more.js", "more\n")
@@ -278,7 +289,7 @@ describe("a later run", () => {
     rmSync(join(child.top, "conf"), { recursive: true })
     child.write("conf", "a file by now").git("add", "-f", "conf")
     const { commit = "" } = (await home(there())) ?? {}
-    await send(there(), await checkoutOf(user.top), { taskID: ID, commit, copy: ["*.key"] })
+    await send(there(), await requireCheckout(user.top), { taskID: ID, commit, copy: ["*.key"] })
     expect([child.read("my.key"), child.read("conf"), child.read("other.key")]).toEqual([
       "the agent's",
       "a file by now",

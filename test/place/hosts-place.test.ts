@@ -1,16 +1,16 @@
 import { existsSync, mkdirSync, readdirSync, rmSync } from "node:fs"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import type { Task } from "../../src/core/task.ts"
 import { NoContact } from "../../src/features/hosts/connection.ts"
-import type { Answered, Ran, RunOptions } from "../../src/features/hosts/fetching.ts"
+import type { HostCommandResult, OrderResult, RunOptions } from "../../src/features/hosts/fetching.ts"
 import { HostPlace } from "../../src/features/hosts/host-place.ts"
 import type { Hosts, Machine } from "../../src/features/hosts/hosts.ts"
 import type { FilesOrder } from "../../src/features/hosts/orders.ts"
 import { type RemoteSession, remoteSessionOf } from "../../src/features/hosts/remote-session.ts"
-import { folderIn, roomsIn } from "../../src/features/hosts/rooms.ts"
-import type { PlaceNews } from "../../src/runtime/places/place.ts"
+import { folderIn, hostRepositoryFolders } from "../../src/features/hosts/rooms.ts"
+import type { PlaceEvent } from "../../src/runtime/places/place.ts"
 import { askIn } from "../support/far-files.ts"
 import { runIn } from "../support/far-shell.ts"
 import { Repository } from "../support/repository.ts"
@@ -52,8 +52,8 @@ let made: number
 /** What the screen is told of its work's way home. */
 let fetching: boolean[]
 
-const run = (line: string, options?: RunOptions): Promise<Ran> => runIn(far, line, options)
-const ask = (order: FilesOrder, options?: RunOptions): Promise<Answered> => {
+const run = (line: string, options?: RunOptions): Promise<HostCommandResult> => runIn(far, line, options)
+const ask = (order: FilesOrder, options?: RunOptions): Promise<OrderResult> => {
   if (fails !== order.do) return askIn(far, order, options)
   if (loses) reaches = false
   return Promise.reject(loses ? new NoContact("cut") : new Error("cut"))
@@ -118,7 +118,7 @@ beforeEach(() => {
       made++
       if (isServerLost) {
         reaches = false
-        throw new HostError("list sessions: the connection to big was cut")
+        throw new OpencodeError("list sessions: the connection to big was cut")
       }
       return lists ? session : undefined
     },
@@ -136,7 +136,7 @@ beforeEach(() => {
   const hosts = {
     remoteSessionOf: () => remote,
     keyOf: () => "key",
-    tell: (_stub: RemoteSession, news: PlaceNews) => void (news.type === "preparing" && doing.push(news.what)),
+    tell: (_stub: RemoteSession, news: PlaceEvent) => void (news.type === "preparing" && doing.push(news.what)),
     keep: async () => {},
     rest: () => Object.assign(remote, { live: false }),
     cleanup: {
@@ -153,7 +153,7 @@ beforeEach(() => {
 })
 afterEach(() => bench.close())
 
-const folder = () => folderIn(roomsIn(join(far, "cache"), "key"), ID)
+const folder = () => folderIn(hostRepositoryFolders(join(far, "cache"), "key"), ID)
 const there = () => new Repository(folder())
 
 const enter = async (more: { again?: boolean; bringIn?: boolean } = {}) => {
@@ -225,7 +225,7 @@ test("an incomplete folder that a broken launch left on a host does not count as
   loses = true
   await expect(enter()).rejects.toThrow("could not be reached")
   // As where git was killed in the midst of it: the folder, without all its files.
-  const store = new Repository(roomsIn(join(far, "cache"), "key").store, false)
+  const store = new Repository(hostRepositoryFolders(join(far, "cache"), "key").store, false)
   store.git("fetch", "-q", user.top, `HEAD:refs/have/${ID}`)
   store.git("worktree", "add", "-q", "--detach", "--no-checkout", folder(), `refs/have/${ID}`)
   there().write("a", "one\ntwo\nthree\n")
@@ -416,7 +416,7 @@ test("a connection that is lost while work is fetched is reported as a lost conn
 })
 
 const leftThere = () => {
-  const { room, store } = roomsIn(join(far, "cache"), "key")
+  const { room, store } = hostRepositoryFolders(join(far, "cache"), "key")
   return [
     ...readdirSync(join(room, "work")),
     ...new Repository(store, false).git("for-each-ref", "refs/work").split("\n"),
@@ -425,7 +425,7 @@ const leftThere = () => {
 
 /** As where a removal was cut off: parts of the folder are gone. */
 const startRemoval = () => {
-  rmSync(join(roomsIn(join(far, "cache"), "key").room, "made", ID))
+  rmSync(join(hostRepositoryFolders(join(far, "cache"), "key").room, "made", ID))
   rmSync(join(folder(), "a"))
 }
 
@@ -502,7 +502,7 @@ test("stashed work on a host is not fetched, the agent is warned, and the stash 
   there().write("a", "stashed\n").git("stash", "push", "-q", "-m", "mine")
   there().write("b", "kept\n")
   expect((await place.putAway(ID, user.top)).files).toEqual(["b"])
-  const store = new Repository(roomsIn(join(far, "cache"), "key").store, false)
+  const store = new Repository(hostRepositoryFolders(join(far, "cache"), "key").store, false)
   expect(store.git("log", "-g", "--format=%gs", "refs/stash")).toContain("mine")
 })
 

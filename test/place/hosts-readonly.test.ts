@@ -5,7 +5,7 @@ import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterEach, beforeEach, expect, test } from "vitest"
 import type { FilesOrder } from "../../src/features/hosts/orders.ts"
-import { folderIn, roomsIn } from "../../src/features/hosts/rooms.ts"
+import { folderIn, hostRepositoryFolders } from "../../src/features/hosts/rooms.ts"
 import { runIn } from "../support/far-shell.ts"
 
 /** Folders on a host that do not let themselves be removed, as Go's store of modules makes them; and its own git filters. */
@@ -44,7 +44,7 @@ const ask = (order: Asked) => {
   return out
 }
 
-const rooms = () => roomsIn(join(far, "cache"), "key")
+const rooms = () => hostRepositoryFolders(join(far, "cache"), "key")
 const folder = () => folderIn(rooms(), ID)
 const receive = (commit: string) => ask({ do: "receive", taskID: ID, commit, shallow: [] })
 

@@ -3,8 +3,8 @@ import { chmodSync } from "node:fs"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import type { Entered } from "../../src/features/worktrees/preface.ts"
-import type { MergeResult, PutAway } from "../../src/runtime/places/place.ts"
+import type { PreparedWorktree } from "../../src/features/worktrees/preface.ts"
+import type { ArchiveResult, MergeResult } from "../../src/runtime/places/place.ts"
 import { Repository, text } from "../support/repository.ts"
 import { Bench, ID } from "../support/worktree-bench.ts"
 
@@ -51,14 +51,14 @@ test("the user's unreadable files are left out of the worktree and of the merge,
     .write("b", text({ 3: "mine, not readable" }))
   for (const name of ["secret", "vault", "b"]) chmodSync(join(user.top, name), 0)
   const before = user.state()
-  const { directory, unreadable } = step<Entered>("ready")
+  const { directory, unreadable } = step<PreparedWorktree>("ready")
   expect([...(unreadable ?? [])].sort()).toEqual(["b", "secret", "vault"])
   const child = new Repository(directory)
   expect(Object.keys(child.files())).toEqual(["a", "b"])
   // As git last saw it.
   expect(child.read("b")).toBe(text())
   child.write("a", text({ 1: "theirs" }))
-  const put = step<PutAway>("putAway")
+  const put = step<ArchiveResult>("putAway")
   expect(put).toMatchObject({ files: ["a"], unsaved: [] })
   expect(put.notes).toEqual([expect.stringMatching(/^It worked without what could not be read or is too large: /)])
   expect(step<MergeResult>("merge")).toMatchObject({ kind: "merged", files: ["a"] })
@@ -66,7 +66,7 @@ test("the user's unreadable files are left out of the worktree and of the merge,
 })
 
 test("a user's unreadable file that an agent changes blocks the merge and is reported", () => {
-  const { directory } = step<Entered>("ready")
+  const { directory } = step<PreparedWorktree>("ready")
   new Repository(directory).write("b", text({ 1: "theirs" })).write("secret", "theirs\n")
   step("putAway")
   user.write("secret", "s\n").write("b", text({ 3: "mine, not readable" }))
@@ -79,10 +79,10 @@ test("a user's unreadable file that an agent changes blocks the merge and is rep
 })
 
 test("an agent's unreadable files are not lost: their folder stays and is reported", () => {
-  const { directory } = step<Entered>("ready")
+  const { directory } = step<PreparedWorktree>("ready")
   const child = new Repository(directory)
   child.write("a", text({ 1: "theirs" })).write("made/by it", "x", 0)
-  const put = step<PutAway>("putAway")
+  const put = step<ArchiveResult>("putAway")
   expect(put).toMatchObject({ files: ["a"], unsaved: ["made/by it"], held: directory })
   expect(child.has("made/by it")).toBe(true)
 })
@@ -108,7 +108,7 @@ describe("where nothing may be written it is said which folder, and what to do:"
 
   test("a merge into a read-only folder changes nothing, says why, and succeeds later", () => {
     user.write("d/x", text()).commit()
-    const { directory } = step<Entered>("ready")
+    const { directory } = step<PreparedWorktree>("ready")
     new Repository(directory).write("d/x", text({ 1: "theirs" })).write("a", text({ 1: "theirs" }))
     step("putAway")
     const before = user.state()
@@ -122,9 +122,9 @@ describe("where nothing may be written it is said which folder, and what to do:"
 
 test("an agent's unreadable ignored files are reported and do not stop its other work from being archived", () => {
   user.write(".gitignore", "dist/\n").commit()
-  const { directory } = step<Entered>("ready")
+  const { directory } = step<PreparedWorktree>("ready")
   new Repository(directory).write("a", text({ 1: "theirs" })).write("dist/out.js", "x", 0)
-  const put = step<PutAway>("putAway")
+  const put = step<ArchiveResult>("putAway")
   expect(put).toMatchObject({ files: ["a"], unsaved: [] })
   expect(put.notes).toEqual([
     expect.stringMatching(/^It made a file that git ignores: dist\/out\.js \(1 could not be kept/),

@@ -5,7 +5,7 @@ import { forkEvents } from "../../src/features/forks/opencode/fork-events.ts"
 import { type Rewrite, rewrites } from "../../src/features/forks/opencode/fork-rewrite.ts"
 import { history } from "../../src/features/forks/opencode/history.ts"
 import { trim } from "../../src/features/forks/trim.ts"
-import type { Stored } from "../../src/opencode/messages.ts"
+import type { StoredMessage } from "../../src/opencode/messages.ts"
 import { ESTIMATE } from "../support/histories.ts"
 
 const content = fc.nat(600).map((times) => "some words ".repeat(times))
@@ -34,7 +34,7 @@ const message = fc.oneof(
 )
 
 /** A session's messages; where there is room for it, one is a compaction with a summary and a tail. */
-const session: fc.Arbitrary<readonly Stored[]> = fc
+const session: fc.Arbitrary<readonly StoredMessage[]> = fc
   .tuple(fc.array(message, { maxLength: 14 }), fc.nat(14), fc.nat(14))
   .map(([messages, at, tail]) => {
     const compaction = {
@@ -51,7 +51,7 @@ const stored = (
   each: { role: string; parts: readonly object[]; summary?: boolean },
   index: number,
   id: string,
-): Stored => {
+): StoredMessage => {
   const { role, parts, summary } = each
   const info = {
     id,
@@ -67,7 +67,7 @@ const stored = (
 }
 
 /** As `session.fork` copies: other ids, the tail's among them. */
-const copied = (messages: readonly Stored[]): readonly Stored[] =>
+const copied = (messages: readonly StoredMessage[]): readonly StoredMessage[] =>
   messages.map(({ info, parts }) => ({
     info: { ...info, id: `c${info.id}`, sessionID: "c" },
     parts: parts.map((part) => ({
@@ -79,7 +79,7 @@ const copied = (messages: readonly Stored[]): readonly Stored[] =>
     })),
   }))
 
-const carriedOut = (messages: readonly Stored[], changes: readonly Rewrite[]): readonly Stored[] => {
+const carriedOut = (messages: readonly StoredMessage[], changes: readonly Rewrite[]): readonly StoredMessage[] => {
   let left = [...messages]
   for (const change of changes)
     if (change.type === "delete message") left = left.filter(({ info }) => info.id !== change.messageID)

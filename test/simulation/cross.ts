@@ -1,12 +1,12 @@
 import { beforeAll, expect, test } from "vitest"
-import type { Host } from "../../src/core/ports.ts"
+import type { OpencodeApi } from "../../src/core/ports.ts"
 import { type Crossing, cross, kindOf, lingerOf, type Survey, survey } from "./crossings.ts"
 
 const TIMEOUT_MS = 600_000
 
 type Awaited = {
-  [Name in keyof Host]: Host[Name] extends (...args: never[]) => Promise<unknown> ? Name : never
-}[keyof Host]
+  [Name in keyof OpencodeApi]: OpencodeApi[Name] extends (...args: never[]) => Promise<unknown> ? Name : never
+}[keyof OpencodeApi]
 
 /** What the engine asks of a host and awaits. One that is missing here does not compile; one that no scenario calls fails. */
 const METHODS: Readonly<Record<Awaited, string>> = {

@@ -1,7 +1,7 @@
 import { CallError } from "../../src/core/errors.ts"
-import { type Activity, type Host, HostError, type Message } from "../../src/core/ports.ts"
+import { type Activity, type Message, type OpencodeApi, OpencodeError } from "../../src/core/ports.ts"
 import { override } from "../../src/features/hosts/remote-host.ts"
-import { type EnterRequest, PlaceError, type PlaceKind, type RunLimits } from "../../src/runtime/places/place.ts"
+import { type EnterRequest, PlaceError, type PlaceKind, type PlaceRunLimits } from "../../src/runtime/places/place.ts"
 import type { TaskManager } from "../../src/runtime/task-manager.ts"
 import type { FakeClock } from "../support/fake-clock.ts"
 import { FakeHost } from "../support/fake-host.ts"
@@ -33,7 +33,7 @@ type FarPorts = {
   readonly answers: () => void
 }
 
-const cut = () => new HostError(`there is no contact with ${FAR}`)
+const cut = () => new OpencodeError(`there is no contact with ${FAR}`)
 
 /**
  * Another machine, with an OpenCode of its own that goes on whatever becomes of the processes here. What these see of it
@@ -111,7 +111,7 @@ export class FarMachine {
   }
 
   /** A host here, with what is different for sessions of tasks that work there. */
-  over(near: FakeHost, clock: FakeClock): Host {
+  over(near: FakeHost, clock: FakeClock): OpencodeApi {
     if (!this.there) {
       this.there = new FakeHost({ clock, database: near.database, instance: FAR })
       this.#ports.begun(this.there)
@@ -127,7 +127,7 @@ export class FarMachine {
       this.isReached || !this.#remote(sessionID)?.live
         ? here()
         : near.carryOut(method, sessionID, () => Promise.reject(cut()))
-    return override<Host>(near, {
+    return override<OpencodeApi>(near, {
       prompt: (prompt) => {
         const remote = this.#remote(prompt.sessionID)
         if (!remote) return near.prompt(prompt)
@@ -249,7 +249,7 @@ class FarPlaces extends SimulatedPlaces {
     return put
   }
 
-  override async run(taskID: string, command: string, limits: RunLimits) {
+  override async run(taskID: string, command: string, limits: PlaceRunLimits) {
     await this.#far.reached(limits.signal)
     return super.run(taskID, command, limits)
   }

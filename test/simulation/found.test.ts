@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { Reply } from "../support/model.ts"
 import { Rig } from "../support/rig.ts"
@@ -238,7 +238,7 @@ test("a parent is woken after its batch's last task is cancelled even if a host 
   rig.host.onCall = (method, session) => {
     if (failed || method !== "messagesSince" || session !== rig.parent) return undefined
     failed = true
-    return { fail: new HostError("out of order") }
+    return { fail: new OpencodeError("out of order") }
   }
   await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
   await rig.clock.advance(MINUTE)
@@ -312,8 +312,8 @@ test("a session of a failed launch that cannot be deleted at once is deleted lat
   const before = rig.host.database.sessions.size
   let isOut = true
   rig.host.onCall = (method) => {
-    if (method === "createSession") return { fail: new HostError("out of order"), after: true }
-    return isOut && method === "deleteSession" ? { fail: new HostError("out of order") } : undefined
+    if (method === "createSession") return { fail: new OpencodeError("out of order"), after: true }
+    return isOut && method === "deleteSession" ? { fail: new OpencodeError("out of order") } : undefined
   }
   await expect(rig.launch()).rejects.toThrow("could not be launched")
   await rig.clock.advance(10_000)
@@ -742,7 +742,9 @@ test("tries whose work could not be archived at their end still report their res
   const world = new World({ options: {}, lastWord: "obeys" })
   const { rig, history } = world
   world.meets = ({ site, sessionID }) =>
-    site === "place.putAway" && history.nameOf(sessionID) === "A" ? { fail: new HostError("out of order") } : undefined
+    site === "place.putAway" && history.nameOf(sessionID) === "A"
+      ? { fail: new OpencodeError("out of order") }
+      : undefined
   await world.launch({ prompt: "DO quick", tries: 2, place: "worktree", check: "pass", schema: SCHEMA })
   await world.clock.advance(MINUTE)
   world.watch.check()
@@ -768,7 +770,7 @@ test("tries report their results although the winner's answer could not be read 
     if (site === "place.settle") reads = "fail"
     if (site !== "read a task's messages" || reads !== "fail") return undefined
     reads = "again"
-    return { fail: new HostError("out of order") }
+    return { fail: new OpencodeError("out of order") }
   }
   await world.launch({ prompt: "DO quick", tries: 2, place: "worktree", check: "pass", schema: SCHEMA })
   await world.clock.advance(MINUTE)
@@ -787,7 +789,7 @@ test("the session of a map item is deleted with its map although its creation wa
   let made = 0
   world.meets = ({ site }) => {
     if (site !== "make a session" || ++made !== 2) return undefined
-    return { fail: new HostError("out of order"), after: true }
+    return { fail: new OpencodeError("out of order"), after: true }
   }
   await world.launch({ prompt: "Item {{item}}.\nDO quick", each: [0, 1] })
   await world.clock.advance(MINUTE)
@@ -825,7 +827,9 @@ test("a parked task that was given another model continues with that model after
     // It goes on when the last call to its session has come back, which none here does.
     if (site === "take a message back") return { heldAfter: new Promise<void>(() => {}) }
     // What is written a moment later names its other model, too.
-    return site === "write a record: running" && ++writes === 1 ? { fail: new HostError("out of order") } : undefined
+    return site === "write a record: running" && ++writes === 1
+      ? { fail: new OpencodeError("out of order") }
+      : undefined
   }
   await world.clock.advance(50)
   const [{ id, run } = { id: "", run: undefined }] = world.tasks
@@ -847,7 +851,7 @@ describe("what is left of a parked task's step cannot be taken back at once", ()
     world.provider.close(10_000, true)
     let isOut = true
     world.meets = ({ site }) =>
-      isOut && site === "take a message back" ? { fail: new HostError("out of order") } : undefined
+      isOut && site === "take a message back" ? { fail: new OpencodeError("out of order") } : undefined
     await world.clock.advance(100)
     const mend = () => {
       isOut = false

@@ -1,5 +1,5 @@
 import { whenOf } from "../../src/core/pause.ts"
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import { isActive, type Task } from "../../src/core/task.ts"
 import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
 import type { CallFault } from "../support/fake-host.ts"
@@ -24,7 +24,7 @@ export type Input = {
 /** What a call can meet instead of its work. */
 export type Failure = { readonly name: string; readonly weight: number; readonly fault: () => CallFault }
 
-const failed = () => new HostError("out of order")
+const failed = () => new OpencodeError("out of order")
 
 export const FAILURES: readonly Failure[] = [
   { name: "it fails before it did its work", weight: 4, fault: () => ({ fail: failed() }) },

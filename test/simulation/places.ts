@@ -1,13 +1,13 @@
 import { CallError } from "../../src/core/errors.ts"
 import type {
-  Aside,
+  ArchiveResult,
   EnterRequest,
+  LosingTry,
   MergeResult,
-  PutAway,
-  Ready,
-  RunLimits,
+  PlaceRunLimits,
+  PreparedPlace,
   SharedPlaces,
-  Shown,
+  WorkDiff,
 } from "../../src/runtime/places/place.ts"
 import type { CommandResult } from "../../src/runtime/places/run-command.ts"
 
@@ -66,7 +66,7 @@ export class SimulatedPlaces {
     })
   }
 
-  enter({ taskID, signal }: EnterRequest): Promise<Ready> {
+  enter({ taskID, signal }: EnterRequest): Promise<PreparedPlace> {
     return this.#do("place.ready", taskID, () => {
       if (signal?.aborted) throw new CallError("It was stopped.")
       if (!this.#archive.states.has(taskID)) this.#ports.breach("a place was made ready of which nothing was kept")
@@ -78,7 +78,7 @@ export class SimulatedPlaces {
     })
   }
 
-  putAway(taskID: string): Promise<PutAway> {
+  putAway(taskID: string): Promise<ArchiveResult> {
     return this.#do("place.putAway", taskID, () => {
       const { folderOf, breach } = this.#ports
       const isOpen = this.#archive.states.get(taskID) === "open"
@@ -94,7 +94,7 @@ export class SimulatedPlaces {
   }
 
   /** The check of a task: its command is one of `CHECKS`. */
-  run(taskID: string, command: string, { timeLimit, signal }: RunLimits): Promise<CommandResult> {
+  run(taskID: string, command: string, { timeLimit, signal }: PlaceRunLimits): Promise<CommandResult> {
     return this.#do("place.run", taskID, async () => {
       const { times = 0, everPassed = false } = this.#archive.checks.get(taskID) ?? {}
       this.#archive.checks.set(taskID, { times: times + 1, passed: false, everPassed })
@@ -126,7 +126,11 @@ export class SimulatedPlaces {
   }
 
   /** The work of one comes home, and of one that has passed. */
-  #settle(groupID: string, winner: string | undefined, others: readonly Aside[]): Promise<ReadonlyMap<string, string>> {
+  #settle(
+    groupID: string,
+    winner: string | undefined,
+    others: readonly LosingTry[],
+  ): Promise<ReadonlyMap<string, string>> {
     return this.#do("place.settle", groupID, () => {
       const { breach } = this.#ports
       const { winners, checks } = this.#archive
@@ -158,7 +162,7 @@ export class SimulatedPlaces {
     })
   }
 
-  show(taskID: string): Promise<Shown> {
+  show(taskID: string): Promise<WorkDiff> {
     return this.#do("place.show", taskID, () => ({ ...WORK, diff: "+a", cut: false, command: "git diff" }))
   }
 

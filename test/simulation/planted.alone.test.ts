@@ -80,13 +80,13 @@ test("the simulation finds a planted deadline that also counts pauses", async ()
   type Watchdog = typeof import("../../src/core/watchdog.ts")
   vi.doMock(WATCHDOG, async (original) => {
     const watchdog = await original<Watchdog>()
-    const inWallTime = (watched: Parameters<Watchdog["demandOf"]>[0]) => {
+    const inWallTime = (watched: Parameters<Watchdog["limitActionOf"]>[0]) => {
       const { parkedMs: _parked, stillMs: _still, ...run } = watched.task.run
       return { ...watched, task: { ...watched.task, run } }
     }
     return {
       ...watchdog,
-      demandOf: (watched: Parameters<Watchdog["demandOf"]>[0]) => watchdog.demandOf(inWallTime(watched)),
+      limitActionOf: (watched: Parameters<Watchdog["limitActionOf"]>[0]) => watchdog.limitActionOf(inWallTime(watched)),
     }
   })
   const breaches = await broken("a planted deadline", "parked", 40)

@@ -171,7 +171,7 @@ async function checkQuiet(world: World): Promise<void> {
     for (const ask of watch.lostQuestion ? [] : each.host.questions)
       if (isRuns(each.manager.taskIn(ask.sessionID)?.task, ask))
         watch.breach(`a question of ${history.nameOf(ask.sessionID)} is still open`)
-    const errors = each.errors().filter((text) => !text.includes("HostError"))
+    const errors = each.errors().filter((text) => !text.includes("OpencodeError"))
     if (errors.length > 0) watch.breach(`errors were logged: ${errors}`)
     const elsewhere = each.manager.list(rig.parent).filter(({ task }) => isActive(task))
     if (elsewhere.length > 0) watch.breach(`${who} thinks that ${history.nameOf(elsewhere[0]?.task.id)} goes on`)

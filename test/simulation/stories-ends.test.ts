@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import type { Task } from "../../src/core/task.ts"
 import type { Reply } from "../support/model.ts"
 import { Rig } from "../support/rig.ts"
@@ -11,7 +11,7 @@ import { family, HANG, MINUTE, witness } from "./witness.ts"
  * numbers are its items.
  */
 
-const failure = new HostError("out of order")
+const failure = new OpencodeError("out of order")
 
 describe("3: a step that failed", () => {
   for (const finish of ["error", "other"])

@@ -1,4 +1,4 @@
-import type { HostEvent } from "../../src/core/ports.ts"
+import type { OpencodeEvent } from "../../src/core/ports.ts"
 import type { Task } from "../../src/core/task.ts"
 import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
 import type { Place, PlaceKind } from "../../src/runtime/places/place.ts"
@@ -58,7 +58,7 @@ export class World {
   readonly provider: Provider
   /** What the calls of the first process meet. */
   meets: (call: Call) => CallFault = () => undefined
-  eventMeets: (event: HostEvent) => EventFault = () => undefined
+  eventMeets: (event: OpencodeEvent) => EventFault = () => undefined
   readonly #counts = new Map<string, number>()
   readonly #sites = new Map<string, string>()
   /** What the story last said of each task. */
@@ -193,7 +193,8 @@ export class World {
       () => over("done"),
       (error: Error) => {
         over(`${error.name}: ${error.message}`)
-        if (error.name !== "CallError" && error.name !== "HostError") this.watch.breach(`${what} threw ${error.stack}`)
+        if (error.name !== "CallError" && error.name !== "OpencodeError")
+          this.watch.breach(`${what} threw ${error.stack}`)
       },
     )
   }

@@ -1,6 +1,6 @@
 import fc from "fast-check"
 import { expect } from "vitest"
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import { isActive, isQueued, type Status, type Task } from "../../src/core/task.ts"
 import { messageID } from "../../src/opencode/ids.ts"
 import { decodeRecord } from "../../src/runtime/record/codec.ts"
@@ -112,7 +112,7 @@ const stepArbitrary = (restart: boolean): fc.Arbitrary<Step> =>
 const fault = fc.oneof(
   { weight: 8, arbitrary: fc.constant(undefined) },
   { weight: 1, arbitrary: fc.record({ slow: fc.constantFrom(1, 100, 2000) }) },
-  { weight: 1, arbitrary: fc.record({ fail: fc.constant(new HostError("out of order")), after: fc.boolean() }) },
+  { weight: 1, arbitrary: fc.record({ fail: fc.constant(new OpencodeError("out of order")), after: fc.boolean() }) },
 )
 const crashing = fc.oneof({ weight: 60, arbitrary: fault }, { weight: 1, arbitrary: fc.constant("crash" as const) })
 
@@ -321,7 +321,7 @@ export class Life {
   /** Does not wait: other steps come meanwhile. What is refused is refused in words. */
   #try(work: Promise<unknown>): void {
     work.catch((error: Error) => {
-      if (error.name !== "CallError" && error.name !== "HostError") throw error
+      if (error.name !== "CallError" && error.name !== "OpencodeError") throw error
     })
   }
 
@@ -371,5 +371,5 @@ export async function expectRest(life: Life, model: Model): Promise<void> {
   const elsewhere = life.other.manager.list(rig.parent)
   expect(elsewhere.filter(({ task }) => isActive(task))).toEqual([])
   expect([rig.timers.pending, life.other.timers.pending]).toEqual([0, 0])
-  expect(rig.errors().filter((text) => !text.includes("HostError"))).toEqual([])
+  expect(rig.errors().filter((text) => !text.includes("OpencodeError"))).toEqual([])
 }

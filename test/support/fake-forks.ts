@@ -1,4 +1,4 @@
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import type { Model } from "../../src/core/task.ts"
 import type { ForkHost, HistoryMessage, NewFork, Prices } from "../../src/features/forks/ports.ts"
 import type { FakeHost } from "./fake-host.ts"
@@ -16,7 +16,7 @@ export class FakeForks implements ForkHost {
   }
 
   async history(sessionID: string): Promise<readonly HistoryMessage[]> {
-    if (!this.#host.database.sessions.has(sessionID)) throw new HostError("Session not found", { notFound: true })
+    if (!this.#host.database.sessions.has(sessionID)) throw new OpencodeError("Session not found", { notFound: true })
     return this.past
   }
 

@@ -1,21 +1,21 @@
 import {
   type Activity,
   type AgentInfo,
-  type Host,
-  HostError,
   LEASE_MS,
   type LogFields,
   type LogLevel,
   type Message,
   type MessagePart,
   type NewSession,
+  type OpencodeApi,
+  OpencodeError,
   type Owner,
   type Persona,
   type Prompt,
   type SessionInfo,
   type TaskRecord,
   type Toast,
-  type Unbelieved,
+  type UnverifiedRecord,
 } from "../../src/core/ports.ts"
 import type { ProviderAnswer } from "../../src/core/refusal.ts"
 import {
@@ -47,7 +47,7 @@ import { ownerOf } from "./records.ts"
  * and `heldAfter`: it is under way until then, its work still to be done or done already.
  */
 export type CallFault =
-  | { slow?: number; fail?: HostError; after?: boolean; held?: Promise<unknown>; heldAfter?: Promise<unknown> }
+  | { slow?: number; fail?: OpencodeError; after?: boolean; held?: Promise<unknown>; heldAfter?: Promise<unknown> }
   | "crash"
   | "forget"
   | undefined
@@ -59,7 +59,7 @@ const FAKE_AGENTS: readonly AgentInfo[] = [
 ]
 
 /** OpenCode in memory, with the manners of the real one that OPENCODE.md tells, as what the plugin sees of it. */
-export class FakeHost extends FakeProcess implements Host {
+export class FakeHost extends FakeProcess implements OpencodeApi {
   readonly toasts: Toast[] = []
   readonly logs: { level: string; message: string; fields?: LogFields }[] = []
   /** The names of the methods that were called. */
@@ -240,7 +240,7 @@ export class FakeHost extends FakeProcess implements Host {
     if (!record || ownership === "ours") return
     const ahead = task ? task.run.generation - record.task.run.generation : 0
     if (ahead > 0 && !isActive(record.task) && !owesNotification(record.task)) return
-    if (ahead < 0 || ownership === "alive") throw new HostError("another process has it", { takenOver: true })
+    if (ahead < 0 || ownership === "alive") throw new OpencodeError("another process has it", { takenOver: true })
   }
 
   clearRequest(sessionID: string, requestID: string): Promise<void> {
@@ -256,7 +256,7 @@ export class FakeHost extends FakeProcess implements Host {
     return this.carryOut("recordsSince", undefined, () => this.#records(({ updatedAt }) => updatedAt >= since))
   }
 
-  unbelieved(): readonly Unbelieved[] {
+  unbelieved(): readonly UnverifiedRecord[] {
     return [...this.database.sessions.values()].flatMap((row) => {
       const { id, parentID, metadata, messages, updatedAt } = row
       if (!(RECORD_KEY in metadata) || this.database.recordIn(row)) return []
@@ -306,7 +306,7 @@ export class FakeHost extends FakeProcess implements Host {
     const result = await work()
     await heldAfter
     if (this.isDead) return new Promise(() => {})
-    if (fail) throw new HostError(fail.message)
+    if (fail) throw new OpencodeError(fail.message)
     return result
   }
 
@@ -323,7 +323,7 @@ export class FakeHost extends FakeProcess implements Host {
   #find(sessionID: string): StoredSession {
     const session = this.database.sessions.get(sessionID)
     if (session) return session
-    throw new HostError(`Session not found: ${sessionID}`, { notFound: true })
+    throw new OpencodeError(`Session not found: ${sessionID}`, { notFound: true })
   }
 
   #message(sessionID: string, messageID: string): StoredMessage | undefined {

@@ -1,7 +1,7 @@
-import { type Aside, type EnterRequest, PlaceError, type PutAway } from "../../src/runtime/places/place.ts"
+import { type ArchiveResult, type EnterRequest, type LosingTry, PlaceError } from "../../src/runtime/places/place.ts"
 import type { CommandResult } from "../../src/runtime/places/run-command.ts"
 
-const WORK: PutAway = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
+const WORK: ArchiveResult = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
 
 /** A machine of which nobody hears anything while it is cut off from these tasks. */
 export class FakeMachine {
@@ -26,7 +26,7 @@ export class FakeMachine {
       return { files: named, named }
     },
     isCurrent: async () => true,
-    settle: async (_folder: string, groupID: string, winner: string | undefined, others: readonly Aside[]) => {
+    settle: async (_folder: string, groupID: string, winner: string | undefined, others: readonly LosingTry[]) => {
       this.settled.push(winner)
       return new Map(others.map(({ taskID, name }) => [taskID, `refs/superagents-cleared/${groupID}/${name}`]))
     },
@@ -39,7 +39,7 @@ export class FakeMachine {
   async run(taskID: string): Promise<CommandResult> {
     return { exitCode: this.passes(this.entered.indexOf(taskID) + 1) ? 0 : 1, output: "" }
   }
-  async putAway(taskID: string): Promise<PutAway> {
+  async putAway(taskID: string): Promise<ArchiveResult> {
     if (this.cut(taskID)) throw new PlaceError("big cannot be reached now.", "host")
     return WORK
   }

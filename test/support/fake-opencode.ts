@@ -1,6 +1,6 @@
 import type { Part } from "@opencode-ai/sdk/v2"
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import type { Stored } from "../../src/opencode/messages.ts"
+import type { StoredMessage } from "../../src/opencode/messages.ts"
 
 type Rule = { permission: string; pattern: string; action: string }
 type FakeSession = {
@@ -9,9 +9,9 @@ type FakeSession = {
   title: string
   permission: Rule[]
   metadata: Record<string, unknown>
-  messages: Map<string, Stored>
+  messages: Map<string, StoredMessage>
 }
-type Event = { aggregateID: string; seq: number; type: string; data: { info?: Stored["info"]; part?: Part } }
+type Event = { aggregateID: string; seq: number; type: string; data: { info?: StoredMessage["info"]; part?: Part } }
 type Answer = { data?: unknown; error?: unknown; response: Response }
 
 const AGENTS = ["build", "general"]
@@ -152,14 +152,14 @@ export class FakeOpencode {
     return ok({ sessionID: session.id })
   }
 
-  #put(session: FakeSession, { info, parts }: Stored): Stored {
+  #put(session: FakeSession, { info, parts }: StoredMessage): StoredMessage {
     const own = parts.map((part) => ({
       ...part,
       id: part.id ?? this.#id("prt"),
       messageID: info.id,
       sessionID: session.id,
     }))
-    const message = copy({ info: { ...info, sessionID: session.id }, parts: own }) as Stored
+    const message = copy({ info: { ...info, sessionID: session.id }, parts: own }) as StoredMessage
     session.messages.set(info.id, message)
     return message
   }
@@ -178,11 +178,11 @@ export class FakeOpencode {
 
 const LIMIT = { context: 200_000, output: 8192 }
 
-const ordered = ({ messages }: FakeSession): Stored[] =>
+const ordered = ({ messages }: FakeSession): StoredMessage[] =>
   [...messages.values()].sort((one, other) => one.info.time.created - other.info.time.created)
 
 /** A compaction and its summary stand before the tail that it kept; what was before the tail is not shown. */
-function shown(messages: readonly Stored[]): readonly Stored[] {
+function shown(messages: readonly StoredMessage[]): readonly StoredMessage[] {
   const summary = messages.findLastIndex(({ info }) => info.role === "assistant" && info.summary)
   const at = messages.findLastIndex(
     ({ parts }, index) => index < summary && parts.some(({ type }) => type === "compaction"),
@@ -194,7 +194,7 @@ function shown(messages: readonly Stored[]): readonly Stored[] {
   return [...messages.slice(at, summary + 1), ...messages.slice(tail, at), ...messages.slice(summary + 1)]
 }
 
-function linesOf({ info, parts }: Stored): string[] {
+function linesOf({ info, parts }: StoredMessage): string[] {
   const texts = parts.flatMap((part) => {
     if (part.type === "text") return [part.text]
     if (part.type === "compaction") return ["What did we do so far?"]

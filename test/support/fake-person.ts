@@ -1,6 +1,6 @@
 import type { Ask, Usage } from "../../src/core/task.ts"
-import type { Called, Limits, Person } from "../../src/features/web/ports.ts"
-import type { Question, Reply, Word } from "../../src/runtime/user-actions.ts"
+import type { Limits, PageUserActions, ToolCallResult } from "../../src/features/web/ports.ts"
+import type { AskOptions, MessageToSession, Reply } from "../../src/runtime/user-actions.ts"
 
 const NO_LIMITS: Limits = {
   dayCost: 0,
@@ -13,16 +13,19 @@ const NO_LIMITS: Limits = {
 }
 
 /** A person's hand that writes down what is done with it. */
-export class FakePerson implements Person {
-  readonly questions = new Map<string, Question>()
+export class FakePerson implements PageUserActions {
+  readonly questions = new Map<string, AskOptions>()
   readonly replies: { readonly ask: string; readonly reply: Reply }[] = []
   readonly calls: { readonly args: Readonly<Record<string, unknown>>; readonly session: string }[] = []
-  readonly written: Word[] = []
+  readonly written: MessageToSession[] = []
   readonly cleared: string[] = []
   readonly sessions = new Map<string, { title: string; folder: string }>()
   limits: Limits = NO_LIMITS
   /** What a call does, and comes to. */
-  onCall: (args: Readonly<Record<string, unknown>>, session: string) => Called = () => ({ taskID: "", text: "" })
+  onCall: (args: Readonly<Record<string, unknown>>, session: string) => ToolCallResult = () => ({
+    taskID: "",
+    text: "",
+  })
   /** Called when a question was answered. */
   onAnswer: (ask: Ask) => void = () => {}
   #opened = 0
@@ -56,8 +59,8 @@ export class FakePerson implements Person {
   }
 
   discard = async (id: string) => void this.sessions.delete(id)
-  write = async (word: Word) => void this.written.push(word)
-  agents: Person["agents"] = async () =>
+  write = async (word: MessageToSession) => void this.written.push(word)
+  agents: PageUserActions["agents"] = async () =>
     ["build", "explore"].map((name) => ({ name, description: "", mode: "all" as const }))
   models = async () => ["mock/one", "mock/two"]
   spent: Usage | undefined

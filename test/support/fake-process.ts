@@ -1,4 +1,4 @@
-import type { Activity, HostEvent, Persona, Prompt, Undone } from "../../src/core/ports.ts"
+import type { Activity, OpencodeEvent, Persona, Prompt, Undone } from "../../src/core/ports.ts"
 import type { Ask, Model } from "../../src/core/task.ts"
 import { partID } from "../../src/opencode/ids.ts"
 import { errorOf } from "../../src/opencode/message-fields.ts"
@@ -20,7 +20,7 @@ export class FakeProcess {
   readonly clock: ClockView
   readonly instance: string
   readonly scripts: FakeScript[] = []
-  readonly events: HostEvent[] = []
+  readonly events: OpencodeEvent[] = []
   /** The agents that a prompt may name. */
   agentNames: () => readonly string[] = () => ["build"]
   /** What the plugin has hooked into requests and calls of tools. */
@@ -40,8 +40,8 @@ export class FakeProcess {
   snapshotMs: (sessionID: string) => number = () => 0
   /** The agent that compacts sessions. */
   compaction: { readonly model?: Model; readonly reply?: () => Reply | undefined } = {}
-  onEvent: (event: HostEvent) => EventFault = () => undefined
-  #listener: (event: HostEvent) => void = () => {}
+  onEvent: (event: OpencodeEvent) => EventFault = () => undefined
+  #listener: (event: OpencodeEvent) => void = () => {}
   protected readonly working = new Map<string, Activity>()
   protected readonly asks = new Map<string, Ask>()
   /** Prompts that were accepted a moment ago. */
@@ -62,7 +62,7 @@ export class FakeProcess {
     database.living.add(instance)
   }
 
-  listen(listener: (event: HostEvent) => void): void {
+  listen(listener: (event: OpencodeEvent) => void): void {
     this.#listener = listener
   }
 
@@ -196,7 +196,7 @@ export class FakeProcess {
   }
 
   /** An event out of the blue. */
-  tell(event: HostEvent): void {
+  tell(event: OpencodeEvent): void {
     this.#deliver(event)
   }
 
@@ -297,7 +297,7 @@ export class FakeProcess {
     }
   }
 
-  protected emit(event: HostEvent): void {
+  protected emit(event: OpencodeEvent): void {
     if (this.#dead) return
     const fault = this.onEvent(event)
     if (fault === "lose") return
@@ -306,7 +306,7 @@ export class FakeProcess {
     if (fault === "double") this.#deliver(event)
   }
 
-  #deliver(event: HostEvent): void {
+  #deliver(event: OpencodeEvent): void {
     if (this.#dead) return
     this.events.push(event)
     this.#listener(event)

@@ -1,4 +1,4 @@
-import type { Activity, HostEvent } from "../../src/core/ports.ts"
+import type { Activity, OpencodeEvent } from "../../src/core/ports.ts"
 import { type Ask, type Model, NO_USAGE } from "../../src/core/task.ts"
 import { errorOf, finishOf } from "../../src/opencode/message-fields.ts"
 import { Calls, type FakeTool, type Stopped, Waits } from "./fake-calls.ts"
@@ -36,7 +36,7 @@ export type TurnPorts = {
   readonly database: FakeDatabase
   readonly after: (ms: number, run: () => void) => void
   readonly now: () => number
-  readonly emit: (event: HostEvent) => void
+  readonly emit: (event: OpencodeEvent) => void
   readonly activity: Map<string, Activity>
   readonly asks: Map<string, Ask>
   readonly answerTo: (request: FakeRequest) => Reply

@@ -1,7 +1,7 @@
 import { messageOf } from "../../src/core/errors.ts"
-import type { Answered, RunOptions } from "../../src/features/hosts/fetching.ts"
+import type { OrderResult, RunOptions } from "../../src/features/hosts/fetching.ts"
 import type { FilesOrder } from "../../src/features/hosts/orders.ts"
-import { files } from "../../src/features/hosts/relay/files.ts"
+import { runFilesOrder } from "../../src/features/hosts/relay/files.ts"
 import { processLives, processMark } from "../../src/runtime/record/owner.ts"
 
 export const PROCESSES = { self: processMark, isAlive: processLives }
@@ -14,7 +14,7 @@ export async function askIn(
   order: FilesOrder,
   { input, take, signal = new AbortController().signal }: RunOptions = {},
   env: Record<string, string> = {},
-): Promise<Answered> {
+): Promise<OrderResult> {
   const out: Uint8Array[] = []
   const before = { ...process.env }
   Object.assign(process.env, { HOME: home, ...env })
@@ -27,7 +27,7 @@ export async function askIn(
     },
   }
   try {
-    await files(order, call, PROCESSES)
+    await runFilesOrder(order, call, PROCESSES)
     return { out: Buffer.concat(out) }
   } catch (error) {
     return { out: Buffer.concat(out), problem: messageOf(error) }

@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process"
-import type { Ran, RunOptions } from "../../src/features/hosts/fetching.ts"
+import type { HostCommandResult, RunOptions } from "../../src/features/hosts/fetching.ts"
 
 /** Runs a line as a host does, in the folder `home` and with an environment of its own. */
 export const runIn = (
@@ -8,7 +8,7 @@ export const runIn = (
   { input, take }: RunOptions = {},
   env: Record<string, string> = {},
   uid?: number,
-): Promise<Ran> =>
+): Promise<HostCommandResult> =>
   new Promise((resolve, reject) => {
     const own = { PATH: process.env.PATH, HOME: home, ...env }
     const child = spawn("/bin/sh", ["-c", line], { cwd: home, env: own, uid })

@@ -1,6 +1,6 @@
 import type { HistoryMessage, HistoryPart } from "../../src/features/forks/ports.ts"
 import { estimating, type Meter } from "../../src/features/forks/tokens.ts"
-import type { Scales } from "../../src/features/forks/weigh.ts"
+import type { WeighingPorts } from "../../src/features/forks/weigh.ts"
 
 /** Messages of a history for tests, in the words of `src/features/forks`. */
 export const text = (content: string): HistoryPart => ({ type: "text", text: content, handle: content })
@@ -30,7 +30,7 @@ export const counted = (base: HistoryMessage, tokens: number, model = READER, ca
 })
 
 /** Weighs by the estimate, without a pause. */
-export const ESTIMATE: Scales = { meter: estimating(), model: READER, pause: () => {} }
+export const ESTIMATE: WeighingPorts = { meter: estimating(), model: READER, pause: () => {} }
 
 /** Weighs by the length of texts, and remembers them. */
 export const byLength = (tokensPerChar = 0.25) => {

@@ -1,7 +1,7 @@
 import type { Message } from "../../src/core/ports.ts"
 import { type ActiveRun, newRun, type SentMessage, type Stage } from "../../src/core/run/active-run.ts"
 import { reopened } from "../../src/core/run/ending.ts"
-import type { Command, Findings, Input, Verdict, World } from "../../src/core/run/inputs.ts"
+import type { Findings, Input, MachineCommand, RunContext, Verdict } from "../../src/core/run/inputs.ts"
 import { step } from "../../src/core/run/step.ts"
 import { NOTHING_SPENT } from "../../src/core/spending.ts"
 import type { Task } from "../../src/core/task.ts"
@@ -19,11 +19,11 @@ export const BILLED = { input: 1000, output: 1000, reasoning: 0, cacheRead: 0, c
 export type Scene = {
   readonly task?: Parameters<typeof taskOf>[0]
   readonly run?: Partial<ActiveRun>
-  readonly world?: Partial<World>
+  readonly world?: Partial<RunContext>
   readonly options?: Partial<Options>
 }
 
-const worldOf = (task: Task, { world, options }: Scene = {}): World => ({
+const worldOf = (task: Task, { world, options }: Scene = {}): RunContext => ({
   now: NOW,
   messageID,
   options: { ...DEFAULTS, maxTokensPerTask: 0, maxCostPerSession: 0, permissionTimeout: 300_000, ...options },
@@ -101,8 +101,8 @@ export const answer = (more: Partial<Message> = {}): Message => ({
   ...more,
 })
 
-export const command = <Do extends Command["do"]>(commands: readonly Command[], name: Do) =>
-  commands.find((each): each is Extract<Command, { do: Do }> => each.do === name)
+export const command = <Do extends MachineCommand["do"]>(commands: readonly MachineCommand[], name: Do) =>
+  commands.find((each): each is Extract<MachineCommand, { do: Do }> => each.do === name)
 
 /** Verdicts as checks and schemas give them, without their texts. */
 export const failing = (finding: Findings, again: boolean, code: "check" | "schema" = "check"): Verdict => ({

@@ -1,4 +1,11 @@
-import { type Activity, type AgentInfo, type Host, HostError, type Message, type Prompt } from "../../src/core/ports.ts"
+import {
+  type Activity,
+  type AgentInfo,
+  type Message,
+  type OpencodeApi,
+  OpencodeError,
+  type Prompt,
+} from "../../src/core/ports.ts"
 import type { Task } from "../../src/core/task.ts"
 import { messageID } from "../../src/opencode/ids.ts"
 import { Outbox, type OutboxPorts } from "../../src/runtime/mailbox/outbox.ts"
@@ -23,7 +30,7 @@ export const held = <Value = void>() => {
   return { promise, resolve }
 }
 
-export const GONE = new HostError("Session not found", { notFound: true })
+export const GONE = new OpencodeError("Session not found", { notFound: true })
 
 export const setUp = (more: Partial<OutboxPorts> = {}) => {
   const clock = new FakeClock()
@@ -38,7 +45,7 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
   const world = {
     busy: false,
     reverted: false,
-    parentFailures: [] as HostError[],
+    parentFailures: [] as OpencodeError[],
     agent: "build",
     agents: [BUILD],
     /** Whether a message that is taken is stored, even where taking it fails. */
@@ -50,7 +57,7 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
     since: [] as Partial<Message>[],
     reading: Promise.resolve(),
     reads: 0,
-    failures: [] as HostError[],
+    failures: [] as OpencodeError[],
     known: true,
     /** Happens while the host is asked who is at work. */
     meanwhile: () => {},
@@ -92,7 +99,7 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
       return since
     },
     log: (...line: unknown[]) => logs.push(line),
-  } as unknown as Host
+  } as unknown as OpencodeApi
   const outbox = new Outbox({
     host,
     clock: timers,

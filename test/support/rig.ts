@@ -3,7 +3,7 @@ import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { CallError } from "../../src/core/errors.ts"
 import type { Feature } from "../../src/core/feature.ts"
-import type { Host } from "../../src/core/ports.ts"
+import type { OpencodeApi } from "../../src/core/ports.ts"
 import { isActive, type Task } from "../../src/core/task.ts"
 import { FEATURES } from "../../src/features/index.ts"
 import { type Options, optionsOf } from "../../src/options/options.ts"
@@ -35,7 +35,7 @@ export type RigOptions = {
   /** Where the rows of maps are kept; in files of a folder of its own by default. */
   ledgers?: Ledgers
   /** A further kind of places, and what the host is for the manager where some of its sessions are elsewhere. */
-  elsewhere?: { kind: (rig: Rig) => PlaceKind; over: (host: FakeHost, clock: FakeClock) => Host }
+  elsewhere?: { kind: (rig: Rig) => PlaceKind; over: (host: FakeHost, clock: FakeClock) => OpencodeApi }
   /** Features beside the plugin's own. */
   features?: readonly Feature[]
   /** Whether its OpenCode has a screen of its own. */

@@ -6,7 +6,7 @@ import type { Clock } from "../../src/core/ports.ts"
 import { type Address, linkOf, portOf } from "../../src/features/web/address.ts"
 import { createApp } from "../../src/features/web/app.ts"
 import { Auth } from "../../src/features/web/auth.ts"
-import type { Teller } from "../../src/features/web/events.ts"
+import type { JoinableFeed } from "../../src/features/web/events.ts"
 import { Feed } from "../../src/features/web/feed.ts"
 import { type Fetch, type Listener, listen } from "../../src/features/web/http.ts"
 import { WebSessions } from "../../src/features/web/web-sessions.ts"
@@ -26,7 +26,7 @@ type WebSetup = {
   readonly agents?: FakeAgents
   readonly person?: FakePerson
   /** Tells of what happens instead of the feed. */
-  readonly teller?: Teller
+  readonly teller?: JoinableFeed
   readonly clock?: Clock
 }
 

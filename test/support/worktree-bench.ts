@@ -1,8 +1,8 @@
 import { existsSync, mkdtempSync, readdirSync, realpathSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { find } from "../../src/features/worktrees/checkout.ts"
-import { isUnmerged, remembered } from "../../src/features/worktrees/refs.ts"
+import { findCheckout } from "../../src/features/worktrees/checkout.ts"
+import { isUnmerged, listTaskRefs } from "../../src/features/worktrees/refs.ts"
 import { Worktrees } from "../../src/features/worktrees/worktrees.ts"
 import type { Processes } from "../../src/lib/lock.ts"
 import { processLives, processMark } from "../../src/runtime/record/owner.ts"
@@ -56,8 +56,8 @@ export class Bench {
 
   /** The tasks whose work is kept and not merged. */
   async unmerged(): Promise<string[]> {
-    const home = await find(this.user.top)
-    return home ? (await remembered(home)).filter(isUnmerged).map(({ taskID }) => taskID) : []
+    const home = await findCheckout(this.user.top)
+    return home ? (await listTaskRefs(home)).filter(isUnmerged).map(({ taskID }) => taskID) : []
   }
 
   /** What is left in the folder of the worktrees. */

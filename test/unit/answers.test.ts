@@ -1,12 +1,16 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
-import { type Answers, type Asking, readAnswers } from "../../src/features/rate-limits/opencode/answers.ts"
+import {
+  createRefusalReader,
+  type RefusalReader,
+  type SessionLookup,
+} from "../../src/features/rate-limits/opencode/answers.ts"
 
 /** What the process's `fetch` is like to all others while refusals are read. No request leaves. */
 
 const HERE = "ses_task"
 const HEADERS = { "X-Session-Affinity": HERE }
 const real = globalThis.fetch
-const open: Answers[] = []
+const open: RefusalReader[] = []
 
 /** What the provider answers next, and what the host's own `fetch` was called with. */
 let answer: () => unknown
@@ -28,8 +32,8 @@ afterEach(() => {
   globalThis.fetch = real
 })
 
-const read = (asking: Asking = (named) => (named === HERE ? [HERE] : [])) => {
-  const answers = readAnswers(asking)
+const read = (asking: SessionLookup = (named) => (named === HERE ? [HERE] : [])) => {
+  const answers = createRefusalReader(asking)
   open.push(answers)
   return answers
 }
@@ -43,7 +47,7 @@ const refuse = (
   return response
 }
 const ask = (init: unknown = { headers: HEADERS }) => fetch("http://provider.test/v1", init as RequestInit)
-const said = (answers: Answers) => vi.waitFor(() => expect(answers.refusal(HERE)?.body).toBeDefined())
+const said = (answers: RefusalReader) => vi.waitFor(() => expect(answers.refusal(HERE)?.body).toBeDefined())
 
 describe("of a refusal to a task's session", () => {
   test("a refusal's status, timing headers and body are read, and OpenCode gets the same response", async () => {

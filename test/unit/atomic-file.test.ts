@@ -2,14 +2,14 @@ import { lstatSync, mkdtempSync, readdirSync, readFileSync, symlinkSync, writeFi
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { describe, expect, it } from "vitest"
-import { createOnce, draft, replace, replaceSync } from "../../src/lib/atomic-file.ts"
+import { createOnce, replaceFile, replaceFileSync, writeDraft } from "../../src/lib/atomic-file.ts"
 
 const newFile = () => join(mkdtempSync(join(tmpdir(), "atomic-")), "file.json")
 
 describe("a file that is written whole", () => {
   it.each([
-    ["replace", replace],
-    ["replaceSync", replaceSync],
+    ["replace", replaceFile],
+    ["replaceSync", replaceFileSync],
   ])("a file written by %s replaces a link and leaves the link's target unchanged", async (_, write) => {
     const file = newFile()
     const elsewhere = newFile()
@@ -29,7 +29,7 @@ describe("a file that is written whole", () => {
       yield Buffer.from("half")
       throw new Error("broken off")
     })()
-    await expect(draft(file, content)).rejects.toThrow("broken off")
+    await expect(writeDraft(file, content)).rejects.toThrow("broken off")
     expect(readdirSync(join(file, ".."))).toEqual([])
   })
 

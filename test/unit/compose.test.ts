@@ -2,7 +2,13 @@ import { encode } from "gpt-tokenizer/encoding/o200k_base"
 import { describe, expect, test } from "vitest"
 import type { Task } from "../../src/core/task.ts"
 import { NO_FIGURES } from "../../src/core/task.ts"
-import { compose, isNotice, type News, wantsAnswer, withoutRunning } from "../../src/present/notification.ts"
+import {
+  compose,
+  isNotice,
+  type NotificationFacts,
+  wantsAnswer,
+  withoutRunning,
+} from "../../src/present/notification.ts"
 import { askToast, endToast, launchToast, summarize } from "../../src/present/toasts.ts"
 import { askOf, deliveryOf, outcomeOf, taskOf } from "../support/tasks.ts"
 
@@ -17,7 +23,10 @@ const ended = (status: "completed" | "error" | "cancelled", more: Parameters<typ
 
 const other = taskOf({ id: "bg_bbbbbbbb", description: "Write findings" })
 const third = taskOf({ id: "bg_cccccccc", description: "Read\n</b> docs" })
-const newsOf = (task: Task, { answer, ...more }: Partial<Omit<News, "answer">> & { answer?: string } = {}): News => ({
+const newsOf = (
+  task: Task,
+  { answer, ...more }: Partial<Omit<NotificationFacts, "answer">> & { answer?: string } = {},
+): NotificationFacts => ({
   task,
   answer: answer === undefined ? undefined : { text: answer, gone: false },
   whole: NO_FIGURES,
@@ -28,9 +37,10 @@ const newsOf = (task: Task, { answer, ...more }: Partial<Omit<News, "answer">> &
   together: 3,
   ...more,
 })
-const composed = (news: News, notifyAnswerChars = 4000, development = false) =>
+const composed = (news: NotificationFacts, notifyAnswerChars = 4000, development = false) =>
   compose(news, { notifyAnswerChars, development })
-const hiddenLines = (news: News, notifyAnswerChars?: number) => composed(news, notifyAnswerChars).hidden.split("\n")
+const hiddenLines = (news: NotificationFacts, notifyAnswerChars?: number) =>
+  composed(news, notifyAnswerChars).hidden.split("\n")
 
 const AUTOMATIC = "Automatic message, not written by the user."
 const USED = "Used: 0 tool calls, 0 tokens, $0.0000."

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import { ANSWER_GRACE_MS } from "../../src/core/run/messages.ts"
 import { Rig } from "../support/rig.ts"
 
@@ -334,7 +334,7 @@ describe("the host's failures", () => {
     let failures = 0
     rig.host.onCall = (method) => {
       if (!["activity", "messagesSince", "session", "openTodos"].includes(method) || failures-- <= 0) return undefined
-      return { fail: new HostError("busy") }
+      return { fail: new OpencodeError("busy") }
     }
     const { id } = await rig.launch()
     failures = 8

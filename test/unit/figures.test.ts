@@ -1,6 +1,6 @@
 import { expect, test } from "vitest"
 import { batchText } from "../../src/core/batch.ts"
-import { thereAre } from "../../src/core/errors.ts"
+import { candidatesText } from "../../src/core/errors.ts"
 import { figuresLine, figuresText, usageText } from "../../src/core/figures.ts"
 import { nameOf, noText, summaryOf, textName } from "../../src/core/summary.ts"
 import { addFigures, NO_FIGURES, NO_USAGE } from "../../src/core/task.ts"
@@ -98,7 +98,7 @@ test("a named batch is shown by its name on one line, and an unnamed batch is no
 })
 
 test("a list of choices is written as a sentence, also when it is empty", () => {
-  expect(thereAre(["a", "b"])).toBe("There are: a, b.")
-  expect(thereAre(["a", "b", "c"], 2)).toBe("There are: a, b and 1 more.")
-  expect(thereAre([])).toBe("There are none.")
+  expect(candidatesText(["a", "b"])).toBe("There are: a, b.")
+  expect(candidatesText(["a", "b", "c"], 2)).toBe("There are: a, b and 1 more.")
+  expect(candidatesText([])).toBe("There are none.")
 })

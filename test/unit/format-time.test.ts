@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from "vitest"
-import { moment } from "../../src/lib/format-time.ts"
+import { formatTime } from "../../src/lib/format-time.ts"
 
 const zone = process.env.TZ
 afterEach(() => {
@@ -13,5 +13,5 @@ test.each([
   ["America/Los_Angeles", "2026-02-02T02:30:00Z", "2026-02-01 18:30"],
 ])("a time more than a week away is shown with its local date in %s", (TZ, at, text) => {
   process.env.TZ = TZ
-  expect(moment(Date.parse(at), Date.parse("2026-03-02T08:00:00Z"))).toBe(text)
+  expect(formatTime(Date.parse(at), Date.parse("2026-03-02T08:00:00Z"))).toBe(text)
 })

@@ -218,20 +218,20 @@ describe("a call to the host", () => {
     [{ response: { status: 500 } }, { message: "do it: the host answered with status 500" }],
     [{ error: {}, response: { status: 404 } }, { notFound: true }],
     [{ error: { name: "NotFoundError" } }, { notFound: true }],
-  ])("a call to the host that fails (%j) rejects with a HostError", async (result, error) => {
-    await expect(answer(result)).rejects.toMatchObject({ name: "HostError", ...error })
+  ])("a call to the host that fails (%j) rejects with an OpencodeError", async (result, error) => {
+    await expect(answer(result)).rejects.toMatchObject({ name: "OpencodeError", ...error })
   })
 
-  test("a call to the host that throws rejects with a HostError", async () => {
+  test("a call to the host that throws rejects with an OpencodeError", async () => {
     const broken = call("do it", Promise.reject<object>(new Error("socket hang up")))
-    await expect(broken).rejects.toMatchObject({ name: "HostError", message: "do it: socket hang up" })
+    await expect(broken).rejects.toMatchObject({ name: "OpencodeError", message: "do it: socket hang up" })
   })
 
   test("a call to the host that gets no answer fails after 30 seconds", async () => {
     vi.useFakeTimers()
     try {
       const hanging = expect(call("do it", new Promise<never>(() => {}))).rejects.toMatchObject({
-        name: "HostError",
+        name: "OpencodeError",
         message: "do it: no answer within 30 s",
       })
       await vi.advanceTimersByTimeAsync(30_000)

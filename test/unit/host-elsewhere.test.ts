@@ -1,10 +1,10 @@
 import { expect, test } from "vitest"
-import { Elsewhere } from "../../src/opencode/other-folders.ts"
-import { leave, leaveAll, listenIn, type Peer, peerOf } from "../../src/opencode/peers.ts"
+import { SessionFolders } from "../../src/opencode/other-folders.ts"
+import { type Peer, peerOf, registerPeer, unregisterEverywhere, unregisterPeer } from "../../src/opencode/peers.ts"
 import { commandsIn } from "../../src/opencode/tool.ts"
 
 test("the folder of each session is known, and so is when its last session leaves a folder", () => {
-  const elsewhere = new Elsewhere("/home")
+  const elsewhere = new SessionFolders("/home")
   expect([elsewhere.folderOf("a"), elsewhere.folders()]).toEqual(["/home", []])
   expect(elsewhere.moved("a", "/w")).toBeUndefined()
   expect(elsewhere.moved("b", "/w")).toBeUndefined()
@@ -24,15 +24,15 @@ test("the folder of each session is known, and so is when its last session leave
 
 test("the instance of a folder is known to the whole process, and only it can leave the folder", () => {
   const [one, other] = [{ tools: {} }, { tools: {} }] as unknown as [Peer, Peer]
-  listenIn("/w", one)
-  listenIn("/v", one)
-  leave("/w", other)
+  registerPeer("/w", one)
+  registerPeer("/v", one)
+  unregisterPeer("/w", other)
   expect(peerOf("/w")).toBe(one)
-  leave("/w", one)
+  unregisterPeer("/w", one)
   expect(peerOf("/w")).toBeUndefined()
-  leaveAll(other)
+  unregisterEverywhere(other)
   expect(peerOf("/v")).toBe(one)
-  leaveAll(one)
+  unregisterEverywhere(one)
   expect(peerOf("/v")).toBeUndefined()
 })
 

@@ -1,6 +1,6 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { expect, test } from "vitest"
-import { OpencodeHost } from "../../src/opencode/host.ts"
+import { OpencodeHttpApi } from "../../src/opencode/host.ts"
 import { registerInstance } from "../../src/runtime/record/owner.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { SIGNER } from "../support/records.ts"
@@ -27,7 +27,7 @@ const hostWith = (count: number) => {
     return data ? { data, response: new Response() } : GONE
   }
   const client = { session: { messages, message } } as unknown as OpencodeClient
-  return { asked, ids, host: new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock()) }
+  return { asked, ids, host: new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock()) }
 }
 
 test("the messages of a long run are read in small pages, with few messages from before", async () => {

@@ -1,7 +1,7 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { expect, test } from "vitest"
-import { type HostError, LEASE_MS } from "../../src/core/ports.ts"
-import { OpencodeHost } from "../../src/opencode/host.ts"
+import { LEASE_MS, type OpencodeError } from "../../src/core/ports.ts"
+import { OpencodeHttpApi } from "../../src/opencode/host.ts"
 import { encodeRecord, RECORD_KEY } from "../../src/runtime/record/codec.ts"
 import { ownerNow, registerInstance } from "../../src/runtime/record/owner.ts"
 import { type Signer, signerOf } from "../../src/runtime/record/signature.ts"
@@ -31,14 +31,14 @@ test("an owner whose lease expired reads first and does not overwrite a task tha
   const clock = new FakeClock()
   const session = row()
   const { client } = clientOf(session)
-  const host = new OpencodeHost(client, registerInstance(), SIGNER, clock)
+  const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, clock)
   await host.saveRecord("ses_child", taskOf())
   const other = registerInstance()
   const theirs = encodeRecord(taskOf({ status: "error" }), ownerNow(other), SIGNER)
   session.metadata = { [RECORD_KEY]: theirs }
   await clock.advance(LEASE_MS)
   const saved = host.saveRecord("ses_child", taskOf({ status: "completed" }))
-  await expect(saved).rejects.toMatchObject({ takenOver: true } satisfies Partial<HostError>)
+  await expect(saved).rejects.toMatchObject({ takenOver: true } satisfies Partial<OpencodeError>)
   expect(session.metadata[RECORD_KEY]).toEqual(theirs)
 })
 
@@ -46,7 +46,7 @@ test("an owner that writes within its lease does not read first", async () => {
   const clock = new FakeClock()
   const session = row()
   const { client, calls } = clientOf(session)
-  const host = new OpencodeHost(client, registerInstance(), SIGNER, clock)
+  const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, clock)
   await host.saveRecord("ses_child", taskOf())
   host.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
   const { reads } = calls
@@ -62,7 +62,7 @@ test("a failed write does not renew the lease, so a task that was taken over is 
   const clock = new FakeClock()
   const session = row()
   const { client } = clientOf(session)
-  const host = new OpencodeHost(client, registerInstance(), SIGNER, clock)
+  const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, clock)
   await host.saveRecord("ses_child", taskOf())
   host.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
   await clock.advance(LEASE_MS - 1)
@@ -84,7 +84,7 @@ test.each([
 ])("a record of another process's resumed run is not overwritten by: %s", async (_what, next) => {
   const session = row()
   const { client } = clientOf(session)
-  const host = new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock())
+  const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
   const hear = () => host.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
   await host.saveRecord("ses_child", taskOf())
   hear()
@@ -100,14 +100,14 @@ test.each([
 test("another process's ended task can be resumed, and a later run is never overwritten by an earlier one", async () => {
   const session = row()
   const { client } = clientOf(session)
-  const host = new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock())
+  const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
   const told = taskOf({ status: "completed", delivery: TOLD })
   session.metadata = { [RECORD_KEY]: encodeRecord(told, ownerNow(registerInstance()), SIGNER) }
   const resumed = taskOf({ status: "resumed", run: { generation: 1 } })
   await host.saveRecord("ses_child", resumed)
   expect((await host.session("ses_child"))?.record?.task).toEqual(resumed)
   session.metadata = { [RECORD_KEY]: encodeRecord(resumed, ownerNow("a dead one"), SIGNER) }
-  const late = new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock())
+  const late = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
   await expect(late.saveRecord("ses_child", told)).rejects.toMatchObject({ takenOver: true })
   await late.saveRecord("ses_child", resumed)
 })
@@ -115,7 +115,7 @@ test("another process's ended task can be resumed, and a later run is never over
 test("an undo by the parent's user is read from the session itself, not from an old event", async () => {
   const session = { ...row(), revert: { messageID: "msg_1" } as object | undefined }
   const { client, calls } = clientOf(session)
-  const host = new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock())
+  const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
   host.hear({ type: "session.updated", properties: { info: structuredClone(session) } })
   expect(await host.parent("ses_child")).toMatchObject({ reverted: true })
   session.revert = undefined
@@ -148,7 +148,7 @@ test("the day's budget reads the records of the whole project, and recovery thos
   for (const mayBeElsewhere of [true, false]) {
     const surroundings = { folder: "/project", entered: () => {}, left: () => {}, mayBeElsewhere: () => mayBeElsewhere }
     const client = { session: { list } } as unknown as OpencodeClient
-    const host = new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock(), surroundings)
+    const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock(), surroundings)
     const ids = async (scope?: "project") => (await host.recordsSince(0, scope)).map(({ task }) => task.sessionID)
     expect(await ids()).toEqual(["ses_here"])
     expect(await ids("project")).toEqual(["ses_here", "ses_below"])
@@ -181,7 +181,7 @@ test("sessions with a record that another key signed are listed, without copies 
   ]
   const surroundings = { folder: "/project", entered: () => {}, left: () => {}, mayBeElsewhere: () => false }
   const client = { session: { list: async () => ({ data: rows }) } } as unknown as OpencodeClient
-  const host = new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock(), surroundings)
+  const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock(), surroundings)
   expect(host.unbelieved()).toEqual([])
   await host.recordsSince(0, "project")
   expect(host.unbelieved()).toEqual([
@@ -220,7 +220,7 @@ test("each record of a long list is verified once, with pauses for other work", 
     },
   }
   const client = { session: { list: async () => ({ data: rows }) } } as unknown as OpencodeClient
-  const host = new OpencodeHost(client, registerInstance(), signer, new FakeClock())
+  const host = new OpencodeHttpApi(client, registerInstance(), signer, new FakeClock())
   const found = host.recordsSince(0)
   const others = (async () => {
     for (let seen = 0; verified < rows.length; seen = verified) {
@@ -246,7 +246,7 @@ test("a copy of a task's first record is not taken for the task when the origina
   const list = async () => ({ data: [copy] })
   const children = async () => ({ data: [copy, task] })
   const client = { session: { list, children, message } } as unknown as OpencodeClient
-  const host = new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock())
+  const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
   expect(await host.recordsSince(0)).toEqual([])
   expect((await host.recordsOf("ses_parent")).map((record) => record.task.sessionID)).toEqual(["ses_task"])
 })
@@ -264,7 +264,7 @@ test("copies of a first record belong to the oldest session, unless a record nam
     return { error: "none", response: { status: 404 } }
   }
   const client = { session: { children: async () => ({ data: rows }), message } } as unknown as OpencodeClient
-  const host = new OpencodeHost(client, registerInstance(), SIGNER, new FakeClock())
+  const host = new OpencodeHttpApi(client, registerInstance(), SIGNER, new FakeClock())
   const ids = async () => (await host.recordsOf("ses_parent")).map((record) => record.task.sessionID)
   expect(await ids()).toEqual(["ses_task"])
   expect(asked).toBe(2)

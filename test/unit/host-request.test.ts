@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
-import { leaveOutStale, type Request, sessionOf, tellWith, turnOf } from "../../src/opencode/request.ts"
+import { addRequestText, leaveOutStale, type RequestMessages, sessionOf, turnOf } from "../../src/opencode/request.ts"
 
-const request = (...roles: ("user" | "assistant")[]): Request => ({
+const request = (...roles: ("user" | "assistant")[]): RequestMessages => ({
   messages: roles.map((role, index) => ({
     info: { id: `msg_00${index}`, sessionID: "ses_1", role, agent: "build" } as never,
     parts: [{ id: `prt_${index}`, type: "text", text: `${role} ${index}` } as never],
@@ -15,8 +15,8 @@ test("the session of a request is the session of its messages", () => {
 
 test("a text added to a request comes last, as a message of the user", () => {
   const asked = request("user", "assistant", "user", "assistant")
-  tellWith(asked, ["stop now"])
-  const { info, parts } = asked.messages.at(-1) as Request["messages"][number]
+  addRequestText(asked, ["stop now"])
+  const { info, parts } = asked.messages.at(-1) as RequestMessages["messages"][number]
   expect(asked.messages).toHaveLength(5)
   expect(info).toMatchObject({ role: "user", sessionID: "ses_1", agent: "build" })
   expect(info.id > "msg_003").toBe(true)
@@ -26,14 +26,14 @@ test("a text added to a request comes last, as a message of the user", () => {
 
 test("a text that a prompt already contains is not added to the request again", () => {
   const asked = request("user", "assistant", "user")
-  tellWith(asked, ["user 2"], true)
+  addRequestText(asked, ["user 2"], true)
   expect(asked.messages).toHaveLength(3)
 })
 
 test("a request without tools turns off every tool name in the host's own message object", () => {
   const asked = request("user")
   const newest = asked.messages[0]?.info
-  tellWith(asked, ["stop now"], true)
+  addRequestText(asked, ["stop now"], true)
   for (const { info } of asked.messages) {
     const { tools } = info as { tools?: { [name: string]: boolean } }
     expect(tools?.bash).toBe(false)
@@ -45,17 +45,17 @@ test("a request without tools turns off every tool name in the host's own messag
 
 test("a request without a user's message is left unchanged", () => {
   const asked = request("assistant")
-  tellWith(asked, ["stop now"], true)
+  addRequestText(asked, ["stop now"], true)
   expect(asked).toEqual(request("assistant"))
 })
 
 test("several added texts become parts of one message, and no text adds no message", () => {
   const asked = request("user", "assistant")
-  tellWith(asked, ["one", "user 0", "two"])
+  addRequestText(asked, ["one", "user 0", "two"])
   expect(asked.messages.at(-1)?.parts).toMatchObject([{ text: "one" }, { text: "two" }])
   expect(new Set(asked.messages.at(-1)?.parts.map(({ id }) => id)).size).toBe(2)
   const quiet = request("user")
-  tellWith(quiet, [])
+  addRequestText(quiet, [])
   expect(quiet).toEqual(request("user"))
 })
 
@@ -93,12 +93,12 @@ describe("a notification", () => {
   const STALE =
     "\nStill running: bg_b (other)\nIf you need results immediately, use superagents_output(task_id=\"bg_a\").\nYou can continue working or just say 'waiting' and halt.\nWATCH OUT for leftovers, you will likely WANT to wait for all agents to complete."
   const HEAD = `${AUTOMATIC} Task bg_a: completed. Used: nothing.`
-  const notice = (text: string): Request["messages"][number] => ({
+  const notice = (text: string): RequestMessages["messages"][number] => ({
     info: { id: "msg_n", role: "user" } as never,
     parts: [{ type: "text", text: "visible" } as never, { type: "text", text, synthetic: true } as never],
   })
   const answer = { info: { role: "assistant" } as never, parts: [] }
-  const texts = ({ messages }: Request) =>
+  const texts = ({ messages }: RequestMessages) =>
     messages.map(({ parts }) => parts.flatMap((part) => (part.type === "text" ? [part.text] : [])))
 
   test("an earlier notification is shortened in a request when the next notification follows directly", () => {

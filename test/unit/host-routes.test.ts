@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { examine, hostVersion, missingRoutes, unsuitable } from "../../src/opencode/routes.ts"
+import { examine, missingRoutes, opencodeVersion, unsuitable } from "../../src/opencode/routes.ts"
 
 const PAGE = () => new Response("<!doctype html>", { headers: { "content-type": "text/html" } })
 const JSON_ANSWER = (status = 200, body: unknown = {}) => Response.json(body, { status })
@@ -38,11 +38,11 @@ test("a route counts as present when the host cannot be asked", async () => {
 
 test("the error text names the missing routes, the host's OpenCode version and the supported versions", async () => {
   const transport = transportOf(() => JSON_ANSWER(200, { healthy: true, version: "1.25.0" }))
-  const text = unsuitable(["GET /question", "GET /permission"], await hostVersion(transport))
+  const text = unsuitable(["GET /question", "GET /permission"], await opencodeVersion(transport))
   expect(text).toContain("OpenCode (1.25.0)")
   expect(text).toContain("lacks GET /question, GET /permission.")
   expect(text).toContain("made for OpenCode 1.18 and 1.19")
-  expect(unsuitable(["GET /question"], await hostVersion(transportOf(PAGE)))).toContain("on this OpenCode and")
+  expect(unsuitable(["GET /question"], await opencodeVersion(transportOf(PAGE)))).toContain("on this OpenCode and")
 })
 
 test("a tested OpenCode version is only asked for its version, and others are asked for each route", async () => {

@@ -1,23 +1,23 @@
 import { describe, expect, test } from "vitest"
 import { runsIn } from "../../src/opencode/history.ts"
 import { messageID, promptedBy } from "../../src/opencode/ids.ts"
-import type { Stored } from "../../src/opencode/messages.ts"
+import type { StoredMessage } from "../../src/opencode/messages.ts"
 
 const TASK = "bg_story000"
 
-const user = (id: string, at: number, ...texts: (string | { hidden: string })[]): Stored =>
+const user = (id: string, at: number, ...texts: (string | { hidden: string })[]): StoredMessage =>
   ({
     info: { id, role: "user", time: { created: at } },
     parts: texts.map((text) =>
       typeof text === "string" ? { type: "text", text } : { type: "text", text: text.hidden, synthetic: true },
     ),
-  }) as unknown as Stored
+  }) as unknown as StoredMessage
 
-const answer = (at: number, cost: number, ...parts: object[]): Stored =>
+const answer = (at: number, cost: number, ...parts: object[]): StoredMessage =>
   ({
     info: { id: `msg_${at}`, role: "assistant", time: { created: at }, cost, providerID: "mock", modelID: "one" },
     parts,
-  }) as unknown as Stored
+  }) as unknown as StoredMessage
 
 const tool = (name: string, state: object) => ({ type: "tool", tool: name, state })
 const prompt = (generation: number, at: number, text: string) =>

@@ -1,7 +1,7 @@
 import type { ToolContext } from "@opencode-ai/plugin"
 import { describe, expect, test } from "vitest"
 import { picksAgent } from "../../src/opencode/convert.ts"
-import { toHostTool } from "../../src/opencode/tool.ts"
+import { toOpencodeTool } from "../../src/opencode/tool.ts"
 import type { Tool } from "../../src/tools/tool.ts"
 
 /** Launches an agent through a tool, on a host that refuses these permissions, and tells what was asked for. */
@@ -23,7 +23,7 @@ const launched = async (picks: boolean, refused: readonly string[] = [], why?: s
       if (refused.includes(permission)) throw new Error(`no ${permission}`)
     },
   } as unknown as ToolContext
-  const outcome = await toHostTool(tool, surroundings)
+  const outcome = await toOpencodeTool(tool, surroundings)
     .execute({}, context)
     .then(
       () => "launched",

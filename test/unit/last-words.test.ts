@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import { dollars } from "../../src/lib/money.ts"
 import { Rig } from "../support/rig.ts"
 
@@ -180,7 +180,7 @@ describe("near its time limit a run", () => {
     const { id } = await rig.launch()
     await rig.clock.advance(1000)
     rig.host.onCall = (method, session) =>
-      method === "prompt" && session !== rig.parent ? { fail: new HostError("no") } : undefined
+      method === "prompt" && session !== rig.parent ? { fail: new OpencodeError("no") } : undefined
     expect((await rig.ended(id)).outcome?.reason?.code).toBe("timeout")
   })
 

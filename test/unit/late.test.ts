@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import { isActive } from "../../src/core/task.ts"
 import { Rig } from "../support/rig.ts"
 
@@ -14,7 +14,7 @@ const slowNext = (
   rig: Rig,
   slowed: string,
   about: string,
-  fault: { slow: number; fail?: HostError; after?: boolean },
+  fault: { slow: number; fail?: OpencodeError; after?: boolean },
 ) => {
   let left = 1
   rig.host.onCall = (method, session) => (method === slowed && session === about && left-- > 0 ? fault : undefined)
@@ -33,7 +33,7 @@ const cancelAll = (rig: Rig, ms = 1000) =>
   Promise.all([rig.manager.cancel({ type: "all" }, rig.caller), rig.clock.advance(ms)])
 
 describe("what comes into a session after its run has ended, since that took very long, does not stop the next one:", () => {
-  test.each([undefined, new HostError("cut off")])(
+  test.each([undefined, new OpencodeError("cut off")])(
     "a message that arrives late after its run has ended does not stop the next run (%s)",
     async (fail) => {
       const rig = rigged()
@@ -105,7 +105,7 @@ test("a message that the host refused is not sent again to a run that has ended 
   rig.onPrompt("FIND", { hang: true })
   const { id, sessionID } = await rig.launch()
   await rig.clock.advance(100)
-  slowNext(rig, "prompt", sessionID, { slow: 500, fail: new HostError("no") })
+  slowNext(rig, "prompt", sessionID, { slow: 500, fail: new OpencodeError("no") })
   const told = rig.manager.tell(id, "MORE", rig.caller).catch((error: Error) => error.message)
   await rig.clock.advance(100)
   await cancelAll(rig, 10_000)

@@ -1,11 +1,11 @@
 import { describe, expect, test, vi } from "vitest"
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import { CALL, Rig } from "../support/rig.ts"
 
 const HANG = { hang: true } as const
 const QUESTIONS = { permission: "question", pattern: "*", action: "deny" }
 const failing =
-  (method: string, fail = new HostError("out of order")) =>
+  (method: string, fail = new OpencodeError("out of order")) =>
   (called: string) =>
     called === method ? { fail } : undefined
 
@@ -48,7 +48,7 @@ describe("a launch", () => {
   test("a launch whose prompt the host refuses ends as failed, with one notification", async () => {
     const rig = new Rig()
     rig.host.onCall = (method, sessionID) =>
-      method === "prompt" && sessionID !== rig.parent ? { fail: new HostError("out of order") } : undefined
+      method === "prompt" && sessionID !== rig.parent ? { fail: new OpencodeError("out of order") } : undefined
     const task = await rig.ended((await rig.launch()).id)
     expect(task).toMatchObject({
       status: "error",
@@ -63,7 +63,7 @@ describe("a launch", () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { hang: true })
     rig.host.onCall = (method, sessionID) =>
-      method === "prompt" && sessionID !== rig.parent ? { fail: new HostError("lost"), after: true } : undefined
+      method === "prompt" && sessionID !== rig.parent ? { fail: new OpencodeError("lost"), after: true } : undefined
     const task = await rig.ended((await rig.launch()).id)
     expect(task.status).toBe("error")
     await rig.clock.advance(10_000)
@@ -234,7 +234,7 @@ describe("a launch is refused, and leaves no session,", () => {
   test("a launch leaves no session when the host made one but reported an error", async () => {
     const rig = new Rig()
     const sessions = rig.host.database.sessions.size
-    const fail = new HostError("no answer")
+    const fail = new OpencodeError("no answer")
     rig.host.onCall = (method) => (method === "createSession" ? { fail, after: true } : undefined)
     await expect(rig.launch()).rejects.toThrow("The task could not be launched: no answer")
     await rig.settle()
@@ -367,7 +367,7 @@ describe("an identical launch", () => {
     rig.host.onCall = (method) => {
       if (method !== "createSession" || !fails) return undefined
       fails = false
-      return { slow: 100, fail: new HostError("no") }
+      return { slow: 100, fail: new OpencodeError("no") }
     }
     const request = { description: "find it", prompt: "FIND", agent: "general", fork: false }
     const launches = [1, 2, 3].map(() => rig.manager.launch(request, rig.caller))

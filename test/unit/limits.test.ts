@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import {
-  byTurn,
+  byAdmissionOrder,
   launchDelay,
   MINUTE_MS,
   modelKey,
@@ -26,7 +26,7 @@ function admissible(active: readonly Task[], limits: SlotLimits, waitsForOwn?: (
     waitsForOwn,
   )
   const taken: Task[] = []
-  for (const task of active.filter(isQueued).toSorted(byTurn)) {
+  for (const task of active.filter(isQueued).toSorted(byAdmissionOrder)) {
     if (slots.isFull(task)) continue
     slots.take(task)
     taken.push(task)
@@ -90,7 +90,7 @@ describe("admission", () => {
     const parked = (at: number) => ({ parked: { at, model: "p/m", why: "its limit" } })
     const paused = (id: string, at: number) => taskOf({ id, run: { createdAt: 9, ...parked(at) } })
     const waiting = [queued("m", 1, { member: part }), queued("a", 2), paused("late", 8), paused("early", 7)]
-    expect(ids(waiting.toSorted(byTurn))).toEqual(["early", "late", "a", "m"])
+    expect(ids(waiting.toSorted(byAdmissionOrder))).toEqual(["early", "late", "a", "m"])
   })
 
   test("admission needs no slot for a group, since its members take them", () => {

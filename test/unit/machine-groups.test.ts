@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import type { Move } from "../../src/core/members.ts"
+import type { GroupStep } from "../../src/core/members.ts"
 import type { ActiveRun } from "../../src/core/run/active-run.ts"
 import { edges } from "../../src/core/run/step.ts"
 import type { Task } from "../../src/core/task.ts"
@@ -9,7 +9,7 @@ import { at, NOW } from "../support/machine.ts"
 
 const tries = { kind: "tries", prompt: "FIND", count: 2, timeout: 0 } as const
 
-const leading = (group: Task["group"], move: Partial<Move> = {}, run: Partial<ActiveRun> = {}) =>
+const leading = (group: Task["group"], move: Partial<GroupStep> = {}, run: Partial<ActiveRun> = {}) =>
   at("supervising", { task: { group }, run, world: { nextMembers: () => ({ begin: [], ...move }) } })
 const parts = { type: "members" } as const
 
@@ -56,7 +56,7 @@ describe("a group", () => {
 
   test("a group ends as its feature decides", () => {
     const reason = { code: "items", text: "1 of 3 items failed." } as const
-    const over = (ending: Move["ending"]) => leading(tries, { ending }).takes(parts).run
+    const over = (ending: GroupStep["ending"]) => leading(tries, { ending }).takes(parts).run
     expect(over({ type: "completed" })?.closing?.ending).toEqual({ type: "completed" })
     expect(over({ type: "failed", reason })?.outcome?.reason).toEqual(reason)
   })

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import type { Message } from "../../src/core/ports.ts"
 import type { ActiveRun, SentMessage } from "../../src/core/run/active-run.ts"
-import type { Command, Input, SessionRead } from "../../src/core/run/inputs.ts"
+import type { Input, MachineCommand, SessionRead } from "../../src/core/run/inputs.ts"
 import type { Reason } from "../../src/core/task.ts"
 import { messageID } from "../../src/opencode/ids.ts"
 import { answer, asked, at, command, failing, NOW, type Scene, wordOf } from "../support/machine.ts"
@@ -15,7 +15,7 @@ const timeout: Reason = { code: "timeout", text: "Stopped at its time limit." }
 const lastWord = { state: "told", reason: timeout, at: NOW } as const
 const found: SessionRead = { messages: [], gone: false, busy: false, openTodos: 0 }
 const working = (run: Partial<ActiveRun> = {}, more: Scene = {}) => at("working", { ...more, run })
-const saidTo = (commands: readonly Command[]) => command(commands, "send")?.message
+const saidTo = (commands: readonly MachineCommand[]) => command(commands, "send")?.message
 /** A word as it is first said. */
 const FRESH = { expected: true, held: false, taken: false }
 const idOf = (kind: SentMessage["kind"], time = NOW) => messageID(kind, "bg_aaaaaaaa", 0, time)

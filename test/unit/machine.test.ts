@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import type { Move } from "../../src/core/members.ts"
+import type { GroupStep } from "../../src/core/members.ts"
 import type { ActiveRun, Stage } from "../../src/core/run/active-run.ts"
 import { isFinished, progressOf } from "../../src/core/run/active-run.ts"
 import { nextDue } from "../../src/core/run/deadlines.ts"
@@ -510,7 +510,7 @@ test("an input that the table lacks changes nothing, and neither does one for an
 describe("leading a team", () => {
   const team = { kind: "tries", prompt: "FIND", count: 2, timeout: 0 } as const
   const failed = { ending: { type: "failed", reason: { code: "check", text: "None passed." } } } as const
-  const leading = (move: Partial<Move> = {}, more: Scene = {}) => {
+  const leading = (move: Partial<GroupStep> = {}, more: Scene = {}) => {
     const world = { nextMembers: () => ({ begin: [], ...move }), ...more.world }
     return at("supervising", { ...more, task: { group: team, ...more.task }, world })
   }
@@ -518,7 +518,7 @@ describe("leading a team", () => {
 
   test("a group starts its members with the group's prompt once its dependencies are ready", () => {
     const prepared = { type: "prepared", answers: [], preface: "" } as const
-    const ready = (move: Move) =>
+    const ready = (move: GroupStep) =>
       at("preparing", { task: { group: team }, world: { nextMembers: () => move } }).takes(prepared)
     const { stage, commands, run } = ready({ begin: [0, 1] })
     expect(stage).toBe("supervising")

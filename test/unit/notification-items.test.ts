@@ -1,6 +1,6 @@
 import { expect, test } from "vitest"
 import type { Task } from "../../src/core/task.ts"
-import { deferredWakeOf, isToldLast, mayWake, newsOf } from "../../src/runtime/mailbox/notification-items.ts"
+import { deferredWakeOf, isToldLast, mayWake, notificationFacts } from "../../src/runtime/mailbox/notification-items.ts"
 import { TaskStore } from "../../src/runtime/tasks/store.ts"
 import { deliveryOf, outcomeOf, taskOf } from "../support/tasks.ts"
 
@@ -23,13 +23,13 @@ test("a notification lists the session's other running tasks, whatever their bat
     named("bg_4", { status: "running", parentID: "ses_stranger" }),
     named("bg_5", { delivery: told }),
   )
-  expect(idsOf(newsOf(task, store).running)).toEqual(["bg_2", "bg_3"])
+  expect(idsOf(notificationFacts(task, store).running)).toEqual(["bg_2", "bg_3"])
 })
 
 test("a task that has ended but is not reported yet is listed as ended, not as running", () => {
   const task = named("bg_1", { delivery: deliveryOf() })
   const store = storeOf(task, named("bg_2", { delivery: deliveryOf() }), named("bg_3", { delivery: told }))
-  const { running, untold } = newsOf(task, store)
+  const { running, untold } = notificationFacts(task, store)
   expect([idsOf(running), idsOf(untold)]).toEqual([[], ["bg_2"]])
 })
 
@@ -43,27 +43,27 @@ test("a notification lists ended tasks with unread answers, except those that th
     named("bg_4", { delivery: told, status: "cancelled", outcome: cancelled }),
     named("bg_5", { delivery: told, status: "error", outcome: outcomeOf({ reason: { code: "tokens", text: "" } }) }),
   )
-  expect(idsOf(newsOf(task, store).notFetched)).toEqual(["bg_2", "bg_5"])
+  expect(idsOf(notificationFacts(task, store).notFetched)).toEqual(["bg_2", "bg_5"])
 })
 
 test("a notification knows that the answer was fetched before it was sent", () => {
   const task = named("bg_1", { delivery: deliveryOf() })
-  expect(newsOf(task, storeOf({ ...task, retrievedAt: 7 })).task.retrievedAt).toBe(7)
+  expect(notificationFacts(task, storeOf({ ...task, retrievedAt: 7 })).task.retrievedAt).toBe(7)
 })
 
 test("a notification knows of a merge before it was sent, but ignores the outcome of a later run", () => {
   const task = named("bg_1", { delivery: deliveryOf() })
   const merged = { ...task, outcome: outcomeOf({ filesChanged: ["a"] }) }
-  expect(newsOf(task, storeOf(merged)).task.outcome?.filesChanged).toEqual(["a"])
+  expect(notificationFacts(task, storeOf(merged)).task.outcome?.filesChanged).toEqual(["a"])
   const later = { ...merged, run: { ...task.run, generation: 1 } }
-  expect(newsOf(task, storeOf(later)).task.outcome?.filesChanged).toEqual([])
+  expect(notificationFacts(task, storeOf(later)).task.outcome?.filesChanged).toEqual([])
 })
 
 test("a resume does not change the notification of the ended run, and is listed as running", () => {
   const outcome = outcomeOf({ toolCalls: 4 })
   const task = named("bg_1", { delivery: deliveryOf(), outcome })
   const resumed = named("bg_1", { status: "resumed", outcome: undefined, run: { generation: 1 } })
-  const news = newsOf(task, storeOf(resumed))
+  const news = notificationFacts(task, storeOf(resumed))
   expect(news.task).toEqual(task)
   expect(news.whole.toolCalls).toBe(4)
   expect(idsOf(news.running)).toEqual(["bg_1"])
@@ -73,14 +73,14 @@ test("the total in 'all tasks finished' counts the batch and all tasks since the
   const ran = (id: string, createdAt: number, endedAt: number | undefined, batch = `name:${id}`) =>
     named(id, { batch, delivery: told, run: { createdAt, endedAt } })
   const task = ran("bg_1", 500, 900)
-  const count = (...others: Task[]) => newsOf(task, storeOf(task, ...others)).together
+  const count = (...others: Task[]) => notificationFacts(task, storeOf(task, ...others)).together
   expect(count()).toBe(1)
   expect(count(ran("bg_2", 100, 499))).toBe(1)
   // One that ran beside it, and one that ran beside that one.
   expect(count(ran("bg_3", 50, 150), ran("bg_2", 100, 600))).toBe(3)
   expect(count(ran("bg_2", 100, 499, task.batch))).toBe(2)
   expect(count(ran("bg_2", 100, undefined))).toBe(1)
-  expect(newsOf(task, storeOf(task, named("bg_2", { status: "running" }))).together).toBe(2)
+  expect(notificationFacts(task, storeOf(task, named("bg_2", { status: "running" }))).together).toBe(2)
 })
 
 test("a cleared parent is woken only by tasks that its session launches after the clear", () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import { Rig } from "../support/rig.ts"
 
 /** Answers that come with the news; how the texts read is in `compose.test.ts`. */
@@ -65,7 +65,9 @@ describe("an answer that comes with the news", () => {
     const { id, sessionID } = await rig.launch()
     let reads = 0
     rig.host.onCall = (method, session) =>
-      method === "messagesSince" && session === sessionID && reads++ > 0 ? { fail: new HostError("busy") } : undefined
+      method === "messagesSince" && session === sessionID && reads++ > 0
+        ? { fail: new OpencodeError("busy") }
+        : undefined
     const task = await rig.ended(id)
     expect(task.retrievedAt).toBeUndefined()
     expect(rig.notices()[0]?.hidden).toContain(`\nNot fetched yet: ${id} (find it)\n`)

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest"
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import type { Task } from "../../src/core/task.ts"
 import { LATER_MS } from "../../src/runtime/journal.ts"
 import { Rig, running } from "../support/rig.ts"
 
 const HANG = { hang: true } as const
-const error = new HostError("not now")
+const error = new OpencodeError("not now")
 
 /** A parent whose turn goes on for `ms` once it is spoken to. */
 const busyParent = (rig: Rig, ms: number) => {

@@ -1,7 +1,7 @@
 import { getHeapStatistics, setFlagsFromString } from "node:v8"
 import { runInNewContext } from "node:vm"
 import { describe, expect, test } from "vitest"
-import { HostError, type Message } from "../../src/core/ports.ts"
+import { type Message, OpencodeError } from "../../src/core/ports.ts"
 import { partID } from "../../src/opencode/ids.ts"
 import type { OutboxPorts } from "../../src/runtime/mailbox/outbox.ts"
 import { flush } from "../support/fake-clock.ts"
@@ -11,7 +11,7 @@ import { cleanup, GONE, held, PARENT, setUp } from "../support/outbox-rig.ts"
 
 const [A, B, C] = ["bg_aaaaaaaa", "bg_bbbbbbbb", "bg_cccccccc"] as const
 const [SAID_A, SAID_B] = [`visible ${A}`, `visible ${B}`] as const
-const NO = new HostError("no")
+const NO = new OpencodeError("no")
 
 type Scene = ReturnType<typeof setUp>
 
@@ -219,7 +219,7 @@ describe("waking", () => {
 
   test("a wake-up is not lost if OpenCode stores a message late after a restart and reports a failure", async () => {
     const { clock, world, outbox, told, states } = setUp()
-    world.failures = [new HostError("no answer")]
+    world.failures = [new OpencodeError("no answer")]
     world.storesWhatFails = true
     outbox.post(cleanup(A), true)
     await clock.advance(1000)
@@ -322,7 +322,7 @@ describe("a parent that was woken and becomes idle", () => {
     world.reading = Promise.reject(NO)
     outbox.parentIdle(PARENT)
     await flush()
-    expect(failed).toEqual(["check the parent's answer: HostError: no"])
+    expect(failed).toEqual(["check the parent's answer: OpencodeError: no"])
     world.reading = Promise.resolve()
     outbox.parentIdle(PARENT)
     await clock.advance(0)

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { HostError, type Message } from "../../src/core/ports.ts"
+import { type Message, OpencodeError } from "../../src/core/ports.ts"
 import { BUILD, cleanup, held, PARENT, setUp } from "../support/outbox-rig.ts"
 import { deliveryOf } from "../support/tasks.ts"
 
@@ -69,7 +69,7 @@ describe("a message", () => {
 
   test("a rejected notification is sent again with growing delays, and each failure is logged", async () => {
     const { clock, world, outbox, told, logs } = setUp()
-    world.failures = Array.from({ length: 6 }, () => new HostError("no"))
+    world.failures = Array.from({ length: 6 }, () => new OpencodeError("no"))
     outbox.post(cleanup("bg_aaaaaaaa"))
     const counts: number[] = []
     for (const ms of [0, 250, 1000, 4000, 15_000, 60_000, 60_000]) {
@@ -81,7 +81,7 @@ describe("a message", () => {
     expect(logs[0]).toEqual([
       "warn",
       "notification not accepted, trying again",
-      { task: "bg_aaaaaaaa", session: PARENT, attempt: 0, error: "HostError: no" },
+      { task: "bg_aaaaaaaa", session: PARENT, attempt: 0, error: "OpencodeError: no" },
     ])
   })
 
@@ -97,7 +97,7 @@ describe("a message", () => {
   test("a notification keeps its agent as long as OpenCode has that agent, however often sending fails", async () => {
     const { clock, world, outbox, sent } = setUp()
     world.agents = [BUILD, { ...BUILD, name: "plan" }]
-    world.failures = Array.from({ length: 5 }, () => new HostError("no"))
+    world.failures = Array.from({ length: 5 }, () => new OpencodeError("no"))
     outbox.post(cleanup("bg_aaaaaaaa"))
     await clock.advance(120_000)
     expect(new Set(sent.map(({ agent }) => agent))).toEqual(new Set(["build"]))
@@ -143,7 +143,7 @@ describe("a message", () => {
 
   test("a notification waits while it is unknown whether the parent may receive one", async () => {
     const { clock, world, outbox, told } = setUp()
-    world.parentFailures = [new HostError("no"), new HostError("no")]
+    world.parentFailures = [new OpencodeError("no"), new OpencodeError("no")]
     outbox.post(cleanup("bg_aaaaaaaa"))
     await clock.advance(2500)
     expect(told()).toEqual([])
@@ -170,7 +170,7 @@ describe("a message", () => {
     outbox.post(cleanup("bg_bbbbbbbb", true))
     await clock.advance(1000)
     world.known = false
-    world.failures = [new HostError("no"), new HostError("no")]
+    world.failures = [new OpencodeError("no"), new OpencodeError("no")]
     resolve()
     await clock.advance(0)
     world.known = true
@@ -226,7 +226,7 @@ describe("a message", () => {
   test("a notification is not repeated after its task is forgotten, its parent deleted or the plugin ended", async () => {
     for (const end of ["forgotten", "gone", "ended"] as const) {
       const { clock, world, outbox, told, stop } = setUp()
-      world.failures = [new HostError("no")]
+      world.failures = [new OpencodeError("no")]
       outbox.post(cleanup("bg_aaaaaaaa"))
       await clock.advance(0)
       if (end === "forgotten") world.known = false
@@ -318,7 +318,7 @@ describe("a message that was to wake the parent", () => {
 
 test("a repeated notification has the original text, whatever happened to the tasks meanwhile", async () => {
   const { clock, outbox, sent, world } = setUp()
-  world.failures.push(new HostError("busy"))
+  world.failures.push(new OpencodeError("busy"))
   outbox.post(cleanup("bg_aaaaaaaa"))
   await clock.advance(1000)
   expect(sent.map(({ parts }) => parts[1]?.text)).toEqual(["hidden bg_aaaaaaaa", "hidden bg_aaaaaaaa"])

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import { copiedToast } from "../../src/present/toasts.ts"
 import { Journal, LATER_MS } from "../../src/runtime/journal.ts"
 import { findBatch, findTask } from "../../src/runtime/tasks/lookup.ts"
@@ -397,7 +397,7 @@ describe("the record", () => {
     const { id, sessionID } = await rig.launch()
     let failures = 2
     rig.host.onCall = (method) =>
-      method === "saveRecord" && failures-- > 0 ? { fail: new HostError("no") } : undefined
+      method === "saveRecord" && failures-- > 0 ? { fail: new OpencodeError("no") } : undefined
     await rig.ended(id)
     await rig.clock.advance(LATER_MS)
     expect((await rig.host.session(sessionID))?.record?.task.delivery.state).toBe("confirmed")

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { FakeDatabase } from "../support/fake-database.ts"
 import { Rig } from "../support/rig.ts"
@@ -100,7 +100,7 @@ test("the overview reads messages of another process's tasks only on refresh, an
   await clock.advance(1000)
   await overview.refresh()
   expect([reads, overview.get(id)?.lastText]).toEqual([2, "so far"])
-  second.host.onCall = (method) => (method === "lastMessage" ? { fail: new HostError("gone") } : undefined)
+  second.host.onCall = (method) => (method === "lastMessage" ? { fail: new OpencodeError("gone") } : undefined)
   await overview.refresh()
   expect(overview.get(id)?.lastText).toBe("so far")
 })
@@ -119,7 +119,7 @@ test("a refresh of the overview finds tasks that another process launched later"
   expect(overview.get(id)).toBeUndefined()
   await overview.refresh()
   expect([overview.get(id)?.task.status, overview.isForeign(id)]).toEqual(["running", true])
-  second.host.onCall = (method) => (method === "recordsSince" ? { fail: new HostError("gone") } : undefined)
+  second.host.onCall = (method) => (method === "recordsSince" ? { fail: new OpencodeError("gone") } : undefined)
   await overview.refresh()
   expect(overview.get(id)?.task.status).toBe("running")
 })

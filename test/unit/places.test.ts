@@ -3,21 +3,28 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { beforeEach, describe, expect, test } from "vitest"
 import { CallError } from "../../src/core/errors.ts"
-import { type Entered, prefaceOf } from "../../src/features/worktrees/preface.ts"
-import type { EnterRequest, MergeResult, Place, PutAway, Ready, Swept } from "../../src/runtime/places/place.ts"
+import { type PreparedWorktree, prefaceOf } from "../../src/features/worktrees/preface.ts"
+import type {
+  ArchiveResult,
+  EnterRequest,
+  MergeResult,
+  Place,
+  PreparedPlace,
+  SweptLeftover,
+} from "../../src/runtime/places/place.ts"
 import { eventually } from "../support/eventually.ts"
 import { isRunning, pidIn } from "../support/process-id.ts"
 import { Rig } from "../support/rig.ts"
 
 /** What is done with places, as the manager asks for it; git itself has tests of its own. */
 
-const CHANGED: PutAway = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
+const CHANGED: ArchiveResult = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
 
 class FakeWorktrees {
   readonly calls: string[] = []
   onCapture = async () => {}
-  onReady = async (_request: EnterRequest): Promise<Entered> => ({ directory: "/place", conflicts: [] })
-  onPutAway = async (): Promise<PutAway> => CHANGED
+  onReady = async (_request: EnterRequest): Promise<PreparedWorktree> => ({ directory: "/place", conflicts: [] })
+  onPutAway = async (): Promise<ArchiveResult> => CHANGED
   onMerge = async (): Promise<MergeResult> => ({ kind: "merged", files: ["a"], submodules: [] })
   kept: string[] = []
 
@@ -25,7 +32,7 @@ class FakeWorktrees {
     this.calls.push(`capture ${taskID} ${folder}`)
     return this.onCapture()
   }
-  async enter(request: EnterRequest): Promise<Ready> {
+  async enter(request: EnterRequest): Promise<PreparedPlace> {
     this.calls.push("enter")
     const entered = await this.onReady(request)
     return { ...entered, preface: prefaceOf(request, entered) }
@@ -44,7 +51,7 @@ class FakeWorktrees {
   async clear() {
     return this.kept
   }
-  swept: Swept[] = [{ taskID: "bg_x", what: "its state was kept" }]
+  swept: SweptLeftover[] = [{ taskID: "bg_x", what: "its state was kept" }]
   async sweep() {
     this.calls.push("sweep")
     return this.swept

@@ -1,7 +1,7 @@
 import { rmSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
 import { describe, expect, test } from "vitest"
-import { moment } from "../../src/lib/format-time.ts"
+import { formatTime } from "../../src/lib/format-time.ts"
 import { Rig } from "../support/rig.ts"
 
 const HANG = { hang: true } as const
@@ -139,7 +139,7 @@ describe("questions", () => {
     await rig.ended(id)
     const said = JSON.stringify(rig.host.stored(rig.parent))
     expect(said).toContain(
-      `If nobody answers, it is refused at ${moment(refusedAt, rig.clock.now())}, and the agent goes on`,
+      `If nobody answers, it is refused at ${formatTime(refusedAt, rig.clock.now())}, and the agent goes on`,
     )
     expect(rig.notices()[0]?.hidden).toContain("Refused, since nobody answered in time: bash")
   })

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import { Rig } from "../support/rig.ts"
 
 const HANG = { hang: true } as const
@@ -41,7 +41,8 @@ describe("the queue", () => {
 
   test("the queue frees the slot of a failed launch", async () => {
     const rig = new Rig({ options: { maxConcurrentTasks: 1 } })
-    rig.host.onCall = (method) => (method === "createSession" ? { slow: 100, fail: new HostError("no") } : undefined)
+    rig.host.onCall = (method) =>
+      method === "createSession" ? { slow: 100, fail: new OpencodeError("no") } : undefined
     const failed = expect(rig.launch()).rejects.toThrow("The task could not be launched: no")
     await rig.settle()
     rig.host.onCall = () => undefined
@@ -57,7 +58,7 @@ describe("the queue", () => {
     await rig.launch()
     const second = await rig.launch({ prompt: "SECOND" })
     rig.host.onCall = (method, sessionID) =>
-      method === "prompt" && sessionID === second.sessionID ? { fail: new HostError("no room") } : undefined
+      method === "prompt" && sessionID === second.sessionID ? { fail: new OpencodeError("no room") } : undefined
     const task = await rig.ended(second.id)
     expect(task).toMatchObject({
       status: "error",

@@ -1,10 +1,10 @@
 import { describe, expect, test, vi } from "vitest"
-import { conditionOf, type PassingKind, type Refusal, sortRefusal } from "../../src/core/refusal.ts"
+import { classifyRefusal, conditionOf, type PassingKind, type Refusal } from "../../src/core/refusal.ts"
 
 const NOW = Date.UTC(2026, 10, 23, 2, 0, 0)
 const INVALID = '{"error":{"type":"invalid_request_error","code":null}}'
 const sort = (refusal: Partial<Refusal>, hasAnswered = false) =>
-  sortRefusal({ message: "", ...refusal }, NOW, hasAnswered)
+  classifyRefusal({ message: "", ...refusal }, NOW, hasAnswered)
 /** Seconds from now until the provider opens. */
 const opens = (refusal: Partial<Refusal>) => {
   const { until } = sort({ status: 429, ...refusal })

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { NOTHING_OBSERVED, repeatTold } from "../../src/core/run/progress.ts"
+import { NOTHING_OBSERVED, withRepeatedCall } from "../../src/core/run/progress.ts"
 import { Rig } from "../support/rig.ts"
 
 const ASKED = "Answer at once: what is done"
@@ -61,7 +61,7 @@ describe("an agent that makes the same call with the same result again and again
 test("calls are equal by tool, arguments and result, and calls over 10 s are never repetitions", () => {
   const call = { input: { a: 1 }, result: "x", ms: 10_000 }
   const times = (...calls: [tool: string, more: object][]) =>
-    calls.reduce((observed, [tool, more]) => repeatTold(observed, tool, { ...call, ...more }), NOTHING_OBSERVED)
+    calls.reduce((observed, [tool, more]) => withRepeatedCall(observed, tool, { ...call, ...more }), NOTHING_OBSERVED)
       .repeated?.times
   expect(times(["t", {}], ["t", {}])).toBe(2)
   expect(times(["t", {}], ["u", {}])).toBe(1)

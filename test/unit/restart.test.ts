@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { HostError, LEASE_MS } from "../../src/core/ports.ts"
+import { LEASE_MS, OpencodeError } from "../../src/core/ports.ts"
 import { FakeHost } from "../support/fake-host.ts"
 import { Rig, running } from "../support/rig.ts"
 
@@ -124,7 +124,7 @@ describe("after a crash and a restart", () => {
   test("after a crash, a task that could not be settled at the start is settled once OpenCode answers", async () => {
     const { rig, id } = await running()
     rig.restart()
-    rig.host.onCall = (method) => (method === "messagesSince" ? { fail: new HostError("not yet") } : undefined)
+    rig.host.onCall = (method) => (method === "messagesSince" ? { fail: new OpencodeError("not yet") } : undefined)
     await rig.manager.recover()
     rig.host.onCall = () => undefined
     await rig.clock.advance(30_000)
@@ -263,7 +263,7 @@ describe("after a crash and a restart", () => {
     async (failing) => {
       const { rig, id } = await running()
       rig.restart()
-      rig.host.onCall = (method) => (method === failing ? { fail: new HostError("not yet") } : undefined)
+      rig.host.onCall = (method) => (method === failing ? { fail: new OpencodeError("not yet") } : undefined)
       const recovering = rig.manager.recover()
       await rig.clock.advance(5000)
       await recovering
@@ -279,7 +279,7 @@ describe("after a crash and a restart", () => {
 
 test("a cleared task does not come back even if its record could not be removed", async () => {
   const { rig } = await running()
-  rig.host.onCall = (method) => (method === "saveRecord" ? { fail: new HostError("no") } : undefined)
+  rig.host.onCall = (method) => (method === "saveRecord" ? { fail: new OpencodeError("no") } : undefined)
   const clearing = rig.manager.clear(rig.parent)
   await rig.clock.advance(10_000)
   await clearing
@@ -329,7 +329,7 @@ describe("another process on the same project", () => {
       await again(rig)
       await rig.clock.advance(300)
       if (apart === "a moment") other.host.session = async () => seen
-      const fail = new HostError("taken over", { takenOver: true })
+      const fail = new OpencodeError("taken over", { takenOver: true })
       other.host.onCall = (method) => (method === "saveRecord" ? { fail } : undefined)
       const result = await again(other)
       other.host.session = rig.host.session
@@ -426,7 +426,7 @@ describe("another process on the same project", () => {
     const { rig, id, sessionID } = await running()
     const { other } = second(rig)
     await other.manager.recover()
-    rig.host.onCall = (method) => (method === "persona" ? { fail: new HostError("no") } : undefined)
+    rig.host.onCall = (method) => (method === "persona" ? { fail: new OpencodeError("no") } : undefined)
     await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
     await rig.clock.advance(20_000)
     expect(other.manager.list(rig.parent)).toMatchObject([{ task: { status: "cancelled" } }])
@@ -456,7 +456,7 @@ describe("another process on the same project", () => {
     const { rig, id } = await running()
     const { other } = second(rig)
     await other.manager.recover()
-    other.host.onCall = (method) => (method === "session" ? { fail: new HostError("busy") } : undefined)
+    other.host.onCall = (method) => (method === "session" ? { fail: new OpencodeError("busy") } : undefined)
     await other.manager.ready(rig.parent)
     await rig.clock.advance(30_000)
     expect(other.manager.list(rig.parent)).toMatchObject([{ task: { id } }])
@@ -524,7 +524,7 @@ describe("another process on the same project", () => {
   test("a process whose task was taken over no longer writes, ends or continues it", async () => {
     const { rig, id, sessionID } = await running({ stallTimeout: 0, taskTimeout: 0 })
     const { other } = second(rig)
-    const fail = new HostError("taken over", { takenOver: true })
+    const fail = new OpencodeError("taken over", { takenOver: true })
     rig.host.onCall = (method) => (method === "saveRecord" ? { fail } : undefined)
     rig.host.database.strangers = true
     await rig.clock.advance(LEASE_MS)

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import { Rig } from "../support/rig.ts"
 
 const completed = async (options: object = {}) => {
@@ -143,7 +143,7 @@ describe("a resume", () => {
   test("a resume whose prompt OpenCode rejects ends as failed", async () => {
     const { rig, task, resume } = await completed()
     rig.host.onCall = (method, sessionID) =>
-      method === "prompt" && sessionID === task.sessionID ? { fail: new HostError("no") } : undefined
+      method === "prompt" && sessionID === task.sessionID ? { fail: new OpencodeError("no") } : undefined
     await resume()
     expect((await rig.ended(task.id)).outcome?.reason).toEqual({
       code: "host",

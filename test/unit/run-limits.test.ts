@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import { NO_USAGE } from "../../src/core/task.ts"
 import { Rig } from "../support/rig.ts"
 
@@ -106,7 +106,7 @@ test("a time limit holds without constant retries even if OpenCode does not repo
   rig.onPrompt("FIND", HANG)
   const { id } = await rig.launch()
   await rig.clock.advance(1000)
-  rig.host.onCall = (method) => (method === "activity" ? { fail: new HostError("HTTP 500") } : undefined)
+  rig.host.onCall = (method) => (method === "activity" ? { fail: new OpencodeError("HTTP 500") } : undefined)
   await rig.clock.advance(120_000)
   expect(rig.task(id).outcome?.reason?.code).toBe("timeout")
   expect(rig.host.logs.filter(({ message }) => message === "could not look at the host").length).toBeLessThan(60)

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import type { Hooks, PluginInput } from "@opencode-ai/plugin"
 import { afterAll, beforeAll, expect, test, vi } from "vitest"
-import { leave, listenIn, type Peer } from "../../src/opencode/peers.ts"
+import { type Peer, registerPeer, unregisterPeer } from "../../src/opencode/peers.ts"
 
 /** The plugin's entry on a host that answers every request with nothing. */
 
@@ -37,7 +37,7 @@ test("a plugin instance in a task's worktree looks for no tasks and asks the ins
     answersInJSON: () => false,
   } as unknown as Peer["handler"]
   const peer: Peer = { handler, tools: {}, hear: () => {} }
-  listenIn("/worktree", peer)
+  registerPeer("/worktree", peer)
   try {
     const [kept, own] = [await start("/worktree", { childPrompt: "Mind the gap." }), await start("/project")]
     // Begun after the other, and in the same way.
@@ -48,6 +48,6 @@ test("a plugin instance in a task's worktree looks for no tasks and asks the ins
     expect(output.system).toEqual(["Mind the gap."])
     for (const { hooks } of [own, kept]) await hooks.dispose?.()
   } finally {
-    leave("/worktree", peer)
+    unregisterPeer("/worktree", peer)
   }
 })

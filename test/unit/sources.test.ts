@@ -63,7 +63,7 @@ describe("core and runtime", () => {
   })
 
   test("core and runtime use no timers except the poller's and those of single calls", () => {
-    const timed = sources.flatMap(({ file, text }) => (/clock\.after\(|\bpause\(/.test(text) ? [file] : []))
+    const timed = sources.flatMap(({ file, text }) => (/clock\.after\(|\bsleepFor\(/.test(text) ? [file] : []))
     expect(timed.toSorted()).toEqual([
       "src/runtime/answers.ts",
       "src/runtime/journal.ts",

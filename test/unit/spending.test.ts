@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { allowanceOf, NOTHING_SPENT, needsBill, refusalOf, type SpendingLimits } from "../../src/core/spending.ts"
+import { allowanceOf, NOTHING_SPENT, needsBill, type SpendingLimits, spendingRefusal } from "../../src/core/spending.ts"
 import { NO_USAGE } from "../../src/core/task.ts"
 import { taskOf } from "../support/tasks.ts"
 
@@ -18,7 +18,7 @@ const cost = (amount: number, atLeast = false) => ({
 
 describe("nothing may begin where a limit is used up:", () => {
   const refused = (limits: Partial<SpendingLimits>, spent: Partial<typeof NOTHING_SPENT>) =>
-    refusalOf({ ...OFF, ...limits }, { ...NOTHING_SPENT, ...spent })
+    spendingRefusal({ ...OFF, ...limits }, { ...NOTHING_SPENT, ...spent })
 
   test("a resume is refused when the task's own budget is used up", () => {
     expect(refused({ maxCostPerTask: 0.5 }, { task: cost(0.5) })).toBe(

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import { LATER_MS } from "../../src/runtime/journal.ts"
 import { Rig } from "../support/rig.ts"
 
@@ -103,7 +103,7 @@ describe("cancelling", () => {
   test("a cancel stops the child session even when OpenCode fails to do so at first", async () => {
     const { rig, first } = await running()
     let failures = 2
-    rig.host.onCall = (method) => (method === "abort" && failures-- > 0 ? { fail: new HostError("no") } : undefined)
+    rig.host.onCall = (method) => (method === "abort" && failures-- > 0 ? { fail: new OpencodeError("no") } : undefined)
     const cancelling = rig.manager.cancel({ type: "all" }, rig.caller)
     await rig.ended(first.id)
     await rig.clock.advance(1000)
@@ -113,7 +113,7 @@ describe("cancelling", () => {
 
   test("a task stays cancelled even when OpenCode never stops its session, and the log says so", async () => {
     const { rig, first } = await running()
-    rig.host.onCall = (method) => (method === "abort" ? { fail: new HostError("no") } : undefined)
+    rig.host.onCall = (method) => (method === "abort" ? { fail: new OpencodeError("no") } : undefined)
     const cancelling = rig.manager.cancel({ type: "all" }, rig.caller)
     await rig.ended(first.id)
     await rig.clock.advance(10_000)
@@ -191,7 +191,7 @@ describe("clearing", () => {
 
   test("superagents_clear drops a notification that is not yet delivered", async () => {
     const { rig, first } = await running()
-    rig.host.onCall = (method) => (method === "persona" ? { fail: new HostError("not now") } : undefined)
+    rig.host.onCall = (method) => (method === "persona" ? { fail: new OpencodeError("not now") } : undefined)
     await rig.manager.cancel({ type: "all" }, rig.caller)
     await rig.clock.advance(100)
     await rig.manager.clear(rig.parent)

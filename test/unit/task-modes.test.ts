@@ -4,7 +4,7 @@ import * as modes from "../../src/tools/task-modes.ts"
 
 type Args = Readonly<Record<string, unknown>>
 const modeOf = (args: Args) => modes.modeOf(args, FEATURES)
-const refusalOf = (args: Args) => modes.refusalOf(args, FEATURES)
+const refusalOf = (args: Args) => modes.argumentsRefusal(args, FEATURES)
 
 const NEW = { description: "find it", prompt: "FIND", agent: "general" }
 

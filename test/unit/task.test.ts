@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import {
   addFigures,
   addUsage,
@@ -86,8 +86,8 @@ describe("usage", () => {
 })
 
 test("an error from OpenCode says whether the requested thing is missing", () => {
-  expect(new HostError("no")).toMatchObject({ name: "HostError", message: "no", notFound: false })
-  expect(new HostError("no", { notFound: true })).toMatchObject({ notFound: true })
+  expect(new OpencodeError("no")).toMatchObject({ name: "OpencodeError", message: "no", notFound: false })
+  expect(new OpencodeError("no", { notFound: true })).toMatchObject({ notFound: true })
 })
 
 test("an agent's name includes the machine that it works on when that is another machine", () => {

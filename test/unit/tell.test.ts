@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import { messageID } from "../../src/opencode/ids.ts"
 import { Rig } from "../support/rig.ts"
 
@@ -95,7 +95,7 @@ describe("a word to a task", () => {
     rig.onPrompt("FIND", { text: "first", delay: 200 })
     const { id } = await rig.launch()
     rig.host.onCall = (method, session) =>
-      method === "prompt" && session !== rig.parent ? { slow: 300, fail: new HostError("no") } : undefined
+      method === "prompt" && session !== rig.parent ? { slow: 300, fail: new OpencodeError("no") } : undefined
     await rig.clock.advance(100)
     const told = rig.manager.tell(id, "MORE", rig.caller).catch((error: Error) => error.message)
     await rig.clock.until(() => rig.task(id).status === "completed")
@@ -110,7 +110,7 @@ describe("a word to a task", () => {
     const rig = rigged()
     rig.onPrompt("FIND", { tools: [{ name: "build", args: { ms: 500 } }] })
     const { id, sessionID } = await rig.launch()
-    const failure = new HostError("cut off")
+    const failure = new OpencodeError("cut off")
     let cuts = 0
     rig.host.onCall = (method) => (method === "prompt" && cuts++ === 0 ? { fail: failure, after: true } : undefined)
     await rig.clock.advance(100)

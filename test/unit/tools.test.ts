@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import { z } from "zod"
 import { CallError } from "../../src/core/errors.ts"
-import { HostError } from "../../src/core/ports.ts"
+import { OpencodeError } from "../../src/core/ports.ts"
 import { toolsFor } from "../../src/tools/index.ts"
 import { withAgents } from "../../src/tools/task.ts"
 import { defineTool, type Tool } from "../../src/tools/tool.ts"
@@ -283,7 +283,7 @@ describe("what goes wrong inside a tool", () => {
 
   test.each([
     [new CallError("as it is"), "as it is"],
-    [new HostError("busy"), "OpenCode did not do its part (busy). Nothing was lost; try the call again."],
+    [new OpencodeError("busy"), "OpenCode did not do its part (busy). Nothing was lost; try the call again."],
     [
       new TypeError("x is not a function"),
       "The call failed unexpectedly (x is not a function). Try it again, or check with superagents_list.",

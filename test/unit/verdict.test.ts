@@ -5,7 +5,7 @@ import {
   factsOf,
   isCutByCompaction,
   keptTodos,
-  lastSignIn,
+  lastAnswerAt,
   type SessionState,
 } from "../../src/core/outcome.ts"
 import type { Message, MessagePart } from "../../src/core/ports.ts"
@@ -364,7 +364,7 @@ describe("a run's messages tell", () => {
   })
 
   test("the last sign of life is the time of the latest message", () => {
-    expect(lastSignIn([])).toBe(0)
-    expect(lastSignIn([answer(), answer({ createdAt: 20, completedAt: undefined }), user()])).toBe(20)
+    expect(lastAnswerAt([])).toBe(0)
+    expect(lastAnswerAt([answer(), answer({ createdAt: 20, completedAt: undefined }), user()])).toBe(20)
   })
 })

@@ -2,11 +2,11 @@ import { describe, expect, test } from "vitest"
 import { NOTHING_SPENT, type PurseLimit } from "../../src/core/spending.ts"
 import { type LastWord, NO_USAGE, type Progress, type Task, type Usage } from "../../src/core/task.ts"
 import {
-  demandOf,
-  dueAt,
+  askTimeoutAt,
+  limitActionOf,
   MOST_EMPTY_ANSWERS,
+  nextLimitAt,
   type RunLimits,
-  refusedAt,
   tooLateFor,
   type Watched,
 } from "../../src/core/watchdog.ts"
@@ -47,12 +47,12 @@ const watched = ({ limits, progress, spent, ...more }: Given = {}): Watched => (
   progress: progressOf(progress),
   spent: { ...NOTHING_SPENT, ...spent },
 })
-const demand = (given: Given = {}) => demandOf(watched(given))
+const demand = (given: Given = {}) => limitActionOf(watched(given))
 const timed = (timeout: number): Task => taskOf({ run: { startedAt: 1000, timeout } })
 
 describe("a question that nobody answers", () => {
   const until = (permissionTimeout: number | null, isOpen: boolean, wroteAt = Number.NEGATIVE_INFINITY) =>
-    refusedAt(askOf({ askedAt: 10_000_000 }), permissionTimeout, { isOpen, wroteAt }) - 10_000_000
+    askTimeoutAt(askOf({ askedAt: 10_000_000 }), permissionTimeout, { isOpen, wroteAt }) - 10_000_000
 
   test("by default an open question is refused after five minutes, or after an hour with a user present", () => {
     expect(until(null, false)).toBe(300_000)
@@ -117,7 +117,7 @@ test("a run whose model answered only with errors names them in its reason at an
 test("a last word's time stops while its task is paused, but the purse's deadline does not", () => {
   const lastWord = { state: "told", at: 1200, reason: { code: "budget", text: "" } } as LastWord
   const endOf = (purse?: PurseLimit) =>
-    dueAt(
+    nextLimitAt(
       watched({
         task: taskOf({ run: { startedAt: 1000, timeout: 0, stillSince: 1500 } }),
         limits: { lastWord: 500, purse },
@@ -139,7 +139,7 @@ describe("the end of the board's purse", () => {
     (state) => {
       const progress = { lastWord: { state, at: 9500, reason }, openCalls: 1 }
       expect(demand({ task: timed(0), limits, progress, now: 9999 })).toBeUndefined()
-      expect(dueAt(watched({ task: timed(0), limits, progress, now: 9999 }))).toBe(10_000)
+      expect(nextLimitAt(watched({ task: timed(0), limits, progress, now: 9999 }))).toBe(10_000)
       expect(demand({ task: timed(0), limits, progress, now: 10_000 })).toMatchObject(stop)
     },
   )
@@ -255,7 +255,7 @@ describe("a run is stopped", () => {
     const progress = { lastSignAt: 1000, pendingCalls: 1 }
     const limits = { stallTimeout: 5000 }
     expect(demand({ limits, progress, now: 15_999 })).toBeUndefined()
-    expect(dueAt(watched({ limits, progress, now: 2000 }))).toBe(16_000)
+    expect(nextLimitAt(watched({ limits, progress, now: 2000 }))).toBe(16_000)
     expect(demand({ limits, progress, now: 16_000 })?.reason.text).toBe(
       "Stopped because nothing was heard of it for 15s; the option stallTimeout allows 5s, and 3 times that while it writes a tool call.",
     )
@@ -270,7 +270,7 @@ describe("a run is stopped", () => {
   ])("a run is not stopped for silence while %s", (_why, progress, ownTasks) => {
     const given = { limits: { stallTimeout: 5000 }, progress: { lastSignAt: 0, ...progress }, ownTasks, now: 99_000 }
     expect(demand(given)).toBeUndefined()
-    expect(dueAt(watched(given))).toBe(Number.POSITIVE_INFINITY)
+    expect(nextLimitAt(watched(given))).toBe(Number.POSITIVE_INFINITY)
   })
 
   test("a run is not stopped by a limit that is off or while it is queued", () => {
@@ -404,7 +404,7 @@ describe("a run that was asked for its last word", () => {
 
   test("a deadline is set for the end of the time for a last word", () => {
     const due = (word: Partial<LastWord>) =>
-      dueAt(
+      nextLimitAt(
         watched({
           limits: LIMITS,
           task: timed(600_000),
@@ -421,19 +421,19 @@ describe("the next deadline", () => {
   test("the next deadline is the earliest of time limit, silence and open questions", () => {
     const limits = { stallTimeout: 5000, permissionTimeout: 700 }
     const task = timed(3000)
-    expect(dueAt(watched({ task, limits, progress: { lastSignAt: 500 } }))).toBe(4000)
-    expect(dueAt(watched({ limits, progress: { lastSignAt: 500 } }))).toBe(5500)
-    expect(dueAt(watched({ task, limits, progress: { asks: [askOf({ askedAt: 1100 })] } }))).toBe(1800)
+    expect(nextLimitAt(watched({ task, limits, progress: { lastSignAt: 500 } }))).toBe(4000)
+    expect(nextLimitAt(watched({ limits, progress: { lastSignAt: 500 } }))).toBe(5500)
+    expect(nextLimitAt(watched({ task, limits, progress: { asks: [askOf({ askedAt: 1100 })] } }))).toBe(1800)
   })
 
   test("the next deadline is the request for the last word before the end", () => {
-    expect(dueAt(watched({ task: timed(3000), limits: { lastWord: 500 } }))).toBe(3500)
+    expect(nextLimitAt(watched({ task: timed(3000), limits: { lastWord: 500 } }))).toBe(3500)
   })
 
   test("a run has no deadline when it is queued or nothing limits it", () => {
-    expect(dueAt(watched({ progress: { asks: [askOf()] } }))).toBe(Number.POSITIVE_INFINITY)
+    expect(nextLimitAt(watched({ progress: { asks: [askOf()] } }))).toBe(Number.POSITIVE_INFINITY)
     const queued = taskOf({ run: { startedAt: undefined, timeout: 3000 } })
-    expect(dueAt(watched({ task: queued }))).toBe(Number.POSITIVE_INFINITY)
+    expect(nextLimitAt(watched({ task: queued }))).toBe(Number.POSITIVE_INFINITY)
   })
 })
 
@@ -443,18 +443,18 @@ describe("a run whose turn it is not, since its place is made or its check runs,
   const at = (now: number, progress: Partial<Progress> = held) => watched({ task: timed(3000), limits, progress, now })
 
   test("a run that waits for its place or check is not asked for a last word", () => {
-    expect(demandOf(at(3600))).toBeUndefined()
-    expect(dueAt(at(3600))).toBe(4000)
-    expect(demandOf(at(3600, { toolCalls: 1 }))?.action).toBe("warn")
-    expect(dueAt(at(3400, { toolCalls: 1 }))).toBe(3500)
+    expect(limitActionOf(at(3600))).toBeUndefined()
+    expect(nextLimitAt(at(3600))).toBe(4000)
+    expect(limitActionOf(at(3600, { toolCalls: 1 }))?.action).toBe("warn")
+    expect(nextLimitAt(at(3400, { toolCalls: 1 }))).toBe(3500)
     expect(demand({ limits, progress: held, spent: { task: cost(0.095) } })).toBeUndefined()
   })
 
   test("a run that waits for its place or check is stopped at its limit without being interrupted first", () => {
     const reason = { code: "timeout", text: "Stopped at its time limit." } as const
     const lastWord = { state: "told", reason, at: 3500 } as const
-    expect(demandOf(at(4000))?.action).toBe("stop")
-    expect(demandOf(at(4000, { ...held, lastWord }))).toEqual({ action: "stop", reason })
-    expect(demandOf(at(4000, { openCalls: 1, lastWord }))?.action).toBe("interrupt")
+    expect(limitActionOf(at(4000))?.action).toBe("stop")
+    expect(limitActionOf(at(4000, { ...held, lastWord }))).toEqual({ action: "stop", reason })
+    expect(limitActionOf(at(4000, { openCalls: 1, lastWord }))?.action).toBe("interrupt")
   })
 })

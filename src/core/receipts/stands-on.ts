@@ -19,7 +19,7 @@ function endsOf(file: string): readonly string[] {
  * Of `files` (paths from the checkout's top), those that a command depends on: its scripts, tests, runner
  * configuration. The command may run in any folder and names paths from there.
  */
-export function standsOn(command: string, files: readonly string[]): readonly string[] {
+export function filesNeededBy(command: string, files: readonly string[]): readonly string[] {
   // A command that is not a plain list of programs depends on everything it names.
   const named = runIn(command) ?? [command]
   const all = named.flatMap((text) => text.split(/[\s"'`;&|()<>=,]+/))

@@ -1,7 +1,7 @@
 import type { MessageKind } from "../ids.ts"
 import type { AnswerError, Message } from "../ports.ts"
 import type { CheckResult } from "../receipt.ts"
-import type { Ask, Away, Ending, Failing, LastWord, Outcome, Preparing, Progress, Task, Value } from "../task.ts"
+import type { Ask, Ending, Failing, LastWord, LostContact, Outcome, Preparing, Progress, Task, Value } from "../task.ts"
 import { callsIn, emptiesIn, NOTHING_OBSERVED, type Observed } from "./progress.ts"
 
 /**
@@ -164,7 +164,7 @@ export type ActiveRun = {
   /** Indexes of group members that are being created. */
   readonly creatingMembers: readonly number[]
   /** Set while the run's machine cannot be reached. */
-  readonly away?: Away
+  readonly away?: LostContact
   /** Slow preparation of the place that is under way. */
   readonly preparing?: Preparing
   /** Paused before it had begun: it begins when the pause ends. */

@@ -1,7 +1,7 @@
 import { NOTHING_SPENT } from "../spending.ts"
-import { dueAt } from "../watchdog.ts"
+import { nextLimitAt } from "../watchdog.ts"
 import type { ActiveRun } from "./active-run.ts"
-import type { World } from "./inputs.ts"
+import type { RunContext } from "./inputs.ts"
 import { watchedAs } from "./limits.ts"
 import { missingUntil, stuckUntil, todosUntil } from "./messages.ts"
 
@@ -21,19 +21,19 @@ const isTimed = ({ stage, heldBy }: ActiveRun): boolean =>
     stage === "verifying")
 
 /** Time of the next tick if no event comes. All deadlines are part of the run's state; there are no other timers. */
-export function nextDue(run: ActiveRun, world: World): number {
+export function nextDue(run: ActiveRun, world: RunContext): number {
   if (!isTimed(run)) return NEVER
   // Spending changes with an event or a read, never with the clock. While OpenCode is asked whether a limit is passed,
   // its answer settles it.
   const settled = run.confirming ? world.now : undefined
-  const limits = dueAt(watchedAs(run, { ...world, spent: () => NOTHING_SPENT }), settled)
+  const limits = nextLimitAt(watchedAs(run, { ...world, spent: () => NOTHING_SPENT }), settled)
   const soon = world.now + MIN_TICK_MS
   const { warmUpUntil: heldUntil = NEVER } = run
   return Math.min(Math.max(soon, limits), heldUntil, Math.max(soon, hintDue(run)), lookDue(run, world))
 }
 
 /** Deadlines already handled are ignored. */
-function lookDue(run: ActiveRun, world: World): number {
+function lookDue(run: ActiveRun, world: RunContext): number {
   if (run.looking) return NEVER
   const waits = [
     run.stuckSince === undefined ? NEVER : stuckUntil(run, world),

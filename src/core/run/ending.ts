@@ -13,7 +13,7 @@ import {
   type SentMessage,
   type Stage,
 } from "./active-run.ts"
-import type { Command, Step, World } from "./inputs.ts"
+import type { MachineCommand, MachineStep, RunContext } from "./inputs.ts"
 import { type Handler, moved, stay } from "./steps.ts"
 
 /** In these stages the run's model has not been called. */
@@ -25,7 +25,7 @@ const MOST_KEPT_CHARS = 4000
  * Ends a run once, by `transition`, so that late inputs are absorbed; then its session is stopped, its place put away
  * and its parent told. An end that messages prove is told first and recorded after; any other is recorded first.
  */
-export function end(run: ActiveRun, ending: Ending, options: EndOptions, world: World): Step {
+export function end(run: ActiveRun, ending: Ending, options: EndOptions, world: RunContext): MachineStep {
   const { task, now } = world
   const { generation, asks } = run
   const at = Math.max(ending.at ?? now, task.run.startedAt ?? 0)
@@ -44,7 +44,7 @@ export function end(run: ActiveRun, ending: Ending, options: EndOptions, world: 
     posted: false,
     delivered: false,
   }
-  const commands: readonly Command[] = [
+  const commands: readonly MachineCommand[] = [
     { do: "end", event, ending, options },
     ...(isHeldUp(run) ? ([{ do: "abort" }] as const) : []),
     { do: "close", ...(stops && { asks }), read: began && options.messages === undefined },
@@ -57,7 +57,7 @@ export function end(run: ActiveRun, ending: Ending, options: EndOptions, world: 
 }
 
 /** Fails the messages that were waiting for a prompt which is never sent. */
-const unsaid = ({ sentMessages: words }: ActiveRun): readonly Command[] =>
+const unsaid = ({ sentMessages: words }: ActiveRun): readonly MachineCommand[] =>
   words.flatMap(({ held, reply }: SentMessage) =>
     held && reply ? [{ do: "answer", reply, with: "ended" } as const] : [],
   )
@@ -70,7 +70,7 @@ export const ends: Handler<"end"> = (run, { ending, options }, world) => {
 }
 
 /** Reopens an end that a dead process recorded and perhaps did not finish. */
-export function reopened(task: Task, now: number): Step {
+export function reopened(task: Task, now: number): MachineStep {
   const { outcome } = task
   const type = task.status === "error" ? "failed" : task.status === "cancelled" ? "cancelled" : "completed"
   const ending: Ending = { type, reason: outcome?.reason }
@@ -92,7 +92,7 @@ export const closed: Handler<"closed"> = (run, { messages }) => {
   const next = { ...run, outcome }
   if (!task.place && !task.group) return finish(next)
   const merge = merges(task, ending)
-  const commands: readonly Command[] = [{ do: "finalize", task: { ...task, outcome }, merge }]
+  const commands: readonly MachineCommand[] = [{ do: "finalize", task: { ...task, outcome }, merge }]
   return { run: merge ? moved(next, "finalizing") : next, commands }
 }
 
@@ -102,7 +102,7 @@ export const finalized: Handler<"finalized"> = (run, { found, check = run.check 
   return finish({ ...run, check, outcome: outcome && { ...outcome, ...found } })
 }
 
-function finish(run: ActiveRun): Step {
+function finish(run: ActiveRun): MachineStep {
   const { closing, generation } = run
   if (!closing) return stay(run)
   const outcome = run.outcome && withCheck(run.outcome, run)
@@ -111,7 +111,7 @@ function finish(run: ActiveRun): Step {
   const writes = closing.write === "again" || (closing.write === "now" && untold)
   // Usage until the stop is recorded with the notification, or by itself where nobody is told.
   const unnoticed = closing.write === "now" && !writes && closing.task.delivery.state === "none"
-  const commands: readonly Command[] = [
+  const commands: readonly MachineCommand[] = [
     ...(outcome ? [{ do: "record", event: { type: "closed", generation, outcome }, write: false } as const] : []),
     { do: "free slot" },
     ...(writes ? [{ do: "write", later: false } as const] : []),
@@ -135,11 +135,11 @@ function withCheck(known: Outcome, { check: result, value }: ActiveRun): Outcome
 }
 
 /** A group member has passed, and the winner is being recorded. */
-export const isWon = ({ stage }: ActiveRun, { task }: World): boolean =>
+export const isWon = ({ stage }: ActiveRun, { task }: RunContext): boolean =>
   stage === "supervising" && winnerIn(task.group) !== undefined
 
 /** Sends the notification once all pending steps are done. */
-function post(run: ActiveRun): Step {
+function post(run: ActiveRun): MachineStep {
   const { closing, outcome } = run
   if (run.stage !== "notifying" || !closing || closing.posted || closing.writes > 0) return settle(run)
   const task = { ...closing.task, outcome }
@@ -162,16 +162,16 @@ export const written: Handler<"written"> = (run, _input, world) => {
 export const notified: Handler<"notified"> = (run) =>
   settle(run.closing ? { ...run, closing: { ...run.closing, delivered: true } } : run)
 
-export const stopped: Handler<"stopped"> = (run) => landed(run)
+export const stopped: Handler<"stopped"> = (run) => callReturned(run)
 
 /** A call to its session has come back. A parked run goes on after the last of them at the earliest. */
-export function landed(given: ActiveRun): Step {
+export function callReturned(given: ActiveRun): MachineStep {
   const run = { ...given, calls: given.calls - 1 }
   return run.stage === "parked" && run.calls === 0 ? { run, commands: [{ do: "free slot" }] } : settle(run)
 }
 
 /** Drops a run that is told and has no pending calls to its session. */
-const settle = (run: ActiveRun): Step =>
+const settle = (run: ActiveRun): MachineStep =>
   run.closing?.delivered && run.calls === 0 ? { run: undefined, commands: [] } : stay(run)
 
 /** Outcome from the messages if there are any, else from events. */
@@ -197,5 +197,5 @@ function knownOf(run: ActiveRun, ending: Ending, { messages = [], openTodos = 0 
   return { ...known, toolCalls: calls.size, usage, recentTools, filesChanged: [], moreFiles: 0 }
 }
 
-export const fail = (run: ActiveRun, reason: Reason, world: World): Step =>
+export const fail = (run: ActiveRun, reason: Reason, world: RunContext): MachineStep =>
   end(run, { type: "failed", reason }, {}, world)

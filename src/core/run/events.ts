@@ -1,20 +1,29 @@
 import type { Message } from "../ports.ts"
 import type { Ask } from "../task.ts"
 import type { ActiveRun } from "./active-run.ts"
-import type { Input, Step, World } from "./inputs.ts"
+import type { Input, MachineStep, RunContext } from "./inputs.ts"
 import { checkLimits } from "./limits.ts"
 import {
   callsIn,
   type Observed,
-  repeatTold,
   withAnswer,
   withDelta,
   withMessages,
+  withRepeatedCall,
   withText,
   withTool,
 } from "./progress.ts"
 import { sayRepeats } from "./prompts.ts"
-import { also, type Handler, looks, rested, sign, stay, trying, withCommands } from "./steps.ts"
+import {
+  andThen,
+  type Handler,
+  markIdle,
+  readMessages,
+  recordActivity,
+  recordRetry,
+  stay,
+  withCommands,
+} from "./steps.ts"
 
 /** Delay before the parent's model is told of an open question, in ms. */
 const HINT_AFTER_MS = 15_000
@@ -27,7 +36,7 @@ function withTold(run: ActiveRun, observed: Observed): ActiveRun {
   return { ...run, observed: observed, ...(isSpoken && lastWord && { lastWord: { ...lastWord, state: "spoke" } }) }
 }
 
-export const readIn = (run: ActiveRun, messages: readonly Message[]): ActiveRun =>
+export const withReadMessages = (run: ActiveRun, messages: readonly Message[]): ActiveRun =>
   withTold(run, withMessages(run.observed, messages))
 
 type Heard = Extract<Input, { type: "event" }>["event"]
@@ -43,10 +52,10 @@ export const event: Handler<"event"> = (given, { event }, world) => {
   const run = { ...given, observed: given.observed.heard ? given.observed : { ...given.observed, heard: true } }
   if (event.type === "idle") {
     if (!own) return stay(run)
-    const next = rested({ ...run, retry: undefined }, world)
-    return also(next, (rested) => looks(rested, world))
+    const next = markIdle({ ...run, retry: undefined }, world)
+    return andThen(next, (rested) => readMessages(rested, world))
   }
-  const alive = sign(run, world.now)
+  const alive = recordActivity(run, world.now)
   if (!own) return ofAny(alive, event)
   return ofItsOwn(ANSWERS.includes(event.type) ? { ...alive, failing: undefined } : alive, event, world)
 }
@@ -54,10 +63,10 @@ export const event: Handler<"event"> = (given, { event }, world) => {
 /** Events that prove an answer of the run's model. */
 const ANSWERS: readonly Heard["type"][] = ["began", "thinking", "text", "text-delta", "tool", "answered"]
 
-function ofItsOwn(run: ActiveRun, event: Heard, world: World): Step {
+function ofItsOwn(run: ActiveRun, event: Heard, world: RunContext): MachineStep {
   switch (event.type) {
     case "active":
-      return stay(trying(run, event.activity, world.now))
+      return stay(recordRetry(run, event.activity, world.now))
     case "began":
       return stay({ ...run, observed: { ...run.observed, began: true } })
     case "text":
@@ -77,7 +86,7 @@ function ofItsOwn(run: ActiveRun, event: Heard, world: World): Step {
     case "tool":
       return called(run, event, world)
     case "error":
-      return looks({ ...run, error: { ...event.error, at: world.now } }, world)
+      return readMessages({ ...run, error: { ...event.error, at: world.now } }, world)
   }
   return ofAny(run, event)
 }
@@ -87,12 +96,12 @@ const askedNext = (run: ActiveRun): ActiveRun =>
   run.lastWord?.state === "told" ? { ...run, lastWord: { ...run.lastWord, state: "speaking" } } : run
 
 /** Tells an agent that repeats one call, and ends it if it goes on. */
-function called(run: ActiveRun, event: Heard & { type: "tool" }, world: World): Step {
+function called(run: ActiveRun, event: Heard & { type: "tool" }, world: RunContext): MachineStep {
   const { observed } = run
   const { run: next } = ofAny(run, event)
   const { tool, call } = event
   if (!next || !call || callsIn(next.observed, "ended") === callsIn(observed, "ended")) return stay(next ?? run)
-  const after = { ...next, observed: repeatTold(next.observed, tool, call) }
+  const after = { ...next, observed: withRepeatedCall(next.observed, tool, call) }
   const { maxRepeats } = world.options
   const times = after.observed.repeated?.times ?? 0
   if (maxRepeats === 0 || times < maxRepeats) return stay(after)
@@ -100,7 +109,7 @@ function called(run: ActiveRun, event: Heard & { type: "tool" }, world: World): 
   return checkLimits(after, world)
 }
 
-function ofAny(run: ActiveRun, event: Heard): Step {
+function ofAny(run: ActiveRun, event: Heard): MachineStep {
   switch (event.type) {
     case "tool": {
       const { callID: id, tool, state, messageID } = event
@@ -122,7 +131,7 @@ const withAsk = (run: ActiveRun, ask: Ask): ActiveRun => ({
 const replied = (run: ActiveRun, askID: string): ActiveRun =>
   run.asks.some(({ id }) => id === askID) ? { ...run, asks: run.asks.filter(({ id }) => id !== askID) } : run
 
-const asked = (run: ActiveRun, ask: Ask): Step => {
+const asked = (run: ActiveRun, ask: Ask): MachineStep => {
   const hintAt = run.hintAt ?? ask.askedAt + HINT_AFTER_MS
   return { run: { ...withAsk(run, ask), hintAt }, commands: [{ do: "announce", ask }] }
 }
@@ -138,9 +147,9 @@ export const questions: Handler<"questions"> = (run, { open, at }) => {
   }
   return open
     .filter(({ id }) => !known(id))
-    .reduce<Step>((step, ask) => also(step, (next) => asked(next, ask)), stay(still))
+    .reduce<MachineStep>((step, ask) => andThen(step, (next) => asked(next, ask)), stay(still))
 }
 
 /** Usage from messages, where no event tells it. */
 export const counted: Handler<"counted"> = (run, { messages }, world) =>
-  withCommands(checkLimits(readIn(run, messages), world), [{ do: "check shared limits" }])
+  withCommands(checkLimits(withReadMessages(run, messages), world), [{ do: "check shared limits" }])

@@ -1,9 +1,9 @@
 import type { Options } from "../../options/options.ts"
 import type { DependencyAnswer } from "../dependencies.ts"
-import type { MessageKind, NameMessage } from "../ids.ts"
-import type { Move } from "../members.ts"
+import type { MessageIDFactory, MessageKind } from "../ids.ts"
+import type { GroupStep } from "../members.ts"
 import type { PauseEvent } from "../pause.ts"
-import type { Activity, HostEvent, Message } from "../ports.ts"
+import type { Activity, Message, OpencodeEvent } from "../ports.ts"
 import type { CheckResult } from "../receipt.ts"
 import type { PurseLimit, Spent } from "../spending.ts"
 import type { Ask, Delivery, Ending, Outcome, Preparing, Reason, Task } from "../task.ts"
@@ -12,10 +12,10 @@ import type { Presence } from "../watchdog.ts"
 import type { ActiveRun, EndOptions, MessageCallback, MessageResult, SentMessage } from "./active-run.ts"
 
 /** Facts beside the run that the machine may use, read at this moment. */
-export type World = {
+export type RunContext = {
   readonly now: number
   readonly options: Options
-  readonly messageID: NameMessage
+  readonly messageID: MessageIDFactory
   /** Whether a user could answer questions. */
   readonly presence: Presence
   /** The board's purse that pays the run. */
@@ -29,8 +29,8 @@ export type World = {
   readonly owed: boolean
   /** Current spending, for shared limits. */
   readonly spent: () => Spent
-  /** What its feature decides about the group's members now. */
-  readonly nextMembers: (run: ActiveRun) => Move
+  /** The next step of a group, as its feature decides now. */
+  readonly nextMembers: (run: ActiveRun) => GroupStep
   /** How long its place may be out of reach, in ms; 0 for any time. */
   readonly mostAway: () => number
   /** Names of what judges the run's answer, in order. */
@@ -84,7 +84,7 @@ export type Input =
   | { readonly type: "tell"; readonly text: string; readonly reply: MessageCallback }
   | { readonly type: "request" }
   | { readonly type: "end"; readonly ending: Ending; readonly options: EndOptions }
-  | { readonly type: "event"; readonly event: HostEvent }
+  | { readonly type: "event"; readonly event: OpencodeEvent }
   /** Open questions, as read at `at`. */
   | { readonly type: "questions"; readonly open: readonly Ask[]; readonly at: number }
   | { readonly type: "look" }
@@ -127,7 +127,7 @@ export type Input =
 export type InputType = Input["type"]
 
 /** An effect for a run. Slow ones return an input, which is ignored if the run has changed stage. */
-export type Command =
+export type MachineCommand =
   /** Applies a task event; `write`: record it at once. */
   | { readonly do: "record"; readonly event: TaskEvent; readonly write: boolean }
   | { readonly do: "log"; readonly what: string; readonly fields: Readonly<Record<string, string | number>> }
@@ -170,4 +170,4 @@ export type Command =
   | { readonly do: "notify"; readonly task: Task; readonly maybeDelivered: boolean }
 
 /** The new state; `run` is undefined where the run is dropped. */
-export type Step = { readonly run: ActiveRun | undefined; readonly commands: readonly Command[] }
+export type MachineStep = { readonly run: ActiveRun | undefined; readonly commands: readonly MachineCommand[] }

@@ -4,21 +4,32 @@ import type { Message } from "../ports.ts"
 import { NOTHING_SPENT, needsBill } from "../spending.ts"
 import { type Ask, isUnattended, type Reason, type Task } from "../task.ts"
 import { transition } from "../transition.ts"
-import { demandOf, MOST_EMPTY_ANSWERS, type RunLimits, refusedAt, type Watched } from "../watchdog.ts"
+import { askTimeoutAt, limitActionOf, MOST_EMPTY_ANSWERS, type RunLimits, type Watched } from "../watchdog.ts"
 import { type ActiveRun, expectsMessage, isUndecided, progressOf } from "./active-run.ts"
-import { found, lost } from "./contact.ts"
+import { contactLost, contactRestored } from "./contact.ts"
 import { fail, isWon } from "./ending.ts"
-import type { Command, Confirmed, Step, World } from "./inputs.ts"
+import type { Confirmed, MachineCommand, MachineStep, RunContext } from "./inputs.ts"
 import { callsIn, emptiesIn, withMessages } from "./progress.ts"
-import { askLastWord, refusalOf } from "./prompts.ts"
-import { also, type Handler, later, looks, rested, sign, stay, trying, waitsForOwn, wordLater } from "./steps.ts"
-import { lead } from "./supervising.ts"
+import { askLastWord, unansweredAskText } from "./prompts.ts"
+import {
+  andThen,
+  extendLastWord,
+  type Handler,
+  markIdle,
+  readMessages,
+  recordActivity,
+  recordRetry,
+  shiftTime,
+  stay,
+  waitsForOwn,
+} from "./steps.ts"
+import { superviseMembers } from "./supervising.ts"
 
 /** Wait after a failed attempt to tell the parent of an open question. */
 const HINT_AGAIN_MS = 10_000
 
 /** The run as its limits see it. Values are computed only when a limit asks for them. */
-export function watchedAs(run: ActiveRun, world: World): Watched {
+export function watchedAs(run: ActiveRun, world: RunContext): Watched {
   const { task, spent, now } = world
   const limits = limitsOf(world)
   const bill = needsBill(limits, task) ? spent() : NOTHING_SPENT
@@ -27,18 +38,18 @@ export function watchedAs(run: ActiveRun, world: World): Watched {
   return { task: awake(task, run), progress: progressOf(run), limits, spent: bill, ownTasks, presence, now }
 }
 
-const limitsOf = ({ options, purse }: World): RunLimits => ({ ...options, purse })
+const limitsOf = ({ options, purse }: RunContext): RunLimits => ({ ...options, purse })
 
 /** The task with times shifted by the process's sleep. */
 const awake = (task: Task, { sleptMs: asleep }: ActiveRun): Task => ({
   ...task,
-  run: { ...task.run, startedAt: later(task.run.startedAt, asleep) },
+  run: { ...task.run, startedAt: shiftTime(task.run.startedAt, asleep) },
 })
 
-export function checkLimits(run: ActiveRun, world: World): Step {
+export function checkLimits(run: ActiveRun, world: RunContext): MachineStep {
   // A passed group may have used up the limit: it has won all the same.
   if (isWon(run, world)) return stay(run)
-  const demand = demandOf(watchedAs(run, world))
+  const demand = limitActionOf(watchedAs(run, world))
   if (!demand) return stay(run)
   const { action, reason } = demand
   if (action === "warn") return warn(run, reason, world)
@@ -58,14 +69,18 @@ export const spending: Handler<"spending"> = (given, _input, world) =>
   timed(given, world, (run, counted) => checkLimits(run, counted))
 
 /** Time since when the run's clock is stopped: all active children are paused, or it waits for a person. */
-function stillFor({ idle, stage, asks }: ActiveRun, { childrenPausedSince, options }: World): number | undefined {
+function stillFor({ idle, stage, asks }: ActiveRun, { childrenPausedSince, options }: RunContext): number | undefined {
   const own = idle || stage === "supervising" ? childrenPausedSince() : undefined
   // A question with its own timeout uses the run's time.
   if (own !== undefined || asks.length === 0 || options.permissionTimeout !== null) return own
   return Math.min(...asks.map(({ askedAt }) => askedAt))
 }
 
-function timed(given: ActiveRun, world: World, next: (run: ActiveRun, world: World) => Step): Step {
+function timed(
+  given: ActiveRun,
+  world: RunContext,
+  next: (run: ActiveRun, world: RunContext) => MachineStep,
+): MachineStep {
   const { task, now } = world
   const { stillSince, generation } = task.run
   const since = stillFor(given, world)
@@ -73,18 +88,18 @@ function timed(given: ActiveRun, world: World, next: (run: ActiveRun, world: Wor
   const type = since === undefined ? "counting" : "still"
   const at = since === undefined ? now : Math.min(now, Math.max(since, given.lastSignAt))
   const event = { type, generation, at } as const
-  const lastWord = wordLater(given.lastWord, now - (stillSince ?? now))
+  const lastWord = extendLastWord(given.lastWord, now - (stillSince ?? now))
   const { run, commands } = next({ ...given, lastWord }, { ...world, task: transition(task, event) })
   return { run, commands: [{ do: "record", event, write: true }, ...commands] }
 }
 
 /** Asks for the last word at the next request, or refuses an open question to do so. */
-function warn(run: ActiveRun, reason: Reason, world: World): Step {
+function warn(run: ActiveRun, reason: Reason, world: RunContext): MachineStep {
   const { now, ownTasks } = world
   const { generation, asks } = run
   const event = { type: "warned", generation, at: now, reason } as const
   const fields = { generation, reason: reason.code }
-  const commands: readonly Command[] = [
+  const commands: readonly MachineCommand[] = [
     { do: "record", event, write: true },
     { do: "log", what: "task asked for its last word", fields },
   ]
@@ -95,12 +110,12 @@ function warn(run: ActiveRun, reason: Reason, world: World): Step {
     return { run: step.run, commands: [...commands, ...step.commands] }
   }
   const refusals = asks.map((ask) => ({ do: "refuse", ask, text: lastWordRefusal(reason) }) as const)
-  const rest: readonly Command[] = ownTasks ? [{ do: "check idle" }] : []
+  const rest: readonly MachineCommand[] = ownTasks ? [{ do: "check idle" }] : []
   return { run: { ...next, asks: [] }, commands: [...commands, ...refusals, ...rest] }
 }
 
 /** Stops the turn and asks for the last word again, with time of its own. */
-function interrupt(run: ActiveRun, world: World): Step {
+function interrupt(run: ActiveRun, world: RunContext): MachineStep {
   const { lastWord, asks } = run
   return askLastWord({ ...run, lastWord: lastWord && { ...lastWord, againAt: world.now } }, world, asks)
 }
@@ -125,14 +140,14 @@ export const confirmed: Handler<"confirmed"> = (given, { reason, found }, world)
   if (!found) return stay(run)
   // This step may have been its last: then its messages end the run.
   if (run.lastWord?.state === "spoke")
-    return classify(found.messages, "working") ? looks(run, world) : fail(run, reason, world)
+    return classify(found.messages, "working") ? readMessages(run, world) : fail(run, reason, world)
   if (reason.code === "empty") {
     const read = { ...run, observed: withMessages(run.observed, found.messages) }
     return emptiesIn(read.observed).length >= MOST_EMPTY_ANSWERS ? fail(read, reason, world) : stay(read)
   }
   const { changed, next } = lookedAlive(run, found)
   const alive = changed || hasCall(found.last, "running") || next.asks.length > 0
-  return alive ? stay(sign(next, world.now)) : fail(next, reason, world)
+  return alive ? stay(recordActivity(next, world.now)) : fail(next, reason, world)
 }
 
 function lookedAlive(run: ActiveRun, { last, asks }: Confirmed): { changed: boolean; next: ActiveRun } {
@@ -154,23 +169,25 @@ export const tick: Handler<"tick"> = (given, input, world) =>
 const ticked: Handler<"tick"> = (given, { doing }, world) => {
   if (given.stage === "held") return checkLimits(given, world)
   // A group's own session is idle and is not read.
-  if (given.stage === "supervising") return also(checkLimits(sign(given, world.now), world), (run) => lead(run, world))
+  if (given.stage === "supervising")
+    return andThen(checkLimits(recordActivity(given, world.now), world), (run) => superviseMembers(run, world))
   const seen = watched(given, doing, world)
-  const checked = also(seen, (run) => checkLimits(run, world))
-  return also(checked, (run) =>
-    run.asks.reduce<Step>((step, ask) => also(step, (next) => lookAtAsk(next, ask, world)), stay(run)),
+  const checked = andThen(seen, (run) => checkLimits(run, world))
+  return andThen(checked, (run) =>
+    run.asks.reduce<MachineStep>((step, ask) => andThen(step, (next) => lookAtAsk(next, ask, world)), stay(run)),
   )
 }
 
-function watched(run: ActiveRun, doing: Parameters<typeof tick>[1]["doing"], world: World): Step {
-  if (doing === undefined) return isUndecided(run) ? looks(run, world) : stay(run)
-  if (doing === "nothing") return also(rested(found(run, world), world), (next) => looks(next, world))
-  if (doing.type === "unreachable") return stay(lost(run, world.now, world))
-  return seenAtWork(trying(found(run, world), doing, world.now), world)
+function watched(run: ActiveRun, doing: Parameters<typeof tick>[1]["doing"], world: RunContext): MachineStep {
+  if (doing === undefined) return isUndecided(run) ? readMessages(run, world) : stay(run)
+  if (doing === "nothing")
+    return andThen(markIdle(contactRestored(run, world), world), (next) => readMessages(next, world))
+  if (doing.type === "unreachable") return stay(contactLost(run, world.now, world))
+  return seenAtWork(recordRetry(contactRestored(run, world), doing, world.now), world)
 }
 
 /** The run works: forget what its idleness suggested. */
-function seenAtWork(given: ActiveRun, world: World): Step {
+function seenAtWork(given: ActiveRun, world: RunContext): MachineStep {
   const { options, task, now } = world
   const over = { idle: false, stuckSince: undefined, todosSince: undefined, lookAt: undefined, lookedAt: now }
   const run = { ...given, ...over }
@@ -178,15 +195,18 @@ function seenAtWork(given: ActiveRun, world: World): Step {
   return counts && !run.observed.heard ? { run, commands: [{ do: "count" }] } : stay(run)
 }
 
-function lookAtAsk(run: ActiveRun, ask: Ask, { now, options, task, presence }: World): Step {
+function lookAtAsk(run: ActiveRun, ask: Ask, { now, options, task, presence }: RunContext): MachineStep {
   // Without contact nobody can answer, and no refusal arrives.
   if (run.away) return stay(run)
-  if (now >= refusedAt(ask, options.permissionTimeout, presence)) {
+  if (now >= askTimeoutAt(ask, options.permissionTimeout, presence)) {
     const asks = run.asks.filter(({ id }) => id !== ask.id)
     const unanswered = [...run.unanswered, ask.what]
     const before = run.refused?.after === run.observed.ended ? run.refused.asks : []
     const refused = { after: run.observed.ended, asks: [...before, ask] }
-    return { run: { ...run, asks, unanswered, refused }, commands: [{ do: "refuse", ask, text: refusalOf(ask) }] }
+    return {
+      run: { ...run, asks, unanswered, refused },
+      commands: [{ do: "refuse", ask, text: unansweredAskText(ask) }],
+    }
   }
   if (run.hintAt === undefined || now < run.hintAt || run.hinting || isUnattended(task)) return stay(run)
   return { run: { ...run, hinting: true }, commands: [{ do: "hint", ask }] }
@@ -205,13 +225,13 @@ export const slept: Handler<"slept"> = (run, { ms }, { task }) =>
     ...run,
     sleptMs: task.run.stillSince === undefined ? run.sleptMs + ms : run.sleptMs,
     lastSignAt: run.lastSignAt + ms,
-    stuckSince: later(run.stuckSince, ms),
-    todosSince: later(run.todosSince, ms),
-    missingSince: later(run.missingSince, ms),
-    lookAt: later(run.lookAt, ms),
-    warmUpUntil: later(run.warmUpUntil, ms),
-    hintAt: later(run.hintAt, ms),
+    stuckSince: shiftTime(run.stuckSince, ms),
+    todosSince: shiftTime(run.todosSince, ms),
+    missingSince: shiftTime(run.missingSince, ms),
+    lookAt: shiftTime(run.lookAt, ms),
+    warmUpUntil: shiftTime(run.warmUpUntil, ms),
+    hintAt: shiftTime(run.hintAt, ms),
     away: run.away && { ...run.away, since: run.away.since + ms },
-    lastWord: wordLater(run.lastWord, ms),
+    lastWord: extendLastWord(run.lastWord, ms),
     asks: run.asks.map((ask) => ({ ...ask, askedAt: ask.askedAt + ms })),
   })

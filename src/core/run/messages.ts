@@ -3,14 +3,22 @@ import { answerText, classify, isCutByCompaction } from "../outcome.ts"
 import type { Message } from "../ports.ts"
 import type { Ending, LastWord } from "../task.ts"
 import { transition } from "../transition.ts"
-import { reasonInTheEnd } from "../watchdog.ts"
+import { finalReason } from "../watchdog.ts"
 import { type ActiveRun, expectsMessage, type SentMessage } from "./active-run.ts"
 import { end, fail } from "./ending.ts"
-import { readIn } from "./events.ts"
-import type { SessionRead, Step, World } from "./inputs.ts"
+import { withReadMessages } from "./events.ts"
+import type { MachineStep, RunContext, SessionRead } from "./inputs.ts"
 import { watchedAs } from "./limits.ts"
-import { arrived, askLastWord, passedOver, refusedText, say, sayAgain, sayGoOn } from "./prompts.ts"
-import { also, type Handler, looks, moved, sign, stay, waitsForOwn } from "./steps.ts"
+import {
+  arrived,
+  askLastWord,
+  askToContinue,
+  refusedText,
+  resendMessage,
+  sendMessage,
+  skippedMessage,
+} from "./prompts.ts"
+import { andThen, type Handler, moved, readMessages, recordActivity, stay, waitsForOwn } from "./steps.ts"
 
 /** Time an idle session may leave its prompt unanswered before that is the end of the run. */
 export const ANSWER_GRACE_MS = 10_000
@@ -38,10 +46,10 @@ export const looked: Handler<"looked"> = (given, { waited, found }, world) => {
   // Repeated when contact is back.
   if (run.away && !found) return stay(run)
   const step = found ? classified(run, found, waited, world) : stay({ ...run, lookAt: world.now + LOOK_AGAIN_MS })
-  return given.lookAgain ? also(step, (next) => looks(next, world)) : step
+  return given.lookAgain ? andThen(step, (next) => readMessages(next, world)) : step
 }
 
-function classified(run: ActiveRun, found: SessionRead, waited: boolean, world: World): Step {
+function classified(run: ActiveRun, found: SessionRead, waited: boolean, world: RunContext): MachineStep {
   const { askedAnew: promptID } = found
   if (promptID === undefined) return classifiedSince(run, found, waited, world)
   const event = { type: "asked anew", generation: run.generation, promptID } as const
@@ -51,22 +59,22 @@ function classified(run: ActiveRun, found: SessionRead, waited: boolean, world: 
   return { run: step.run, commands: [{ do: "record", event, write: true }, ...step.commands] }
 }
 
-function classifiedSince(run: ActiveRun, found: SessionRead, waited: boolean, world: World): Step {
+function classifiedSince(run: ActiveRun, found: SessionRead, waited: boolean, world: RunContext): MachineStep {
   const { messages, gone, busy } = found
   const proven = classify(messages, "working")
   const lookAt = proven && askedAnewBy(proven, found, world)
   if (lookAt !== undefined) return stay({ ...run, stuckSince: undefined, error: undefined, lookAt })
-  if (proven) return concluded(arrived(readIn(run, messages), messages), proven, found, waited, world)
+  if (proven) return concluded(arrived(withReadMessages(run, messages), messages), proven, found, waited, world)
   if (gone) return end(run, DELETED, {}, world)
   if (busy) return stay({ ...run, stuckSince: undefined, todosSince: undefined })
-  const message = passedOver(run, messages)
-  if (message && isUnread(run, messages, world)) return sayAgain(run, message, world)
+  const message = skippedMessage(run, messages)
+  if (message && isUnread(run, messages, world)) return resendMessage(run, message, world)
   if (isRefusedByUs(run, messages)) return askToGoOn(run, messages, refusedText(run.refused?.asks ?? []), world)
   if (isCutByCompaction(messages)) return askToGoOn(run, messages, COMPACTED, world)
   const idle = classify(messages, "idle", run.error)
   const since = run.stuckSince ?? world.now
   const stuck = idle.proven ? run : { ...run, stuckSince: since, ...(message && { lookAt: since + WORD_GRACE_MS }) }
-  const next = arrived(readIn(stuck, messages), messages)
+  const next = arrived(withReadMessages(stuck, messages), messages)
   const isEnd = idle.proven || world.now >= stuckUntil(next, world)
   return isEnd ? concluded(next, idle, found, waited, world) : stay(missing(next, world))
 }
@@ -75,7 +83,7 @@ function classifiedSince(run: ActiveRun, found: SessionRead, waited: boolean, wo
  * When to look again at a session that was stopped: who undoes the prompt of an agent at work stops it first, and then
  * writes another one. Undefined where it was only stopped.
  */
-function askedAnewBy({ reason, at = NEVER }: Ending, { undone }: SessionRead, { now }: World): number | undefined {
+function askedAnewBy({ reason, at = NEVER }: Ending, { undone }: SessionRead, { now }: RunContext): number | undefined {
   if (reason?.code !== "aborted") return undefined
   if (undone) return now + LOOK_AGAIN_MS
   return now < at + UNDO_GRACE_MS ? at + UNDO_GRACE_MS : undefined
@@ -92,17 +100,17 @@ function isRefusedByUs({ refused, observed }: ActiveRun, messages: readonly Mess
 const COMPACTED =
   "The conversation was compacted while you were at work, and that ended your turn. Go on where you were."
 
-function askToGoOn(run: ActiveRun, messages: readonly Message[], why: string, world: World): Step {
-  const next = { ...arrived(readIn(run, messages), messages), refused: undefined, error: undefined }
-  return run.lastWord ? askLastWord(next, world) : sayGoOn(next, why, world)
+function askToGoOn(run: ActiveRun, messages: readonly Message[], why: string, world: RunContext): MachineStep {
+  const next = { ...arrived(withReadMessages(run, messages), messages), refused: undefined, error: undefined }
+  return run.lastWord ? askLastWord(next, world) : askToContinue(next, why, world)
 }
 
 /** Unread last message. It may just have come: it counts once the session has ignored it for a while. */
-const isUnread = ({ stuckSince }: ActiveRun, messages: readonly Message[], { now }: World): boolean =>
+const isUnread = ({ stuckSince }: ActiveRun, messages: readonly Message[], { now }: RunContext): boolean =>
   messages.at(-1)?.role === "assistant" || now - (stuckSince ?? now) >= WORD_GRACE_MS
 
 /** Until then idleness alone proves no end: the session may just have been prompted. */
-export function stuckUntil({ error, stuckSince = 0, observed }: ActiveRun, { task }: World): number {
+export function stuckUntil({ error, stuckSince = 0, observed }: ActiveRun, { task }: RunContext): number {
   if (error) return error.at + ERROR_GRACE_MS
   return stuckSince + (task.place && !observed.heard ? PLACE_GRACE_MS : ANSWER_GRACE_MS)
 }
@@ -111,21 +119,28 @@ export function stuckUntil({ error, stuckSince = 0, observed }: ActiveRun, { tas
 export const missingUntil = ({ missingSince = NEVER }: ActiveRun): number => missingSince + ANSWER_GRACE_MS
 
 /** Until then an agent with open todos may go on after a good end of its turn. */
-export const todosUntil = ({ todosSince = 0 }: ActiveRun, { options }: World): number => todosSince + options.todoGrace
+export const todosUntil = ({ todosSince = 0 }: ActiveRun, { options }: RunContext): number =>
+  todosSince + options.todoGrace
 
-const missing = (run: ActiveRun, { now }: World): ActiveRun => ({
+const missing = (run: ActiveRun, { now }: RunContext): ActiveRun => ({
   ...run,
   missingSince: expectsMessage(run) ? (run.missingSince ?? now) : undefined,
 })
 
-const isStillTold = (run: ActiveRun, { now }: World): boolean =>
+const isStillTold = (run: ActiveRun, { now }: RunContext): boolean =>
   now < missingUntil(run) || run.sentMessages.some(isOnItsWay)
 
 /** Accepted or not is unknown: its sender was told so, or it is the machine's own message. */
 const isOnItsWay = ({ expected, taken, reply }: SentMessage): boolean => expected && !taken && reply === undefined
 
 /** The messages show an end; messages sent meanwhile may still be unread. */
-function concluded(given: ActiveRun, judgement: Ending, found: SessionRead, waited: boolean, world: World): Step {
+function concluded(
+  given: ActiveRun,
+  judgement: Ending,
+  found: SessionRead,
+  waited: boolean,
+  world: RunContext,
+): MachineStep {
   const { messages, openTodos } = found
   const run = missing(given, world)
   if (isStillTold(run, world)) return stay(run)
@@ -144,10 +159,10 @@ function concluded(given: ActiveRun, judgement: Ending, found: SessionRead, wait
   return verifies({ ...moved(todos, "verifying"), answered: { ending, messages, openTodos } }, messages, first)
 }
 
-const inTheEnd = (run: ActiveRun, world: World): LastWord | undefined =>
-  run.lastWord && { ...run.lastWord, reason: reasonInTheEnd(watchedAs(run, world), run.lastWord.reason) }
+const inTheEnd = (run: ActiveRun, world: RunContext): LastWord | undefined =>
+  run.lastWord && { ...run.lastWord, reason: finalReason(watchedAs(run, world), run.lastWord.reason) }
 
-const verifies = (run: ActiveRun, messages: readonly Message[], by: string): Step => ({
+const verifies = (run: ActiveRun, messages: readonly Message[], by: string): MachineStep => ({
   run,
   commands: [{ do: "verify", by, text: answerText(messages), earlier: { check: run.check, value: run.value } }],
 })
@@ -156,7 +171,7 @@ const verifies = (run: ActiveRun, messages: readonly Message[], by: string): Ste
 export const verified: Handler<"verified"> = (given, { by, verdict }, world) => {
   const { answered } = given
   const found = { ...given, ...verdict?.finding }
-  const back = sign({ ...moved(found, "working"), answered: undefined }, world.now)
+  const back = recordActivity({ ...moved(found, "working"), answered: undefined }, world.now)
   // A stopped verifier calls for no new look: that would start it again.
   if (!verdict || !answered) return stay(back)
   if (verdict.ok) {
@@ -165,18 +180,26 @@ export const verified: Handler<"verified"> = (given, { by, verdict }, world) => 
       ? passed(back, answered, world)
       : verifies(moved(found, "verifying"), answered.messages, next)
   }
-  return verdict.again || expectsMessage(back) ? say(back, verdict.ask, world) : fail(back, verdict.failure, world)
+  return verdict.again || expectsMessage(back)
+    ? sendMessage(back, verdict.ask, world)
+    : fail(back, verdict.failure, world)
 }
 
 /** Messages sent meanwhile must be read before the run may end. */
-function passed(run: ActiveRun, { ending, messages, openTodos }: Answered, world: World): Step {
+function passed(run: ActiveRun, { ending, messages, openTodos }: Answered, world: RunContext): MachineStep {
   const next = missing(run, world)
   return isStillTold(next, world) ? stay(next) : ended(next, ending, messages, openTodos, world)
 }
 
 type Answered = NonNullable<ActiveRun["answered"]>
 
-function ended(run: ActiveRun, ending: Ending, messages: readonly Message[], openTodos: number, world: World): Step {
+function ended(
+  run: ActiveRun,
+  ending: Ending,
+  messages: readonly Message[],
+  openTodos: number,
+  world: RunContext,
+): MachineStep {
   // Messages do not show a verdict, or changes in the place.
   const proven = ending.proven && world.verifiers.length === 0 && world.task.place === undefined
   return end(run, { ...ending, proven }, { messages, openTodos }, world)

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto"
-import { isEnd, RECENT_TOOLS } from "../outcome.ts"
+import { isFinalFinish, RECENT_TOOLS } from "../outcome.ts"
 import type { CallState, EndedCall, Finish, Message, MessagePart } from "../ports.ts"
 import { addUsage, NO_USAGE, type Repeated, type Usage } from "../task.ts"
 
@@ -78,7 +78,7 @@ export const withoutOpenCalls = (observed: Observed): Observed => ({
 })
 
 /** Records an ended call of the run's own agent, to find repeated ones. */
-export function repeatTold(observed: Observed, tool: string, { input, result, ms }: EndedCall): Observed {
+export function withRepeatedCall(observed: Observed, tool: string, { input, result, ms }: EndedCall): Observed {
   if (ms > MOST_REPEATED_MS) return { ...observed, repeated: undefined }
   const digest = createHash("sha1")
     .update(`${tool}\0${JSON.stringify(input)}\0${result}`)
@@ -135,7 +135,7 @@ function messageTold(
 /** Ids of the last consecutive answers without a tool call, and without text or an end. */
 export function emptiesIn({ answers }: Observed): readonly string[] {
   const ended = [...answers].filter(([, { usage }]) => usage !== undefined)
-  const last = ended.findLastIndex(([, { spoke, called, finish }]) => called || (spoke && isEnd(finish)))
+  const last = ended.findLastIndex(([, { spoke, called, finish }]) => called || (spoke && isFinalFinish(finish)))
   return ended.slice(last + 1).map(([id]) => id)
 }
 

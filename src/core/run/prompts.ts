@@ -5,9 +5,9 @@ import type { Message } from "../ports.ts"
 import { AUTOMATIC } from "../summary.ts"
 import type { Ask, Repeated } from "../task.ts"
 import { type ActiveRun, hasEnded, type MessageCallback, type SentMessage, type Stage } from "./active-run.ts"
-import { end, landed } from "./ending.ts"
-import type { Command, Step, World } from "./inputs.ts"
-import { also, type Handler, looks, stay } from "./steps.ts"
+import { callReturned, end } from "./ending.ts"
+import type { MachineCommand, MachineStep, RunContext } from "./inputs.ts"
+import { andThen, type Handler, readMessages, stay } from "./steps.ts"
 
 /** Tool names of MCP servers may have any length. */
 const MOST_TOOL_CHARS = 60
@@ -18,7 +18,7 @@ type Saying = { readonly kind: MessageKind; readonly text: string; readonly repl
 function spoken(
   run: ActiveRun,
   { kind, text, reply }: Saying,
-  { now, messageID }: World,
+  { now, messageID }: RunContext,
   held = false,
 ): [ActiveRun, SentMessage] {
   const at = Math.max(now, run.lastMessageAt + 1)
@@ -27,13 +27,18 @@ function spoken(
   return [{ ...run, lastMessageAt: at, sentMessages: [...run.sentMessages, word] }, word]
 }
 
-const sending = (run: ActiveRun, commands: readonly Command[]): Step => ({
+const sending = (run: ActiveRun, commands: readonly MachineCommand[]): MachineStep => ({
   run: { ...run, calls: run.calls + commands.length },
   commands,
 })
 
 /** Sends a message to the run's session. */
-export function say(run: ActiveRun, saying: Saying, world: World, interrupts?: readonly Ask[]): Step {
+export function sendMessage(
+  run: ActiveRun,
+  saying: Saying,
+  world: RunContext,
+  interrupts?: readonly Ask[],
+): MachineStep {
   const [next, message] = spoken(run, saying, world)
   return sending(next, [{ do: "send", message, ...(interrupts && { interrupts }) }])
 }
@@ -61,11 +66,11 @@ export const tell: Handler<"tell"> = (run, { text, reply }, world) => {
     return sending(next, [{ do: "store", message }])
   }
   // OpenCode answers messages in the order of arrival: the prompt must come first.
-  return stage === "prompting" ? stay(spoken(run, saying, world, true)[0]) : say(run, saying, world)
+  return stage === "prompting" ? stay(spoken(run, saying, world, true)[0]) : sendMessage(run, saying, world)
 }
 
 /** The prompt is accepted: send the messages that waited for it. */
-export function release(run: ActiveRun): Step {
+export function release(run: ActiveRun): MachineStep {
   const held = run.sentMessages.filter((message) => message.held)
   const words = run.sentMessages.map((message) => ({ ...message, held: false }))
   return sending(
@@ -76,9 +81,9 @@ export function release(run: ActiveRun): Step {
 
 export const sent: Handler<"sent"> = (given, { message, problem }, world) => {
   const { now } = world
-  const { run, commands } = landed(given)
+  const { run, commands } = callReturned(given)
   const { reply, kind } = message
-  const answer = (result: Extract<Command, { do: "answer" }>["with"]): readonly Command[] =>
+  const answer = (result: Extract<MachineCommand, { do: "answer" }>["with"]): readonly MachineCommand[] =>
     reply ? [{ do: "answer", reply, with: result }] : []
   if (!run || hasEnded(run)) return { run, commands: [...answer("ended"), ...commands] }
   if (problem === undefined) {
@@ -92,8 +97,8 @@ export const sent: Handler<"sent"> = (given, { message, problem }, world) => {
     const text = `OpenCode did not take ${kind === "check" ? "the check's result" : "the question for a valid answer"}: ${problem}`
     return end(run, { type: "failed", reason: { code: "host", text } }, {}, world)
   }
-  return also({ run: without(run, message), commands: [...answer({ problem }), ...commands] }, (next) =>
-    looks(next, world),
+  return andThen({ run: without(run, message), commands: [...answer({ problem }), ...commands] }, (next) =>
+    readMessages(next, world),
   )
 }
 
@@ -110,7 +115,7 @@ export const arrived = (run: ActiveRun, messages: readonly Message[]): ActiveRun
  * A message the session will not answer: it arrived just before an answer to something else, or after the turn had
  * ended. OpenCode counts it as answered.
  */
-export function passedOver(run: ActiveRun, messages: readonly Message[]): SentMessage | undefined {
+export function skippedMessage(run: ActiveRun, messages: readonly Message[]): SentMessage | undefined {
   const ids = messages.map(({ id }) => id)
   const message = run.sentMessages.findLast(({ id, kind, taken }) => kind === "word" && taken && ids.includes(id))
   if (!message) return undefined
@@ -119,32 +124,32 @@ export function passedOver(run: ActiveRun, messages: readonly Message[]): SentMe
 }
 
 /** Sends it again as a new message. */
-export const sayAgain = (run: ActiveRun, message: SentMessage, world: World): Step =>
-  say(without(run, message), { kind: "word", text: message.text }, world)
+export const resendMessage = (run: ActiveRun, message: SentMessage, world: RunContext): MachineStep =>
+  sendMessage(without(run, message), { kind: "word", text: message.text }, world)
 
 /** Asks an agent to go on whose turn ended before its work. */
-export const sayGoOn = (run: ActiveRun, why: string, world: World): Step =>
-  say(run, { kind: "word", text: `${AUTOMATIC} ${why}` }, world)
+export const askToContinue = (run: ActiveRun, why: string, world: RunContext): MachineStep =>
+  sendMessage(run, { kind: "word", text: `${AUTOMATIC} ${why}` }, world)
 
 /** Example: `Nobody allowed reading /x in time.` */
 const unallowed = ({ kind, what, doing }: Ask): string =>
   kind === "permission" ? `Nobody allowed ${doing ?? `"${what}"`} in time.` : `Nobody answered "${what}" in time.`
 
 /** Message for an agent whose question nobody answered. */
-export const refusalOf = (ask: Ask): string =>
+export const unansweredAskText = (ask: Ask): string =>
   `${unallowed(ask)} Go on without it; the rest of that call can be made again without it. Say in your answer what you could not do.`
 
 /** Message after refused questions have ended the agent's turn. */
 export const refusedText = (asks: readonly Ask[]): string =>
   `${asks.map(unallowed).join(" ")} The refusal ended your turn, but not your task. Go on without it, and say in your answer what you could not do.`
 
-export const sayRepeats = (run: ActiveRun, { tool, times }: Repeated, world: World): Step => {
+export const sayRepeats = (run: ActiveRun, { tool, times }: Repeated, world: RunContext): MachineStep => {
   const text = `${AUTOMATIC} You made the same call of ${oneLine(tool, MOST_TOOL_CHARS)} ${times} times in a row, and its result was the same each time. It will not change. Do something else, or finish: say in your answer what you could not do. After ${2 * times} such calls your work is ended.`
-  return say(run, { kind: "word", text }, world)
+  return sendMessage(run, { kind: "word", text }, world)
 }
 
 /** Sends the request for the last word to a run that makes no request by itself, or that is interrupted for it. */
-export const askLastWord = (run: ActiveRun, world: World, interrupts?: readonly Ask[]): Step =>
+export const askLastWord = (run: ActiveRun, world: RunContext, interrupts?: readonly Ask[]): MachineStep =>
   run.lastWord
-    ? say(run, { kind: "last-word", text: lastWordRequest(run.lastWord.reason) }, world, interrupts)
+    ? sendMessage(run, { kind: "last-word", text: lastWordRequest(run.lastWord.reason) }, world, interrupts)
     : stay(run)

@@ -1,16 +1,16 @@
 import { withAnswers } from "../dependencies.ts"
 import { type PauseEvent, pauseOf } from "../pause.ts"
 import { isQueued } from "../task.ts"
-import { stilled } from "../transition.ts"
+import { toPauseEvent } from "../transition.ts"
 import type { ActiveRun } from "./active-run.ts"
-import { end, landed } from "./ending.ts"
-import type { Command, Step, World } from "./inputs.ts"
+import { callReturned, end } from "./ending.ts"
+import type { MachineCommand, MachineStep, RunContext } from "./inputs.ts"
 import { checkLimits } from "./limits.ts"
 import { withoutOpenCalls } from "./progress.ts"
 import { release } from "./prompts.ts"
 import type { Handler } from "./steps.ts"
-import { also, looks, moved, sign, stay, wordLater } from "./steps.ts"
-import { lead } from "./supervising.ts"
+import { andThen, extendLastWord, moved, readMessages, recordActivity, stay } from "./steps.ts"
+import { superviseMembers } from "./supervising.ts"
 
 /** The session exists, or the run is a resume: start if it has a slot, else queue. */
 export const begin: Handler<"begin"> = (run, { prompt, until }, world) => {
@@ -29,24 +29,24 @@ export const admitted: Handler<"admitted"> = (run, input, world) => {
   if (run.stage === "parked") return run.calls > 0 ? stay(run) : goOn(run, input, world)
   if (run.stage === "queued") return starts(run, world, true)
   // Its time has counted while it was held.
-  return also(checkLimits(run, world), (next) => starts({ ...next, warmUpUntil: undefined }, world, false))
+  return andThen(checkLimits(run, world), (next) => starts({ ...next, warmUpUntil: undefined }, world, false))
 }
 
-function starts(run: ActiveRun, world: World, save: boolean): Step {
+function starts(run: ActiveRun, world: RunContext, save: boolean): MachineStep {
   const { now } = world
   const event = { type: "admitted", generation: run.generation, at: now } as const
-  const { run: next, commands } = start(sign(run, now), world, save)
+  const { run: next, commands } = start(recordActivity(run, now), world, save)
   return { run: next, commands: [{ do: "record", event, write: false }, ...commands] }
 }
 
 /** Preparation is done or not needed. `save`: write the record first. */
-function start(run: ActiveRun, { task }: World, save: boolean): Step {
+function start(run: ActiveRun, { task }: RunContext, save: boolean): MachineStep {
   if (save || task.place || task.depth > 1 || task.run.after || task.group)
     return { run: moved(run, "preparing"), commands: [{ do: "prepare", save }] }
   return prompt(moved(run, "prompting"))
 }
 
-function prompt(run: ActiveRun): Step {
+function prompt(run: ActiveRun): MachineStep {
   const { prompt: text = "", preface } = run
   return { run: { ...run, calls: run.calls + 1 }, commands: [{ do: "prompt", text, preface }] }
 }
@@ -58,10 +58,11 @@ export const prepared: Handler<"prepared"> = (
 ) => {
   const { now, task } = world
   // Continue with the same prompt.
-  if (reenters) return prompt(sign(moved(run, "prompting"), now))
+  if (reenters) return prompt(recordActivity(moved(run, "prompting"), now))
   const text = withAnswers(run.prompt ?? "", answers)
-  if (task.group) return lead({ ...sign(moved(run, "supervising"), now), prompt: text, done }, world)
-  return prompt({ ...sign(moved(run, "prompting"), now), prompt: text, preface })
+  if (task.group)
+    return superviseMembers({ ...recordActivity(moved(run, "supervising"), now), prompt: text, done }, world)
+  return prompt({ ...recordActivity(moved(run, "prompting"), now), prompt: text, preface })
 }
 
 export const prepareFailed: Handler<"prepare failed"> = (run, { code, problem }, world) =>
@@ -69,7 +70,7 @@ export const prepareFailed: Handler<"prepare failed"> = (run, { code, problem },
 
 /** A refused prompt ends the run, whose caller is gone. A prompt with an unknown result may have been accepted. */
 export const prompted: Handler<"prompted"> = (given, { problem }, world) => {
-  if (given.stage !== "prompting") return landed(given)
+  if (given.stage !== "prompting") return callReturned(given)
   const run = { ...given, calls: given.calls - 1 }
   if (problem !== undefined) {
     const text = `OpenCode did not take the prompt: ${problem}`
@@ -91,7 +92,7 @@ export const refused: Handler<"refused"> = (run, { type: _type, ...stands }, { n
       commands: [{ do: "park", asks: run.asks }],
     }
   if (run.prompt === undefined) return stay(run)
-  const event = stilled(stands, run.generation)
+  const event = toPauseEvent(stands, run.generation)
   const next = {
     ...moved(run, "parked"),
     asks: [],
@@ -102,17 +103,17 @@ export const refused: Handler<"refused"> = (run, { type: _type, ...stands }, { n
     calls: run.calls + 1,
   }
   const park = { do: "park", asks: run.asks } as const
-  const commands: readonly Command[] = [{ do: "record", event, write: true }, park, { do: "free slot" }]
+  const commands: readonly MachineCommand[] = [{ do: "record", event, write: true }, park, { do: "free slot" }]
   return { run: next, commands }
 }
 
 /** The provider is at its limit before the run began: pause it without a slot. */
-function laidDown(run: ActiveRun, stands: PauseEvent, now: number): Step {
+function laidDown(run: ActiveRun, stands: PauseEvent, now: number): MachineStep {
   const { generation, prompt: text = "" } = run
-  const next = { ...sign(moved(run, "parked"), now), notStarted: true, calls: run.calls + 1 } as const
-  const commands: readonly Command[] = [
+  const next = { ...recordActivity(moved(run, "parked"), now), notStarted: true, calls: run.calls + 1 } as const
+  const commands: readonly MachineCommand[] = [
     { do: "record", event: { type: "admitted", generation, at: now }, write: false },
-    { do: "record", event: stilled(stands, generation), write: false },
+    { do: "record", event: toPauseEvent(stands, generation), write: false },
     { do: "store prompt", text },
   ]
   return { run: next, commands }
@@ -123,7 +124,7 @@ const goOn: Handler<"admitted"> = (run, _input, world) => {
   const { now, task } = world
   const { at = now } = pauseOf(task.run) ?? {}
   const event = { type: "unparked", generation: run.generation, at: now } as const
-  const on = { ...sign(run, now), lastWord: wordLater(run.lastWord, now - at) }
+  const on = { ...recordActivity(run, now), lastWord: extendLastWord(run.lastWord, now - at) }
   const record = { do: "record", event, write: true } as const
   if (run.preparesAgain)
     return { run: moved(on, "preparing"), commands: [record, { do: "prepare", save: false, again: true }] }
@@ -132,4 +133,4 @@ const goOn: Handler<"admitted"> = (run, _input, world) => {
   return { run: next, commands: [record, ...commands] }
 }
 
-export const look: Handler<"look"> = (run, _input, world) => looks(run, world)
+export const look: Handler<"look"> = (run, _input, world) => readMessages(run, world)

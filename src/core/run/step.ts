@@ -2,7 +2,7 @@ import type { ActiveRun } from "./active-run.ts"
 import { contact, preparing } from "./contact.ts"
 import { closed, ends, finalized, notified, stopped, written } from "./ending.ts"
 import { counted, event, questions } from "./events.ts"
-import type { Input, InputType, Step, World } from "./inputs.ts"
+import type { Input, InputType, MachineStep, RunContext } from "./inputs.ts"
 import { confirmed, hinted, idle, refuseFailed, request, slept, spending, tick } from "./limits.ts"
 import { looked, verified } from "./messages.ts"
 import { sent, tell } from "./prompts.ts"
@@ -53,7 +53,7 @@ export const edges: { taken?: (edge: Edge) => void } = {}
  * Next state of a run and the commands to carry out. Pure and total: inputs that the table does not allow, or for
  * another process's run, change nothing.
  */
-export function step(run: ActiveRun, input: Input, world: World): Step {
+export function step(run: ActiveRun, input: Input, world: RunContext): MachineStep {
   if (run.heldBy !== "ours" || !TABLE[run.stage][input.type]) return { run, commands: [] }
   const handle = HANDLERS[input.type] as Handler<InputType>
   const next = handle(run, input, world)

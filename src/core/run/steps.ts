@@ -1,15 +1,15 @@
 import type { Activity } from "../ports.ts"
 import type { LastWord } from "../task.ts"
 import type { ActiveRun, Stage } from "./active-run.ts"
-import type { Command, Input, InputType, Step, World } from "./inputs.ts"
+import type { Input, InputType, MachineCommand, MachineStep, RunContext } from "./inputs.ts"
 
 export type Handler<Type extends InputType> = (
   run: ActiveRun,
   input: Extract<Input, { type: Type }>,
-  world: World,
-) => Step
+  world: RunContext,
+) => MachineStep
 
-export const stay = (run: ActiveRun): Step => ({ run, commands: [] })
+export const stay = (run: ActiveRun): MachineStep => ({ run, commands: [] })
 
 /** Changes the stage: results awaited in the old one are now late. */
 export const moved = (run: ActiveRun, stage: Stage): ActiveRun => ({
@@ -22,7 +22,7 @@ export const moved = (run: ActiveRun, stage: Stage): ActiveRun => ({
   preparing: undefined,
 })
 
-export const sign = (run: ActiveRun, now: number): ActiveRun => ({
+export const recordActivity = (run: ActiveRun, now: number): ActiveRun => ({
   ...run,
   lastSignAt: now,
   idle: false,
@@ -34,42 +34,42 @@ export const sign = (run: ActiveRun, now: number): ActiveRun => ({
 })
 
 /** OpenCode retries the model's request, or asks the model. */
-export function trying(run: ActiveRun, activity: Activity, now: number): ActiveRun {
+export function recordRetry(run: ActiveRun, activity: Activity, now: number): ActiveRun {
   if (activity.type !== "retry") return { ...run, retry: undefined }
   const { attempt, message } = activity
   return { ...run, retry: activity, failing: { since: run.failing?.since ?? now, attempt, message } }
 }
 
 /** Shifts a time by a period in which the run's clock was stopped. */
-export const later = (time: number | undefined, ms: number): number | undefined =>
+export const shiftTime = (time: number | undefined, ms: number): number | undefined =>
   time === undefined ? undefined : time + ms
 
 /** Extends the time for the last word. */
-export const wordLater = (lastWord: LastWord | undefined, ms: number): LastWord | undefined =>
-  lastWord && { ...lastWord, at: lastWord.at + ms, againAt: later(lastWord.againAt, ms) }
+export const extendLastWord = (lastWord: LastWord | undefined, ms: number): LastWord | undefined =>
+  lastWord && { ...lastWord, at: lastWord.at + ms, againAt: shiftTime(lastWord.againAt, ms) }
 
 /** The session is idle: if it waits for children it releases its model. */
-export const rested = (run: ActiveRun, { ownTasks }: World): Step => ({
+export const markIdle = (run: ActiveRun, { ownTasks }: RunContext): MachineStep => ({
   run: { ...run, idle: true },
   commands: ownTasks && !run.idle ? [{ do: "free slot" }] : [],
 })
 
 /** Applies a second step unless the first ended the run. */
-export function also({ run, commands }: Step, next: (run: ActiveRun) => Step): Step {
+export function andThen({ run, commands }: MachineStep, next: (run: ActiveRun) => MachineStep): MachineStep {
   if (!run || run.closing) return { run, commands }
   const second = next(run)
   return { run: second.run, commands: [...commands, ...second.commands] }
 }
 
-export const withCommands = ({ run, commands }: Step, more: readonly Command[]): Step => ({
+export const withCommands = ({ run, commands }: MachineStep, more: readonly MachineCommand[]): MachineStep => ({
   run,
   commands: [...commands, ...more],
 })
 
-export const waitsForOwn = ({ ownTasks, owed }: World): boolean => ownTasks || owed
+export const waitsForOwn = ({ ownTasks, owed }: RunContext): boolean => ownTasks || owed
 
 /** Reads the messages; once more if a read is under way, which may have begun too early. */
-export function looks(run: ActiveRun, world: World): Step {
+export function readMessages(run: ActiveRun, world: RunContext): MachineStep {
   if (run.stage !== "prompting" && run.stage !== "working") return stay(run)
   // Repeated when contact is back.
   if (run.away) return stay(run)

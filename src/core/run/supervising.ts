@@ -2,12 +2,12 @@ import { winnerIn } from "../group.ts"
 import type { CheckResult } from "../receipt.ts"
 import type { ActiveRun } from "./active-run.ts"
 import { end, fail } from "./ending.ts"
-import type { Command, Step, World } from "./inputs.ts"
+import type { MachineCommand, MachineStep, RunContext } from "./inputs.ts"
 import type { Handler } from "./steps.ts"
 import { stay } from "./steps.ts"
 
 /** Starts, stops or ends members according to their results. */
-export function lead(run: ActiveRun, world: World): Step {
+export function superviseMembers(run: ActiveRun, world: RunContext): MachineStep {
   const { group } = world.task
   if (!group || winnerIn(group) !== undefined) return stay(run)
   const { begin, winner, passed, ending, until } = world.nextMembers(run)
@@ -27,16 +27,16 @@ export function lead(run: ActiveRun, world: World): Step {
 /** Output of a passed check is not kept. */
 const withoutOutput = ({ output: _output, ...check }: CheckResult): CheckResult => check
 
-function fielding(run: ActiveRun, begin: readonly number[]): Step {
-  const commands = begin.map((nth): Command => ({ do: "create member", nth, text: run.prompt ?? "" }))
+function fielding(run: ActiveRun, begin: readonly number[]): MachineStep {
+  const commands = begin.map((nth): MachineCommand => ({ do: "create member", nth, text: run.prompt ?? "" }))
   return { run: { ...run, creatingMembers: [...run.creatingMembers, ...begin] }, commands }
 }
 
-export const members: Handler<"members"> = (run, _input, world) => lead(run, world)
+export const members: Handler<"members"> = (run, _input, world) => superviseMembers(run, world)
 
 /** A member that could not be created ends the group: the next would fail alike. */
 export const memberCreated: Handler<"member created"> = (given, { nth, problem }, world) => {
   const run = { ...given, creatingMembers: given.creatingMembers.filter((each) => each !== nth) }
-  if (problem === undefined) return lead(run, world)
+  if (problem === undefined) return superviseMembers(run, world)
   return fail(run, { code: "host", text: `Part ${nth + 1} could not be begun: ${problem}` }, world)
 }

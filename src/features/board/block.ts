@@ -1,8 +1,8 @@
 import { addBounded } from "../../lib/bounded-set.ts"
-import { cut, oneLine, within } from "../../lib/text.ts"
+import { cut, escapeForTag, oneLine } from "../../lib/text.ts"
 import { threadTask } from "./rules/common.ts"
 import type { Board, Subtasks } from "./service.ts"
-import { type BoardState, believed, pulseOf } from "./state.ts"
+import { type BoardState, runStateOf, trustedVersion } from "./state.ts"
 import type { Store } from "./store/store.ts"
 import { type BoardTask, headOf, type PlanStep, type TaskState, toModel } from "./task.ts"
 
@@ -114,12 +114,12 @@ export const beginning = (text: string, most: number): string =>
   text.length <= most ? text : `${cut(text, most)} (cut; tasks_get_task has it whole)`
 
 /** Foreign text that cannot close the block. */
-const shown = (text: string, most: number): string => within("task", beginning(text.trim(), most))
+const shown = (text: string, most: number): string => escapeForTag("task", beginning(text.trim(), most))
 
 /** Most threads whose turn's block is kept. */
 const MOST_TURNS = 256
 
-export type BlocksPorts = {
+export type ThreadPromptPorts = {
   readonly store: Pick<Store, "read" | "find">
   readonly board: Pick<Board, "state" | "subtasksIn">
   /** Board, with current runs of all processes. */
@@ -127,12 +127,12 @@ export type BlocksPorts = {
 }
 
 /** Texts for threads about their tasks. */
-export class Blocks {
-  readonly #ports: BlocksPorts
+export class ThreadPrompts {
+  readonly #ports: ThreadPromptPorts
   /** Threads with an active turn, and the block used in all its requests. */
   readonly #turns = new Map<string, { readonly turn: string; readonly sections: Sections }>()
 
-  constructor(ports: BlocksPorts) {
+  constructor(ports: ThreadPromptPorts) {
     this.#ports = ports
   }
 
@@ -165,10 +165,10 @@ export class Blocks {
     const isThread = threadTask(await store.read(), sessionID) !== undefined
     const state = isThread ? await read() : undefined
     const shown = state ? threadTask(state, sessionID) : id && (await store.find(id))
-    const task = state && shown ? believed(state, shown) : shown
+    const task = state && shown ? trustedVersion(state, shown) : shown
     if (!shown || !task) return undefined
     const subtask = await board.subtasksIn(task)
-    const needs = state && pulseOf(state, task.id).needs
+    const needs = state && runStateOf(state, task.id).needs
     return sectionsOf({ task, subtask, state: board.state(shown), isOld: task !== shown, needs })
   }
 }

@@ -1,5 +1,5 @@
 import { resolve } from "node:path"
-import type { Clock, Host } from "../../core/ports.ts"
+import type { Clock, OpencodeApi } from "../../core/ports.ts"
 import type { Processes } from "../../lib/lock.ts"
 import { isSameFolder } from "../../lib/project.ts"
 import { oneLine } from "../../lib/text.ts"
@@ -7,9 +7,9 @@ import type { Signer } from "../../runtime/record/signature.ts"
 import type { Tool } from "../../tools/tool.ts"
 import { Conversations } from "./conversations.ts"
 import type { BoardOptions } from "./options.ts"
-import { PurseKeeper } from "./purse/keeper.ts"
-import { PurseDoor } from "./purse/purses.ts"
-import type { BoardChange, BoardCommand, Of } from "./rules/command.ts"
+import { PurseManager } from "./purse/keeper.ts"
+import { PurseApi } from "./purse/purses.ts"
+import type { BoardChange, BoardCommand, CommandOf } from "./rules/command.ts"
 import { archivedBy, noSuchTask, taskOf } from "./rules/common.ts"
 import type { Runs } from "./runs.ts"
 import { Scheduler } from "./scheduler.ts"
@@ -31,7 +31,7 @@ import {
 import { type BoardState, findTask, frozen } from "./state.ts"
 import { stateOf } from "./status.ts"
 import { Store } from "./store/store.ts"
-import { World } from "./surroundings.ts"
+import { BoardContext } from "./surroundings.ts"
 import { type BoardTask, headOf, type Resource, type TaskState, toModel } from "./task.ts"
 import { ThreadMaker, type Threads } from "./threads.ts"
 import { type AgentConfig, restrictTools } from "./tool-access.ts"
@@ -45,7 +45,10 @@ export type BoardSetup = {
   /** OpenCode's state folder, for this installation's own files. */
   readonly state: string
   readonly signer: Signer
-  readonly host: Pick<Host, "agents" | "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID">
+  readonly host: Pick<
+    OpencodeApi,
+    "agents" | "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID"
+  >
   readonly threads: Threads
   readonly runs: Runs
   readonly clock: Clock
@@ -68,7 +71,7 @@ export class TaskBoard implements Board {
   readonly conversations: Conversations
   readonly #setup: BoardSetup
   readonly #store: Store
-  readonly #world: World
+  readonly #world: BoardContext
   readonly #threads: ThreadMaker
   readonly #scheduler: Scheduler
   readonly #listeners = new Set<() => void>()
@@ -85,13 +88,13 @@ export class TaskBoard implements Board {
       now: () => clock.now(),
       warn: (message) => host.log("warn", message),
     })
-    this.#world = new World({ host, runs, clock, options, store: this.#store })
+    this.#world = new BoardContext({ host, runs, clock, options, store: this.#store })
     this.#threads = new ThreadMaker(project, threads, host.log.bind(host), clock)
     const change = (command: BoardCommand) => this.#do(command)
     const read = () => this.#read()
-    this.purse = new PurseDoor({ read, change, runs, now: () => clock.now() })
+    this.purse = new PurseApi({ read, change, runs, now: () => clock.now() })
     this.#scheduler = new Scheduler({
-      purse: new PurseKeeper({ ...setup, store: this.#store, change, nightly: options.purse }),
+      purse: new PurseManager({ ...setup, store: this.#store, change, nightly: options.purse }),
       store: this.#store,
       runs,
       host,
@@ -250,7 +253,7 @@ export class TaskBoard implements Board {
   }
 
   /** Creates a task with a thread. OpenCode is called between two changes, because it may take long. */
-  async #make(command: Of<"create"> | Of<"create subtask">): Promise<BoardChange> {
+  async #make(command: CommandOf<"create"> | CommandOf<"create subtask">): Promise<BoardChange> {
     const decided = await this.#store.preview(command, await this.#world.facts())
     const as = await this.#store.reserve()
     const made = { ...((decided.subtask ?? decided.task) as BoardTask), id: as }

@@ -1,12 +1,12 @@
-import type { Host } from "../../core/ports.ts"
-import { Blocks, type BlocksPorts } from "./block.ts"
+import type { OpencodeApi } from "../../core/ports.ts"
+import { type ThreadPromptPorts, ThreadPrompts } from "./block.ts"
 import type { BoardChange, BoardCommand } from "./rules/command.ts"
 import { threadTask } from "./rules/common.ts"
 import type { Runs } from "./runs.ts"
 import { headOf } from "./task.ts"
 
-type ConversationsPorts = BlocksPorts & {
-  readonly host: Pick<Host, "log">
+type ConversationsPorts = ThreadPromptPorts & {
+  readonly host: Pick<OpencodeApi, "log">
   readonly runs: Runs
   readonly change: (command: BoardCommand) => Promise<BoardChange>
 }
@@ -14,11 +14,11 @@ type ConversationsPorts = BlocksPorts & {
 /** Connects conversations and board: threads read their tasks, and users' messages are noticed. */
 export class Conversations {
   readonly #ports: ConversationsPorts
-  readonly #blocks: Blocks
+  readonly #blocks: ThreadPrompts
 
   constructor(ports: ConversationsPorts) {
     this.#ports = ports
-    this.#blocks = new Blocks(ports)
+    this.#blocks = new ThreadPrompts(ports)
   }
 
   /** `<Task>` block for a session's next request; undefined outside threads. Never rejects. */

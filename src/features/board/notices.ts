@@ -1,20 +1,20 @@
 import { listed } from "../../core/errors.ts"
-import type { Host } from "../../core/ports.ts"
+import type { OpencodeApi } from "../../core/ports.ts"
 import { count } from "../../lib/text.ts"
 import type { BoardCommand } from "./rules/command.ts"
 import { textOf } from "./rules/verify.ts"
 import type { Runs } from "./runs.ts"
-import { type BoardState, isUnverified, pulseOf } from "./state.ts"
-import { type Moment, wantsRun } from "./status.ts"
+import { type BoardState, isUnverified, runStateOf } from "./state.ts"
+import { type StatusContext, wantsRun } from "./status.ts"
 import type { Store } from "./store/store.ts"
 import { headOf } from "./task.ts"
 
 /** Toasts about decisions that only a user can make, once per process. */
-export class Notices {
-  readonly #host: Pick<Host, "toast" | "log">
+export class BoardToasts {
+  readonly #host: Pick<OpencodeApi, "toast" | "log">
   readonly #said = new Set<string>()
 
-  constructor(host: Pick<Host, "toast" | "log">) {
+  constructor(host: Pick<OpencodeApi, "toast" | "log">) {
     this.#host = host
   }
 
@@ -63,13 +63,13 @@ type RefusalPorts = {
 }
 
 /** Records which runs may not begin for lack of budget, and which may again, without trying them. */
-export async function withRefusals(
+export async function recordBudgetRefusals(
   { runs, change, store }: RefusalPorts,
   state: BoardState,
-  moment: Moment,
+  moment: StatusContext,
 ): Promise<BoardState> {
   const owed = state.tasks.filter((task) => wantsRun(state, task, moment))
-  const resting = state.tasks.filter(({ id }) => pulseOf(state, id).budget !== undefined)
+  const resting = state.tasks.filter(({ id }) => runStateOf(state, id).budget !== undefined)
   if (owed.length + resting.length === 0) return state
   const refusal = await runs.refusals()
   const reasons = Object.fromEntries(
@@ -78,7 +78,7 @@ export async function withRefusals(
       return reason === undefined ? [] : [[id, reason] as const]
     }),
   )
-  const isAsWritten = ({ id }: { id: string }) => pulseOf(state, id).budget === reasons[id]
+  const isAsWritten = ({ id }: { id: string }) => runStateOf(state, id).budget === reasons[id]
   if (owed.every(isAsWritten) && resting.every(isAsWritten)) return state
   await change({ type: "refused", reasons })
   return store.read()

@@ -1,7 +1,7 @@
 import { isAbsolute, normalize } from "node:path"
 import { z } from "zod"
 import { budget } from "../../lib/money.ts"
-import { type MergeRule, projects, stricter, TO_ALLOW } from "../../options/rules.ts"
+import { type MergeRule, projectWins, stricter, TO_ALLOW } from "../../options/rules.ts"
 import { count, dollars, option, part, type ValuesOf } from "../../options/spec.ts"
 
 export const DEFAULT_SCHEDULE = "0 6-21 * * *"
@@ -12,7 +12,7 @@ const leavesProject = (folder: string): boolean => isAbsolute(folder) || /^\.\.(
 
 /** A project cannot have files written outside of itself. */
 const inProject: MergeRule = {
-  ...projects,
+  ...projectWins,
   sift(own, theirs) {
     if (!leavesProject(theirs as string) || theirs === own) return { allowed: theirs, refused: [] }
     const refused = `This project's configuration puts the board's files outside of the project: option "board.dir" is ${JSON.stringify(theirs)}. It is left out, so they lie where they do without it. Only your own configuration can name such a folder. ${TO_ALLOW}`
@@ -57,7 +57,7 @@ export const options = {
         () => z.string().min(1),
         DEFAULT_SCHEDULE,
         "When the owners of active tasks are woken: a cron pattern, in local time.",
-        projects,
+        projectWins,
       ),
       maxConcurrentRuns: option(count, 3, "Tasks of the board that are worked on at once.", stricter),
       purse: option(

@@ -1,4 +1,4 @@
-import type { Clock, Host } from "../../core/ports.ts"
+import type { Clock, OpencodeApi } from "../../core/ports.ts"
 import { quietUntil } from "./rules/purse.ts"
 import type { Schedule } from "./schedule.ts"
 import type { BoardState } from "./state.ts"
@@ -6,19 +6,19 @@ import type { BoardState } from "./state.ts"
 /** Later rounds count as missed, which is reported. */
 const LATE_MS = 120_000
 
-export type RoundsPorts = {
+export type RoundTimerPorts = {
   readonly schedule: Schedule
   readonly clock: Clock
-  readonly host: Pick<Host, "toast" | "log">
+  readonly host: Pick<OpencodeApi, "toast" | "log">
 }
 
 /** Rounds of the board's schedule. */
-export class Rounds {
-  readonly #ports: RoundsPorts
+export class RoundTimer {
+  readonly #ports: RoundTimerPorts
   /** Rounds count from here while the file has no valid last one, for example after the clock was set back. */
   #countedFrom = Number.POSITIVE_INFINITY
 
-  constructor(ports: RoundsPorts) {
+  constructor(ports: RoundTimerPorts) {
     this.#ports = ports
   }
 

@@ -1,14 +1,14 @@
 import { messageOf } from "../../core/errors.ts"
-import type { Clock, Host } from "../../core/ports.ts"
+import type { Clock, OpencodeApi } from "../../core/ports.ts"
 import type { Claim } from "../../lib/lock.ts"
-import { Notices, withRefusals } from "./notices.ts"
-import type { PurseKeeper } from "./purse/keeper.ts"
-import { Rounds } from "./rounds.ts"
+import { BoardToasts, recordBudgetRefusals } from "./notices.ts"
+import type { PurseManager } from "./purse/keeper.ts"
+import { RoundTimer } from "./rounds.ts"
 import type { BoardCommand } from "./rules/command.ts"
 import { type Runs, type RunView, resultOf } from "./runs.ts"
 import type { Schedule } from "./schedule.ts"
-import { type BoardState, findTask, isUnverified, pulseOf } from "./state.ts"
-import { beginOf, dueTasks, isInFlight, isUnrecorded, type Moment } from "./status.ts"
+import { type BoardState, findTask, isUnverified, runStateOf } from "./state.ts"
+import { beginOf, dueTasks, isInFlight, isUnrecorded, type StatusContext } from "./status.ts"
 import type { Store } from "./store/store.ts"
 import type { Watch } from "./store/watch.ts"
 import { type BoardTask, headOf } from "./task.ts"
@@ -32,7 +32,7 @@ const HEARTBEAT_MS = 20_000
 export type SchedulerPorts = {
   readonly store: Pick<Store, "read" | "look" | "exists" | "watch" | "lease" | "isLeased" | "find">
   readonly runs: Runs
-  readonly host: Pick<Host, "toast" | "log">
+  readonly host: Pick<OpencodeApi, "toast" | "log">
   readonly clock: Clock
   readonly schedule: Schedule
   /** Most runs at once; 0 for any number. */
@@ -41,8 +41,8 @@ export type SchedulerPorts = {
    * Whether this instance may run tasks: it serves the project's main folder. Others make OpenCode load one that does.
    */
   readonly home: { readonly isHere: boolean; readonly wake: () => Promise<void> }
-  readonly moment: () => Promise<Moment>
-  readonly purse: Pick<PurseKeeper, "look" | "pay" | "nextLook">
+  readonly moment: () => Promise<StatusContext>
+  readonly purse: Pick<PurseManager, "look" | "pay" | "nextLook">
   readonly change: (command: BoardCommand) => Promise<unknown>
   /** Existing thread of a task, or a new one. */
   readonly threadOf: (task: BoardTask) => Promise<string>
@@ -63,8 +63,8 @@ export class Scheduler {
   #lease?: Claim
   /** Watches the board's folder, or the nearest existing parent. */
   #watcher?: Watch
-  readonly #notices: Notices
-  readonly #rounds: Rounds
+  readonly #notices: BoardToasts
+  readonly #rounds: RoundTimer
   #exists = false
   #cancelTimer?: () => void
   #beating?: Promise<void>
@@ -76,8 +76,8 @@ export class Scheduler {
 
   constructor(ports: SchedulerPorts) {
     this.#ports = ports
-    this.#notices = new Notices(ports.host)
-    this.#rounds = new Rounds(ports)
+    this.#notices = new BoardToasts(ports.host)
+    this.#rounds = new RoundTimer(ports)
     ports.runs.listen(() => {
       this.look()
       ports.changed()
@@ -213,7 +213,7 @@ export class Scheduler {
     const flights = new Map(this.#flights)
     await this.#stopWhatIsOver(state)
     const moment = await this.#ports.moment()
-    const present = await withRefusals(this.#ports, state, moment)
+    const present = await recordBudgetRefusals(this.#ports, state, moment)
     const most = maxConcurrentRuns === 0 ? Number.POSITIVE_INFINITY : maxConcurrentRuns
     const clockBusy = [...this.#flights.values()].some(({ byClock }) => byClock)
     const { state: now, mayBegin } = await this.#ports.purse.look(present, moment, flights)
@@ -241,7 +241,7 @@ export class Scheduler {
         if (!this.#flights.has(task.threadId)) this.#flights.set(task.threadId, { id: task.id, byClock: false })
         continue
       }
-      if (!isUnrecorded(run, pulseOf(state, task.id), now)) continue
+      if (!isUnrecorded(run, runStateOf(state, task.id), now)) continue
       await change({ type: "ran", id: task.id, startedAt: beginOf(run), result: resultOf(run) })
     }
   }
@@ -269,7 +269,7 @@ export class Scheduler {
   async #begin(state: BoardState, task: BoardTask): Promise<void> {
     const { runs, clock, change, host, store, threadOf } = this.#ports
     const { id } = task
-    const byClock = pulseOf(state, id).wake?.cause === "clock"
+    const byClock = runStateOf(state, id).wake?.cause === "clock"
     let sessionID = ""
     try {
       sessionID = await threadOf(task)

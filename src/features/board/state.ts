@@ -10,7 +10,7 @@ export type WakeCause = "created" | "activated" | "subtask" | "hand" | "clock"
 type Wake = { readonly at: string; readonly cause: WakeCause }
 
 /** Stored run state of a task. Whether it runs is not stored: the manager knows. */
-export type Pulse = {
+export type TaskRunState = {
   readonly wake?: Wake
   /** Start of the last run whose end is recorded, an ISO time. */
   readonly ran?: string
@@ -80,7 +80,7 @@ export type BoardState = {
   /** Night for which the option last opened a purse. */
   readonly night?: string
   /** By task id. */
-  readonly pulses: Readonly<Record<string, Pulse>>
+  readonly pulses: Readonly<Record<string, TaskRunState>>
   /** Tasks with outside edits by id, with their trusted version, null for new ones. Only a user can start them. */
   readonly outside: Readonly<Record<string, BoardTask | null>>
   /** Tasks of a missing file, until a user restores them or gives them up. */
@@ -105,13 +105,13 @@ export const findTask = (state: BoardState, id: string): BoardTask | undefined =
 export const keeping = <Value>(record: Readonly<Record<string, Value>>, isKept: (id: string) => boolean) =>
   Object.fromEntries(Object.entries(record).filter(([id]) => isKept(id)))
 
-export const pulseOf = (state: BoardState, id: string): Pulse => state.pulses[id] ?? {}
+export const runStateOf = (state: BoardState, id: string): TaskRunState => state.pulses[id] ?? {}
 
 /** Whether a task has an outside edit and waits for a user. */
 export const isUnverified = (state: BoardState, id: string): boolean => Object.hasOwn(state.outside, id)
 
 /** Trusted version of a task, before an outside edit; undefined for a new one. */
-export const believed = (state: BoardState, task: BoardTask): BoardTask | undefined =>
+export const trustedVersion = (state: BoardState, task: BoardTask): BoardTask | undefined =>
   isUnverified(state, task.id) ? (state.outside[task.id] ?? undefined) : task
 
 /** Parent of a subtask. Trusted links take precedence over outside edits. */
@@ -119,7 +119,7 @@ export function parentOf(state: BoardState, id: string): BoardTask | undefined {
   const links = ({ steps }: BoardTask) => steps.some((step) => step.taskId === id)
   return (
     state.tasks.find((task) => {
-      const known = believed(state, task)
+      const known = trustedVersion(state, task)
       return known !== undefined && links(known)
     }) ?? state.tasks.find(links)
   )
@@ -136,8 +136,8 @@ export function waitsFor(state: BoardState, task: BoardTask): BoardTask | undefi
 }
 
 /** Whether rounds skip the task: it waits, or rests. */
-export function isHeld(state: BoardState, task: BoardTask): boolean {
-  const { needs, failures = 0 } = pulseOf(state, task.id)
+export function isSkippedByRounds(state: BoardState, task: BoardTask): boolean {
+  const { needs, failures = 0 } = runStateOf(state, task.id)
   return (
     isUnverified(state, task.id) ||
     needs !== undefined ||

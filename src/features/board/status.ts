@@ -2,11 +2,11 @@ import { type PauseView, pauseText, whenOf } from "../../core/pause.ts"
 import { cut, oneLine } from "../../lib/text.ts"
 import { isAtWork, isIdle, isReady, isUsedUp, untilText } from "./rules/purse.ts"
 import type { RunView } from "./runs.ts"
-import { type BoardState, isUnverified, MOST_FAILURES, type Pulse, pulseOf, waitsFor } from "./state.ts"
+import { type BoardState, isUnverified, MOST_FAILURES, runStateOf, type TaskRunState, waitsFor } from "./state.ts"
 import { type BoardTask, shownStatus, type TaskState } from "./task.ts"
 
 /** Facts beside the board at one time. */
-export type Moment = {
+export type StatusContext = {
   /** The thread's newest run. */
   readonly runOf: (task: BoardTask) => RunView | undefined
   /** Agents that may own tasks. */
@@ -27,14 +27,14 @@ export const isInFlight = (run: RunView | undefined): boolean => run !== undefin
  * Whether a run's end is not recorded on the board yet, so that the task must not start again. A recorded run in the
  * future comes from before the clock was set back.
  */
-export const isUnrecorded = (run: RunView | undefined, { ran = "" }: Pulse, now: string): boolean =>
+export const isUnrecorded = (run: RunView | undefined, { ran = "" }: TaskRunState, now: string): boolean =>
   run?.state === "ended" && (beginOf(run) > ran || (ran > now && beginOf(run) !== ran))
 
 /** Start of a run in the board's format. */
 export const beginOf = (run: RunView): string => new Date(run.createdAt).toISOString()
 
 /** State and reason of a task. Pure; the same for tool, terminal, page and HTTP. */
-export function stateOf(state: BoardState, task: BoardTask, moment: Moment): TaskState {
+export function stateOf(state: BoardState, task: BoardTask, moment: StatusContext): TaskState {
   const waits = isUnverified(state, task.id)
   if (task.status !== "active") {
     const reason = waits ? CHANGED_OUTSIDE : ""
@@ -48,7 +48,7 @@ export function stateOf(state: BoardState, task: BoardTask, moment: Moment): Tas
     return plain(run.state === "queued" ? "queued" : "running")
   }
   if (waits) return told("waiting for a person", CHANGED_OUTSIDE)
-  const { wake, needs, failures = 0, failure, budget } = pulseOf(state, task.id)
+  const { wake, needs, failures = 0, failure, budget } = runStateOf(state, task.id)
   if (!moment.agents.includes(task.owner)) return told("rests", `no agent "${task.owner}"`)
   if (failures >= MOST_FAILURES)
     return told("rests", `${failures} runs failed, the last one: ${failure ?? "no reason given"}`)
@@ -71,12 +71,12 @@ export function stateOf(state: BoardState, task: BoardTask, moment: Moment): Tas
  */
 export function dueTasks(
   state: BoardState,
-  moment: Moment,
+  moment: StatusContext,
   slots: { readonly free: number; readonly clockBusy: boolean },
 ): readonly BoardTask[] {
-  const causeOf = ({ id }: BoardTask) => pulseOf(state, id).wake?.cause
+  const causeOf = ({ id }: BoardTask) => runStateOf(state, id).wake?.cause
   const due = state.tasks.filter((task) => {
-    if (pulseOf(state, task.id).budget !== undefined || !mayBegin(state, task, moment)) return false
+    if (runStateOf(state, task.id).budget !== undefined || !mayBegin(state, task, moment)) return false
     return isOwed(state, task, moment) && !(isUsedUp(state, moment.now) && causeOf(task) !== "hand")
   })
   const isClock = (task: BoardTask) => causeOf(task) === "clock"
@@ -87,27 +87,28 @@ export function dueTasks(
 }
 
 /** Due, unless budget or slots prevent it. */
-export const wantsRun = (state: BoardState, task: BoardTask, moment: Moment): boolean =>
+export const wantsRun = (state: BoardState, task: BoardTask, moment: StatusContext): boolean =>
   isOwed(state, task, moment) || (isReady(state, task) && mayBegin(state, task, moment))
 
 /** Tasks for a purse to run in turn: longest since their last run first. */
-function readyTasks(state: BoardState, moment: Moment): readonly BoardTask[] {
-  const ranAt = ({ id }: BoardTask) => pulseOf(state, id).ran ?? ""
+function readyTasks(state: BoardState, moment: StatusContext): readonly BoardTask[] {
+  const ranAt = ({ id }: BoardTask) => runStateOf(state, id).ran ?? ""
   return state.tasks
     .filter(
-      (task) => isReady(state, task) && mayBegin(state, task, moment) && pulseOf(state, task.id).budget === undefined,
+      (task) =>
+        isReady(state, task) && mayBegin(state, task, moment) && runStateOf(state, task.id).budget === undefined,
     )
     .toSorted((a, b) => (ranAt(a) < ranAt(b) ? -1 : ranAt(a) > ranAt(b) ? 1 : Number(a.id) - Number(b.id)))
 }
 
 /** Due because of an event rather than the clock. */
-function isOwed(state: BoardState, task: BoardTask, moment: Moment): boolean {
-  return pulseOf(state, task.id).wake !== undefined && mayBegin(state, task, moment)
+function isOwed(state: BoardState, task: BoardTask, moment: StatusContext): boolean {
+  return runStateOf(state, task.id).wake !== undefined && mayBegin(state, task, moment)
 }
 
 /** Whether a run could begin. */
-function mayBegin(state: BoardState, task: BoardTask, moment: Moment): boolean {
-  const pulse = pulseOf(state, task.id)
+function mayBegin(state: BoardState, task: BoardTask, moment: StatusContext): boolean {
+  const pulse = runStateOf(state, task.id)
   if (task.status !== "active" || isUnverified(state, task.id)) return false
   if ((pulse.failures ?? 0) >= MOST_FAILURES) return false
   const run = moment.runOf(task)
@@ -121,7 +122,7 @@ const pausedAs = (pause: PauseView, now: number): TaskState => ({
 })
 
 const byWake = (state: BoardState) => (a: BoardTask, b: BoardTask) => {
-  const [first, second] = [a, b].map(({ id }) => pulseOf(state, id).wake?.at ?? "") as [string, string]
+  const [first, second] = [a, b].map(({ id }) => runStateOf(state, id).wake?.at ?? "") as [string, string]
   if (first !== second) return first < second ? -1 : 1
   return Number(a.id) - Number(b.id)
 }

@@ -1,15 +1,15 @@
 import { listed } from "../../core/errors.ts"
-import type { Clock, Host } from "../../core/ports.ts"
+import type { Clock, OpencodeApi } from "../../core/ports.ts"
 import { type BoardOptions, DEFAULT_SCHEDULE } from "./options.ts"
 import type { Runs } from "./runs.ts"
 import { type Schedule, scheduleOf } from "./schedule.ts"
 import { type BoardAgent, BoardError } from "./service.ts"
-import { isInFlight, type Moment } from "./status.ts"
+import { isInFlight, type StatusContext } from "./status.ts"
 import type { Store } from "./store/store.ts"
 import type { BoardTask } from "./task.ts"
 
-export type WorldPorts = {
-  readonly host: Pick<Host, "agents" | "toast" | "log">
+export type BoardContextPorts = {
+  readonly host: Pick<OpencodeApi, "agents" | "toast" | "log">
   readonly runs: Runs
   readonly clock: Clock
   readonly options: BoardOptions
@@ -20,15 +20,15 @@ export type WorldPorts = {
 const REFRESH_MS = 2000
 
 /** Facts beside the files: agents, runs, clock. */
-export class World {
+export class BoardContext {
   readonly schedule: Schedule
-  readonly #ports: WorldPorts
+  readonly #ports: BoardContextPorts
   /** Last read agents, for synchronous answers. */
   #agents: readonly BoardAgent[] = []
   #saidMissing = false
   #refreshedAt = 0
 
-  constructor(ports: WorldPorts) {
+  constructor(ports: BoardContextPorts) {
     this.#ports = ports
     this.schedule = scheduleFrom(ports.options.schedule, ports.host)
   }
@@ -58,7 +58,7 @@ export class World {
     return { now: this.#now(), agents, isRunning }
   }
 
-  moment(): Moment {
+  moment(): StatusContext {
     const { clock, runs } = this.#ports
     return {
       runOf: ({ threadId }) => (threadId === undefined ? undefined : runs.of(threadId)),
@@ -93,7 +93,7 @@ export class World {
   }
 }
 
-function scheduleFrom(pattern: string, host: WorldPorts["host"]): Schedule {
+function scheduleFrom(pattern: string, host: BoardContextPorts["host"]): Schedule {
   return scheduleOf(pattern, (why) => {
     const message = `Option "board.schedule" is "${pattern}", which is no cron pattern (${why}). Using "${DEFAULT_SCHEDULE}".`
     host.log("warn", message)

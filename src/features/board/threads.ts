@@ -1,4 +1,4 @@
-import type { Clock, Host } from "../../core/ports.ts"
+import type { Clock, OpencodeApi } from "../../core/ports.ts"
 import type { Model } from "../../core/task.ts"
 import { isSameFolder } from "../../lib/project.ts"
 import type { Actor } from "./service.ts"
@@ -14,7 +14,7 @@ export type NewThread = {
 /** `taskID`: task in the session's signed metadata. */
 export type FoundThread = { readonly folder: string; readonly taskID?: string }
 
-/** Threads are sessions of the project's main folder. Promises may reject with a `HostError`. */
+/** Threads are sessions of the project's main folder. Promises may reject with a `OpencodeError`. */
 export interface Threads {
   create(thread: NewThread): Promise<string>
   /** Undefined where there is no such session. */
@@ -34,11 +34,11 @@ const PATIENCE_MS = 5000
 export class ThreadMaker {
   readonly #project: string
   readonly #threads: Threads
-  readonly #log: Host["log"]
+  readonly #log: OpencodeApi["log"]
   readonly #clock: Clock
 
   /** `project`: main folder, where threads are created. */
-  constructor(project: string, threads: Threads, log: Host["log"], clock: Clock) {
+  constructor(project: string, threads: Threads, log: OpencodeApi["log"], clock: Clock) {
     this.#project = project
     this.#threads = threads
     this.#log = log

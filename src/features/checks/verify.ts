@@ -5,7 +5,7 @@ import type { Verdict } from "../../core/run/inputs.ts"
 import { AUTOMATIC } from "../../core/summary.ts"
 import type { Task } from "../../core/task.ts"
 import { duration } from "../../lib/duration.ts"
-import { between, oneLine, tail } from "../../lib/text.ts"
+import { inTagsWithID, oneLine, tail } from "../../lib/text.ts"
 
 /** Lines of a check's output for the agent, and at last the parent. */
 const MOST_LINES = 200
@@ -27,7 +27,7 @@ export async function verify(
   const ask = [
     `${AUTOMATIC} The check of your work, \`${command}\`, did not pass: ${how}.`,
     "Find out why and mend it; do not weaken the check. Then answer again: this answer takes the place of the one before. The end of its output:",
-    between("check_output", task.id, output),
+    inTagsWithID("check_output", task.id, output),
   ].join("\n")
   const text = `Its check \`${oneLine(command, MOST_COMMAND_CHARS)}\` did not pass (run ${times}; the last time: ${how}).${lacks ? ` ${lacks}` : ""}`
   return {

@@ -1,7 +1,7 @@
 import { cutText, keptLength, originalLength } from "./cut.ts"
 import type { HistoryMessage, HistoryPart } from "./ports.ts"
 import { addWeights, loadOf, type Meter, NO_WEIGHT, tokensOf, type Weight, weighMessage, weightOf } from "./tokens.ts"
-import type { Newest, Weighed } from "./weigh.ts"
+import type { NewestMessages, Weighed } from "./weigh.ts"
 
 /** A single user message longer than this share of the limit is shortened to it. */
 const ANCHOR_SHARE = 0.25
@@ -12,7 +12,7 @@ const MOST_CHARS_PER_TOKEN = 20
 /** Characters kept of the message that begins the history, in UTF-16 units. */
 export type Shortened = { readonly kept: number; readonly of: number; readonly files: readonly string[] }
 
-export type Chosen = {
+export type MessageSelection = {
   readonly kept: readonly Weighed[]
   /** Messages before this index are dropped unless they are in `kept`. */
   readonly from: number
@@ -23,14 +23,14 @@ export type Chosen = {
  * Newest messages that fit into `limit` tokens. They begin as a session may: at the history's start, at a compaction's
  * kept tail, or with a user's message, that of the current turn if it must be split.
  */
-export async function choose(
+export async function selectMessages(
   messages: readonly HistoryMessage[],
-  { newest, factor, meter }: Newest,
+  { newest, factor, meter }: NewestMessages,
   limit: number,
-): Promise<Chosen> {
+): Promise<MessageSelection> {
   const offset = messages.length - newest.length
   const opener = messages.findLastIndex(({ opens }) => opens)
-  const keep = (from: number): Chosen => ({ kept: newest.slice(from - offset), from })
+  const keep = (from: number): MessageSelection => ({ kept: newest.slice(from - offset), from })
   const firstThatFits = (taken: Weight) => offset + countTooMany(newest, factor, limit, taken)
   let from = firstThatFits(NO_WEIGHT)
   if (from === 0 || from <= opener) return keep(from)

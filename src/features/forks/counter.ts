@@ -1,9 +1,9 @@
 import type { Clock } from "../../core/ports.ts"
-import { Helper, type Thread } from "../../lib/thread.ts"
+import { OnDemandWorker, type WorkerThread } from "../../lib/thread.ts"
 
 export type CountOrder = { readonly id: number; readonly texts: readonly string[] }
 export type CountAnswer = { readonly id: number; readonly counts: readonly number[] }
-export type CountThread = Thread<CountOrder, CountAnswer>
+export type CountThread = WorkerThread<CountOrder, CountAnswer>
 
 /** The tokenizer uses some 150 MB. */
 export const IDLE_MS = 5000
@@ -13,11 +13,11 @@ export const REST_MS = 600_000
 
 /** Counts tokens in a worker thread. */
 export class TokenCounter {
-  readonly #helper: Helper<CountOrder, CountAnswer>
+  readonly #helper: OnDemandWorker<CountOrder, CountAnswer>
 
   /** `start` may throw. */
   constructor(clock: Clock, start: () => CountThread) {
-    this.#helper = new Helper(clock, { idleMs: IDLE_MS, answerMs: ANSWER_MS, restMs: REST_MS }, start)
+    this.#helper = new OnDemandWorker(clock, { idleMs: IDLE_MS, answerMs: ANSWER_MS, restMs: REST_MS }, start)
   }
 
   /** Token count of each text; undefined without a thread. Never rejects. */

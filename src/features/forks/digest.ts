@@ -1,4 +1,4 @@
-import { count, head, within } from "../../lib/text.ts"
+import { count, escapeForTag, head } from "../../lib/text.ts"
 import type { HistoryMessage, HistoryPart } from "./ports.ts"
 import { addWeights, guessText, tokensOf, type Yield } from "./tokens.ts"
 
@@ -43,7 +43,7 @@ const isShown = (part: HistoryPart): part is Shown =>
   part.type === "file" || part.type === "tool" || (part.type === "text" && /\S/.test(part.text))
 
 const lineOf = ({ role, part }: { role: HistoryMessage["role"]; part: Shown }): string =>
-  within(DIGEST_TAG, plainLine(role, part))
+  escapeForTag(DIGEST_TAG, plainLine(role, part))
 
 function plainLine(role: HistoryMessage["role"], part: Shown): string {
   const label = role === "user" ? "User:" : "Agent:"

@@ -1,6 +1,6 @@
 import { z } from "zod"
 import type { Feature } from "../../core/feature.ts"
-import { projects, stricter } from "../../options/rules.ts"
+import { projectWins, stricter } from "../../options/rules.ts"
 import { group, option, type ValuesOf, zeroOrFrom } from "../../options/spec.ts"
 
 const options = {
@@ -15,13 +15,13 @@ const options = {
       () => zeroOrFrom(100),
       1500,
       "Longest tool result in a fork's history; agents' answers stay whole up to 20,000 characters.",
-      projects,
+      projectWins,
     ),
     whole: option(
       () => z.enum(["asked", "cheaper", "never"]),
       "asked",
       'Forks that begin with their parent\'s own bytes, which the provider\'s cache has: where they are "asked" for, wherever they are "cheaper", or "never".',
-      projects,
+      projectWins,
     ),
   }),
 }

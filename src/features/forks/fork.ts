@@ -1,4 +1,4 @@
-import type { Host, Rule } from "../../core/ports.ts"
+import type { OpencodeApi, Rule } from "../../core/ports.ts"
 import type { ForkInfo, Model, TaskDraft } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 import type { CutResult } from "./cut.ts"
@@ -7,7 +7,7 @@ import type { ForkHost, HistoryMessage, Prices, WeighedMessages } from "./ports.
 import { type PreambleFacts, preamble } from "./preamble.ts"
 import { estimating, type Meter, tokensOf, weighText, type Yield } from "./tokens.ts"
 import { type Trimmed, trim } from "./trim.ts"
-import { isCheaper, obstacle, type Uncut, weighUncut } from "./whole.ts"
+import { isCheaper, type UncutHistory, weighUncut, wholeForkObstacle } from "./whole.ts"
 
 /** Share of a model's context that an inherited history may fill. */
 const CONTEXT_SHARE = 0.6
@@ -51,14 +51,14 @@ export type Forked = { readonly sessionID: string; readonly info: ForkInfo }
 
 export type ForkPorts = {
   readonly forks: ForkHost
-  readonly host: Pick<Host, "prompt" | "deleteSession" | "messageID">
+  readonly host: Pick<OpencodeApi, "prompt" | "deleteSession" | "messageID">
   /** Whether the session is a board's thread, whose system prompt no other session can share. */
   readonly isThread?: (sessionID: string) => Promise<boolean>
 }
 
 /**
  * Creates a forked task's session: the parent's history up to the calling message, trimmed, and the preamble. Rejects
- * with a `HostError`, leaving nothing behind; the parent is only read.
+ * with a `OpencodeError`, leaving nothing behind; the parent is only read.
  */
 export async function forkContext(ports: ForkPorts, request: ForkRequest): Promise<Forked> {
   const { forks, host } = ports
@@ -94,7 +94,7 @@ async function inheritance({ forks: host, isThread }: ForkPorts, request: ForkRe
   if (!whole) return trimmed(host, request, history, pause)
   const uncut = await weighUncut(history, draft.model, estimating(pause))
   const [why, prices] = await Promise.all([
-    (await isThread?.(draft.parentID)) ? THREAD : obstacle(host, draft, history, uncut),
+    (await isThread?.(draft.parentID)) ? THREAD : wholeForkObstacle(host, draft, history, uncut),
     draft.model && host.prices(draft.model),
   ])
   if (whole.choice === "asked") {
@@ -131,7 +131,7 @@ const CHOSEN = "Chosen as the cheaper way (option fork.whole)."
 /** The whole history, as in the parent's last request. */
 function uncutFork(
   messages: readonly HistoryMessage[],
-  { tokens, told }: Uncut,
+  { tokens, told }: UncutHistory,
   { rules, refused, rides, briefed }: WholeRequest,
   prices: Prices | undefined,
 ): Inheritance {

@@ -35,7 +35,7 @@ export type ProviderCount = {
 }
 
 /** Settings of a user's message for its requests. */
-export type Asked = {
+export type MessageSettings = {
   readonly agent: string
   readonly model: Model
   /** Has its own system prompt or tool settings, so no other request begins alike. */
@@ -48,7 +48,7 @@ export type HistoryMessage = {
   /** For an assistant's message: count of its request. Absent where not known. */
   readonly counted?: ProviderCount
   /** For a user's message. Absent where not known. */
-  readonly asked?: Asked
+  readonly asked?: MessageSettings
   /** Compaction that begins the model's view: shown before the kept tail, which stands before it here. */
   readonly opens?: boolean
   readonly parts: readonly HistoryPart[]
@@ -68,7 +68,7 @@ export type NewFork = NewSession &
 /** US dollars per token. */
 export type Prices = { readonly cached: number; readonly anew: number }
 
-/** Calls of OpenCode that only forks need. Methods reject with `HostError` only. */
+/** Calls of OpenCode that only forks need. Methods reject with `OpencodeError` only. */
 export interface ForkHost {
   /** Model's view of the session before `messageID`. Rejects with `notFound` where either is missing. */
   history(sessionID: string, messageID: string): Promise<readonly HistoryMessage[]>

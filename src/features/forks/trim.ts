@@ -1,8 +1,8 @@
-import { choose, type Shortened } from "./choose.ts"
+import { type Shortened, selectMessages } from "./choose.ts"
 import { type CutResult, cutsIn } from "./cut.ts"
 import type { HistoryMessage } from "./ports.ts"
 import { type Meter, sumWeights, tokensOf } from "./tokens.ts"
-import { type Scales, weighNewest } from "./weigh.ts"
+import { type WeighingPorts, weighNewest } from "./weigh.ts"
 
 /** Lengths in UTF-16 units, limits in tokens. */
 export type TrimLimits = { readonly maxToolResultChars: number; readonly maxTokens: number }
@@ -30,13 +30,13 @@ export type Trimmed = {
 export async function trim(
   messages: readonly HistoryMessage[],
   limits: TrimLimits,
-  scales: Scales,
+  scales: WeighingPorts,
   beside: (trimmed: Trimmed) => Promise<number> = async () => 0,
 ): Promise<Trimmed> {
   const weighed = await weighNewest(messages, limits, scales)
   const { factor, meter } = weighed
   for (let room = limits.maxTokens; ; ) {
-    const { kept, from, shortened } = await choose(messages, weighed, room)
+    const { kept, from, shortened } = await selectMessages(messages, weighed, room)
     const keptIDs = new Set(kept.map(({ message }) => message.id))
     const trimmed: Trimmed = {
       kept: kept.map(({ message }) => message),

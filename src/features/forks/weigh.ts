@@ -21,9 +21,9 @@ const BATCH_CHARS = 200_000
 export type Weighed = { readonly message: HistoryMessage; readonly weight: Weight }
 
 /** `model`: the one that will read the history. */
-export type Scales = { readonly meter: Meter; readonly model: Model | undefined; readonly pause: Yield }
+export type WeighingPorts = { readonly meter: Meter; readonly model: Model | undefined; readonly pause: Yield }
 
-export type Newest = {
+export type NewestMessages = {
   /** Newest messages, cut and weighed, oldest first: all that can fit, and one more if there is one. */
   readonly newest: readonly Weighed[]
   /** Calibration factor of the weights. */
@@ -36,8 +36,8 @@ export type Newest = {
 export async function weighNewest(
   messages: readonly HistoryMessage[],
   { maxToolResultChars, maxTokens }: { readonly maxToolResultChars: number; readonly maxTokens: number },
-  { meter, model, pause }: Scales,
-): Promise<Newest> {
+  { meter, model, pause }: WeighingPorts,
+): Promise<NewestMessages> {
   const walk = newestFirst(messages, maxToolResultChars)
   const looked: Loaded[] = []
   for (let bytes = 0; bytes <= maxTokens; ) {
@@ -70,7 +70,7 @@ function* newestFirst(messages: readonly HistoryMessage[], most: number): Genera
   }
 }
 
-async function guessed(looked: readonly Loaded[], pause: Yield): Promise<Newest> {
+async function guessed(looked: readonly Loaded[], pause: Yield): Promise<NewestMessages> {
   const meter = estimating(pause)
   return { newest: (await weighBatch(looked, meter)).reverse(), factor: 1, meter }
 }

@@ -1,5 +1,5 @@
 import type { Model, TaskDraft } from "../../core/task.ts"
-import { grouped } from "../../lib/text.ts"
+import { formatInteger } from "../../lib/text.ts"
 import type { ForkHost, HistoryMessage, Prices } from "./ports.ts"
 import { loadOf, type Meter, sumWeights, tokensOf, weightOf } from "./tokens.ts"
 
@@ -9,7 +9,7 @@ const ROOM_SHARE = 0.8
 const STEPS = 8
 
 /** An uncut history. `tokens` includes system prompt and tools where the provider counted them. */
-export type Uncut = {
+export type UncutHistory = {
   readonly tokens: number
   /** Tokens before the messages: system prompt and tools. */
   readonly before: number
@@ -25,7 +25,7 @@ export async function weighUncut(
   messages: readonly HistoryMessage[],
   model: Model | undefined,
   guess: Meter,
-): Promise<Uncut> {
+): Promise<UncutHistory> {
   const last = messages.findLastIndex(({ counted }) => isOf(counted?.model, model))
   const counted = messages[last]?.counted
   const loads = messages.map(loadOf)
@@ -41,11 +41,11 @@ const isOf = (one: Model | undefined, other: Model | undefined): boolean =>
   one !== undefined && one.provider === other?.provider && one.id === other.id
 
 /** Why a fork cannot share its parent's prefix, a sentence; undefined where it can. */
-export async function obstacle(
+export async function wholeForkObstacle(
   host: ForkHost,
   { agent, model }: Pick<TaskDraft, "agent" | "model">,
   messages: readonly HistoryMessage[],
-  { tokens }: Uncut,
+  { tokens }: UncutHistory,
 ): Promise<string | undefined> {
   const asked = messages.findLast(({ role }) => role === "user")?.asked
   if (asked?.own)
@@ -54,7 +54,7 @@ export async function obstacle(
     return "Agent or model have changed while you called: this fork is trimmed."
   const room = model && (await host.room(model))
   if (room === undefined || tokens <= room * ROOM_SHARE) return undefined
-  return `The history, about ${grouped(tokens)} tokens, leaves the model too little room (${grouped(room)}): this fork is trimmed.`
+  return `The history, about ${formatInteger(tokens)} tokens, leaves the model too little room (${formatInteger(room)}): this fork is trimmed.`
 }
 
 /** Compares a shared cache with a trimmed fork, which is written once and read in each step. */

@@ -22,7 +22,7 @@ const inHome = (path: string): string => (path.startsWith("~/") ? `"$HOME"/${quo
  * First two lines for the host: a shell script that finds OpenCode and starts it as Bun, and the relay's JavaScript.
  * All later bytes belong to the relay.
  */
-export function opening(relay: string, settings: unknown, opencode: string): string {
+export function bootstrapLines(relay: string, settings: unknown, opencode: string): string {
   const path = [...FOLDERS.map((folder) => `$HOME/${folder}`), ...ELSEWHERE].join(":")
   const wanted = opencode === "" ? "opencode" : opencode
   const shell = [

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process"
 import { LINE } from "./bootstrap.ts"
 import { bytesOf, Credit, encode, type Frame, Frames, HEAD_BYTES, Intake, inFrames, textOf } from "./frames.ts"
-import { type CallEnd, endIn, type Hello, type Order, type Pong } from "./orders.ts"
+import { type CallEnd, endIn, type Hello, type Order, type PingReply } from "./orders.ts"
 
 /** Characters of the transport's stderr that are kept to explain its end. */
 const MOST_COMPLAINT_CHARS = 4000
@@ -15,8 +15,8 @@ type Receiver = {
 }
 
 /** The connection was lost during the call. */
-export class Cut extends Error {
-  override readonly name = "Cut"
+export class ConnectionLost extends Error {
+  override readonly name = "ConnectionLost"
 }
 
 export type CallOptions = {
@@ -33,7 +33,7 @@ type Waiting = {
   readonly receiver: Receiver
   readonly intake: Intake
   readonly credit: Credit
-  readonly settle: (end: CallEnd | Cut) => void
+  readonly settle: (end: CallEnd | ConnectionLost) => void
 }
 
 export type ChannelPorts = {
@@ -63,7 +63,7 @@ export class Channel {
   #isHeard = false
   #isOpen = false
   #isClosed = false
-  #pong: ((pong: Pong) => void) | undefined
+  #pong: ((pong: PingReply) => void) | undefined
 
   constructor(ports: ChannelPorts) {
     this.#ports = ports
@@ -92,17 +92,17 @@ export class Channel {
   /** Runs an order on the host. Rejects with `Cut` where the connection is lost first. */
   call(order: Order, { input, receiver = {}, signal }: CallOptions = {}): Promise<CallEnd> {
     const number = ++this.#calls
-    if (!this.isOpen) return Promise.reject(new Cut("there is no connection"))
+    if (!this.isOpen) return Promise.reject(new ConnectionLost("there is no connection"))
     const credit = new Credit()
     const intake = new Intake((body) => void this.#write(encode("more", number, body)))
     const ended = new Promise<CallEnd>((resolve, reject) => {
       const cancel = () => this.#write(encode("cancel", number))
       signal?.addEventListener("abort", cancel, { once: true })
-      const settle = (end: CallEnd | Cut) => {
+      const settle = (end: CallEnd | ConnectionLost) => {
         this.#waiting.delete(number)
         credit.end()
         signal?.removeEventListener("abort", cancel)
-        if (end instanceof Cut) reject(end)
+        if (end instanceof ConnectionLost) reject(end)
         else resolve(end)
       }
       this.#waiting.set(number, { receiver, intake, credit, settle })
@@ -113,7 +113,7 @@ export class Channel {
   }
 
   /** Asks for a sign of life. Never rejects; the caller closes the channel on a timeout. */
-  ping(answered: (pong: Pong) => void): void {
+  ping(answered: (pong: PingReply) => void): void {
     this.#pong = answered
     this.#write(encode("ping", 0))
   }
@@ -170,7 +170,7 @@ export class Channel {
       this.#isOpen = true
       this.#ports.opened(JSON.parse(textOf(body)) as Hello)
     }
-    if (kind === "pong") this.#pong?.(JSON.parse(textOf(body)) as Pong)
+    if (kind === "pong") this.#pong?.(JSON.parse(textOf(body)) as PingReply)
     if (kind === "head") waiting?.receiver.head?.(textOf(body))
     if (kind === "more") waiting?.credit.give(body)
     if (waiting && (kind === "data" || kind === "errors")) this.#receive(waiting, kind, body)
@@ -187,7 +187,7 @@ export class Channel {
   #close(why: string): void {
     if (this.#isClosed) return
     this.#isClosed = true
-    for (const { settle } of [...this.#waiting.values()]) settle(new Cut("the connection was cut"))
+    for (const { settle } of [...this.#waiting.values()]) settle(new ConnectionLost("the connection was cut"))
     const complaint = this.#complaint.trim() === "" ? why : this.#complaint
     this.#ports.closed({ complaint, byItself: this.#byItself, started: this.#isOpen })
   }

@@ -1,9 +1,9 @@
 import { access, mkdir, rm } from "node:fs/promises"
 import { messageOf } from "../../core/errors.ts"
 import type { Clock, LogFields } from "../../core/ports.ts"
-import { jsonFile, jsonNames, readJson, replace } from "../../lib/atomic-file.ts"
+import { jsonFile, jsonNames, readJson, replaceFile } from "../../lib/atomic-file.ts"
 import { succeeds } from "../../lib/succeeds.ts"
-import { Turn } from "../../lib/turn.ts"
+import { SerialQueue } from "../../lib/turn.ts"
 import type { RemoteSession } from "./remote-session.ts"
 
 /** Delays after failures during contact, in ms; after the last one the connection is not kept for it. */
@@ -37,7 +37,7 @@ export class Cleanup {
   /** By host with failures during contact: their number, and a function that cancels the next attempt. */
   readonly #failed = new Map<string, { times: number; cancel: (() => void) | undefined }>()
   /** By host. */
-  readonly #paying = new Turn()
+  readonly #paying = new SerialQueue()
 
   constructor(ports: CleanupPorts) {
     this.#ports = ports
@@ -153,7 +153,7 @@ export const cleanupQueueIn = (folder: string, parentFolder: string): CleanupQue
     async write({ taskID, sessionID, host, title, agent, bare, home }) {
       await mkdir(folder, { recursive: true, mode: 0o700 })
       const text = JSON.stringify({ taskID, sessionID, host, title, agent, bare, home, parentFolder })
-      await replace(fileOf({ taskID }), text)
+      await replaceFile(fileOf({ taskID }), text)
     },
     has: (remote) => succeeds(access(fileOf(remote))),
     drop: (remote) => rm(fileOf(remote), { force: true }),

@@ -6,7 +6,7 @@ import { NOT_FOUND } from "./bootstrap.ts"
  */
 
 /** State of a host's connection. */
-export type Reach =
+export type ConnectionState =
   /** No task needs it. */
   | { readonly phase: "idle" }
   /** A first attempt is under way. `since`: when the host was first needed. */
@@ -23,7 +23,7 @@ export type Reach =
   /** First contact failed: the next user starts again. */
   | { readonly phase: "ended"; readonly why: string }
 
-export type ReachInput =
+export type ConnectionInput =
   /** `known`: there was contact before. */
   | { readonly type: "wanted"; readonly known: boolean }
   | { readonly type: "opened" }
@@ -38,10 +38,10 @@ const FIRST_PAUSES_MS = [1500, 3000]
 /** Delays of attempts after a loss; the last one repeats. */
 const PAUSES_MS = [0, 1000, 2000, 4000, 5000]
 
-export const IDLE: Reach = { phase: "idle" }
+export const IDLE: ConnectionState = { phase: "idle" }
 
 /** Next state. `begins`: an attempt was started. */
-export function step(reach: Reach, input: ReachInput, now: number): Reach {
+export function step(reach: ConnectionState, input: ConnectionInput, now: number): ConnectionState {
   switch (input.type) {
     case "wanted":
       return wanted(reach, input.known, now)
@@ -58,13 +58,17 @@ export function step(reach: Reach, input: ReachInput, now: number): Reach {
   }
 }
 
-function wanted(reach: Reach, known: boolean, now: number): Reach {
+function wanted(reach: ConnectionState, known: boolean, now: number): ConnectionState {
   if (known && reach.phase !== "contact" && reach.phase !== "no contact")
     return { phase: "no contact", since: now, tries: 0, nextAt: now }
   return reach.phase === "idle" || reach.phase === "ended" ? { phase: "connecting", since: now, tries: 0 } : reach
 }
 
-function closed(reach: Reach, { why, byItself, fatal }: Extract<ReachInput, { type: "closed" }>, now: number): Reach {
+function closed(
+  reach: ConnectionState,
+  { why, byItself, fatal }: Extract<ConnectionInput, { type: "closed" }>,
+  now: number,
+): ConnectionState {
   if (reach.phase === "contact") return { phase: "no contact", since: now, tries: 0, nextAt: now, why }
   if (reach.phase === "connecting") {
     const tries = byItself ? reach.tries + 1 : reach.tries
@@ -78,7 +82,7 @@ function closed(reach: Reach, { why, byItself, fatal }: Extract<ReachInput, { ty
 }
 
 /** Delay before the next attempt, in ms; undefined where none is due. */
-export function pauseBefore(reach: Reach, now: number): number | undefined {
+export function pauseBefore(reach: ConnectionState, now: number): number | undefined {
   if (reach.phase === "connecting") return reach.tries === 0 ? 0 : (FIRST_PAUSES_MS[reach.tries - 1] ?? 0)
   if (reach.phase === "no contact") return reach.nextAt === undefined ? undefined : Math.max(0, reach.nextAt - now)
   return undefined

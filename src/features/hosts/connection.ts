@@ -1,9 +1,17 @@
 import { messageOf } from "../../core/errors.ts"
 import type { Clock } from "../../core/ports.ts"
 import { oneLine } from "../../lib/text.ts"
-import { opening } from "./bootstrap.ts"
-import { type CallOptions, Channel, type ChannelPorts, Cut } from "./channel.ts"
-import { IDLE, lastLine, pauseBefore, type Reach, type ReachInput, reasonOf, step } from "./connection-state.ts"
+import { bootstrapLines } from "./bootstrap.ts"
+import { type CallOptions, Channel, type ChannelPorts, ConnectionLost } from "./channel.ts"
+import {
+  type ConnectionInput,
+  type ConnectionState,
+  IDLE,
+  lastLine,
+  pauseBefore,
+  reasonOf,
+  step,
+} from "./connection-state.ts"
 import { RemoteEventStream } from "./event-stream.ts"
 import { textOf } from "./frames.ts"
 import {
@@ -12,10 +20,10 @@ import {
   type Hint,
   isHello,
   type Order,
-  type Pong,
+  type PingReply,
+  parseServerState,
   type RelaySettings,
-  type Served,
-  servedIn,
+  type RemoteServerState,
 } from "./orders.ts"
 
 /** Interval and time limit of pings, in ms. */
@@ -28,7 +36,7 @@ const SILENT = "OpenCode there does not answer any more"
  * Pings a connection until it is stopped. `died` is called once with the reason; OpenCode's server is watched
  * separately, because it may hang while the connection works.
  */
-class Pulse {
+class Heartbeat {
   readonly #line: Pick<Channel, "ping">
   readonly #clock: Clock
   readonly #died: (why: string) => void
@@ -59,7 +67,7 @@ class Pulse {
     })
   }
 
-  #isSilent({ server }: Pong): boolean {
+  #isSilent({ server }: PingReply): boolean {
     const now = this.#clock.now()
     if (server !== false) this.#silentSince = undefined
     else this.#silentSince ??= now
@@ -92,7 +100,7 @@ type LinkPorts = {
   /** Source of the relay. */
   readonly script: () => Promise<string>
   /** Called on each change of state. */
-  readonly changed: (reach: Reach, before: Reach) => void
+  readonly changed: (reach: ConnectionState, before: ConnectionState) => void
   /** Called with hints of activity; undefined: events arrive from now on, and earlier ones may be lost. */
   readonly heard: (hint: Hint | undefined) => void
   readonly log: (text: string) => void
@@ -116,14 +124,14 @@ export type Contact = {
   readonly skew: number
   /** Path of its cache folder. */
   readonly cache: string
-  readonly server: Served
+  readonly server: RemoteServerState
 }
 
 /** One host's connection: opened on demand, reopened after a loss, and closed some time after its last use. */
-export class Link {
+export class HostConnection {
   readonly #settings: LinkSettings
   readonly #ports: LinkPorts
-  #reach: Reach = IDLE
+  #reach: ConnectionState = IDLE
   #channel: Line | undefined
   #contact: Contact | undefined
   #far = { skew: 0, cache: "" }
@@ -131,7 +139,7 @@ export class Link {
   readonly #users = new Set<string>()
   readonly #waiting = new Set<() => void>()
   #cancelPause: () => void = () => {}
-  #pulse: Pulse | undefined
+  #pulse: Heartbeat | undefined
   readonly #eventStream: RemoteEventStream
   #cancelRest: () => void = () => {}
   /** Kept without users: OpenCode there may end meanwhile. */
@@ -149,7 +157,7 @@ export class Link {
     return this.#eventStream.hears
   }
 
-  get reach(): Reach {
+  get reach(): ConnectionState {
     return this.#reach
   }
 
@@ -207,7 +215,7 @@ export class Link {
       if (this.#channel === channel) this.#drop(SILENT)
       throw new NoContact(`${this.#settings.name}: ${SILENT}`)
     } catch (error) {
-      if (error instanceof Cut) throw new NoContact(`the connection to ${this.#settings.name} was cut`)
+      if (error instanceof ConnectionLost) throw new NoContact(`the connection to ${this.#settings.name} was cut`)
       throw error
     }
   }
@@ -222,7 +230,7 @@ export class Link {
     channel?.close()
   }
 
-  #put(input: ReachInput): void {
+  #put(input: ConnectionInput): void {
     const { clock, changed } = this.#ports
     const before = this.#reach
     this.#reach = step(before, input, clock.now())
@@ -253,7 +261,7 @@ export class Link {
     const { clock, script, log, open = (ports) => new Channel(ports) } = this.#ports
     const { command, relay, opencode, connectTimeout } = this.#settings
     try {
-      const text = opening(await script(), relay, opencode)
+      const text = bootstrapLines(await script(), relay, opencode)
       // The last user may have left.
       if (pauseBefore(this.#reach, clock.now()) === undefined && this.#reach.phase !== "no contact") {
         this.#opening = false
@@ -295,7 +303,7 @@ export class Link {
     if (!isHello(hello)) return this.#refuse(channel, NOT_OURS)
     const { now, cache } = hello
     this.#far = { skew: now - this.#ports.clock.now(), cache }
-    this.#pulse = new Pulse(channel, this.#ports.clock, (why) => this.#drop(why))
+    this.#pulse = new Heartbeat(channel, this.#ports.clock, (why) => this.#drop(why))
     await this.#served(channel)
   }
 
@@ -310,7 +318,7 @@ export class Link {
       const { problem } = await channel.call({ do: "serve" }, { receiver: { data } })
       if (this.#channel !== channel) return
       if (problem !== undefined) return this.#refuse(channel, oneLine(problem))
-      const server = servedIn(text)
+      const server = parseServerState(text)
       if (!server) return this.#refuse(channel, "what it says of its OpenCode cannot be read")
       this.#contact = { ...this.#far, server }
       const known = this.#reach
@@ -348,7 +356,7 @@ export class Link {
   }
 
   /** Not reopened without users. */
-  #lost(closed: ReachInput): void {
+  #lost(closed: ConnectionInput): void {
     if (this.#users.size > 0) this.#put(closed)
     else this.close()
   }

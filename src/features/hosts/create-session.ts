@@ -1,4 +1,4 @@
-import { CallError, thereAre } from "../../core/errors.ts"
+import { CallError, candidatesText } from "../../core/errors.ts"
 import { modelKey } from "../../core/limits.ts"
 import { type AgentInfo, isListed } from "../../core/ports.ts"
 import type { Model } from "../../core/task.ts"
@@ -23,7 +23,7 @@ type SessionRequest = {
  * Creates or finds a task's session on its host, with an agent and model that exist there. Throws where that is
  * impossible.
  */
-export async function sessionThere(
+export async function ensureRemoteSession(
   { name, server, settings }: Machine,
   remote: RemoteSession,
   { folder, contact, again }: SessionRequest,
@@ -39,7 +39,7 @@ export async function sessionThere(
       `The session of task ${taskID} on ${name} no longer exists, so it cannot be resumed. Start a new superagents_task instead.`,
     )
   const [agents, models] = await Promise.all([server.agents(folder), server.models(folder)])
-  const model = fitting(remote, { name, agents, models, spare: settings.model })
+  const model = modelOnHost(remote, { name, agents, models, spare: settings.model })
   remote.model = model
   const refusals = NOT_OFFERED.map((permission) => ({ permission, pattern: "*", action: "deny" as const }))
   return server.createSession({
@@ -54,7 +54,7 @@ export async function sessionThere(
   })
 }
 
-export type Wanted = {
+export type AgentAndModel = {
   readonly agent: string
   readonly model?: Model
   /** The launching call named the model: use no other. */
@@ -62,7 +62,7 @@ export type Wanted = {
 }
 
 /** Agents and models of a host; `spare`: the option's substitute for a missing model, or "". */
-export type Offered = {
+export type HostCapabilities = {
   readonly name: string
   readonly agents: readonly Pick<AgentInfo, "name" | "model" | "mode" | "hidden">[]
   readonly models: readonly string[]
@@ -73,11 +73,14 @@ export type Offered = {
  * Model for a task on a host; undefined for the agent's own. Throws where the host lacks the agent or every usable
  * model.
  */
-export function fitting({ agent, model, isModelNamed }: Wanted, { name, agents, models, spare }: Offered) {
+export function modelOnHost(
+  { agent, model, isModelNamed }: AgentAndModel,
+  { name, agents, models, spare }: HostCapabilities,
+) {
   const found = agents.find((each) => each.name === agent)
   if (!found) {
     const names = agents.filter(isListed).map((each) => each.name)
-    throw new PlaceError(`${name} has no agent "${agent}". ${thereAre(names, 10)}`, "place")
+    throw new PlaceError(`${name} has no agent "${agent}". ${candidatesText(names, 10)}`, "place")
   }
   if (!model || models.includes(modelKey(model))) return model
   if (found.model && !isModelNamed) return undefined
@@ -85,5 +88,5 @@ export function fitting({ agent, model, isModelNamed }: Wanted, { name, agents, 
     const slash = spare.indexOf("/")
     return { provider: spare.slice(0, slash), id: spare.slice(slash + 1) }
   }
-  throw new PlaceError(`${name} has no model ${modelKey(model)}. ${thereAre(models, 10)}`, "place")
+  throw new PlaceError(`${name} has no model ${modelKey(model)}. ${candidatesText(models, 10)}`, "place")
 }

@@ -1,4 +1,4 @@
-import type { Link } from "./connection.ts"
+import type { HostConnection } from "./connection.ts"
 import { textOf } from "./frames.ts"
 import type { CallHead, FilesOrder, Order } from "./orders.ts"
 
@@ -40,7 +40,7 @@ function within(link: object, most: number, take: Take): { take: Take; over: () 
 
 /** `fetch` for a host's OpenCode server. Rejects with `NoContact` without contact. */
 export const fetchOver =
-  (link: Pick<Link, "call">) =>
+  (link: Pick<HostConnection, "call">) =>
   async (request: Request): Promise<Response> => {
     const { method, url, signal } = request
     const { pathname, search } = new URL(url)
@@ -122,7 +122,7 @@ function untilRefused(take: Take, refused: (error: unknown) => void): Take {
 }
 
 /** Output and exit of a command on a host. */
-export type Ran = { readonly code: number | null; readonly out: Uint8Array; readonly errors: string }
+export type HostCommandResult = { readonly code: number | null; readonly out: Uint8Array; readonly errors: string }
 
 export type RunOptions = {
   readonly cwd?: string
@@ -133,24 +133,31 @@ export type RunOptions = {
 }
 
 /** Runs a shell line on a host. Rejects with `NoContact` without contact, also during the run. */
-export async function runOver(link: Pick<Link, "call">, line: string, options: RunOptions = {}): Promise<Ran> {
+export async function runOnHost(
+  link: Pick<HostConnection, "call">,
+  line: string,
+  options: RunOptions = {},
+): Promise<HostCommandResult> {
   const { code, out, errors, problem } = await callOver(link, { do: "run", line, cwd: options.cwd }, options)
   if (problem !== undefined) throw new Error(problem)
   return { code, out, errors }
 }
 
 /** Result of an order: output, or its error on the host. */
-export type Answered = { readonly out: Uint8Array; readonly problem?: string }
+export type OrderResult = { readonly out: Uint8Array; readonly problem?: string }
 
 /** Runs a file order on a host. Rejects as `runOver` does. */
-export const askOver = (link: Pick<Link, "call">, order: FilesOrder, options?: RunOptions): Promise<Answered> =>
-  callOver(link, order, options)
+export const sendFilesOrder = (
+  link: Pick<HostConnection, "call">,
+  order: FilesOrder,
+  options?: RunOptions,
+): Promise<OrderResult> => callOver(link, order, options)
 
 async function callOver(
-  link: Pick<Link, "call">,
+  link: Pick<HostConnection, "call">,
   order: Order,
   options: RunOptions = {},
-): Promise<Ran & { readonly problem?: string }> {
+): Promise<HostCommandResult & { readonly problem?: string }> {
   const { input, signal } = options
   const out: Uint8Array[] = []
   const kept = within(link, MOST_OUTPUT_BYTES, (body) => void out.push(body))

@@ -6,16 +6,16 @@ import { join } from "node:path"
 import { messageOf } from "../../core/errors.ts"
 import { oneLine } from "../../lib/text.ts"
 import { PlaceError } from "../../runtime/places/place.ts"
-import { at, type Checkout, shared } from "../worktrees/checkout.ts"
+import { type Checkout, gitOptions, sharedGitOptions } from "../worktrees/checkout.ts"
 import { git, gitLine } from "../worktrees/git.ts"
 import { readRef, refOf } from "../worktrees/refs.ts"
 import { specOf } from "../worktrees/shared-state.ts"
 import { ignoredIn } from "../worktrees/worktree.ts"
-import type { Answered, RunOptions } from "./fetching.ts"
+import type { OrderResult, RunOptions } from "./fetching.ts"
 import { textOf } from "./frames.ts"
-import { filling, takeIn } from "./incoming-bundle.ts"
-import { type FilesOrder, lookedIn, namesIn, type Sent, sentIn } from "./orders.ts"
-import type { Rooms } from "./rooms.ts"
+import { createFileSink, importBundle } from "./incoming-bundle.ts"
+import { type CommitResult, type FilesOrder, namesIn, parseCommitResult, parseLookResult } from "./orders.ts"
+import type { HostRepositoryFolders } from "./rooms.ts"
 
 /** Large repositories take long. */
 const LONG_MS = 900_000
@@ -28,10 +28,10 @@ const MOST_PROBLEM_CHARS = 400
 const FULL = /no space left on device|disk quota exceeded|disk full/i
 
 /** A host and its folders for a repository. */
-export type There = {
+export type RepositoryHost = {
   readonly name: string
-  readonly ask: (order: FilesOrder, options?: RunOptions) => Promise<Answered>
-  readonly rooms: Rooms
+  readonly ask: (order: FilesOrder, options?: RunOptions) => Promise<OrderResult>
+  readonly rooms: HostRepositoryFolders
 }
 
 export type Sending = {
@@ -47,7 +47,11 @@ export type Sending = {
  * Creates a task's remote folder from a commit that a local ref keeps, sent as a bundle without what the host has.
  * Throws a `CallError` where git is missing there or too old.
  */
-export async function send(there: There, from: Checkout, { taskID, commit, copy, inPlace }: Sending): Promise<void> {
+export async function send(
+  there: RepositoryHost,
+  from: Checkout,
+  { taskID, commit, copy, inPlace }: Sending,
+): Promise<void> {
   const { rooms } = there
   const known = await look(there)
   const ignored = !inPlace && (await readRef(from, "ignored", taskID)) !== undefined
@@ -62,13 +66,13 @@ export async function send(there: There, from: Checkout, { taskID, commit, copy,
     await inFolder(async (folder) => {
       const bundle = join(folder, "there.bundle")
       const ref = isThere ? undefined : `refs/superagents-outgoing/${taskID}`
-      if (ref) await git(["update-ref", ref, commit], shared(from))
+      if (ref) await git(["update-ref", ref, commit], sharedGitOptions(from))
       try {
         const refs = [...(ref ? [ref] : []), ...(ignored ? [refOf("ignored", taskID)] : [])]
         const range = [...refs, ...haves.map((have) => `^${have}`)]
-        await git(["bundle", "create", "-q", bundle, ...range], { ...at(from), timeLimit: LONG_MS })
+        await git(["bundle", "create", "-q", bundle, ...range], { ...gitOptions(from), timeLimit: LONG_MS })
       } finally {
-        if (ref) await git(["update-ref", "-d", ref], shared(from))
+        if (ref) await git(["update-ref", "-d", ref], sharedGitOptions(from))
       }
       await receive({ input: createReadStream(bundle, { highWaterMark: 65_536 }) }, ref)
     })
@@ -78,11 +82,16 @@ export async function send(there: There, from: Checkout, { taskID, commit, copy,
 /** A host with these commits has that one too: git refuses to make an empty bundle. */
 async function isWithin(from: Checkout, commit: string, haves: readonly string[]): Promise<boolean> {
   if (haves.length === 0) return false
-  return (await gitLine(["rev-list", "--max-count=1", commit, "--not", ...haves], at(from))) === ""
+  return (await gitLine(["rev-list", "--max-count=1", commit, "--not", ...haves], gitOptions(from))) === ""
 }
 
 /** Sends ignored files that the options name. Existing files are not overwritten. */
-async function sendIgnored(there: There, from: Checkout, taskID: string, files: readonly string[]): Promise<void> {
+async function sendIgnored(
+  there: RepositoryHost,
+  from: Checkout,
+  taskID: string,
+  files: readonly string[],
+): Promise<void> {
   if (files.length === 0) return
   const tar = spawn("tar", ["-C", from.top, "-cf", "-", "--null", "-T", "-"], { stdio: ["pipe", "pipe", "ignore"] })
   tar.on("error", () => {})
@@ -92,9 +101,9 @@ async function sendIgnored(there: There, from: Checkout, taskID: string, files: 
   await asked(there, { do: "copy", rooms, taskID }, { input: tar.stdout }, `the files of hosts.${name}.copy: `)
 }
 
-async function look(there: There): Promise<readonly string[]> {
+async function look(there: RepositoryHost): Promise<readonly string[]> {
   const { name, rooms } = there
-  const { git: version, commits = [] } = lookedIn(textOf(await asked(there, { do: "look", rooms })))
+  const { git: version, commits = [] } = parseLookResult(textOf(await asked(there, { do: "look", rooms })))
   const wanted = `${OLDEST_GIT.join(".")} or newer`
   const otherwise = "or give the task another `place`."
   if (version === undefined)
@@ -113,14 +122,14 @@ async function look(there: There): Promise<readonly string[]> {
 async function knownHere(from: Checkout, commits: readonly string[]): Promise<readonly string[]> {
   if (commits.length === 0) return []
   const { out } = await git(["cat-file", "--batch-check=%(objectname) %(objecttype)"], {
-    ...shared(from),
+    ...sharedGitOptions(from),
     input: `${commits.join("\n")}\n`,
   })
   return out.split("\n").flatMap((line) => (line.endsWith(" commit") ? [line.slice(0, line.indexOf(" "))] : []))
 }
 
 async function shallowOf(from: Checkout): Promise<readonly string[]> {
-  const file = await gitLine(["rev-parse", "--path-format=absolute", "--git-path", "shallow"], at(from))
+  const file = await gitLine(["rev-parse", "--path-format=absolute", "--git-path", "shallow"], gitOptions(from))
   const text = await readFile(file, "utf8").catch(() => "")
   return text.split("\n").filter((line) => line !== "")
 }
@@ -132,7 +141,11 @@ const incoming = (taskID: string): string => `refs/superagents-incoming/${taskID
  * Fetches the state of a task's folder and verifies each object; undefined without a folder. Removes nothing on the
  * host.
  */
-export async function fetchHome(there: There, to: Checkout, taskID: string): Promise<Sent | undefined> {
+export async function fetchWork(
+  there: RepositoryHost,
+  to: Checkout,
+  taskID: string,
+): Promise<CommitResult | undefined> {
   const { name, rooms } = there
   const sent = committedBy(name, await asked(there, { do: "commit", rooms, taskID }))
   if (!sent) return undefined
@@ -152,17 +165,17 @@ export async function fetchHome(there: There, to: Checkout, taskID: string): Pro
   if (heads.length === 0) return sent
   await inFolder(async (folder) => {
     const file = join(folder, "home.bundle")
-    const bundle = filling(file, name, MOST_HOME_BYTES)
+    const bundle = createFileSink(file, name, MOST_HOME_BYTES)
     await asked(there, { do: "bundle", rooms, taskID }, { take: bundle.take }).finally(bundle.end)
-    await takeIn(to, { name, file, heads })
+    await importBundle(to, { name, file, heads })
   })
-  await git(["update-ref", incoming(taskID), commit], shared(to))
+  await git(["update-ref", incoming(taskID), commit], sharedGitOptions(to))
   return sent
 }
 
 /** Files in a task's remote folder that match the globs and are in no commit of it. */
-export async function hiddenThere(
-  there: There,
+export async function hiddenOnHost(
+  there: RepositoryHost,
   taskID: string,
   tree: string,
   globs: readonly string[],
@@ -172,25 +185,25 @@ export async function hiddenThere(
   return namesIn(textOf(await asked(there, order)))
 }
 
-function committedBy(name: string, out: Uint8Array): Sent | null {
+function committedBy(name: string, out: Uint8Array): CommitResult | null {
   try {
-    return sentIn(textOf(out))
+    return parseCommitResult(textOf(out))
   } catch (error) {
     throw new Error(`what came from ${name} ${messageOf(error)}`)
   }
 }
 
 /** Removes the temporary ref. */
-export const settleIncoming = (to: Checkout, taskID: string): Promise<unknown> =>
-  git(["update-ref", "-d", incoming(taskID)], shared(to))
+export const dropIncomingRef = (to: Checkout, taskID: string): Promise<unknown> =>
+  git(["update-ref", "-d", incoming(taskID)], sharedGitOptions(to))
 
 /** Removes a task's remote folder; with `commit`, only if that is its last committed state. */
-export async function removeThere(there: There, taskID: string, commit?: string): Promise<void> {
+export async function removeRemoteFolder(there: RepositoryHost, taskID: string, commit?: string): Promise<void> {
   await asked(there, { do: "remove", rooms: there.rooms, taskID, commit })
 }
 
 /** Result of an order. Throws where it failed; `what` begins the message. */
-async function asked(there: There, order: FilesOrder, options?: RunOptions, what = ""): Promise<Uint8Array> {
+async function asked(there: RepositoryHost, order: FilesOrder, options?: RunOptions, what = ""): Promise<Uint8Array> {
   const { name } = there
   const { out, problem } = await there.ask(order, options)
   if (problem === undefined) return out

@@ -1,30 +1,30 @@
 import { CallError, messageOf } from "../../core/errors.ts"
 import type { Preparing } from "../../core/task.ts"
 import {
+  type ArchiveResult,
   type EnterRequest,
   type MergeResult,
   type Place,
   PlaceError,
-  type PutAway,
-  type Ready,
-  type RunLimits,
+  type PlaceRunLimits,
+  type PreparedPlace,
   type SharedPlaces,
-  type Shown,
-  type Swept,
+  type SweptLeftover,
+  type WorkDiff,
 } from "../../runtime/places/place.ts"
 import type { CommandResult } from "../../runtime/places/run-command.ts"
-import { type Checkout, checkoutOf, treeOf } from "../worktrees/checkout.ts"
+import { type Checkout, requireCheckout, treeOf } from "../worktrees/checkout.ts"
 import { readRef, writeRefs } from "../worktrees/refs.ts"
 import { changedBetween } from "../worktrees/shared-state.ts"
 import { NoContact } from "./connection.ts"
-import { sessionThere } from "./create-session.ts"
-import { fetchHome, hiddenThere, removeThere, send, settleIncoming, type There } from "./files.ts"
+import { ensureRemoteSession } from "./create-session.ts"
+import { dropIncomingRef, fetchWork, hiddenOnHost, type RepositoryHost, removeRemoteFolder, send } from "./files.ts"
 import type { Hosts, Machine } from "./hosts.ts"
-import { type Begun, prefaceOf, runJob, setUp } from "./jobs.ts"
-import type { Sent } from "./orders.ts"
-import { isThere, NO_SESSION, type RemoteSession } from "./remote-session.ts"
-import { folderIn, madeMark, roomsIn } from "./rooms.ts"
-import { inContact, stillThere, untilReached } from "./wait-for-contact.ts"
+import { type LaterRunStart, prefaceOf, runJob, setUp } from "./jobs.ts"
+import type { CommitResult } from "./orders.ts"
+import { hasRemoteWork, NO_SESSION, type RemoteSession } from "./remote-session.ts"
+import { completeMarkerPath, folderIn, hostRepositoryFolders } from "./rooms.ts"
+import { inContact, untilReached, workUnreachableError } from "./wait-for-contact.ts"
 
 /**
  * A worktree on another machine. State and changes are kept in the local repository, as for a local worktree; the files
@@ -47,7 +47,14 @@ export class HostPlace implements Place {
     await this.#worktrees.capture(taskID, folder)
   }
 
-  async enter({ taskID, folder, again = false, bringIn = false, timeLimit, signal }: EnterRequest): Promise<Ready> {
+  async enter({
+    taskID,
+    folder,
+    again = false,
+    bringIn = false,
+    timeLimit,
+    signal,
+  }: EnterRequest): Promise<PreparedPlace> {
     const remote = this.#remoteSessionOf(taskID)
     const doing = (what: Preparing | undefined) => this.#hosts.tell(remote, { type: "preparing", what })
     const { name } = this.#machine
@@ -63,14 +70,14 @@ export class HostPlace implements Place {
         const there = await this.#there(folder, contact)
         remote.sent = true
         const begun = await this.#machine.inTurn(() => this.#send(there, folder, taskID, again, bringIn))
-        return { far: folderIn(there.rooms, taskID), made: madeMark(there.rooms, taskID), begun }
+        return { far: folderIn(there.rooms, taskID), made: completeMarkerPath(there.rooms, taskID), begun }
       })
       signal?.throwIfAborted()
       await setUp(this.#machine, this.#setup, { folder: far, made, taskID, timeLimit, signal })
       const session = remote.bare
         ? NO_SESSION
         : await inContact(this.#machine, waiting, (contact) =>
-            sessionThere(this.#machine, remote, { folder: far, contact, again }),
+            ensureRemoteSession(this.#machine, remote, { folder: far, contact, again }),
           )
       remote.far = { folder: far, session }
       return { directory: folder, preface: prefaceOf(name, far, again, begun) }
@@ -91,21 +98,21 @@ export class HostPlace implements Place {
   get shared(): SharedPlaces | undefined {
     const changedIn: SharedPlaces["changedIn"] = async (taskID, folder, globs) => {
       const { files, named, tree } = await this.#changedIn(await this.#fetchNow(taskID, folder), taskID, folder, globs)
-      const hidden = tree ? await hiddenThere(await this.#there(folder), taskID, tree, globs) : []
+      const hidden = tree ? await hiddenOnHost(await this.#there(folder), taskID, tree, globs) : []
       return { files, named: [...named, ...hidden] }
     }
     return this.#worktrees.shared && { ...this.#worktrees.shared, changedIn }
   }
 
-  async #fetchNow(taskID: string, folder: string): Promise<Sent> {
+  async #fetchNow(taskID: string, folder: string): Promise<CommitResult> {
     const there = await this.#there(folder)
-    const sent = await this.#machine.inTurn(async () => this.#fetch(there, await checkoutOf(folder), taskID))
+    const sent = await this.#machine.inTurn(async () => this.#fetch(there, await requireCheckout(folder), taskID))
     if (sent) return sent
     throw new CallError(`its folder on ${this.#machine.name} is gone`)
   }
 
-  async #changedIn({ commit }: Sent, taskID: string, folder: string, globs: readonly string[]) {
-    const here = await checkoutOf(folder)
+  async #changedIn({ commit }: CommitResult, taskID: string, folder: string, globs: readonly string[]) {
+    const here = await requireCheckout(folder)
     const start = await readRef(here, "start", taskID)
     if (start === undefined) return { files: [], named: [], tree: undefined }
     return { ...(await changedBetween(here, start, commit, globs)), tree: await treeOf(here, start) }
@@ -114,7 +121,7 @@ export class HostPlace implements Place {
   /** Fetches the work, merges the parent's current state here, and sends the result. */
   async bringIn(taskID: string, folder: string): Promise<MergeResult> {
     const there = await this.#there(folder)
-    const here = await checkoutOf(folder)
+    const here = await requireCheckout(folder)
     return this.#machine.inTurn(async () => {
       const sent = await this.#fetch(there, here, taskID)
       const next = sent && (await this.#worktrees.states?.next(taskID, folder, true))
@@ -128,33 +135,33 @@ export class HostPlace implements Place {
   }
 
   /** Runs a check on the host. It survives a lost connection and is found again. */
-  run(taskID: string, command: string, limits: RunLimits): Promise<CommandResult> {
+  run(taskID: string, command: string, limits: PlaceRunLimits): Promise<CommandResult> {
     const { far } = this.#remoteSessionOf(taskID)
     if (!far) throw new Error(`there is no contact with ${this.#machine.name}`)
     return runJob(this.#machine, { taskID, command, folder: far.folder, ...limits })
   }
 
   async reach(taskID: string, signal?: AbortSignal): Promise<void> {
-    if (isThere(this.#hosts.remoteSessionOf(taskID))) await untilReached(this.#machine, taskID, signal)
+    if (hasRemoteWork(this.#hosts.remoteSessionOf(taskID))) await untilReached(this.#machine, taskID, signal)
   }
 
   /** Changes are fetched and verified before anything is removed. */
-  async putAway(taskID: string, folder: string): Promise<PutAway> {
+  async putAway(taskID: string, folder: string): Promise<ArchiveResult> {
     const { name, link } = this.#machine
     try {
       return await this.#putAway(taskID, folder)
     } catch (error) {
       // A lost connection fails everything that was under way.
-      if (isThere(this.#hosts.remoteSessionOf(taskID)) && (error instanceof NoContact || !link.contact))
-        throw stillThere(name, messageOf(error))
+      if (hasRemoteWork(this.#hosts.remoteSessionOf(taskID)) && (error instanceof NoContact || !link.contact))
+        throw workUnreachableError(name, messageOf(error))
       throw error
     }
   }
 
-  async #putAway(taskID: string, folder: string): Promise<PutAway> {
+  async #putAway(taskID: string, folder: string): Promise<ArchiveResult> {
     const remote = this.#hosts.remoteSessionOf(taskID)
     const { name, link } = this.#machine
-    if (!isThere(remote)) {
+    if (!hasRemoteWork(remote)) {
       if (remote) this.#hosts.rest(remote)
       link.release(taskID)
       return this.#worktrees.putAway(taskID, folder)
@@ -173,7 +180,7 @@ export class HostPlace implements Place {
     this.#hosts.fetches(remote, true)
     const unsaved = await this.#machine
       .inTurn(async () => {
-        const sent = await this.#fetch(there, await checkoutOf(folder), taskID)
+        const sent = await this.#fetch(there, await requireCheckout(folder), taskID)
         if (sent?.unsaved.length) return sent.unsaved
         await this.#remove(there, remote, sent)
         return []
@@ -189,13 +196,13 @@ export class HostPlace implements Place {
   }
 
   /** The work is here: a folder that cannot be removed now enters the cleanup queue. */
-  async #remove(there: There, remote: RemoteSession, sent: Sent | undefined): Promise<void> {
+  async #remove(there: RepositoryHost, remote: RemoteSession, sent: CommitResult | undefined): Promise<void> {
     const { taskID } = remote
     try {
       // Fails where the server is gone, which has no instance then. Without contact the removal fails as well.
       if (sent) await this.#machine.server.leave(folderIn(there.rooms, taskID)).catch(() => {})
       // Without a folder, an earlier removal may have been interrupted.
-      await removeThere(there, taskID, sent?.commit)
+      await removeRemoteFolder(there, taskID, sent?.commit)
     } catch (error) {
       if (!sent) throw error
       remote.home = sent.commit
@@ -207,10 +214,10 @@ export class HostPlace implements Place {
   async removeLeft(remote: RemoteSession): Promise<void> {
     const { taskID, parentFolder, home } = remote
     const there = await this.#there(parentFolder)
-    if (home !== undefined) await this.#machine.inTurn(() => removeThere(there, taskID, home || undefined))
+    if (home !== undefined) await this.#machine.inTurn(() => removeRemoteFolder(there, taskID, home || undefined))
   }
 
-  show(taskID: string, folder: string, mostLines: number): Promise<Shown> {
+  show(taskID: string, folder: string, mostLines: number): Promise<WorkDiff> {
     return this.#worktrees.show(taskID, folder, mostLines)
   }
 
@@ -222,12 +229,12 @@ export class HostPlace implements Place {
   async clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]> {
     for (const id of taskIDs) {
       const remote = this.#hosts.remoteSessionOf(id)
-      if (isThere(remote)) await this.#hosts.cleanup.owe(remote)
+      if (hasRemoteWork(remote)) await this.#hosts.cleanup.owe(remote)
     }
     return this.#worktrees.clear(folder, taskIDs)
   }
 
-  readonly sweep = async (): Promise<readonly Swept[]> => []
+  readonly sweep = async (): Promise<readonly SweptLeftover[]> => []
 
   readonly expire = async (): Promise<readonly string[]> => []
 
@@ -237,31 +244,31 @@ export class HostPlace implements Place {
     return remote
   }
 
-  async #there(folder: string, contact = this.#machine.link.contact): Promise<There> {
+  async #there(folder: string, contact = this.#machine.link.contact): Promise<RepositoryHost> {
     const { name, ask } = this.#machine
     if (!contact) throw new PlaceError(`${name} cannot be reached now.`, "host")
-    const { commonDir } = await checkoutOf(folder)
-    return { name, ask, rooms: roomsIn(contact.cache, this.#hosts.keyOf(commonDir)) }
+    const { commonDir } = await requireCheckout(folder)
+    return { name, ask, rooms: hostRepositoryFolders(contact.cache, this.#hosts.keyOf(commonDir)) }
   }
 
   /** Fetches the state of a task's folder; undefined without a folder. */
-  async #fetch(there: There, to: Checkout, taskID: string): Promise<Sent | undefined> {
-    const sent = await fetchHome(there, to, taskID)
+  async #fetch(there: RepositoryHost, to: Checkout, taskID: string): Promise<CommitResult | undefined> {
+    const sent = await fetchWork(there, to, taskID)
     if (!sent) return undefined
     await writeRefs(to, taskID, { state: sent.commit, ...(sent.ignored && { ignored: sent.ignored }) })
-    await settleIncoming(to, taskID)
+    await dropIncomingRef(to, taskID)
     return sent
   }
 
   /** Sends the state for a run; for a later run with the parent's current state. */
   async #send(
-    there: There,
+    there: RepositoryHost,
     folder: string,
     taskID: string,
     again: boolean,
     bringIn: boolean,
-  ): Promise<Begun | undefined> {
-    const from = await checkoutOf(folder)
+  ): Promise<LaterRunStart | undefined> {
+    const from = await requireCheckout(folder)
     const { copy } = this.#machine.settings
     let inPlace = false
     if (again) {
@@ -273,7 +280,7 @@ export class HostPlace implements Place {
         inPlace = sent !== undefined && sent.unsaved.length > 0
       } else {
         // Removes the marker too, by which another process would remove the folder.
-        await removeThere(there, taskID)
+        await removeRemoteFolder(there, taskID)
         await this.#hosts.cleanup.forgive(remote)
       }
       const next = await this.#worktrees.states?.next(taskID, folder, bringIn)
@@ -313,12 +320,12 @@ async function removeBare(
   hosts: Pick<Hosts, "rest" | "cleanup">,
   { link, inTurn }: Pick<Machine, "link" | "inTurn">,
   remote: RemoteSession,
-  there: () => Promise<There>,
+  there: () => Promise<RepositoryHost>,
 ): Promise<void> {
   hosts.rest(remote)
   try {
     const found = await there()
-    await inTurn(() => removeThere(found, remote.taskID))
+    await inTurn(() => removeRemoteFolder(found, remote.taskID))
     await hosts.cleanup.forgive(remote)
     link.release(remote.taskID)
   } catch {

@@ -3,19 +3,19 @@ import { readFile } from "node:fs/promises"
 import { messageOf } from "../../core/errors.ts"
 import type { Clock, LogFields } from "../../core/ports.ts"
 import type { Ask, Task } from "../../core/task.ts"
-import { Turn } from "../../lib/turn.ts"
-import type { PlaceNews, Stirred } from "../../runtime/places/place.ts"
+import { SerialQueue } from "../../lib/turn.ts"
+import type { PlaceEvent, RemoteActivity } from "../../runtime/places/place.ts"
 import type { UiMetadata } from "../../runtime/record/ui-metadata.ts"
-import { checkoutOf } from "../worktrees/checkout.ts"
+import { requireCheckout } from "../worktrees/checkout.ts"
 import { Cleanup, type CleanupQueue } from "./cleanup.ts"
-import { Link } from "./connection.ts"
-import type { Reach } from "./connection-state.ts"
-import { type Answered, askOver, BASE_URL, fetchOver, type RunOptions, runOver } from "./fetching.ts"
+import { HostConnection } from "./connection.ts"
+import type { ConnectionState } from "./connection-state.ts"
+import { BASE_URL, fetchOver, type OrderResult, type RunOptions, runOnHost, sendFilesOrder } from "./fetching.ts"
 import type { HostSettings } from "./options.ts"
 import type { FilesOrder, Hint } from "./orders.ts"
 import type { OpenRemote, RemoteServer } from "./remote.ts"
 import { NO_SESSION, type RemotePlace, type RemoteSession, remoteSessionOf } from "./remote-session.ts"
-import { folderIn, roomsIn } from "./rooms.ts"
+import { folderIn, hostRepositoryFolders } from "./rooms.ts"
 import { UiMetadataWriter } from "./ui-metadata.ts"
 
 /** The transport: a command that runs the shell line in its last argument on the host. */
@@ -56,10 +56,10 @@ const RELAY = new URL(import.meta.url.endsWith(".ts") ? "../../../dist/relay.cjs
 export type Machine = {
   readonly name: string
   readonly settings: HostSettings
-  readonly link: Link
+  readonly link: HostConnection
   readonly server: RemoteServer
-  run(line: string, options?: RunOptions): ReturnType<typeof runOver>
-  ask(order: FilesOrder, options?: RunOptions): Promise<Answered>
+  run(line: string, options?: RunOptions): ReturnType<typeof runOnHost>
+  ask(order: FilesOrder, options?: RunOptions): Promise<OrderResult>
   /** In order: git's list of worktrees allows no concurrent changes. */
   inTurn<Value>(work: () => Promise<Value>): Promise<Value>
 }
@@ -78,7 +78,7 @@ export class Hosts {
   /** Hosts whose loss the user was told of, and whose return must be told, too. */
   readonly #toldLost = new Set<string>()
   readonly #uiMetadata: UiMetadataWriter
-  #hear: (taskID: string, news: PlaceNews | Stirred) => void = () => {}
+  #hear: (taskID: string, news: PlaceEvent | RemoteActivity) => void = () => {}
   #answered: (host: string) => void = () => {}
 
   constructor(ports: HostsPorts) {
@@ -105,13 +105,13 @@ export class Hosts {
   }
 
   /** `answered`: called at each contact with a host. */
-  listen(hear: (taskID: string, news: PlaceNews | Stirred) => void, answered: (host: string) => void): void {
+  listen(hear: (taskID: string, news: PlaceEvent | RemoteActivity) => void, answered: (host: string) => void): void {
     this.#hear = hear
     this.#answered = answered
   }
 
   /** Tells the supervisor of the task, and the terminal. */
-  tell(remote: RemoteSession, news: PlaceNews): void {
+  tell(remote: RemoteSession, news: PlaceEvent): void {
     if (news.type === "preparing") remote.preparing = news.what
     else remote.lost = news.lost !== undefined
     this.#hear(remote.taskID, news)
@@ -205,7 +205,7 @@ export class Hosts {
     const relay = { client, unattended: settings.unattended, kept: KEPT_MS, patience: PATIENCE_MS }
     const { opencode, connectTimeout } = settings
     const command = commandOf(settings)
-    const link: Link = new Link(
+    const link: HostConnection = new HostConnection(
       { name, command, opencode, connectTimeout, relay },
       {
         clock,
@@ -215,14 +215,14 @@ export class Hosts {
         heard: (hint) => this.#heard(name, hint),
       },
     )
-    const turn = new Turn()
+    const turn = new SerialQueue()
     return {
       name,
       settings,
       link,
       server: openRemote(fetchOver(link), BASE_URL),
-      run: (line, options) => runOver(link, line, options),
-      ask: (order, options) => askOver(link, order, options),
+      run: (line, options) => runOnHost(link, line, options),
+      ask: (order, options) => sendFilesOrder(link, order, options),
       inTurn: (work) => turn.take(work),
     }
   }
@@ -260,8 +260,8 @@ export class Hosts {
     cache: string,
     server: RemoteServer,
   ): Promise<RemotePlace | undefined> {
-    const { commonDir } = await checkoutOf(parentFolder)
-    const folder = folderIn(roomsIn(cache, this.keyOf(commonDir)), taskID)
+    const { commonDir } = await requireCheckout(parentFolder)
+    const folder = folderIn(hostRepositoryFolders(cache, this.keyOf(commonDir)), taskID)
     const session = bare ? NO_SESSION : await server.sessionOf(folder, taskID)
     return session && { folder, session }
   }
@@ -275,7 +275,7 @@ export class Hosts {
     remote.owesAbort = false
   }
 
-  #changed(name: string, now: Reach, before: Reach): void {
+  #changed(name: string, now: ConnectionState, before: ConnectionState): void {
     const { toast, log } = this.#ports
     log(`the way to ${name}: ${now.phase}`, { host: name, why: "why" in now ? now.why : undefined })
     const here = this.live().filter(({ host }) => host === name)

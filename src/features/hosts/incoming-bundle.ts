@@ -1,8 +1,8 @@
 import { createWriteStream } from "node:fs"
 import { open } from "node:fs/promises"
 import { finished } from "node:stream/promises"
-import { grouped } from "../../lib/text.ts"
-import { type Checkout, shared } from "../worktrees/checkout.ts"
+import { formatInteger } from "../../lib/text.ts"
+import { type Checkout, sharedGitOptions } from "../worktrees/checkout.ts"
 import { GitError, git } from "../worktrees/git.ts"
 
 /** Large repositories take long. */
@@ -13,7 +13,7 @@ const KIND = /^# v[23] git bundle$/
 /** Other capabilities mean that objects are left out. */
 const CAPABILITY = /^@object-format=/
 
-export type Arriving = {
+export type IncomingBundle = {
   /** Name of the host. */
   readonly name: string
   /** Path of the local bundle. */
@@ -38,17 +38,24 @@ const MOST_ENTRY_BYTES = 65_536
  * Adds a host's bundle to the repository with each object verified, which git before 2.46 does not do. None of its refs
  * is used, and nothing stays where anything is wrong.
  */
-export async function takeIn(to: Checkout, { name, file, heads }: Arriving): Promise<void> {
+export async function importBundle(to: Checkout, { name, file, heads }: IncomingBundle): Promise<void> {
   const head = await headOf(file)
   if (!head) throw new Error(`what came from ${name} is no bundle of git`)
   if (heads.some(({ commit, ref }) => !head.lines.includes(`${commit} ${ref}`)))
     throw new Error(`what came from ${name} is not what was committed there`)
   const inputFrom = { file, start: head.end }
   try {
-    await git(["index-pack", "--strict", "--fix-thin", "--stdin"], { ...shared(to), inputFrom, timeLimit: LONG_MS })
+    await git(["index-pack", "--strict", "--fix-thin", "--stdin"], {
+      ...sharedGitOptions(to),
+      inputFrom,
+      timeLimit: LONG_MS,
+    })
     // Verifies that all referenced objects exist.
     const commits = heads.map(({ commit }) => commit)
-    await git(["rev-list", "--objects", "--quiet", ...commits, "--not", "--all"], { ...shared(to), timeLimit: LONG_MS })
+    await git(["rev-list", "--objects", "--quiet", ...commits, "--not", "--all"], {
+      ...sharedGitOptions(to),
+      timeLimit: LONG_MS,
+    })
   } catch (error) {
     if (!(error instanceof GitError)) throw error
     throw new Error(`what came from ${name} is not taken, since git finds it broken: ${error.message}`)
@@ -56,7 +63,7 @@ export async function takeIn(to: Checkout, { name, file, heads }: Arriving): Pro
   for (const { since, commit } of heads)
     if (!(await isBounded(to, since, commit)))
       throw new Error(
-        `what came from ${name} is not taken, since it adds more than ${grouped(MOST_ADDED)} files and folders or ${MOST_CONTENT_BYTES / 2 ** 30} GB`,
+        `what came from ${name} is not taken, since it adds more than ${formatInteger(MOST_ADDED)} files and folders or ${MOST_CONTENT_BYTES / 2 ** 30} GB`,
       )
 }
 
@@ -97,7 +104,7 @@ async function listedIn(to: Checkout, state: string, most: typeof NOTHING, onBlo
     if (isMore || rest.length > MOST_ENTRY_BYTES) throw new Error("it is too much")
   }
   const args = ["ls-tree", "-r", "-t", "-z", "--full-tree", state]
-  const { cut: isMore } = await git(args, { ...shared(to), take, timeLimit: LONG_MS })
+  const { cut: isMore } = await git(args, { ...sharedGitOptions(to), take, timeLimit: LONG_MS })
   return { ...size, isMore }
 }
 
@@ -107,7 +114,7 @@ async function contentsOf(to: Checkout, blobs: ReadonlyMap<string, number>): Pro
   if (asked.length === 0) return 0
   const input = asked.map(([oid]) => `${oid}\n`).join("")
   const args = ["cat-file", "--batch-check=%(objectsize)"]
-  const sizes = (await git(args, { ...shared(to), input, timeLimit: LONG_MS })).out.split("\n")
+  const sizes = (await git(args, { ...sharedGitOptions(to), input, timeLimit: LONG_MS })).out.split("\n")
   return asked.reduce((sum, [, times], nth) => sum + times * Number(sizes[nth]), 0)
 }
 
@@ -127,7 +134,7 @@ async function headOf(file: string): Promise<{ lines: readonly string[]; end: nu
 }
 
 /** Writes chunks to a file and throws beyond `mostBytes`. */
-export function filling(path: string, name: string, mostBytes: number) {
+export function createFileSink(path: string, name: string, mostBytes: number) {
   const file = createWriteStream(path)
   const done = finished(file)
   done.catch(() => {})

@@ -3,7 +3,7 @@ import { CallError } from "../../core/errors.ts"
 import { oneLine, tail } from "../../lib/text.ts"
 import type { NextState } from "../../runtime/places/place.ts"
 import type { CommandResult } from "../../runtime/places/run-command.ts"
-import { marksTold } from "../worktrees/preface.ts"
+import { conflictMarkersText } from "../worktrees/preface.ts"
 import { NoContact } from "./connection.ts"
 import { textOf } from "./frames.ts"
 import type { Machine } from "./hosts.ts"
@@ -94,12 +94,12 @@ export async function setUp(
 }
 
 /** Start state of a later run, and whether it includes the parent's current state. */
-export type Begun = Pick<NextState, "conflicts" | "unsolved"> & { readonly bringIn: boolean }
+export type LaterRunStart = Pick<NextState, "conflicts" | "unsolved"> & { readonly bringIn: boolean }
 
-export function prefaceOf(host: string, folder: string, again: boolean, begun?: Begun): string {
+export function prefaceOf(host: string, folder: string, again: boolean, begun?: LaterRunStart): string {
   const isPresent = begun?.bringIn && !begun.unsolved
   const has = again
     ? `your work so far${isPresent ? ", and with it what the agent that asks you sees now, uncommitted work included" : ""}`
     : "what the agent that asks you sees, uncommitted work included"
-  return `# Where you work\n\nYou work on another machine, ${host}, in a git worktree of your own, ${folder}. It has ${has}, but of what git ignores only what the options copy. What you change is brought back when you are done: you need not commit it. Do not use git stash: what is in it is not brought back.${marksTold(begun?.conflicts ?? [], begun?.unsolved)}`
+  return `# Where you work\n\nYou work on another machine, ${host}, in a git worktree of your own, ${folder}. It has ${has}, but of what git ignores only what the options copy. What you change is brought back when you are done: you need not commit it. Do not use git stash: what is in it is not brought back.${conflictMarkersText(begun?.conflicts ?? [], begun?.unsolved)}`
 }

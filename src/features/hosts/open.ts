@@ -1,6 +1,6 @@
-import type { Between, Setup } from "../../app.ts"
+import type { OpencodeLayer, Setup } from "../../app.ts"
 import { kindOf } from "../../runtime/places/place.ts"
-import { DEBTS } from "../../runtime/places/root.ts"
+import { CLEANUP_QUEUE } from "../../runtime/places/root.ts"
 import { ownerNow } from "../../runtime/record/owner.ts"
 import { cleanupQueueIn } from "./cleanup.ts"
 import { Hosts } from "./hosts.ts"
@@ -14,7 +14,7 @@ export function openHosts({
   options,
   clock,
   kinds,
-}: Pick<Setup, "connection" | "options" | "clock" | "kinds">): Between {
+}: Pick<Setup, "connection" | "options" | "clock" | "kinds">): OpencodeLayer {
   const { host, userActions, instance, directory } = connection
   const hosts: Hosts = new Hosts({
     openRemote,
@@ -22,7 +22,7 @@ export function openHosts({
     instance,
     machine: ownerNow(instance).machine,
     sign: (sessionID, uiMetadata) => connection.sign(sessionID, uiMetadata),
-    cleanupQueue: cleanupQueueIn(DEBTS, directory),
+    cleanupQueue: cleanupQueueIn(CLEANUP_QUEUE, directory),
     settings: options.hosts ?? {},
     log: (text, fields) => host.log("info", text, fields),
     toast: (title, message) => options.toasts && host.toast({ title, message, variant: "info" }),

@@ -1,5 +1,5 @@
 import { oneLine } from "../../lib/text.ts"
-import type { Rooms } from "./rooms.ts"
+import type { HostRepositoryFolders } from "./rooms.ts"
 
 /** Orders to a relay and their results: an order is the JSON body of an `open` frame. */
 
@@ -24,7 +24,7 @@ export type Order =
 
 /** Orders on a task's files; `rooms`: folders of its repository. */
 export type FilesOrder = {
-  readonly rooms: Rooms
+  readonly rooms: HostRepositoryFolders
 } & (
   | { readonly do: "look" }
   | ({ readonly taskID: string } & (
@@ -52,10 +52,10 @@ export type FilesOrder = {
 )
 
 /** Result of `look`; empty where git is missing. */
-export type Looked = { readonly git?: string; readonly commits?: readonly string[] }
+export type LookResult = { readonly git?: string; readonly commits?: readonly string[] }
 
 /** Result of `commit`, `null` without a folder: its commit, one of ignored files, and paths that no commit can hold. */
-export type Sent = { readonly commit: string; readonly ignored?: string; readonly unsaved: readonly string[] }
+export type CommitResult = { readonly commit: string; readonly ignored?: string; readonly unsaved: readonly string[] }
 
 /** First message to a relay. */
 export type RelaySettings = {
@@ -73,10 +73,10 @@ export type RelaySettings = {
 export type Hello = { readonly now: number; readonly cache: string; readonly pid: number }
 
 /** Answer to a ping. `server`: whether OpenCode's server answers; undefined where none was started or asked. */
-export type Pong = { readonly now: number; readonly server?: boolean }
+export type PingReply = { readonly now: number; readonly server?: boolean }
 
 /** State of OpenCode's server. `id` changes with each start. */
-export type Served = {
+export type RemoteServerState = {
   readonly id: string
   readonly version: string
   /** Start time, by the host's clock. */
@@ -99,8 +99,8 @@ export const isHello = (given: unknown): given is Hello => {
 }
 
 /** Undefined where it cannot be read. */
-export function servedIn(text: string): Served | undefined {
-  const { id, version, since } = partsOf<Served>(text)
+export function parseServerState(text: string): RemoteServerState | undefined {
+  const { id, version, since } = partsOf<RemoteServerState>(text)
   if (!isWord(id) || !isWord(version)) return undefined
   return { id, version, ...(typeof since === "number" && { since }) }
 }
@@ -122,16 +122,16 @@ export function endIn(text: string): CallEnd {
 }
 
 /** Validates the host's git version and commits. */
-export function lookedIn(text: string): Looked {
-  const { git, commits } = partsOf<Looked>(text)
+export function parseLookResult(text: string): LookResult {
+  const { git, commits } = partsOf<LookResult>(text)
   const known = Array.isArray(commits) ? commits.slice(0, MOST_COMMITS).filter(isCommit) : []
   return { ...(typeof git === "string" && { git }), commits: known }
 }
 
 /** Committed state of a task's folder; null for none. Throws where it is invalid. */
-export function sentIn(text: string): Sent | null {
+export function parseCommitResult(text: string): CommitResult | null {
   if (text === "null") return null
-  const { commit, ignored, unsaved } = partsOf<Sent>(text)
+  const { commit, ignored, unsaved } = partsOf<CommitResult>(text)
   if (!isCommit(commit) || (ignored !== undefined && !isCommit(ignored)))
     throw new Error(`is no commit: ${oneLine(String(isCommit(commit) ? ignored : commit), 60)}`)
   const names = Array.isArray(unsaved) ? unsaved.slice(0, MOST_UNSAVED) : []

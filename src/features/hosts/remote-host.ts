@@ -1,10 +1,10 @@
 import { answerText, classify } from "../../core/outcome.ts"
 import {
   type Activity,
-  type Host,
-  HostError,
   type Message,
   type NewSession,
+  type OpencodeApi,
+  OpencodeError,
   type Prompt,
   type SessionInfo,
   type TaskRecord,
@@ -13,7 +13,7 @@ import { type Ask, isActive, type Task, type TaskDraft } from "../../core/task.t
 import { NoContact } from "./connection.ts"
 import type { Hosts, Machine } from "./hosts.ts"
 import type { RemoteFolder } from "./remote.ts"
-import { asAnswered, generationOf, movedPrompt, withDeath } from "./remote-messages.ts"
+import { generationOf, movedPrompt, withServerDeath, withStoredAnswers } from "./remote-messages.ts"
 import { movedID, movedMessage, type RemoteSession } from "./remote-session.ts"
 
 /** Folder reads within this time are shared, in ms. */
@@ -30,19 +30,19 @@ type Answering = {
  * `activity`.
  */
 export class RemoteHost {
-  readonly #near: Host
+  readonly #near: OpencodeApi
   readonly #hosts: Hosts
 
-  private constructor(near: Host, hosts: Hosts) {
+  private constructor(near: OpencodeApi, hosts: Hosts) {
     this.#near = near
     this.#hosts = hosts
   }
 
   /** `near` with overrides for remote sessions. */
-  static over(near: Host, hosts: Hosts): Host {
+  static over(near: OpencodeApi, hosts: Hosts): OpencodeApi {
     const far = new RemoteHost(near, hosts)
     hosts.keep = (remote) => far.#keep(remote)
-    const own: Partial<Host> = {
+    const own: Partial<OpencodeApi> = {
       createSession: (input, draft) => far.#createSession(input, draft),
       deleteSession: (sessionID) => far.#deleteSession(sessionID),
       session: async (sessionID) => far.#noted(await near.session(sessionID)),
@@ -218,7 +218,7 @@ export class RemoteHost {
   async #messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]> {
     const remote = this.#hosts.remote(sessionID)
     if (!remote) return this.#near.messagesSince(sessionID, messageID)
-    if (!remote.live) return asAnswered(await this.#near.messagesSince(sessionID, messageID))
+    if (!remote.live) return withStoredAnswers(await this.#near.messagesSince(sessionID, messageID))
     if (!remote.far) return this.#remembered(remote, messageID)
     const machine = this.#hosts.machine(remote.host)
     const { session } = remote.far
@@ -227,7 +227,7 @@ export class RemoteHost {
       const skews = skewsOf(machine, session)
       const moved = found.map((message) => movedMessage(message, skews))
       const askedAt = found.findLast(({ role }) => role === "user")?.createdAt
-      const messages = (await this.#wasLeft(remote, machine, askedAt)) ? withDeath(moved, remote.host) : moved
+      const messages = (await this.#wasLeft(remote, machine, askedAt)) ? withServerDeath(moved, remote.host) : moved
       remote.read = { since: messageID, messages }
       // Stored before the end is known, because a later process may tell it without the host.
       if (classify(messages, "working")) await this.#keep(remote)
@@ -241,7 +241,7 @@ export class RemoteHost {
   /** Without contact: messages of the last read, else the stored answer. */
   async #remembered({ read, sessionID }: RemoteSession, messageID: string): Promise<readonly Message[]> {
     if (read?.since === messageID) return read.messages
-    const kept = asAnswered(await this.#near.messagesSince(sessionID, messageID))
+    const kept = withStoredAnswers(await this.#near.messagesSince(sessionID, messageID))
     return kept.some(({ role }) => role === "assistant") ? kept : []
   }
 
@@ -288,12 +288,12 @@ export class RemoteHost {
   ): Promise<Value> {
     const remote = this.#hosts.remote(sessionID)
     if (!remote?.live) return here()
-    if (!remote.far) throw new HostError(`there is no contact with ${remote.host}`)
+    if (!remote.far) throw new OpencodeError(`there is no contact with ${remote.host}`)
     try {
       return await there({ remote, machine: this.#hosts.machine(remote.host), far: remote.far })
     } catch (error) {
-      if (error instanceof HostError) throw error
-      throw new HostError((error as Error).message)
+      if (error instanceof OpencodeError) throw error
+      throw new OpencodeError((error as Error).message)
     }
   }
 }
@@ -308,7 +308,7 @@ const isUnsettled = (task: Task): boolean => isActive(task) || task.outcome?.wor
 
 /** The call failed for lack of contact, not by an answer of the host. */
 const isCut = (error: unknown, { link }: Machine): boolean =>
-  error instanceof NoContact || (error instanceof HostError && !error.notFound && !link.contact)
+  error instanceof NoContact || (error instanceof OpencodeError && !error.notFound && !link.contact)
 
 /** An object with some of its methods replaced; all else is its own, with its own private fields. */
 export function override<Target extends object>(target: Target, own: Partial<Target>): Target {

@@ -12,7 +12,7 @@ export const movedPrompt = (prompt: Prompt, sessionID: string, skew: number): Pr
 })
 
 /** Adds the interruption by a server's death to messages that do not show an end. */
-export function withDeath(messages: readonly Message[], host: string): readonly Message[] {
+export function withServerDeath(messages: readonly Message[], host: string): readonly Message[] {
   const asked = messages.findLast(({ role }) => role === "user")
   const last = messages.at(-1)
   if (!asked || !last || classify(messages, "working")) return messages
@@ -31,7 +31,7 @@ export function withDeath(messages: readonly Message[], host: string): readonly 
 }
 
 /** Stored answers are user messages in the local session; readers get them as answers. */
-export function asAnswered(messages: readonly Message[]): readonly Message[] {
+export function withStoredAnswers(messages: readonly Message[]): readonly Message[] {
   return messages.map((message, at) =>
     at > 0 && isAnswer(message.id)
       ? {

@@ -54,7 +54,7 @@ export type RemoteSession = {
 }
 
 /** The task's changes may exist only on the host. */
-export const isThere = (remote: RemoteSession | undefined): remote is RemoteSession =>
+export const hasRemoteWork = (remote: RemoteSession | undefined): remote is RemoteSession =>
   remote?.live === true && remote.sent
 
 /** State for a task of an earlier or another process. */

@@ -1,6 +1,6 @@
 import type { Activity, AgentInfo, Message, NewSession, Prompt } from "../../core/ports.ts"
 import type { Ask } from "../../core/task.ts"
-import type { Question, Reply } from "../../runtime/user-actions.ts"
+import type { AskOptions, Reply } from "../../runtime/user-actions.ts"
 
 /** A session on a host. `skew`: the host's clock minus this one's at its creation, in ms. */
 export type RemoteSessionInfo = { readonly id: string; readonly skew: number }
@@ -17,7 +17,7 @@ export type RemoteFolder = { readonly activity: ReadonlyMap<string, Activity>; r
 
 /**
  * API of OpenCode on another machine; times and ids are that machine's. Methods reject with their transport's error
- * without contact, otherwise with a `HostError`.
+ * without contact, otherwise with a `OpencodeError`.
  */
 export interface RemoteServer {
   agents(folder: string): Promise<readonly AgentInfo[]>
@@ -34,7 +34,7 @@ export interface RemoteServer {
   openTodos(sessionID: string): Promise<number>
   folder(folder: string): Promise<RemoteFolder>
   refuse(ask: Ask, folder: string, message: string): Promise<void>
-  question(ask: Ask): Promise<Question | undefined>
+  question(ask: Ask): Promise<AskOptions | undefined>
   answer(ask: Ask, reply: Reply): Promise<boolean>
   /** Disposes OpenCode's instance of a folder. */
   leave(folder: string): Promise<void>

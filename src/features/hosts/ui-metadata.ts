@@ -1,9 +1,9 @@
 import { messageOf } from "../../core/errors.ts"
 import type { Clock, LogFields } from "../../core/ports.ts"
 import type { Ask } from "../../core/task.ts"
-import { Turn } from "../../lib/turn.ts"
+import { SerialQueue } from "../../lib/turn.ts"
 import { encodeUiMetadata, type RemoteAsk, type UiMetadata } from "../../runtime/record/ui-metadata.ts"
-import type { Question } from "../../runtime/user-actions.ts"
+import type { AskOptions } from "../../runtime/user-actions.ts"
 import type { RemoteSession } from "./remote-session.ts"
 
 /** Shorter states are not written, in ms. */
@@ -14,8 +14,8 @@ type Ports = {
   readonly sign: (sessionID: string, uiMetadata: UiMetadata | undefined) => Promise<void>
   readonly log: (text: string, fields: LogFields) => void
 }
-type QuestionOf = (ask: Ask) => Promise<Question | undefined> | undefined
-type Shown = { text: string; cancel?: () => void; readonly offers: Map<string, Question> }
+type QuestionOf = (ask: Ask) => Promise<AskOptions | undefined> | undefined
+type Shown = { text: string; cancel?: () => void; readonly offers: Map<string, AskOptions> }
 
 /**
  * Writes state of remote tasks into the metadata of their local sessions for the terminal, which gets no events for
@@ -25,7 +25,7 @@ export class UiMetadataWriter {
   readonly #ports: Ports
   readonly #questionOf: QuestionOf
   readonly #shown = new Map<string, Shown>()
-  readonly #writing = new Turn()
+  readonly #writing = new SerialQueue()
 
   constructor(ports: Ports, questionOf: QuestionOf) {
     this.#ports = ports
@@ -83,7 +83,7 @@ export class UiMetadataWriter {
     })
   }
 
-  async #offered(ask: Ask, known: Map<string, Question>): Promise<RemoteAsk | undefined> {
+  async #offered(ask: Ask, known: Map<string, AskOptions>): Promise<RemoteAsk | undefined> {
     const offers = known.get(ask.id) ?? (await this.#questionOf(ask))
     if (!offers) return undefined
     known.set(ask.id, offers)

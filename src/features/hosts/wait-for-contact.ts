@@ -22,11 +22,14 @@ export async function untilReached({ name, link, settings }: Machine, taskID: st
     if (!(error instanceof NoContact)) throw error
     const { reach } = link
     const why = limit.aborted && "why" in reach && reach.why ? reach.why : error.message
-    throw stillThere(name, limit.aborted ? `there was no contact within ${duration(most)} (${oneLine(why)})` : why)
+    throw workUnreachableError(
+      name,
+      limit.aborted ? `there was no contact within ${duration(most)} (${oneLine(why)})` : why,
+    )
   }
 }
 
-export type Waiting = {
+export type ContactWait = {
   readonly taskID: string
   readonly signal: AbortSignal | undefined
   /** Called when waiting begins. */
@@ -39,7 +42,7 @@ export type Waiting = {
  */
 export async function inContact<Value>(
   machine: Machine,
-  { taskID, signal, waits }: Waiting,
+  { taskID, signal, waits }: ContactWait,
   work: (contact: Contact) => Promise<Value>,
 ): Promise<Value> {
   const { link } = machine
@@ -74,7 +77,7 @@ async function contactWith({ name, link, settings }: Machine, taskID: string, si
 }
 
 /** Error: the host has a task's changes and is out of reach. */
-export const stillThere = (name: string, why: string): PlaceError =>
+export const workUnreachableError = (name: string, why: string): PlaceError =>
   new PlaceError(
     `its work is still on ${name}, and ${why.replace(/\.$/, "")}. It is fetched as soon as ${name} answers.`,
     "host",

@@ -32,7 +32,7 @@ export const maps: Feature = {
             isFar: plan.total > MOST_NEAR,
           }),
           next: (members, course) => nextItems(plan, members, course),
-          prompt: async (text, item) => (await import("./items.ts")).filled(text, item),
+          prompt: async (text, item) => (await import("./items.ts")).fillPrompt(text, item),
         }
       : undefined,
   arguments: {
@@ -46,7 +46,7 @@ export const maps: Feature = {
           ),
       asGiven: true,
       async read(given, { folder, prompt, options: { each }, mayRead }): Promise<GroupRequest> {
-        const { apart, itemsGiven } = await import("./items.ts")
+        const { splitPrompts: apart, itemsGiven } = await import("./items.ts")
         const request = { folder, most: each.most, prompt }
         const all = await itemsGiven(given as readonly unknown[] | string, request, mayRead)
         return {

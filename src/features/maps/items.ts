@@ -62,13 +62,13 @@ const fieldOf = (item: unknown, field: string): unknown =>
     : undefined
 
 /** Prompt of an item; placeholders within the item are left alone. */
-export const filled = (prompt: string, item: unknown): string =>
+export const fillPrompt = (prompt: string, item: unknown): string =>
   prompt.replace(PLACE, (_whole, field?: string) => textOf(field === undefined ? item : fieldOf(item, field.trimEnd())))
 
 const textOf = (value: unknown): string => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""))
 
 /** Common text of all items' prompts, and their own texts together. */
-export function apart(prompt: string, items: readonly unknown[]): readonly [common: string, own: string] {
+export function splitPrompts(prompt: string, items: readonly unknown[]): readonly [common: string, own: string] {
   const places = [...prompt.matchAll(PLACE)].map(([whole]) => whole).join("\n")
-  return [prompt.replace(PLACE, ""), items.map((item) => filled(places, item)).join("\n")]
+  return [prompt.replace(PLACE, ""), items.map((item) => fillPrompt(places, item)).join("\n")]
 }

@@ -1,8 +1,8 @@
 import type { ItemsPlan } from "../../core/group.ts"
-import { countItems, whyOf } from "../../core/items.ts"
-import type { Course, Member, Move } from "../../core/members.ts"
+import { countItems, failureText } from "../../core/items.ts"
+import type { GroupStep, MapState, MemberState } from "../../core/members.ts"
 import { type Ending, isActive, type Task } from "../../core/task.ts"
-import { count, grouped } from "../../lib/text.ts"
+import { count, formatInteger } from "../../lib/text.ts"
 
 /** A map stops after this many invalid ends in a row: the fault is common to all items. */
 const MOST_IN_A_ROW = 10
@@ -10,19 +10,19 @@ const MOST_IN_A_ROW = 10
 const ALONE_MS = 10_000
 
 /** Next members to create. Pure: the result of each item stands in its own record. */
-export function nextItems(plan: ItemsPlan, members: readonly Member[], course: Course): Move {
+export function nextItems(plan: ItemsPlan, members: readonly MemberState[], course: MapState): GroupStep {
   const { coming, generation, done, now } = course
   const own = members.filter(({ task }) => task.member?.run === generation)
   const counts = countItems(plan.total, own, done)
   const ended = own.filter(({ task }) => !isActive(task)).toSorted((a, b) => endedAt(a.task) - endedAt(b.task))
   const latest = ended.slice(-MOST_IN_A_ROW).map(({ task }) => task)
   if (latest.length === MOST_IN_A_ROW && latest.every(({ status }) => status !== "completed"))
-    return { begin: [], ending: failed(`${MOST_IN_A_ROW} items in a row failed: ${whyOf(latest.at(-1))}`) }
+    return { begin: [], ending: failed(`${MOST_IN_A_ROW} items in a row failed: ${failureText(latest.at(-1))}`) }
   const begun = new Set([...done, ...coming, ...own.map(({ task }) => task.member?.nth)])
   const waiting = Array.from({ length: plan.total }, (_none, nth) => nth).filter((nth) => !begun.has(nth))
   if (waiting.length === 0) {
     if (coming.length > 0 || own.some(({ closed }) => !closed)) return { begin: [] }
-    const text = `${grouped(counts.failed)} of ${count(plan.total, "item")} failed.`
+    const text = `${formatInteger(counts.failed)} of ${count(plan.total, "item")} failed.`
     return { begin: [], ending: counts.failed === 0 ? { type: "completed" } : failed(text) }
   }
   return { ...firstAlone(own, coming, now), begin: waiting.slice(0, mayBegin(own, coming, course)) }
@@ -33,7 +33,7 @@ const failed = (text: string): Ending => ({ type: "failed", reason: { code: "ite
 const endedAt = ({ run }: Task): number => run.endedAt ?? 0
 
 /** The first item begins alone: the others read their common beginning from the provider's cache. */
-function mayBegin(own: readonly Member[], coming: readonly number[], { room, now }: Course): number {
+function mayBegin(own: readonly MemberState[], coming: readonly number[], { room, now }: MapState): number {
   if (own.length === 0) return coming.length > 0 ? 0 : Math.min(1, room)
   const isUnder = own.some(({ task, began }) => began || !isActive(task) || now >= aloneUntil(task))
   return isUnder ? room : 0
@@ -41,7 +41,7 @@ function mayBegin(own: readonly Member[], coming: readonly number[], { room, now
 
 const aloneUntil = ({ run }: Task): number => (run.startedAt ?? run.createdAt) + ALONE_MS
 
-function firstAlone(own: readonly Member[], coming: readonly number[], now: number): { until?: number } {
+function firstAlone(own: readonly MemberState[], coming: readonly number[], now: number): { until?: number } {
   const [first] = own
   if (
     own.length !== 1 ||

@@ -2,11 +2,11 @@ import type { Block, BlockSource } from "../../core/blocks.ts"
 import {
   answered,
   type Breaker,
-  close,
   freeRequests,
   isClosedFor,
   mustWaitForBreaker,
   nextProbe,
+  recordRefusal,
   sentThrough,
   underWay,
   withdraw,
@@ -14,15 +14,15 @@ import {
 } from "../../core/breaker.ts"
 import { modelKey, modelKeyOf } from "../../core/limits.ts"
 import { type Parked, type PauseView, waitsForText } from "../../core/pause.ts"
-import type { HostEvent } from "../../core/ports.ts"
-import { conditionOf, type Refusal, sortRefusal } from "../../core/refusal.ts"
+import type { OpencodeEvent } from "../../core/ports.ts"
+import { classifyRefusal, conditionOf, type Refusal } from "../../core/refusal.ts"
 import { isHeldUp } from "../../core/run/active-run.ts"
 import { isActive, isParked, isQueued, type Model, modelOf, type Reason, type Task } from "../../core/task.ts"
 import { duration } from "../../lib/duration.ts"
-import { moment } from "../../lib/format-time.ts"
+import { formatTime } from "../../lib/format-time.ts"
 import { oneLine } from "../../lib/text.ts"
 import type { Dispatcher } from "../../runtime/dispatcher.ts"
-import { beyond, Notices } from "../../runtime/mailbox/limit-notices.ts"
+import { LimitNotices, notParkedText } from "../../runtime/mailbox/limit-notices.ts"
 import type { Parts } from "../../runtime/parts.ts"
 import { DeferredWakes } from "./deferred-wakes.ts"
 import { FallbackModels, LONG_CLOSED_MS } from "./fallback-models.ts"
@@ -58,7 +58,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
   /** Models that have answered in this process: a failed connection to them is no wrong address. */
   readonly #answering = new Set<string>()
   readonly #unpaid = new UnpaidModels()
-  readonly #notices: Notices
+  readonly #notices: LimitNotices
   readonly #fallbackModels: FallbackModels
   readonly #deferredWakes = new DeferredWakes()
   /** Last overload or failed connection of each model without a breaker. */
@@ -67,7 +67,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
   constructor(parts: Parts, ports: BreakerPorts) {
     this.#parts = parts
     this.#ports = ports
-    this.#notices = new Notices(parts, { breakerOf: (model) => this.#breakerOf(model), at: ports.at })
+    this.#notices = new LimitNotices(parts, { breakerOf: (model) => this.#breakerOf(model), at: ports.at })
     this.#fallbackModels = new FallbackModels(parts, {
       isOpen: (model) => {
         const breaker = this.#breakerOf(model)
@@ -81,7 +81,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
    * Handles an event of the run's own session: temporary refusals trip its model's breaker, the first part of an answer
    * resets it.
    */
-  hear(task: Task, event: HostEvent): void {
+  hear(task: Task, event: OpencodeEvent): void {
     if (!this.#parts.options.gate) return
     const said = event.type === "answered" ? event.model : undefined
     const key = said ? modelKey(said) : (this.#parts.store.handle(task.id)?.compaction?.model ?? modelKeyOf(task))
@@ -121,7 +121,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
 
   #heardRefusal(task: Task, key: string, refusal: Refusal): void {
     const now = this.#parts.clock.now()
-    const { kind, until } = sortRefusal(refusal, now, this.#answering.has(key))
+    const { kind, until } = classifyRefusal(refusal, now, this.#answering.has(key))
     const why = oneLine(refusal.message)
     if (kind === "money") {
       this.#unpaid.refused(key, { at: now, why })
@@ -135,7 +135,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     if (isKnown && before && underWay(before).includes(task.id)) return
     if (!before && (isKnown || (kind !== "limit" && until === undefined && !this.#failsAgain(key, refusal, now))))
       return
-    const breaker = close(before, { kind, why, until }, now, isKnown ? 0 : this.#askedAt(task))
+    const breaker = recordRefusal(before, { kind, why, until }, now, isKnown ? 0 : this.#askedAt(task))
     this.#breakers.set(key, breaker)
     this.#ports.at(nextProbe(breaker))
     this.#park(task, key, breaker)
@@ -232,7 +232,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
   /** Restores a run that was parked by an earlier process, with its breaker. A run on a fallback model stays on it. */
   restore(task: Task, { at, until, model, why, kind = "limit" }: Parked): void {
     if (modelKeyOf(task) !== model) return this.#switched(task)
-    const breaker = close(this.#breakers.get(model), { kind, why, until }, at, at)
+    const breaker = recordRefusal(this.#breakers.get(model), { kind, why, until }, at, at)
     this.#breakers.set(model, breaker)
     this.#notices.wasTold(model, { at, opensAt: breaker.opensAt })
     this.#ports.at(breaker.opensAt)
@@ -303,7 +303,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     const parked = { at: now, model, why: breaker.why, ...tellingOf(breaker) }
     const patience = options.maxParked - (task.run.parkedMs ?? 0)
     if (options.maxParked > 0 && breaker.told && breaker.opensAt - now > patience && !this.#isGoneRound(task, model))
-      return void this.#end(task, { code: "limit", text: beyond(model, breaker, now) })
+      return void this.#end(task, { code: "limit", text: notParkedText(model, breaker, now) })
     this.#markSwitched(task, false)
     this.#ports.dispatcher.deliver(task.id, { type: "refused", parked })
     if (options.maxParked > 0) this.#ports.at(now + patience)
@@ -361,7 +361,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     const tired = own.filter((task) => isLong || waited(task) >= LONG_CLOSED_MS)
     this.#fallbackModels.choose(
       tired,
-      breaker.told ? `${breaker.kind} until ${moment(breaker.opensAt, now)}` : breaker.kind,
+      breaker.told ? `${breaker.kind} until ${formatTime(breaker.opensAt, now)}` : breaker.kind,
     )
   }
 

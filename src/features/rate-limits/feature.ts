@@ -1,6 +1,6 @@
 import { z } from "zod"
 import type { Feature } from "../../core/feature.ts"
-import { type MergeRule, projects, stricter } from "../../options/rules.ts"
+import { type MergeRule, projectWins, stricter } from "../../options/rules.ts"
 import { milliseconds, option, type ValuesOf } from "../../options/spec.ts"
 
 /** "exact" wraps a function of the host's: where the user has set another value, a project cannot turn it on. */
@@ -20,7 +20,7 @@ const options = {
     () => z.record(z.string(), z.array(z.string().regex(/^[^/\s]+\/\S+$/, "must be a model, as provider/model"))),
     {},
     'Models that a task goes on with while its own is at its limit for over a minute, in this order: by agent, else by provider/model. {"general": ["openai/gpt-5-mini"]}',
-    projects,
+    projectWins,
   ),
   maxParked: option(
     milliseconds,

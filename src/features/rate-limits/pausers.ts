@@ -1,5 +1,5 @@
 import { CallError } from "../../core/errors.ts"
-import { ANY_PAUSE, PAUSE_KINDS, type PauseKind, pauseOf, type Stored } from "../../core/pause.ts"
+import { ANY_PAUSE, PAUSE_KINDS, type PauseKind, pauseOf, type StoredPause } from "../../core/pause.ts"
 import { isActive, type Model, type Task } from "../../core/task.ts"
 
 /** Pauses runs for one kind of reason, and tells the scheduler how long they stay blocked. */
@@ -12,9 +12,9 @@ export type Pauser<In extends PauseKind> = {
   /** Whether paused runs continue after a restart. */
   survivesRestart(): boolean
   /** Takes over a paused run that this process now owns. */
-  restore(task: Task, stored: Stored<In>): void
+  restore(task: Task, stored: StoredPause<In>): void
   /** A user wants it tried now, perhaps with another model. `others`: number of runs that follow on success. */
-  retryNow(task: Task, stored: Stored<In>, model?: Model): { readonly model: string; readonly others: number }
+  retryNow(task: Task, stored: StoredPause<In>, model?: Model): { readonly model: string; readonly others: number }
 }
 
 type All = { readonly [In in PauseKind]: Pauser<In> }
@@ -51,7 +51,7 @@ export class Pausers {
     return this.#tryNow(task, task.run, pause.pauseKind, model)
   }
 
-  #afterRestart<In extends PauseKind>(task: Task, run: { readonly [Name in PauseKind]?: Stored<Name> }, way: In) {
+  #afterRestart<In extends PauseKind>(task: Task, run: { readonly [Name in PauseKind]?: StoredPause<Name> }, way: In) {
     const pauser = this.#all[way]
     const stored = run[way]
     return stored && pauser.survivesRestart() ? () => pauser.restore(task, stored) : undefined
@@ -59,10 +59,10 @@ export class Pausers {
 
   #tryNow<In extends PauseKind>(
     task: Task,
-    run: { readonly [Name in PauseKind]?: Stored<Name> },
+    run: { readonly [Name in PauseKind]?: StoredPause<Name> },
     way: In,
     model?: Model,
   ) {
-    return this.#all[way].retryNow(task, run[way] as Stored<In>, model)
+    return this.#all[way].retryNow(task, run[way] as StoredPause<In>, model)
   }
 }

@@ -1,6 +1,6 @@
 import { type Schema as JsonSchema, type OutputUnit, Validator } from "@cfworker/json-schema"
 import type { Schema } from "../../core/task.ts"
-import type { Checked } from "../../core/value.ts"
+import type { ValidationResult } from "../../core/value.ts"
 import { oneLine } from "../../lib/text.ts"
 import { extract } from "./extract.ts"
 
@@ -34,7 +34,7 @@ const REWORDED: Readonly<Record<string, readonly [RegExp, string]>> = {
 }
 
 /** Finds and validates a value in an answer. May take long and much stack: run it in a worker thread. */
-export function checkValue(schema: Schema, text: string): Checked {
+export function checkValue(schema: Schema, text: string): ValidationResult {
   const found = extract(text)
   if ("problem" in found) return { valid: false, problems: [found.problem] }
   const validator = new Validator(schema as JsonSchema, "2020-12", false)

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util"
-import { type Flaw, placeIn, readJson } from "./json.ts"
+import { type Flaw, readJson, textPosition } from "./json.ts"
 
 /** Finds the one JSON value in an agent's answer. Pure, and linear in the text's length. */
 
@@ -28,7 +28,7 @@ function parsedAt(text: string, at: number, end: number) {
   return { value: JSON.parse(json), at, length: json.length }
 }
 
-const problemOf = (text: string, { at, why }: Pick<Flaw, "at" | "why">): string => `${placeIn(text, at)}: ${why}`
+const problemOf = (text: string, { at, why }: Pick<Flaw, "at" | "why">): string => `${textPosition(text, at)}: ${why}`
 
 /** Scans a text's fenced blocks and the prose between them, until a fault is found. */
 class Search {
@@ -86,7 +86,7 @@ class Search {
   #take(at: number, end: number): void {
     const taken = parsedAt(this.#text, at, end)
     if (this.#found && !isDeepStrictEqual(this.#found.value, taken.value)) {
-      const [one, other] = [this.#found.at, at].map((each) => placeIn(this.#text, each))
+      const [one, other] = [this.#found.at, at].map((each) => textPosition(this.#text, each))
       this.#problem = `it holds several JSON values that differ, at ${one} and at ${other}`
     }
     this.#found ??= taken

@@ -2,7 +2,7 @@ import { z } from "zod"
 import type { Feature } from "../../core/feature.ts"
 import type { Schema } from "../../core/task.ts"
 import { systemClock } from "../../lib/clock.ts"
-import { startThread } from "../../lib/thread.ts"
+import { startWorker } from "../../lib/thread.ts"
 import { fewer } from "../../options/rules.ts"
 import { count, option, text, type ValuesOf } from "../../options/spec.ts"
 import { type Validate, validator } from "./verify.ts"
@@ -25,7 +25,7 @@ const THREAD = new URL(import.meta.url.endsWith(".ts") ? "./validator-thread.ts"
 
 const validate: Validate = async (schema, answer) => {
   const { Validation } = await import("./validation.ts")
-  return new Validation(systemClock, () => startThread(THREAD)).check(schema, answer)
+  return new Validation(systemClock, () => startWorker(THREAD)).check(schema, answer)
 }
 
 export const schemas: Feature = {

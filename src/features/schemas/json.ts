@@ -3,7 +3,7 @@ import { oneLine } from "../../lib/text.ts"
 /** Strict JSON reader that reports faults with their position. Pure, single pass, no recursion. */
 
 /** End of a value, or position and reason of a fault. */
-export type Read = { readonly end: number } | Flaw
+export type JsonReadResult = { readonly end: number } | Flaw
 
 export type Flaw = {
   readonly at: number
@@ -22,7 +22,7 @@ const WORD = /true|false|null/y
 const MOST_KEY_CHARS = 60
 
 /** Reads the value after optional white space at `start`. */
-export function readJson(text: string, start: number): Read {
+export function readJson(text: string, start: number): JsonReadResult {
   const reader = new Reader(text, start)
   try {
     reader.read()
@@ -34,7 +34,7 @@ export function readJson(text: string, start: number): Read {
 }
 
 /** Example: `line 3, column 14`, both from 1. */
-export function placeIn(text: string, at: number): string {
+export function textPosition(text: string, at: number): string {
   const lines = text.slice(0, at).split("\n")
   return `line ${lines.length}, column ${(lines.at(-1)?.length ?? 0) + 1}`
 }
@@ -147,7 +147,8 @@ class Reader {
   #fail(what: string, at = this.at): never {
     const rest = this.#text.length > this.at ? undefined : this.#open.at(-1)
     const cut =
-      rest && `; the text breaks off, and the "${this.#text[rest.at]}" of ${placeIn(this.#text, rest.at)} is not closed`
+      rest &&
+      `; the text breaks off, and the "${this.#text[rest.at]}" of ${textPosition(this.#text, rest.at)} is not closed`
     const begun = rest !== undefined || /[^\s{[]/.test(this.#text.slice(this.#start, this.at)) || this.#open.length > 1
     throw new Broken({ at, why: `${what}${cut ?? ""}`, begun })
   }

@@ -1,11 +1,11 @@
 import type { Clock } from "../../core/ports.ts"
 import type { Schema } from "../../core/task.ts"
-import type { Checked } from "../../core/value.ts"
-import { Helper, type Thread } from "../../lib/thread.ts"
+import type { ValidationResult } from "../../core/value.ts"
+import { OnDemandWorker, type WorkerThread } from "../../lib/thread.ts"
 
 export type ValueOrder = { readonly id: number; readonly schema: Schema; readonly text: string }
-export type ValueAnswer = { readonly id: number } & Checked
-export type ValueThread = Thread<ValueOrder, ValueAnswer>
+export type ValueAnswer = { readonly id: number } & ValidationResult
+export type ValueThread = WorkerThread<ValueOrder, ValueAnswer>
 
 /** A schema's pattern can run for ever. */
 export const MOST_CHECK_MS = 2000
@@ -27,9 +27,9 @@ export class Validation {
   }
 
   /** Each answer has its own thread, so that a hanging one blocks no other. Never rejects. */
-  async check(schema: Schema, text: string): Promise<Checked> {
+  async check(schema: Schema, text: string): Promise<ValidationResult> {
     const limits = { idleMs: MOST_CHECK_MS, answerMs: MOST_CHECK_MS, restMs: 0 }
-    const helper = new Helper<ValueOrder, ValueAnswer>(this.#clock, limits, this.#start)
+    const helper = new OnDemandWorker<ValueOrder, ValueAnswer>(this.#clock, limits, this.#start)
     const isReady = (await helper.ask(NOTHING, MOST_START_MS)) !== undefined
     const patience = this.#patience()
     const asked = isReady ? helper.ask({ schema, text }, MOST_START_MS) : undefined

@@ -2,10 +2,10 @@ import { messageOf } from "../../core/errors.ts"
 import type { FeatureBody, Runtime } from "../../core/feature.ts"
 import { AUTOMATIC } from "../../core/summary.ts"
 import type { Reason, Schema } from "../../core/task.ts"
-import type { Checked } from "../../core/value.ts"
+import type { ValidationResult } from "../../core/value.ts"
 
 /** Finds a valid value in a text. */
-export type Validate = (schema: Schema, text: string) => Promise<Checked>
+export type Validate = (schema: Schema, text: string) => Promise<ValidationResult>
 
 /** Judges whether an answer is a value of its schema, and stores that in a file. */
 export const validator = (runtime: Runtime, validate: Validate): FeatureBody => ({
@@ -31,7 +31,7 @@ export const validator = (runtime: Runtime, validate: Validate): FeatureBody => 
   },
 })
 
-const unchecked = (error: unknown): Checked => ({
+const unchecked = (error: unknown): ValidationResult => ({
   valid: false,
   problems: [`it could not be checked: ${messageOf(error)}`],
 })

@@ -1,14 +1,14 @@
 import type { Feature } from "../../core/feature.ts"
-import { projects } from "../../options/rules.ts"
+import { projectWins } from "../../options/rules.ts"
 import { milliseconds, option, type ValuesOf } from "../../options/spec.ts"
-import { Holding } from "./warm-up.ts"
+import { CacheWarmUp } from "./warm-up.ts"
 
 const options = {
   cacheHold: option(
     milliseconds,
     5000,
     "How long tasks with a common beginning wait for the first of them, so that the provider's cache is warm. 0: not at all.",
-    projects,
+    projectWins,
   ),
 }
 
@@ -19,5 +19,5 @@ declare module "../../options/options.ts" {
 export const sharedCache: Feature = {
   name: "shared-cache",
   options,
-  body: (runtime) => new Holding(runtime),
+  body: (runtime) => new CacheWarmUp(runtime),
 }

@@ -1,7 +1,7 @@
 import type { Block } from "../../core/blocks.ts"
 import type { FeatureBody, Runtime } from "../../core/feature.ts"
 import { modelKey } from "../../core/limits.ts"
-import type { HostEvent } from "../../core/ports.ts"
+import type { OpencodeEvent } from "../../core/ports.ts"
 import { isActive, isQueued, isUnattended, type Task } from "../../core/task.ts"
 
 /** Providers keep a prefix for at least five minutes; within this time it counts as cached. */
@@ -11,7 +11,7 @@ const KEPT_MS = 240_000
  * Holds fresh tasks of one message with equal agent and model until the first one's answer begins, so that their common
  * prefix is cached. Applies only to models that use a cache, and not shortly after a similar request.
  */
-export class Holding implements FeatureBody {
+export class CacheWarmUp implements FeatureBody {
   readonly #runtime: Runtime
   /** Models for which this process has seen cache tokens. */
   readonly #cached = new Set<string>()
@@ -32,7 +32,7 @@ export class Holding implements FeatureBody {
     return isOver ? undefined : { by: "shared cache", behind, until, keepsSlot: true }
   }
 
-  onEvent(event: HostEvent, task: Task | undefined): void {
+  onEvent(event: OpencodeEvent, task: Task | undefined): void {
     if (event.type === "answered" && event.model && event.usage.cacheRead + event.usage.cacheWrite > 0)
       this.#cached.add(modelKey(event.model))
     if (event.type !== "began" || !task?.model) return

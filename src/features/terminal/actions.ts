@@ -7,8 +7,8 @@ import type { Ask } from "../../core/task.ts"
 import { toError, toMessage } from "../../opencode/convert.ts"
 import { REQUEST_KEY } from "../../runtime/record/codec.ts"
 import type { RemoteAsk } from "../../runtime/record/ui-metadata.ts"
-import type { Question } from "../../runtime/user-actions.ts"
-import type { Seen } from "./view-model.ts"
+import type { AskOptions } from "../../runtime/user-actions.ts"
+import type { ObservedTask } from "./view-model.ts"
 
 export type Actions = ReturnType<typeof createActions>
 
@@ -61,7 +61,7 @@ export function createActions(api: TuiPluginApi) {
       }),
 
     /** Last text since the task's prompt. */
-    textOf: ({ task }: Seen) =>
+    textOf: ({ task }: ObservedTask) =>
       attempt("read the answer", async () => {
         const { sessionID } = task
         const messages = (await dataOf(api.client.session.messages({ sessionID }))).map(toMessage)
@@ -79,9 +79,9 @@ async function whereOf(api: TuiPluginApi, { sessionID }: Ask): Promise<{ directo
 }
 
 /** Options of a remote task's question; undefined for local ones. */
-const offersOf = (ask: Ask): Question | undefined => (ask as Partial<RemoteAsk>).offers
+const offersOf = (ask: Ask): AskOptions | undefined => (ask as Partial<RemoteAsk>).offers
 
-const copied = (questions: Extract<Question, { kind: "question" }>["questions"]): QuestionInfo[] =>
+const copied = (questions: Extract<AskOptions, { kind: "question" }>["questions"]): QuestionInfo[] =>
   questions.map((question) => ({ ...question, options: question.options.map((option) => ({ ...option })) }))
 
 /**

@@ -4,7 +4,7 @@ import type { Actions } from "./actions.ts"
 import type { BoardSource } from "./board-source.ts"
 
 /** Services for the board's dialogs. */
-export type BoardCompanion = {
+export type BoardDialogPorts = {
   readonly api: TuiPluginApi
   readonly board: BoardSource
   readonly actions: Actions
@@ -12,7 +12,7 @@ export type BoardCompanion = {
   readonly options: Options
 }
 
-export type Choice = {
+export type BoardMenuRow = {
   readonly title: string
   readonly description?: string
   readonly footer?: string

@@ -1,12 +1,12 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { createSignal } from "solid-js"
-import { moment } from "../../lib/format-time.ts"
+import { formatTime } from "../../lib/format-time.ts"
 import { cents, spentShort } from "../../lib/money.ts"
 import { count, oneLine } from "../../lib/text.ts"
 import type { KeptReport } from "../board/purse/report.ts"
 import { type BoardTask, headOf } from "../board/task.ts"
 import { AnswerDialog } from "./answer-dialog.tsx"
-import type { BoardCompanion, Choice } from "./board-companion.ts"
+import type { BoardDialogPorts, BoardMenuRow } from "./board-companion.ts"
 import { progressOf, purseIn, textOf } from "./board-view.ts"
 import { askForWords } from "./message-dialog.tsx"
 import { BOARD_ROWS } from "./registry.ts"
@@ -18,7 +18,7 @@ const NO_TASK = "There is no open task on the board."
 const IS_OFF = 'The board is off: in opencode.json, the option "board" turns it on, and "web" the page.'
 
 /** `/board`: open tasks with their actions, and a link to the page. */
-export async function openBoard(companion: BoardCompanion): Promise<void> {
+export async function openBoard(companion: BoardDialogPorts): Promise<void> {
   const { api, board, options } = companion
   await board.look()
   const purse = await purseChoices(companion)
@@ -37,7 +37,7 @@ export async function openBoard(companion: BoardCompanion): Promise<void> {
 }
 
 /** Actions on the whole board. */
-function boardChoices({ api, board }: BoardCompanion): readonly Choice[] {
+function boardChoices({ api, board }: BoardDialogPorts): readonly BoardMenuRow[] {
   const close = (work: () => unknown) => () => {
     api.ui.dialog.clear()
     work()
@@ -64,7 +64,7 @@ function boardChoices({ api, board }: BoardCompanion): readonly Choice[] {
   return [...(lost > 0 ? [restore, forget] : []), ...(outside > 1 ? [accept] : [])]
 }
 
-const rowOf = (companion: BoardCompanion, task: BoardTask): Choice => ({
+const rowOf = (companion: BoardDialogPorts, task: BoardTask): BoardMenuRow => ({
   title: headOf(task),
   description: companion.board.state(task).text,
   footer: [progressOf(task), oneLine(task.owner, 30)].filter(Boolean).join(" "),
@@ -76,7 +76,7 @@ const rowOf = (companion: BoardCompanion, task: BoardTask): Choice => ({
 })
 
 /** Actions on a task in its current state, most needed first. */
-function choicesFor(companion: BoardCompanion, task: BoardTask): readonly Choice[] {
+function choicesFor(companion: BoardDialogPorts, task: BoardTask): readonly BoardMenuRow[] {
   const { api, board } = companion
   const { id, threadId, status } = task
   const by = { kind: "user" } as const
@@ -126,7 +126,7 @@ function choicesFor(companion: BoardCompanion, task: BoardTask): readonly Choice
   ]
 }
 
-function choose(api: TuiPluginApi, title: string, placeholder: string, choices: () => readonly Choice[]): void {
+function choose(api: TuiPluginApi, title: string, placeholder: string, choices: () => readonly BoardMenuRow[]): void {
   api.ui.dialog.replace(() => (
     <api.ui.DialogSelect
       title={title}
@@ -152,7 +152,7 @@ function showText(api: TuiPluginApi, task: BoardTask): void {
   api.ui.dialog.setSize("xlarge")
 }
 
-const openWords = ({ api, board }: BoardCompanion, task: BoardTask): void =>
+const openWords = ({ api, board }: BoardDialogPorts, task: BoardTask): void =>
   askForWords(api, {
     title: `Say to: ${headOf(task)}`,
     placeholder: "Its owner reads it in its thread",
@@ -165,7 +165,7 @@ const MOST_REPORTS = 5
 const category = "Purse"
 
 /** Actions on purses: open, close with current spending, read reports. */
-async function purseChoices(companion: BoardCompanion): Promise<() => readonly Choice[]> {
+async function purseChoices(companion: BoardDialogPorts): Promise<() => readonly BoardMenuRow[]> {
   const { api, board } = companion
   const spent = await board.purseSpent()
   const close = () => {
@@ -187,7 +187,7 @@ async function purseChoices(companion: BoardCompanion): Promise<() => readonly C
   }
   return () => {
     const purse = board.purse()
-    const until = purse && moment(Date.parse(purse.until), Date.now())
+    const until = purse && formatTime(Date.parse(purse.until), Date.now())
     const stands = purse && {
       title: purse.closed || purse.ending ? "The purse ends: its report is written" : "Close the purse",
       description: `${spent === undefined ? cents(purse.max) : spentShort(spent, purse.max)} until ${until}`,
@@ -202,7 +202,7 @@ async function purseChoices(companion: BoardCompanion): Promise<() => readonly C
 }
 
 /** Stays open until a purse is opened, so that input can be corrected. */
-function openPurse({ api, board }: BoardCompanion): void {
+function openPurse({ api, board }: BoardDialogPorts): void {
   const [busy, setBusy] = createSignal(false)
   let isShown = true
   const open = async (text: string) => {

@@ -5,7 +5,7 @@ import type { Watch } from "../board/store/watch.ts"
 /** Interval for other processes' runs and missed events. */
 const LOOK_MS = 15_000
 
-export type BoardLookPorts = {
+export type BoardReaderPorts = {
   /** Files of the current project's board; undefined where the board is off. */
   readonly files: () => Store | undefined
   /** Called when the board changed, or other processes' runs should be read. */
@@ -13,8 +13,8 @@ export type BoardLookPorts = {
 }
 
 /** Reads the board's files on changes, by the clock, and on request. */
-export class BoardLook {
-  readonly #ports: BoardLookPorts
+export class BoardReader {
+  readonly #ports: BoardReaderPorts
   #watcher: Watch | undefined
   /** Last read state. */
   #present: BoardState | undefined
@@ -26,7 +26,7 @@ export class BoardLook {
   #looking: Promise<void> | undefined
   #again = false
 
-  constructor(ports: BoardLookPorts) {
+  constructor(ports: BoardReaderPorts) {
     this.#ports = ports
   }
 

@@ -10,7 +10,7 @@ import { stateOf } from "../board/status.ts"
 import { Store } from "../board/store/store.ts"
 import type { BoardTask, TaskState } from "../board/task.ts"
 import { boardActs } from "./board-acts.ts"
-import { BoardLook } from "./board-look.ts"
+import { BoardReader } from "./board-look.ts"
 import { BoardThreads } from "./board-threads.ts"
 
 export type BoardSource = ReturnType<typeof createBoardSource>
@@ -29,7 +29,7 @@ export function createBoardSource(
   const threads = new BoardThreads(api)
   const tellNeeds = needsTold(needed)
   const files = filesOf(api, options)
-  const look = new BoardLook({
+  const look = new BoardReader({
     files,
     async found(state) {
       const given = options()

@@ -9,7 +9,7 @@ import type { RawEvent } from "../../opencode/events.ts"
 import type { UiMetadata } from "../../runtime/record/ui-metadata.ts"
 
 /** A task, its live state, and its session's parent and folder. */
-export type Listened = {
+export type TrackedTask = {
   readonly task: Task
   readonly tracker: ProgressTracker | undefined
   readonly row: Pick<Session, "parentID" | "directory">
@@ -63,7 +63,7 @@ const isGone = (error: unknown): boolean => (error as { name?: unknown } | undef
  */
 export async function catchUp(
   api: TuiPluginApi,
-  entries: readonly Listened[],
+  entries: readonly TrackedTask[],
   heard: ReadonlySet<string>,
   messages?: number,
 ): Promise<void> {
@@ -86,7 +86,7 @@ export async function catchUp(
 async function catchUpIn(
   api: TuiPluginApi,
   directory: string,
-  entries: readonly Listened[],
+  entries: readonly TrackedTask[],
   heard: ReadonlySet<string>,
 ): Promise<void> {
   const [statuses, permissions, questions] = await Promise.all([
@@ -111,7 +111,7 @@ async function catchUpIn(
   }
 }
 
-async function readCalls(api: TuiPluginApi, { task, tracker }: Listened, limit?: number): Promise<void> {
+async function readCalls(api: TuiPluginApi, { task, tracker }: TrackedTask, limit?: number): Promise<void> {
   const { data: messages } = await api.client.session.messages({ sessionID: task.sessionID, limit })
   for (const message of (messages ?? []).map(toMessage)) {
     if (message.id <= task.run.promptID) continue

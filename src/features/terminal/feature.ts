@@ -1,6 +1,6 @@
 import { z } from "zod"
 import type { Feature } from "../../core/feature.ts"
-import { projects } from "../../options/rules.ts"
+import { projectWins } from "../../options/rules.ts"
 import { option, type ValuesOf } from "../../options/spec.ts"
 
 const options = {
@@ -8,7 +8,7 @@ const options = {
     () => z.boolean(),
     false,
     "A desktop notification when an agent ends, asks or needs you; the sound is OpenCode's own.",
-    projects,
+    projectWins,
   ),
 }
 

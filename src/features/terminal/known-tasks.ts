@@ -1,18 +1,18 @@
 import type { Session } from "@opencode-ai/sdk/v2"
 import { createSignal } from "solid-js"
-import type { HostEvent } from "../../core/ports.ts"
+import type { OpencodeEvent } from "../../core/ports.ts"
 import { type Ask, isActive, type Task, type Usage } from "../../core/task.ts"
 import { toUsage } from "../../opencode/convert.ts"
 import { decodeRecord } from "../../runtime/record/codec.ts"
 import { decodeUiMetadata } from "../../runtime/record/ui-metadata.ts"
-import { type Listened, ProgressTracker } from "./catch-up.ts"
-import type { Seen } from "./view-model.ts"
+import { ProgressTracker, type TrackedTask } from "./catch-up.ts"
+import type { ObservedTask } from "./view-model.ts"
 
 /** Shortest interval of updates: a streaming child has hundreds of events a second. */
 const TELL_EVERY_MS = 100
 
 /** A task's record before and after a change. */
-export type Change = { readonly seen: Seen; readonly before: Task | undefined }
+export type Change = { readonly seen: ObservedTask; readonly before: Task | undefined }
 
 /** Called for each later change; must not throw. */
 export type Listeners = {
@@ -20,14 +20,14 @@ export type Listeners = {
   readonly onAsk?: (ask: Ask, change: Change) => void
 }
 
-type TaskHandle = Listened & { readonly usage: Usage; readonly fetches?: true }
+type TaskHandle = TrackedTask & { readonly usage: Usage; readonly fetches?: true }
 
 /** Tasks known to the terminal, with live state of running ones. */
 export class KnownTasks {
   readonly #listeners: Listeners
   readonly #entries = new Map<string, TaskHandle>()
   /** Cleared tasks whose cost still counts, by session. */
-  readonly #cleared = new Map<string, Seen>()
+  readonly #cleared = new Map<string, ObservedTask>()
   /** Sessions with events: those of this OpenCode process. */
   readonly #audible = new Set<string>()
   readonly #version = createSignal(0)
@@ -39,26 +39,26 @@ export class KnownTasks {
   }
 
   /** All tasks. Reactive, like the other readers. */
-  all(): readonly Seen[] {
+  all(): readonly ObservedTask[] {
     this.#read()
     return this.entries().map(seenOf)
   }
 
   /** Tasks launched by a session. */
-  tasksOf(parentID: string): readonly Seen[] {
+  tasksOf(parentID: string): readonly ObservedTask[] {
     this.#read()
     return this.#of(parentID).map(seenOf)
   }
 
   /** Task whose own session this is. */
-  taskIn(sessionID: string): Seen | undefined {
+  taskIn(sessionID: string): ObservedTask | undefined {
     this.#read()
     const handle = this.#entries.get(sessionID)
     return handle && seenOf(handle)
   }
 
   /** Cleared tasks, for their cost. */
-  cleared(): readonly Seen[] {
+  cleared(): readonly ObservedTask[] {
     this.#read()
     return [...this.#cleared.values()]
   }
@@ -105,7 +105,7 @@ export class KnownTasks {
     if (known.includes(true)) this.tell()
   }
 
-  hear(event: HostEvent): void {
+  hear(event: OpencodeEvent): void {
     const sessionID = event.type === "asked" ? event.ask.sessionID : event.sessionID
     const handle = this.#entries.get(sessionID)
     if (!handle?.tracker) return
@@ -145,14 +145,14 @@ export class KnownTasks {
 }
 
 /** Usage of the whole session, including the time before events arrived. */
-const seenOf = ({ task, tracker, usage, fetches }: TaskHandle): Seen => ({
+const seenOf = ({ task, tracker, usage, fetches }: TaskHandle): ObservedTask => ({
   task,
   progress: tracker && { ...tracker.snapshot(), usage },
   ...(fetches && { fetches }),
 })
 
 /** True if the event changes the run's state. */
-function apply(task: Task, tracker: ProgressTracker, event: HostEvent): boolean {
+function apply(task: Task, tracker: ProgressTracker, event: OpencodeEvent): boolean {
   switch (event.type) {
     case "tool":
       // Message ids ascend in time: one before the prompt belongs to an earlier run.

@@ -10,9 +10,9 @@ import { askForWords } from "./message-dialog.tsx"
 import { askQuestions } from "./question-dialog.tsx"
 import type { Settings } from "./settings.ts"
 import type { Source } from "./source.ts"
-import { inOrder, rowOf, type Seen, stateText } from "./view-model.ts"
+import { inOrder, type ObservedTask, rowOf, stateText } from "./view-model.ts"
 
-export type Companion = {
+export type TasksDialogPorts = {
   readonly api: TuiPluginApi
   readonly source: Source
   readonly actions: Actions
@@ -20,7 +20,7 @@ export type Companion = {
 }
 
 /** `/tasks`: tasks of the current session and, in a child, the way back to its parent. */
-export async function openTasks(companion: Companion): Promise<void> {
+export async function openTasks(companion: TasksDialogPorts): Promise<void> {
   const { api, source } = companion
   const sessionID = currentSession(api)
   if (!sessionID) return api.ui.toast({ variant: "info", message: "Background agents belong to a session: open one." })
@@ -34,7 +34,7 @@ export async function openTasks(companion: Companion): Promise<void> {
 }
 
 /** Rows keep their position while the list is open; new ones come last. */
-function TaskList(props: { companion: Companion; sessionID: string; parentID: string | undefined }) {
+function TaskList(props: { companion: TasksDialogPorts; sessionID: string; parentID: string | undefined }) {
   const { api, source, settings } = props.companion
   const order = new Set<string>()
   const tasks = () => {
@@ -76,7 +76,7 @@ const cancelAll = (running: number): TuiDialogSelectOption<string> => ({
 })
 
 /** Newest first: tasks that wait for others come later and must end as cancelled, not as stranded. */
-function stop({ api, actions }: Companion, running: readonly Seen[]) {
+function stop({ api, actions }: TasksDialogPorts, running: readonly ObservedTask[]) {
   api.ui.dialog.clear()
   for (const { task } of running.toReversed()) void actions.request(task.sessionID, { action: "cancel" })
 }
@@ -87,7 +87,7 @@ const wayBack = (api: TuiPluginApi, parentID: string): TuiDialogSelectOption<str
   value: parentID,
 })
 
-function optionOf(seen: Seen, all: readonly Seen[], now: number): TuiDialogSelectOption<string> {
+function optionOf(seen: ObservedTask, all: readonly ObservedTask[], now: number): TuiDialogSelectOption<string> {
   const row = rowOf(seen, all, now)
   return {
     title: `${row.icon ?? "⠿"} ${row.title}`,
@@ -100,7 +100,7 @@ function optionOf(seen: Seen, all: readonly Seen[], now: number): TuiDialogSelec
 type Choice = { readonly title: string; readonly description?: string; readonly run: () => void }
 
 /** Actions on a task in its current state. */
-function openChoices(companion: Companion, sessionID: string) {
+function openChoices(companion: TasksDialogPorts, sessionID: string) {
   const { api, source } = companion
   const seen = source.taskIn(sessionID)
   if (!seen) return api.ui.dialog.clear()
@@ -116,7 +116,7 @@ function openChoices(companion: Companion, sessionID: string) {
   api.ui.dialog.setSize("large")
 }
 
-function choicesFor(companion: Companion, seen: Seen): readonly Choice[] {
+function choicesFor(companion: TasksDialogPorts, seen: ObservedTask): readonly Choice[] {
   const { api, actions, settings } = companion
   const { task, progress } = seen
   const { sessionID } = task
@@ -167,7 +167,7 @@ function choicesFor(companion: Companion, seen: Seen): readonly Choice[] {
 }
 
 /** Lets the user answer a session's question. */
-export function openAsk({ api, actions }: Pick<Companion, "api" | "actions">, ask: Ask) {
+export function openAsk({ api, actions }: Pick<TasksDialogPorts, "api" | "actions">, ask: Ask) {
   if (ask.kind === "question") return void askQuestions(api, actions, ask)
   const replies = [
     { title: "Allow once", value: "once" },
@@ -187,14 +187,14 @@ export function openAsk({ api, actions }: Pick<Companion, "api" | "actions">, as
   api.ui.dialog.setSize("large")
 }
 
-async function readAnswer({ api, actions }: Companion, seen: Seen) {
+async function readAnswer({ api, actions }: TasksDialogPorts, seen: ObservedTask) {
   const text = await actions.textOf(seen)
   if (text === undefined) return
   api.ui.dialog.replace(() => <AnswerDialog api={api} title={seen.task.description} text={text} />)
   api.ui.dialog.setSize("xlarge")
 }
 
-function openPrompt({ api, actions }: Companion, { task }: Seen, action: "resume" | "tell"): void {
+function openPrompt({ api, actions }: TasksDialogPorts, { task }: ObservedTask, action: "resume" | "tell"): void {
   const [title, placeholder] =
     action === "resume" ? ["Resume", "What it shall do next"] : ["Say to", "What it shall know now"]
   askForWords(api, {

@@ -11,7 +11,7 @@ import { FirstUse } from "./first-use.tsx"
 import { BackgroundAgents, Badge } from "./section.tsx"
 import { hasServerHalf, serverOptions, settingsFrom } from "./settings.ts"
 import { createSource } from "./source.ts"
-import { type Companion, openTasks } from "./tasks-dialog.tsx"
+import { openTasks, type TasksDialogPorts } from "./tasks-dialog.tsx"
 import { USED_KEY } from "./use.ts"
 
 /** @jsxImportSource @opentui/solid */
@@ -37,7 +37,7 @@ const plugin: TuiPluginModule = {
     const source = createSource(api, attention, () => settings().maxDepth)
     const actions = createActions(api)
     const board = createBoardSource(api, () => settings().board, attention.onNeed)
-    const companion: Companion = { api, source, actions, settings }
+    const companion: TasksDialogPorts = { api, source, actions, settings }
     api.lifecycle.onDispose(() => {
       source.dispose()
       actions.dispose()

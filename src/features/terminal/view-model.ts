@@ -8,9 +8,9 @@ import { pauseAmong } from "../../core/paused-children.ts"
 import {
   addUsage,
   agentName,
-  BRINGING_HOME,
   billedTokens,
   elapsed,
+  FETCHING_WORK,
   isActive,
   isQueued,
   NO_USAGE,
@@ -29,7 +29,7 @@ import { count, oneLine, short } from "../../lib/text.ts"
 /** Texts and rows for the terminal. Pure; widths are terminal columns. */
 
 /** A task by its record, with its session's events while it runs. */
-export type Seen = {
+export type ObservedTask = {
   readonly task: Task
   readonly progress?: Progress
   /** Ended on another machine; its changes are being fetched. */
@@ -83,10 +83,10 @@ const ANY: SessionLimits = { tokens: 0, cost: 0 }
 
 /** Sidebar section; undefined where it is hidden. `below`: descendants of the tasks shown. */
 export function sectionOf(
-  seen: readonly Seen[],
+  seen: readonly ObservedTask[],
   now: number,
   limits = ANY,
-  below: readonly Seen[] = [],
+  below: readonly ObservedTask[] = [],
 ): Section | undefined {
   if (seen.length === 0) return undefined
   const ordered = inOrder(seen)
@@ -104,7 +104,7 @@ export function sectionOf(
 }
 
 /** Running tasks in the order of launch, then ended ones, newest first. */
-export function inOrder(seen: readonly Seen[]): readonly Seen[] {
+export function inOrder(seen: readonly ObservedTask[]): readonly ObservedTask[] {
   const active = seen.filter(({ task }) => isActive(task))
   const ended = seen.filter(({ task }) => !isActive(task))
   return [
@@ -114,7 +114,7 @@ export function inOrder(seen: readonly Seen[]): readonly Seen[] {
 }
 
 /** `all`: known tasks, among them this one's children, whose calls count for it. */
-export function rowOf(seen: Seen, all: readonly Seen[], now: number): Row {
+export function rowOf(seen: ObservedTask, all: readonly ObservedTask[], now: number): Row {
   const { task } = seen
   const phase = phaseIn(seen, all, now)
   const tone = toneOf(task, phase)
@@ -124,28 +124,31 @@ export function rowOf(seen: Seen, all: readonly Seen[], now: number): Row {
     icon: ICONS[tone],
     title: oneLine(task.description),
     facts: [timeOf(task, now), ...(phase ? [] : [...groupTexts(task, all), ...callsText(seen, all)])].join(" · "),
-    detail: phase ? detailOf(seen, phase, all) : seen.fetches && BRINGING_HOME,
+    detail: phase ? detailOf(seen, phase, all) : seen.fetches && FETCHING_WORK,
   }
 }
 
 /** Agent and state or phase: `general, waiting for permission`. */
-export const stateText = (seen: Seen, all: readonly Seen[], now: number): string =>
+export const stateText = (seen: ObservedTask, all: readonly ObservedTask[], now: number): string =>
   [agentName(seen.task), ...stateIn(seen, all, now), ...groupTexts(seen.task, all)].join(", ")
 
-function stateIn(seen: Seen, all: readonly Seen[], now: number): readonly string[] {
+function stateIn(seen: ObservedTask, all: readonly ObservedTask[], now: number): readonly string[] {
   const phase = phaseIn(seen, all, now)
-  return phase ? [phaseText(phase)] : [seen.task.status, ...(seen.fetches ? [BRINGING_HOME] : [])]
+  return phase ? [phaseText(phase)] : [seen.task.status, ...(seen.fetches ? [FETCHING_WORK] : [])]
 }
 
 /** Results of a group's members, as far as known. */
-function groupTexts(task: Task, all: readonly Seen[]): readonly string[] {
+function groupTexts(task: Task, all: readonly ObservedTask[]): readonly string[] {
   const members = all.map((other) => ({ task: other.task, closed: !isActive(other.task), began: true }))
   const text = groupText(task, members)
   return text === undefined ? [] : [text]
 }
 
 /** Short text for the badge; undefined while nothing runs. */
-export function badgeOf(seen: readonly Seen[], all: readonly Seen[]): { text: string; waiting: boolean } | undefined {
+export function badgeOf(
+  seen: readonly ObservedTask[],
+  all: readonly ObservedTask[],
+): { text: string; waiting: boolean } | undefined {
   const tones = seen.filter(({ task }) => isActive(task)).map((each) => toneOf(each.task, phaseIn(each, all, 0)))
   if (tones.length === 0) return undefined
   const asking = tones.filter((tone) => tone === "waiting").length
@@ -175,22 +178,26 @@ export function barOf({ label, done, total }: Batch, columns: number) {
 }
 
 /** Usage of the task alone: children have rows of their own. */
-function usageOf({ task, progress }: Seen): Usage {
+function usageOf({ task, progress }: ObservedTask): Usage {
   if (isActive(task) && progress) return progress.usage
   return addUsage(task.earlier.usage, task.outcome?.usage ?? NO_USAGE)
 }
 
 /** Tool calls of all runs of the task and its children, as in the tools' list. */
-function toolCallsOf({ task, progress }: Seen, all: readonly Seen[]): number {
+function toolCallsOf({ task, progress }: ObservedTask, all: readonly ObservedTask[]): number {
   const own = task.earlier.toolCalls + ((isActive(task) ? progress?.toolCalls : task.outcome?.toolCalls) ?? 0)
   const launched = all.filter((other) => other.task.parentID === task.sessionID)
   return launched.reduce((sum, each) => sum + toolCallsOf(each, all), own)
 }
 
 /** Usage beside the listed tasks: descendants and cleared tasks. */
-export function belowOf(sessionID: string, all: readonly Seen[], cleared: readonly Seen[] = []): readonly Seen[] {
+export function belowOf(
+  sessionID: string,
+  all: readonly ObservedTask[],
+  cleared: readonly ObservedTask[] = [],
+): readonly ObservedTask[] {
   const taskIn = new Map([...all, ...cleared].map(({ task }) => [task.sessionID, task]))
-  const pays = ({ task }: Seen) =>
+  const pays = ({ task }: ObservedTask) =>
     payer(task.parentID, (id) => (id === sessionID ? undefined : taskIn.get(id))) === sessionID
   return [...all.filter(({ task }) => task.parentID !== sessionID), ...cleared].filter(pays)
 }
@@ -242,7 +249,7 @@ function trimTo(text: string, columns: number): string {
   return kept.trimEnd()
 }
 
-function phaseIn({ task, progress }: Seen, all: readonly Seen[], now: number): Phase | undefined {
+function phaseIn({ task, progress }: ObservedTask, all: readonly ObservedTask[], now: number): Phase | undefined {
   const ownTasks = all.some((other) => other.task.parentID === task.sessionID && isActive(other.task))
   const tasks = all.map((other) => other.task)
   const others = waitsFor(task, (id) => tasks.find((other) => other.id === id))
@@ -261,7 +268,7 @@ function toneOf(task: Task, phase: Phase | undefined): Tone {
   return task.status === "completed" || task.status === "error" ? task.status : "cancelled"
 }
 
-function detailOf(seen: Seen, phase: Phase, all: readonly Seen[]): string {
+function detailOf(seen: ObservedTask, phase: Phase, all: readonly ObservedTask[]): string {
   const { progress } = seen
   const ask = progress?.asks[0]
   if (ask && phase !== "queued") return `${phase}: ${oneLine(ask.what)}`
@@ -276,7 +283,7 @@ function detailOf(seen: Seen, phase: Phase, all: readonly Seen[]): string {
   ].join(" · ")
 }
 
-function callsText(seen: Seen, all: readonly Seen[]): string[] {
+function callsText(seen: ObservedTask, all: readonly ObservedTask[]): string[] {
   const calls = toolCallsOf(seen, all)
   return calls === 0 ? [] : [count(calls, "call")]
 }

@@ -1,7 +1,7 @@
 import { modelKey } from "../../core/limits.ts"
 import { receiptLine } from "../../core/receipt.ts"
 import type { Task } from "../../core/task.ts"
-import { between, head, oneLine, tail } from "../../lib/text.ts"
+import { head, inTagsWithID, oneLine, tail } from "../../lib/text.ts"
 
 const DIGEST_CHARS = 8000
 const DIGEST_OUTPUT_LINES = 60
@@ -13,7 +13,7 @@ export function withDigest(prompt: string, groupID: string, earlier: readonly Ta
   if (earlier.length === 0) return prompt
   const share = Math.floor(DIGEST_CHARS / earlier.length)
   const pieces = earlier.map((task) => head(digestOf(task), share))
-  const digest = between("earlier_tries", groupID, pieces.join("\n\n"))
+  const digest = inTagsWithID("earlier_tries", groupID, pieces.join("\n\n"))
   return `Others tried this before you, from the same files that you begin with; nothing of their work is in them. What became of each, as data:\n\n${digest}\n\nDo not repeat what failed. Your task:\n\n${prompt}`
 }
 

@@ -1,17 +1,17 @@
 import type { TriesPlan } from "../../core/group.ts"
-import { isBegunIn, type Member, type Move, newest } from "../../core/members.ts"
+import { type GroupStep, isBegunIn, type MemberState, newest } from "../../core/members.ts"
 import { isActive, type Task } from "../../core/task.ts"
-import { howOf } from "../../core/tries.ts"
+import { tryEndText } from "../../core/tries.ts"
 
-const NOTHING: Move = { begin: [] }
+const NOTHING: GroupStep = { begin: [] }
 
 /** `coming`: indexes of members that are being created. `generation`: the group's run. */
 export function nextTries(
   plan: TriesPlan,
-  members: readonly Member[],
+  members: readonly MemberState[],
   coming: readonly number[],
   generation: number,
-): Move {
+): GroupStep {
   if (plan.again !== undefined) return nextOfWinner(plan.again, members, coming, generation)
   const known = [...newest(members)]
   const passed = known.flatMap(([, member]) => (member.task.status === "completed" ? [member] : []))
@@ -23,7 +23,7 @@ export function nextTries(
   const isBusy = coming.length > 0 || known.some(([, { closed }]) => !closed)
   if (waiting.length > 0) return plan.ladder ? { begin: isBusy ? [] : waiting.slice(0, 1) } : { begin: waiting }
   if (isBusy) return NOTHING
-  const failures = tried.map(([nth, { task }]) => `${nth + 1}: ${howOf(task)}`)
+  const failures = tried.map(([nth, { task }]) => `${nth + 1}: ${tryEndText(task)}`)
   const text = `None of ${plan.count} tries passed: ${failures.join("; ")}.`
   return { begin: [], ending: { type: "failed", reason: { code: "check", text } } }
 }
@@ -34,15 +34,20 @@ const isTried = (task: Task, generation: number): boolean => {
   return isActive(task) || (task.status === "error" && task.outcome?.reason?.code !== "interrupted")
 }
 
-const endedAt = ({ task }: Member): number => task.run.endedAt ?? 0
+const endedAt = ({ task }: MemberState): number => task.run.endedAt ?? 0
 
-const wonBy = ({ task, check }: Member): Move => {
+const wonBy = ({ task, check }: MemberState): GroupStep => {
   const passed = check ?? task.outcome?.receipt?.check
   return { begin: [], winner: task.id, ...(passed && { passed }) }
 }
 
 /** A resumed group with a winner starts the winner alone. */
-function nextOfWinner(id: string, members: readonly Member[], coming: readonly number[], generation: number): Move {
+function nextOfWinner(
+  id: string,
+  members: readonly MemberState[],
+  coming: readonly number[],
+  generation: number,
+): GroupStep {
   const winner = members.find(({ task }) => task.id === id)
   const { run, nth = 0 } = winner?.task.member ?? {}
   if (winner && run !== generation) return coming.length > 0 ? NOTHING : { begin: [nth] }

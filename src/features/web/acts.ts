@@ -4,10 +4,10 @@ import { isActive, isUnattended } from "../../core/task.ts"
 import type { TaskView } from "../../runtime/tasks/view.ts"
 import { bodyOf } from "./body.ts"
 import { WebError } from "./errors.ts"
-import { ACTS, type Act, type Called, type Source } from "./ports.ts"
+import { ACTS, type Act, type Source, type ToolCallResult } from "./ports.ts"
 import { agentRow, boardTaskOf } from "./rows.ts"
-import { namedTask, presentPerson } from "./sources.ts"
-import type { Done } from "./wire.ts"
+import { namedTask, requireUserActions } from "./sources.ts"
+import type { ActionResult } from "./wire.ts"
 
 /** Arguments of `superagents_task`, which validates them. */
 const launch = z.looseObject({ session: z.string().min(1).max(200).optional() })
@@ -45,15 +45,15 @@ export function actsRoutes(source: () => Source): Hono {
     )
   return routes
 
-  async function launchIn(session: string, given: Readonly<Record<string, unknown>>): Promise<Called> {
-    const person = presentPerson(source())
+  async function launchIn(session: string, given: Readonly<Record<string, unknown>>): Promise<ToolCallResult> {
+    const person = requireUserActions(source())
     if (!(await person.session(session))) throw new WebError(404, `There is no conversation ${session} any more.`)
     return person.call(given, session)
   }
 
   /** A new conversation is removed if the launch fails. */
-  async function launchInNew(given: Readonly<Record<string, unknown>>): Promise<Called> {
-    const person = presentPerson(source())
+  async function launchInNew(given: Readonly<Record<string, unknown>>): Promise<ToolCallResult> {
+    const person = requireUserActions(source())
     const session = await person.open(String(given.description ?? "").slice(0, 200) || "Launched from the page")
     try {
       return await person.call(given, session)
@@ -68,7 +68,7 @@ export function actsRoutes(source: () => Source): Hono {
     const { id, parentID } = task
     if (act === "resume" && isUnattended(task))
       throw new WebError(409, `Task ${id} is a run of board task #${boardTaskOf(task)}: answer or run that.`)
-    const called = await presentPerson(source()).call({ ...given, [act]: id }, parentID)
+    const called = await requireUserActions(source()).call({ ...given, [act]: id }, parentID)
     return context.json(done(source(), called))
   }
 }
@@ -82,7 +82,7 @@ function chosen({ agents }: Source, given: z.output<typeof selection>): readonly
   return running.filter(({ task }) => task.parentID === one?.parentID && task.batch === one?.batch)
 }
 
-function done({ agents }: Source, { taskID, text }: Called): Done {
+function done({ agents }: Source, { taskID, text }: ToolCallResult): ActionResult {
   const view = agents.get(taskID)
   if (!view) throw new WebError(404, `Task ${taskID} was cleared meanwhile.`)
   return { agent: agentRow(view, agents.isForeign(taskID), Date.now()), text }

@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from "node:crypto"
 import { mkdirSync, readdirSync, statSync } from "node:fs"
 import { basename, dirname, join } from "node:path"
-import { createOnce, readJson, replaceSync } from "../../lib/atomic-file.ts"
+import { createOnce, readJson, replaceFileSync } from "../../lib/atomic-file.ts"
 import { stateFolder } from "../../lib/project.ts"
 import { newCode } from "./codes.ts"
 
@@ -66,7 +66,7 @@ function keysIn(file: string): Pick<Address, "token" | "key"> | undefined {
 
 /** Includes an unused link for whoever reads the file. */
 export const writeAddress = (file: string, address: Address): void =>
-  replaceSync(file, JSON.stringify({ ...address, ...(address.url !== "" && { link: lastingLink(address) }) }))
+  replaceFileSync(file, JSON.stringify({ ...address, ...(address.url !== "" && { link: lastingLink(address) }) }))
 
 /** Last ports of other projects, to be left free for them. */
 export function portsOfOthers(file: string): ReadonlySet<number> {

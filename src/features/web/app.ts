@@ -8,7 +8,7 @@ import { asksRoutes } from "./asks.ts"
 import type { Auth } from "./auth.ts"
 import { limitBody } from "./body.ts"
 import { errorHandler, notFound, WebError } from "./errors.ts"
-import { eventsRoute, type Teller } from "./events.ts"
+import { eventsRoute, type JoinableFeed } from "./events.ts"
 import { authGuard, type Env, hostGuard, keyIn, originGuard, refusal } from "./guard.ts"
 import type { Log, Source } from "./ports.ts"
 import { repliesRoutes } from "./replies.ts"
@@ -21,7 +21,7 @@ type AppPorts = {
   /** Name by which requests may address this server, besides loopback names. */
   readonly host: string
   readonly source: () => Source
-  readonly feed: Teller
+  readonly feed: JoinableFeed
   /** The page's HTML. */
   readonly page: () => string
   readonly log: Log

@@ -5,7 +5,7 @@ import type { Reply } from "../../runtime/user-actions.ts"
 import { bodyOf } from "./body.ts"
 import { WebError } from "./errors.ts"
 import type { Source } from "./ports.ts"
-import { presentPerson } from "./sources.ts"
+import { requireUserActions } from "./sources.ts"
 
 const MOST_WORDS = 10_000
 const words = z.string().max(MOST_WORDS)
@@ -21,7 +21,7 @@ export function asksRoutes(source: () => Source): Hono {
   const routes = new Hono()
 
   routes.get("/:id", async (context) => {
-    const question = await presentPerson(source()).question(find(context))
+    const question = await requireUserActions(source()).question(find(context))
     if (!question) throw closed()
     return context.json(question)
   })
@@ -30,7 +30,7 @@ export function asksRoutes(source: () => Source): Hono {
     const given: Reply = await bodyOf(context, reply)
     if ("reply" in given !== (ask.kind === "permission"))
       throw new WebError(400, `This is a ${ask.kind}: ${EXPECTED[ask.kind]}`)
-    if (!(await presentPerson(source()).answer(ask, given))) throw closed()
+    if (!(await requireUserActions(source()).answer(ask, given))) throw closed()
     return context.json({ id: ask.id })
   })
   return routes

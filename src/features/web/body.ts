@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http"
 import type { Context, MiddlewareHandler } from "hono"
 import type { z } from "zod"
-import { cut, grouped } from "../../lib/text.ts"
+import { cut, formatInteger } from "../../lib/text.ts"
 import { WebError } from "./errors.ts"
 
 const MOST_BODY_BYTES = 1_048_576
@@ -56,7 +56,7 @@ export function lazyBody(incoming: IncomingMessage, ms: number): Body {
   return { stream, isWhole: () => isWhole }
 }
 
-const tooLarge = () => new WebError(413, `A body may have ${grouped(MOST_BODY_BYTES)} bytes; this one has more.`)
+const tooLarge = () => new WebError(413, `A body may have ${formatInteger(MOST_BODY_BYTES)} bytes; this one has more.`)
 const tooSlow = (ms: number) => new WebError(408, `A body must come within ${ms / 1000} s; this one did not.`)
 
 /** Rejects a body by its declared length, without reading it. */

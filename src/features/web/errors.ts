@@ -1,7 +1,7 @@
 import type { Context } from "hono"
 import type { ContentfulStatusCode } from "hono/utils/http-status"
 import { CallError } from "../../core/errors.ts"
-import { HostError } from "../../core/ports.ts"
+import { OpencodeError } from "../../core/ports.ts"
 import type { BoardError, BoardErrorCode } from "../board/service.ts"
 import type { Log } from "./ports.ts"
 
@@ -36,7 +36,7 @@ function told(error: Error, log: Log): { status: ContentfulStatusCode; message: 
   // Compared by name: another copy of the plugin in this process may have thrown it.
   if (error.name === "BoardError") return { status: BOARD_STATUS[(error as BoardError).code], message: error.message }
   if (error instanceof CallError) return { status: 409, message: error.message }
-  if (error instanceof HostError) return { status: 502, message: `OpenCode did not do its part: ${error.message}` }
+  if (error instanceof OpencodeError) return { status: 502, message: `OpenCode did not do its part: ${error.message}` }
   log("error", "a request of the page failed", { error: error.message })
   return { status: 500, message: "That failed unexpectedly; OpenCode's log says why." }
 }

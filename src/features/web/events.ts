@@ -4,14 +4,14 @@ import type { Feed } from "./feed.ts"
 import type { Env } from "./guard.ts"
 import type { WebSessions } from "./web-sessions.ts"
 
-export type Teller = Pick<Feed, "join">
+export type JoinableFeed = Pick<Feed, "join">
 
 const MOST_STREAMS = 64
 /** A reader further behind is disconnected; it reconnects and starts with the whole state. */
 const MOST_WAITING_BYTES = 8_388_608
 
 /** Event stream. It starts with the whole state, so that a reconnected reader is up to date. */
-export function eventsRoute(feed: Teller, sessions: Pick<WebSessions, "open">): Handler<Env> {
+export function eventsRoute(feed: JoinableFeed, sessions: Pick<WebSessions, "open">): Handler<Env> {
   let open = 0
   return (context) => {
     if (open >= MOST_STREAMS) throw new WebError(409, `${MOST_STREAMS} pages are open already; close one of them.`)
@@ -30,7 +30,7 @@ export function eventsRoute(feed: Teller, sessions: Pick<WebSessions, "open">): 
 
 /** `hold`: resource kept while the stream is open; it receives a function that ends the stream. */
 function streamOf(
-  feed: Teller,
+  feed: JoinableFeed,
   signal: AbortSignal,
   hold: (end: () => void) => () => void,
 ): ReadableStream<Uint8Array> {

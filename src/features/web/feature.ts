@@ -1,6 +1,6 @@
 import { z } from "zod"
 import type { AppFeature } from "../../app.ts"
-import { projects } from "../../options/rules.ts"
+import { projectWins } from "../../options/rules.ts"
 import { option, part, type ValuesOf } from "../../options/spec.ts"
 
 const LOOPBACK = /^(localhost|::1|127(\.\d{1,3}){3})$/
@@ -13,13 +13,13 @@ const options = {
       () => z.int().min(0).max(65_535),
       4097,
       "Where the page is served; the next free port where that is taken.",
-      projects,
+      projectWins,
     ),
     host: option(
       () => z.string().regex(LOOPBACK, { error: ELSEWHERE }),
       "127.0.0.1",
       "The loopback address to listen at. Another machine gets to the page through a tunnel: ssh -L.",
-      projects,
+      projectWins,
     ),
   }),
 }

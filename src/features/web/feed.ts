@@ -1,6 +1,6 @@
 import { messageOf } from "../../core/errors.ts"
 import type { Clock } from "../../core/ports.ts"
-import { Turn } from "../../lib/turn.ts"
+import { SerialQueue } from "../../lib/turn.ts"
 import type { Board } from "../board/service.ts"
 import type { Log, Source } from "./ports.ts"
 import { agentRow } from "./rows.ts"
@@ -44,7 +44,7 @@ export class Feed {
   #gathering: (() => void) | undefined
   #undo: (() => void)[] = []
   /** Reads of the board run one at a time, in order. */
-  readonly #turn = new Turn()
+  readonly #turn = new SerialQueue()
 
   constructor(ports: FeedPorts) {
     this.#ports = ports

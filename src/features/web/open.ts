@@ -4,7 +4,7 @@ import { filesOf } from "../../lib/patch.ts"
 import type { Options } from "../../options/options.ts"
 import { clearTool } from "../../tools/clear.ts"
 import { taskTool } from "../../tools/task.ts"
-import type { Agents, Limits, Person } from "./ports.ts"
+import type { Agents, Limits, PageUserActions } from "./ports.ts"
 import { serve } from "./serve.ts"
 
 type PageSetup = Omit<Setup, "kinds"> & { readonly web: NonNullable<Options["web"]> }
@@ -54,7 +54,7 @@ function agentsOf({ manager, connection }: PageSetup): Agents {
   }
 }
 
-function personOf({ manager, options, connection }: PageSetup): Person {
+function personOf({ manager, options, connection }: PageSetup): PageUserActions {
   const { userActions, host } = connection
   const [task, clear] = [taskTool(manager, options), clearTool(manager)]
   /** A user has no message in the session and needs no permission. */

@@ -22,7 +22,7 @@ export const ACTS = ["tell", "resume", "unpark", "merge"] as const
 export type Act = (typeof ACTS)[number]
 
 /** Result of a call of `superagents_task`: the task and the tool's text. */
-export type Called = { readonly taskID: string; readonly text: string }
+export type ToolCallResult = { readonly taskID: string; readonly text: string }
 
 /** Limits by options; 0 for none. */
 export type Limits = {
@@ -40,11 +40,11 @@ export type Limits = {
 
 /**
  * A user's actions on the page, with the checks and errors of agents' tools. Promises may reject with a `CallError` or
- * a `HostError`.
+ * a `OpencodeError`.
  */
-export interface Person extends Omit<UserActions, "history"> {
+export interface PageUserActions extends Omit<UserActions, "history"> {
   /** Calls `superagents_task` in a conversation. No permission is asked, because a user calls. */
-  call(args: Readonly<Record<string, unknown>>, sessionID: string): Promise<Called>
+  call(args: Readonly<Record<string, unknown>>, sessionID: string): Promise<ToolCallResult>
   /** Clears a conversation's tasks; returns the tool's text. */
   clear(sessionID: string): Promise<string>
   /** Removes a conversation without a launch. */
@@ -64,7 +64,7 @@ export type Source = {
   /** Its folder. */
   readonly folder?: string
   readonly agents: Agents
-  readonly person?: Person
+  readonly person?: PageUserActions
   readonly board?: Board
   /** Address of OpenCode's page, to be completed with a session id; undefined without a server. */
   readonly pages?: () => Promise<string | undefined>

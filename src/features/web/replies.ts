@@ -5,7 +5,7 @@ import { bodyOf } from "./body.ts"
 import { WebError } from "./errors.ts"
 import type { Source } from "./ports.ts"
 import { taskRow } from "./rows.ts"
-import { presentBoard, presentPerson } from "./sources.ts"
+import { requireBoard, requireUserActions } from "./sources.ts"
 
 const words = z.strictObject({ text: z.string().trim().min(1).max(100_000) })
 
@@ -17,8 +17,8 @@ export function repliesRoutes(source: () => Source): Hono {
   const routes = new Hono()
   routes.post("/:id/reply", async (context) => {
     const { agents } = source()
-    const person = presentPerson(source())
-    const board = presentBoard(source())
+    const person = requireUserActions(source())
+    const board = requireBoard(source())
     const { text } = await bodyOf(context, words)
     const task = await board.get(context.req.param("id"))
     const { threadId, status, id } = task

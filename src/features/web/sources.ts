@@ -3,16 +3,16 @@ import { CallError } from "../../core/errors.ts"
 import type { TaskView } from "../../runtime/tasks/view.ts"
 import type { Board } from "../board/service.ts"
 import { WebError } from "./errors.ts"
-import { ACTS, type Agents, type Person, type Source } from "./ports.ts"
+import { ACTS, type Agents, type PageUserActions, type Source } from "./ports.ts"
 
 /** Throws where no plugin instance is left to act. */
-export function presentPerson({ person }: Source): Person {
+export function requireUserActions({ person }: Source): PageUserActions {
   if (!person) throw new WebError(503, "OpenCode is ending. Try again when the page is live.")
   return person
 }
 
 /** Throws without a board. */
-export function presentBoard({ board }: Source): Board {
+export function requireBoard({ board }: Source): Board {
   if (!board) throw new WebError(404, "the board is off")
   return board
 }
@@ -70,17 +70,17 @@ function joinedAgents(all: readonly Agents[]): Agents {
 }
 
 /** Actions in a session go to the instance of its folder, answers to the instance that asks. */
-function joinedPerson(person: Person, sources: readonly Source[]): Person {
-  const serving = async (sessionID: string): Promise<Person> => {
+function joinedPerson(person: PageUserActions, sources: readonly Source[]): PageUserActions {
+  const serving = async (sessionID: string): Promise<PageUserActions> => {
     const folder = (await person.session(sessionID))?.folder
     const found = sources.find((source) => source.folder === folder)?.person
     if (!found) throw new CallError(`Conversation ${sessionID} belongs to a folder that this page does not serve.`)
     return found
   }
-  const asking = (id: string): Person =>
+  const asking = (id: string): PageUserActions =>
     sources.find(({ agents }) => agents.list().some(({ asks }) => asks.some((ask) => ask.id === id)))?.person ?? person
   /** Actions on a task go to the instance that runs it; board runs belong to no conversation. */
-  const running = (args: Readonly<Record<string, unknown>>): Person | undefined => {
+  const running = (args: Readonly<Record<string, unknown>>): PageUserActions | undefined => {
     const id = String(ACTS.map((act) => args[act]).find((named) => named !== undefined) ?? "")
     return sources.find(({ agents }) => agents.get(id) && !agents.isForeign(id))?.person
   }

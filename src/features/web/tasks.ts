@@ -6,7 +6,7 @@ import { bodyOf } from "./body.ts"
 import { WebError } from "./errors.ts"
 import type { Source } from "./ports.ts"
 import { taskRow } from "./rows.ts"
-import { presentBoard } from "./sources.ts"
+import { requireBoard } from "./sources.ts"
 import type { Ended, PurseState, TaskList } from "./wire.ts"
 
 /** Checks the length first: each wrong entry costs time and a line of the error. */
@@ -26,33 +26,33 @@ const patch = taskPatchSchema.refine((fields) => Object.values(fields).some((val
 export function tasksRoutes(source: () => Source): Hono {
   const routes = new Hono()
 
-  routes.get("/", async (context) => context.json(await listOf(presentBoard(source()))))
+  routes.get("/", async (context) => context.json(await listOf(requireBoard(source()))))
   routes.post("/", async (context) => {
-    const board = presentBoard(source())
+    const board = requireBoard(source())
     const made = await board.create(await bodyOf(context, newTask), USER)
     return context.json(taskRow(made, board), 201)
   })
   routes.get("/history", async (context) => {
-    const board = presentBoard(source())
+    const board = requireBoard(source())
     const tasks = await board.history(limitOf(context))
     return context.json({ tasks: tasks.map((task) => taskRow(task, board)) })
   })
   routes.get("/:id", async (context) => {
-    const board = presentBoard(source())
+    const board = requireBoard(source())
     return context.json(taskRow(await board.get(idOf(context)), board))
   })
   routes.patch("/:id", async (context) => {
-    const board = presentBoard(source())
+    const board = requireBoard(source())
     const id = idOf(context)
     return context.json(ended(await board.update(id, await bodyOf(context, patch), USER), board))
   })
   for (const how of ["complete", "cancel"] as const)
     routes.post(`/:id/${how}`, async (context) => {
-      const board = presentBoard(source())
+      const board = requireBoard(source())
       return context.json(ended(await board[how](idOf(context), USER), board))
     })
   routes.post("/:id/run", async (context) => {
-    const board = presentBoard(source())
+    const board = requireBoard(source())
     const id = idOf(context)
     await board.run(id)
     return context.json(taskRow(await board.get(id), board))
@@ -60,7 +60,7 @@ export function tasksRoutes(source: () => Source): Hono {
   /** Actions on the whole board. */
   for (const what of ["accept", "restore", "forget"] as const)
     routes.post(`/${what}`, async (context) => {
-      const board = presentBoard(source())
+      const board = requireBoard(source())
       await board[what]()
       return context.json(await listOf(board))
     })
@@ -102,17 +102,17 @@ const given = z.strictObject({ max: z.unknown(), until: z.unknown() })
 export function purseRoutes(source: () => Source): Hono {
   const routes = new Hono()
   const stands = async (): Promise<PurseState> => {
-    const purse = await presentBoard(source()).purse.view()
+    const purse = await requireBoard(source()).purse.view()
     return purse ? { open: true, ...purse } : { open: false }
   }
   routes.get("/", async (context) => context.json(await stands()))
   routes.put("/", async (context) => {
     const { max, until } = await bodyOf(context, given)
-    await presentBoard(source()).purse.open({ max, until }, USER)
+    await requireBoard(source()).purse.open({ max, until }, USER)
     return context.json(await stands())
   })
   routes.delete("/", async (context) => {
-    await presentBoard(source()).purse.close(USER)
+    await requireBoard(source()).purse.close(USER)
     return context.json(await stands())
   })
   return routes
@@ -121,9 +121,9 @@ export function purseRoutes(source: () => Source): Hono {
 /** Reports of earlier purses, newest first. */
 export function reportsRoutes(source: () => Source): Hono {
   const routes = new Hono()
-  routes.get("/", async (context) => context.json({ reports: await presentBoard(source()).purse.reports() }))
+  routes.get("/", async (context) => context.json({ reports: await requireBoard(source()).purse.reports() }))
   routes.get("/:name", async (context) =>
-    context.json(await presentBoard(source()).purse.report(context.req.param("name"))),
+    context.json(await requireBoard(source()).purse.report(context.req.param("name"))),
   )
   return routes
 }

@@ -1,6 +1,6 @@
 import { DAY_MS } from "../../core/bill.ts"
 import type { Clock } from "../../core/ports.ts"
-import { readJson, replaceSync } from "../../lib/atomic-file.ts"
+import { readJson, replaceFileSync } from "../../lib/atomic-file.ts"
 import { randomPart } from "./codes.ts"
 import type { Log } from "./ports.ts"
 
@@ -94,7 +94,7 @@ export class WebSessions {
       this.#saved.set(id, used)
     }
     try {
-      replaceSync(file, JSON.stringify(Object.fromEntries(kept)))
+      replaceFileSync(file, JSON.stringify(Object.fromEntries(kept)))
     } catch (error) {
       log("warn", "the page's sessions could not be written down", { error: String(error) })
     }

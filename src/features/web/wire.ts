@@ -100,7 +100,7 @@ export type AgentDetail = AgentRow &
   }
 
 /** Result of an action: the task, and the tool's text. */
-export type Done = { readonly agent: AgentRow; readonly text: string }
+export type ActionResult = { readonly agent: AgentRow; readonly text: string }
 
 /** Choices for a launch. */
 export type Choices = {

@@ -2,9 +2,9 @@ import type { Stats } from "node:fs"
 import { mkdir, readdir, rm } from "node:fs/promises"
 import { basename, join } from "node:path"
 import type { Fault } from "../../runtime/places/fault.ts"
-import { at, type Checkout } from "./checkout.ts"
-import { type Change, changesBetween, type TaskHandle } from "./diff.ts"
-import { exchange, InTheWay, stat } from "./exchange.ts"
+import { type Checkout, gitOptions } from "./checkout.ts"
+import { type Change, changesBetween, type TreeEntry } from "./diff.ts"
+import { exchange, PathBlocked, stat } from "./exchange.ts"
 import { git, gitList } from "./git.ts"
 import { filesOf, withIndex } from "./snapshot.ts"
 
@@ -13,7 +13,7 @@ const LONG_MS = 900_000
 /**
  * Applies changes to a checkout's files, all or none; index, HEAD and other files do not change. New files are first
  * written next to the repository, so that a full disk changes nothing, then swapped in one by one, so that a crash
- * leaves each file old or new. Throws `InTheWay` where a file is not as expected; `tree` contains all new files.
+ * leaves each file old or new. Throws `PathBlocked` where a file is not as expected; `tree` contains all new files.
  */
 export async function applyChanges(
   checkout: Checkout,
@@ -40,7 +40,7 @@ async function writeNew(checkout: Checkout, changes: readonly Change[], prefix: 
   const entries = changes.flatMap(({ path, to }) => (to ? [{ path, ...to }] : []))
   await withEntries(checkout, entries, (index) =>
     git(["checkout-index", "--all", "--force", "--quiet", `--prefix=${prefix}`], {
-      ...at(checkout),
+      ...gitOptions(checkout),
       index,
       timeLimit: LONG_MS,
     }),
@@ -60,16 +60,16 @@ const writeFrom = (tree: string, { gitDir }: Checkout, changes: readonly Change[
 
 const withEntries = <Value>(
   checkout: Checkout,
-  entries: readonly (TaskHandle & { readonly path: string })[],
+  entries: readonly (TreeEntry & { readonly path: string })[],
   work: (index: string) => Promise<Value>,
 ): Promise<Value> =>
   withIndex(async (index) => {
     const input = entries.map(({ mode, oid, path }) => `${mode} ${oid}\t${path}\0`).join("")
-    await git(["update-index", "-z", "--index-info"], { ...at(checkout), index, input })
+    await git(["update-index", "-z", "--index-info"], { ...gitOptions(checkout), index, input })
     return work(index)
   })
 
-/** Checks the present files. Throws `InTheWay` where one is not as its change expects. */
+/** Checks the present files. Throws `PathBlocked` where one is not as its change expects. */
 async function look(checkout: Checkout, changes: readonly Change[], tree: string): Promise<Map<string, Stats>> {
   const seen = new Map<string, Stats>()
   // Times are read before contents, so that any later write differs in one of them.
@@ -88,7 +88,7 @@ async function look(checkout: Checkout, changes: readonly Change[], tree: string
     if (change.to && !isLeaving(found) && (await blocked(checkout.top, change, found, leaving)))
       inTheWay.add(change.path)
   }
-  if (inTheWay.size > 0) throw new InTheWay([...inTheWay])
+  if (inTheWay.size > 0) throw new PathBlocked([...inTheWay])
   return seen
 }
 
@@ -96,7 +96,7 @@ async function look(checkout: Checkout, changes: readonly Change[], tree: string
 async function differing(checkout: Checkout, changes: readonly Change[], tree: string): Promise<string[]> {
   const entries = changes.flatMap(({ path, from }) => (from ? [{ path, ...from }] : []))
   const names = await withEntries(checkout, entries, async (index) => {
-    const run = { ...at(checkout), index, timeLimit: LONG_MS }
+    const run = { ...gitOptions(checkout), index, timeLimit: LONG_MS }
     await git(["update-index", "-q", "--refresh"], { ...run, accept: [1] })
     return gitList(["diff-files", "-z", "--name-only"], run)
   })
@@ -109,7 +109,7 @@ async function differing(checkout: Checkout, changes: readonly Change[], tree: s
   return names.filter((name) => unread.has(name) || !isSame(seen.get(name), wanted.get(name)))
 }
 
-const isSame = (one: TaskHandle | undefined, other: TaskHandle | undefined): boolean =>
+const isSame = (one: TreeEntry | undefined, other: TreeEntry | undefined): boolean =>
   one?.oid === other?.oid && one?.mode === other?.mode
 
 async function blocked(

@@ -3,7 +3,7 @@ import { realpath } from "node:fs/promises"
 import { join, relative } from "node:path"
 import { CallError } from "../../core/errors.ts"
 import { CaptureError } from "../../runtime/places/place.ts"
-import { GitError, git, gitLine, gitList, gitProblem, redirected } from "./git.ts"
+import { GitError, git, gitLine, gitList, gitProblem, redirectingVariable } from "./git.ts"
 
 /** A checkout of a repository: the user's, or a worktree. Paths are absolute and resolved. */
 export type Checkout = {
@@ -18,9 +18,9 @@ export type Checkout = {
 }
 
 /** A checkout that a user or agent works in. */
-export type Home = Checkout & { readonly prefix: string }
+export type WorkingCheckout = Checkout & { readonly prefix: string }
 
-export type Found = Home & {
+export type SourceCheckout = WorkingCheckout & {
   /** Current commit. */
   readonly head: string
 }
@@ -37,15 +37,15 @@ const UNDER_WAY: readonly (readonly [file: string, what: string])[] = [
 const SORRY = "A worktree could not be made: "
 
 /** Checkout around a folder as the source of a worktree. Throws a `CaptureError` where it cannot be one. */
-export async function checkoutAround(folder: string): Promise<Found> {
+export async function sourceCheckout(folder: string): Promise<SourceCheckout> {
   const problem = await gitProblem(folder)
   if (problem) throw new CaptureError(`${SORRY}it ${problem}.`)
-  const variable = redirected()
+  const variable = redirectingVariable()
   if (variable)
     throw new CaptureError(
       `${SORRY}in OpenCode's environment ${variable} is set, so that the agent's git would work elsewhere. Start OpenCode without it.`,
     )
-  const found = await homeAround(folder)
+  const found = await findWorkingCheckout(folder)
   if (!found) throw new CaptureError(`${SORRY}${folder} is not in the checkout of a git repository.`)
   if (found.prefix.startsWith(".."))
     throw new CaptureError(
@@ -63,7 +63,7 @@ export async function checkoutAround(folder: string): Promise<Found> {
 }
 
 /** Whether git ignores the working folder and all in it. */
-async function isIgnored({ top, gitDir, prefix }: Home): Promise<boolean> {
+async function isIgnored({ top, gitDir, prefix }: WorkingCheckout): Promise<boolean> {
   if (prefix === "") return false
   const run = { cwd: top, gitDir }
   const probe = await git(["check-ignore", "--quiet", "--", `${prefix}/superagents-probe`], { ...run, accept: [1] })
@@ -73,22 +73,22 @@ async function isIgnored({ top, gitDir, prefix }: Home): Promise<boolean> {
 }
 
 /** Checkout around a folder in any state. Throws a `CallError` where there is none. */
-export async function checkoutOf(folder: string): Promise<Home> {
-  const checkout = await homeAround(folder)
+export async function requireCheckout(folder: string): Promise<WorkingCheckout> {
+  const checkout = await findWorkingCheckout(folder)
   if (!checkout) throw new CallError(`${folder} is not in the checkout of a git repository.`)
   return checkout
 }
 
 /** Checkout around a folder; undefined for none. */
-export async function homeAround(folder: string): Promise<Home | undefined> {
-  const found = await find(folder)
+export async function findWorkingCheckout(folder: string): Promise<WorkingCheckout | undefined> {
+  const found = await findCheckout(folder)
   return found && { ...found, prefix: relative(found.top, await realpath(folder)) }
 }
 
 const BETWEEN = "--superagents"
 
 /** Checkout that git finds around a folder; undefined for none. */
-export async function find(folder: string): Promise<Checkout | undefined> {
+export async function findCheckout(folder: string): Promise<Checkout | undefined> {
   try {
     // Git repeats unknown options, which here separate paths that may contain line breaks.
     const wanted = ["--show-toplevel", BETWEEN, "--git-dir", BETWEEN, "--git-common-dir"]
@@ -104,15 +104,15 @@ export async function find(folder: string): Promise<Checkout | undefined> {
 }
 
 /** Options for git commands in a checkout, with its repository named explicitly. */
-export const at = ({ top, gitDir }: Checkout) => ({ cwd: top, gitDir })
+export const gitOptions = ({ top, gitDir }: Checkout) => ({ cwd: top, gitDir })
 
 /** Options for git commands on shared data: the checkout may be gone. */
-export const shared = ({ commonDir }: Pick<Checkout, "commonDir">) => ({ cwd: commonDir, gitDir: commonDir })
+export const sharedGitOptions = ({ commonDir }: Pick<Checkout, "commonDir">) => ({ cwd: commonDir, gitDir: commonDir })
 
 /** Current commit; undefined for none. */
 export async function headOf(checkout: Checkout): Promise<string | undefined> {
   const { code, out } = await git(["rev-parse", "--verify", "--quiet", "HEAD^{commit}"], {
-    ...at(checkout),
+    ...gitOptions(checkout),
     accept: [1],
   })
   return code === 0 ? out.trim() : undefined
@@ -121,14 +121,14 @@ export async function headOf(checkout: Checkout): Promise<string | undefined> {
 /** Name of git's operation in progress; undefined for none. */
 export async function underWay(checkout: Checkout): Promise<string | undefined> {
   for (const [file, what] of UNDER_WAY) if (existsSync(join(checkout.gitDir, file))) return what
-  const unmerged = await gitList(["ls-files", "--unmerged", "-z"], { ...at(checkout), mostBytes: 1000 })
+  const unmerged = await gitList(["ls-files", "--unmerged", "-z"], { ...gitOptions(checkout), mostBytes: 1000 })
   return unmerged.length > 0 ? "a merge with conflicts" : undefined
 }
 
 export const treeOf = (checkout: Checkout, commit: string): Promise<string> =>
-  gitLine(["rev-parse", "--verify", `${commit}^{tree}`], at(checkout))
+  gitLine(["rev-parse", "--verify", `${commit}^{tree}`], gitOptions(checkout))
 
 export async function isAncestor(checkout: Checkout, older: string, newer: string): Promise<boolean> {
-  const { code } = await git(["merge-base", "--is-ancestor", older, newer], { ...at(checkout), accept: [1] })
+  const { code } = await git(["merge-base", "--is-ancestor", older, newer], { ...gitOptions(checkout), accept: [1] })
   return code === 0
 }

@@ -1,7 +1,7 @@
 import { oneLine } from "../../lib/text.ts"
 import { entriesAt, filtered, isFile, isLink, isSubmoduleEntry, readBlobs, readFiltered, writeBlob } from "./blobs.ts"
-import { at, type Checkout } from "./checkout.ts"
-import type { TaskHandle } from "./diff.ts"
+import { type Checkout, gitOptions } from "./checkout.ts"
+import type { TreeEntry } from "./diff.ts"
 import { GitError, git, gitLine } from "./git.ts"
 import { readRef, refOf } from "./refs.ts"
 import { withIndex } from "./snapshot.ts"
@@ -67,13 +67,13 @@ function joined(conflicts: readonly Conflict[]): readonly Conflict[] {
 const names = (conflicts: readonly Conflict[]): string[] => conflicts.map(({ name }) => name)
 
 /** Executable if the present file is; the sides do not matter. */
-const modeOf = (now: TaskHandle | undefined, { users, agents }: Conflict): string => {
+const modeOf = (now: TreeEntry | undefined, { users, agents }: Conflict): string => {
   const file = [now, users, agents].find((handle) => isFile(handle))
   return file?.mode ?? "100644"
 }
 
 /** Free name for a file whose own name the other side uses. */
-function free({ name, users }: Conflict, there: ReadonlyMap<string, TaskHandle>): string {
+function free({ name, users }: Conflict, there: ReadonlyMap<string, TreeEntry>): string {
   const path = `${name}~${users ? SIDE_NAMES.users : SIDE_NAMES.agents}`
   return there.has(path) ? `${path}~` : path
 }
@@ -86,15 +86,15 @@ function marksOf(
   marking: Marking,
 ): string {
   const { taskID, sides } = marking
-  const gits = text === undefined || text.includes("\0") ? undefined : named(text, taskID, sides)
+  const gits = text === undefined || text.includes("\0") ? undefined : labelMarkers(text, taskID, sides)
   if (gits !== undefined) return gits
-  const asText = (handle: TaskHandle | undefined) => {
+  const asText = (handle: TreeEntry | undefined) => {
     const found = isFile(handle) && handle ? texts.get(handle.oid) : undefined
     return found?.includes("\0") ? undefined : found
   }
   const { users, agents } = conflict
   const whole = [users, agents].every((handle) => !handle || asText(handle) !== undefined)
-  const side = (which: "users" | "agents", handle: TaskHandle | undefined): Side => {
+  const side = (which: "users" | "agents", handle: TreeEntry | undefined): Side => {
     if (!handle) return { note: absent(conflict) }
     return whole ? { text: asText(handle), note: moved(conflict) } : { note: kindOf(handle, which, conflict, marking) }
   }
@@ -108,7 +108,7 @@ const moved = ({ path, name }: Conflict): string | undefined =>
   path === name ? undefined : `has this at ${nameInMark(name)}`
 
 /** Note on a side that cannot be shown, and how to get it. */
-function kindOf(handle: TaskHandle, which: "users" | "agents", { name }: Conflict, { taskID }: Marking): string {
+function kindOf(handle: TreeEntry, which: "users" | "agents", { name }: Conflict, { taskID }: Marking): string {
   const kind = isLink(handle) ? "a link" : "a file that is no short text"
   return `has ${kind}; ${howToGet(which, name, taskID)}`
 }
@@ -123,7 +123,7 @@ async function filteredFile(
   { taskID }: Marking,
 ): Promise<{ readonly oid: string | undefined }> {
   const { name, users, agents } = conflict
-  const side = (which: "users" | "agents", handle: TaskHandle | undefined): Side => ({
+  const side = (which: "users" | "agents", handle: TreeEntry | undefined): Side => ({
     note: handle ? howToGet(which, name, taskID) : absent(conflict),
   })
   const text = between(side("users", users), side("agents", agents), taskID)
@@ -138,7 +138,7 @@ async function filteredFile(
 async function changed(checkout: Checkout, tree: string, lines: readonly string[]): Promise<string> {
   if (lines.length === 0) return tree
   return withIndex(async (index) => {
-    const run = { ...at(checkout), index }
+    const run = { ...gitOptions(checkout), index }
     await git(["read-tree", tree], run)
     await git(["update-index", "-z", "--index-info"], { ...run, input: lines.join("") })
     return gitLine(["write-tree"], run)
@@ -148,9 +148,12 @@ async function changed(checkout: Checkout, tree: string, lines: readonly string[
 const TITLE = "superagents: merged with the parent's state, conflicts to be solved"
 
 /** Commit of the conflicts for an agent, with both states as parents. */
-export function givenCommit(checkout: Checkout, { tree, given }: Marked, { users, agents }: Sides): Promise<string> {
+export function conflictCommit(checkout: Checkout, { tree, given }: Marked, { users, agents }: Sides): Promise<string> {
   const message = `${TITLE}\n\n${JSON.stringify(given)}`
-  return gitLine(["commit-tree", tree, "-p", agents, "-p", users, "-F", "-"], { ...at(checkout), input: message })
+  return gitLine(["commit-tree", tree, "-p", agents, "-p", users, "-F", "-"], {
+    ...gitOptions(checkout),
+    input: message,
+  })
 }
 
 /** Files of a state whose conflict is not solved. */
@@ -161,7 +164,7 @@ export async function unsolvedIn(checkout: Checkout, taskID: string, state: stri
   // Searches all files: markers may have moved with the text, and many files have no textual diff.
   const pattern = markPattern(taskID)
   const args = ["grep", "-l", "-z", "--text", "--no-color", "--extended-regexp", "-e", pattern, state]
-  const { out } = await git(args, { ...at(checkout), accept: [1] })
+  const { out } = await git(args, { ...gitOptions(checkout), accept: [1] })
   const found = out.split("\0").flatMap((name) => (name === "" ? [] : [name.slice(state.length + 1)]))
   return [...new Set([...found, ...(await withPausedParents(checkout, { taskID, state, given }))])].sort()
 }
@@ -193,7 +196,7 @@ async function withPausedParents(
 }
 
 async function givenIn(checkout: Checkout, commit: string): Promise<readonly Given[] | undefined> {
-  const message = await gitLine(["show", "--no-patch", "--format=%B", commit], at(checkout))
+  const message = await gitLine(["show", "--no-patch", "--format=%B", commit], gitOptions(checkout))
   if (!message.startsWith(TITLE)) return undefined
   return JSON.parse(message.slice(TITLE.length)) as Given[]
 }
@@ -221,7 +224,7 @@ const labels = (taskID: string) => ({ users: `${USERS} (${taskID})`, agents: `${
 const SIDE_NAMES = { users: "original-folder", agents: "your-work" } as const
 
 /** Text with labels in place of git's commits; undefined without markers. */
-export function named(text: string, taskID: string, { users, agents }: Sides): string | undefined {
+export function labelMarkers(text: string, taskID: string, { users, agents }: Sides): string | undefined {
   const label = labels(taskID)
   const first = new RegExp(`^(<{3,}) ${users}(:[^\\r\\n]*)?(\\r?)$`, "gm")
   if (!first.test(text)) return undefined

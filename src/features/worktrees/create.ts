@@ -4,34 +4,34 @@ import { join } from "node:path"
 import { CallError } from "../../core/errors.ts"
 import { MOST_COMMAND_CHARS } from "../../core/receipt.ts"
 import { oneLine, tail } from "../../lib/text.ts"
-import type { EnterRequest, HostFolder } from "../../runtime/places/place.ts"
+import type { EnterRequest, OpencodeFolder } from "../../runtime/places/place.ts"
 import { type CommandResult, lastLines, runCommand } from "../../runtime/places/run-command.ts"
 import { applyChanges } from "./apply.ts"
-import { withoutProgram } from "./blobs.ts"
-import { type Checkout, checkoutAround, type Found } from "./checkout.ts"
-import { givenCommit, unsolvedIn, withMarks } from "./conflicts.ts"
+import { missingFilterNote } from "./blobs.ts"
+import { type Checkout, type SourceCheckout, sourceCheckout } from "./checkout.ts"
+import { conflictCommit, unsolvedIn, withMarks } from "./conflicts.ts"
 import {
   BOUNDS,
-  bring,
+  copyEntries,
   type Dependencies,
   dependenciesOf,
-  few,
   installedBy,
-  notePlaced,
+  listSome,
+  recordCopied,
   tooLarge,
 } from "./dependencies.ts"
 import { changesBetween } from "./diff.ts"
-import { atWork, cleanAll, heldBytes, targetOf, type WorktreePorts } from "./folders.ts"
+import { activeRuns, cleanAll, heldBytes, type WorktreePorts, worktreeFolder } from "./folders.ts"
 import { bringIgnored, ignoredBeside } from "./ignored.ts"
-import { holding, sizesLock } from "./locks.ts"
+import { sizesLock, withLock } from "./locks.ts"
 import { dropMarker, type Marker, readMarker, writeMarker } from "./marker.ts"
 import { stageOf } from "./merge.ts"
 import { stateToMerge } from "./merge-back.ts"
-import type { Entered } from "./preface.ts"
+import type { PreparedWorktree } from "./preface.ts"
 import { readRef, refOf, writeRefs } from "./refs.ts"
-import { commitOf, filesOf, stamped, withoutAt } from "./snapshot.ts"
+import { commitOf, filesOf, missingAtStart, stampCommit } from "./snapshot.ts"
 import { noteStash, withStashed } from "./stash.ts"
-import { aroundSubmodules, withoutThoseOf } from "./submodules.ts"
+import { aroundSubmodules, dropSubmoduleChanges } from "./submodules.ts"
 import { threeWay } from "./three-way.ts"
 import { addSubmodules, addWorktree, copyIgnored, removeWorktree } from "./worktree.ts"
 
@@ -51,11 +51,11 @@ const SETUP_LINES = 30
 const SETUP_CHARS = 1000
 
 /** Creates a run's worktree from the captured state or the last run's. A failure leaves nothing but that state. */
-export async function makeReady(ports: WorktreePorts, request: EnterRequest): Promise<Entered> {
+export async function makeReady(ports: WorktreePorts, request: EnterRequest): Promise<PreparedWorktree> {
   const { taskID, folder, timeLimit, signal } = request
-  const from = await checkoutAround(folder)
+  const from = await sourceCheckout(folder)
   await cleanAll(ports, from, taskID)
-  const target = await targetOf(ports, from, taskID)
+  const target = await worktreeFolder(ports, from, taskID)
   const directory = join(target, from.prefix)
   if (existsSync(target)) {
     const marker = readMarker(target)
@@ -107,9 +107,9 @@ async function readyIn(
   from: Checkout,
   { taskID }: EnterRequest,
   { target, directory, start, stashed, lacks }: Made,
-): Promise<Entered> {
-  const unreadable = await withoutAt(from, refOf("start", taskID))
-  const lacksProgram = await withoutProgram(from)
+): Promise<PreparedWorktree> {
+  const unreadable = await missingAtStart(from, refOf("start", taskID))
+  const lacksProgram = await missingFilterNote(from)
   return {
     directory,
     conflicts: start?.conflicts ?? [],
@@ -130,7 +130,7 @@ async function note(
   worktree: Checkout | undefined,
 ): Promise<readonly string[]> {
   if (!worktree) return []
-  const left = await noteStash(ports, from, taskID, worktree, () => atWork(ports, from, taskID))
+  const left = await noteStash(ports, from, taskID, worktree, () => activeRuns(ports, from, taskID))
   return left.map(({ commit }) => commit)
 }
 
@@ -138,7 +138,7 @@ async function note(
 export async function begin(from: Checkout, taskID: string, begun: Start): Promise<void> {
   const { commit, mine, conflicts, toldFrom = mine, unreadable } = begun
   if (!toldFrom) return
-  const start = await stamped(from, toldFrom, unreadable ?? (await withoutAt(from, refOf("start", taskID))))
+  const start = await stampCommit(from, toldFrom, unreadable ?? (await missingAtStart(from, refOf("start", taskID))))
   const conflict = conflicts.length > 0 ? commit : undefined
   await writeRefs(from, taskID, mine ? { state: commit, base: mine, conflict, start } : { start })
 }
@@ -201,7 +201,7 @@ export async function startOf(
   if (unsolved.length > 0) return { commit: state, conflicts: unsolved, unsolved: true }
   const { commit: parents, unreadable } = await stateToMerge(ports, from, base)
   if (!before && parents === base) return { commit: state, conflicts: [], toldFrom }
-  const mine = await withoutThoseOf(from, { base, state: parents, others: state })
+  const mine = await dropSubmoduleChanges(from, { base, state: parents, others: state })
   const sides = { users: mine, agents: state }
   const merged = await threeWay(from, sides)
   if (merged.conflicts.length === 0) {
@@ -209,7 +209,7 @@ export async function startOf(
     return { commit, mine, conflicts: [], unreadable }
   }
   const marked = await withMarks(from, merged, { taskID, sides })
-  return { commit: await givenCommit(from, marked, sides), mine, conflicts: marked.paths, unreadable }
+  return { commit: await conflictCommit(from, marked, sides), mine, conflicts: marked.paths, unreadable }
 }
 
 type Equipped = {
@@ -221,7 +221,12 @@ type Equipped = {
 type Equipping = { readonly target: string; readonly making: Marker; readonly signal?: AbortSignal }
 
 /** Copies dependencies: OpenCode's installed packages, and ignored ones of the project. */
-async function equip(ports: WorktreePorts, from: Found, worktree: Checkout, equipping: Equipping): Promise<Equipped> {
+async function equip(
+  ports: WorktreePorts,
+  from: SourceCheckout,
+  worktree: Checkout,
+  equipping: Equipping,
+): Promise<Equipped> {
   const { target, making, signal } = equipping
   const { hostFolder, bounds = BOUNDS } = ports
   const room = bounds.one
@@ -229,7 +234,7 @@ async function equip(ports: WorktreePorts, from: Found, worktree: Checkout, equi
     ? installedBy(from.top, worktree.top, from.prefix, hostFolder)
     : ({ names: [], fromOwn: [] } as const)
   const known = ports.settings.setup === "" ? await dependenciesOf(from, from.prefix, hostFolder) : undefined
-  const reserved = await holding(sizesLock(ports), async () => {
+  const reserved = await withLock(sizesLock(ports), async () => {
     const lacks = known && (await lacksOf(ports, known))
     const isBrought = known !== undefined && lacks?.isAll !== true
     const bytes = isBrought ? known.bytes : 0
@@ -237,16 +242,19 @@ async function equip(ports: WorktreePorts, from: Found, worktree: Checkout, equi
     return { names: isBrought ? known.names : [], bytes, lacks }
   })
   const names = [...new Set([...host.names, ...reserved.names])]
-  const { placed, failed, more } = await bring(from.top, worktree.top, names, room - reserved.bytes, signal)
+  const { placed, failed, more } = await copyEntries(from.top, worktree.top, names, room - reserved.bytes, signal)
   const all = [...placed]
   for (const folder of hostFolder ? host.fromOwn : []) {
-    const { own, installs } = hostFolder as HostFolder
+    const { own, installs } = hostFolder as OpencodeFolder
     const there = installs.filter((name) => existsSync(join(own, name)))
-    const brought = await bring(own, join(worktree.top, folder), there, room, signal)
+    const brought = await copyEntries(own, join(worktree.top, folder), there, room, signal)
     all.push(...brought.placed.map((name) => join(folder, name)))
   }
-  await notePlaced(worktree, all)
-  const lacked = [reserved.lacks?.text, failed.length > 0 && `Not brought into the worktree: ${few(failed)}. ${SETUP}`]
+  await recordCopied(worktree, all)
+  const lacked = [
+    reserved.lacks?.text,
+    failed.length > 0 && `Not brought into the worktree: ${listSome(failed)}. ${SETUP}`,
+  ]
   const lacks = lacked.filter(Boolean).join(" ") || undefined
   const isTold = ports.settings.dependencies === "auto"
   return {
@@ -258,7 +266,7 @@ async function equip(ports: WorktreePorts, from: Found, worktree: Checkout, equi
 const SETUP = "The option worktree.setup names a command that installs it in each worktree."
 
 /** Text on the contents that a worktree of this checkout will lack; undefined for none. */
-export async function lackedIn(ports: WorktreePorts, from: Found): Promise<string | undefined> {
+export async function missingContentNote(ports: WorktreePorts, from: SourceCheckout): Promise<string | undefined> {
   const { setup, dependencies } = ports.settings
   if (setup !== "" || dependencies === "none") return undefined
   return (await lacksOf(ports, await dependenciesOf(from, from.prefix, ports.hostFolder)))?.text
@@ -271,12 +279,12 @@ async function lacksOf(
 ): Promise<{ readonly text: string; readonly isAll: boolean } | undefined> {
   const { names, missing } = known
   if (names.length > 0 && ports.settings.dependencies === "none")
-    return { text: `The worktree has no ${few(names)} (option worktree.dependencies is "none").`, isAll: true }
+    return { text: `The worktree has no ${listSome(names)} (option worktree.dependencies is "none").`, isAll: true }
   const why =
     names.length > 0 ? await tooLarge(known, await heldBytes(ports), ports.bounds ?? BOUNDS, ports.root) : undefined
-  if (why !== undefined) return { text: `The worktree has no ${few(names)}: ${why}. ${SETUP}`, isAll: true }
+  if (why !== undefined) return { text: `The worktree has no ${listSome(names)}: ${why}. ${SETUP}`, isAll: true }
   if (missing.length === 0) return undefined
-  const text = `${few(missing)} is not in the original folder, so the worktree has none. ${SETUP}`
+  const text = `${listSome(missing)} is not in the original folder, so the worktree has none. ${SETUP}`
   return { text, isAll: false }
 }
 

@@ -3,9 +3,9 @@ import { lstat, mkdir, readFile, readlink, realpath, rm, statfs, symlink, writeF
 import { basename, dirname, isAbsolute, join, relative, resolve } from "node:path"
 import { messageOf } from "../../core/errors.ts"
 import { succeeds } from "../../lib/succeeds.ts"
-import type { HostFolder } from "../../runtime/places/place.ts"
+import type { OpencodeFolder } from "../../runtime/places/place.ts"
 import { runBounded } from "../../runtime/places/process.ts"
-import { at, type Checkout } from "./checkout.ts"
+import { type Checkout, gitOptions } from "./checkout.ts"
 import { gitList } from "./git.ts"
 
 /**
@@ -74,12 +74,12 @@ export type Dependencies = {
 /** Paths that git ignores in a checkout; a wholly ignored folder is one path. */
 export async function ignoredNames(from: Checkout): Promise<readonly string[]> {
   const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"]
-  const ignored = await gitList(args, { ...at(from), timeLimit: LOOK_LIMIT_MS })
+  const ignored = await gitList(args, { ...gitOptions(from), timeLimit: LOOK_LIMIT_MS })
   return ignored.map((name) => name.replace(/\/$/, ""))
 }
 
 /** Ignored dependencies of a checkout, without the host's own. `prefix`: the working folder. */
-export async function dependenciesOf(from: Checkout, prefix: string, host?: HostFolder): Promise<Dependencies> {
+export async function dependenciesOf(from: Checkout, prefix: string, host?: OpencodeFolder): Promise<Dependencies> {
   const isHosts = (name: string) => host !== undefined && name.split("/").includes(host.name)
   const names = (await ignoredNames(from)).filter((name) => !isHosts(name) && isDependency(from.top, name))
   const folders = [...new Set(["", prefix])]
@@ -159,7 +159,7 @@ export async function tooLarge(
 const size = (bytes: number): string =>
   bytes >= 1e9 ? `${Math.round(bytes / 1e8) / 10} GB` : `${Math.round(bytes / 1e6)} MB`
 
-export type BroughtAlong = {
+export type CopiedEntries = {
   /** Entries copied into the worktree. */
   readonly placed: readonly string[]
   /** Reasons of failures, a few words each. */
@@ -172,13 +172,13 @@ export type BroughtAlong = {
  * Copies entries between folders and redirects links and paths into the old one. `room`: largest total size of targets
  * outside of it.
  */
-export async function bring(
+export async function copyEntries(
   from: string,
   to: string,
   names: readonly string[],
   room: number,
   signal?: AbortSignal,
-): Promise<BroughtAlong> {
+): Promise<CopiedEntries> {
   const placed: string[] = []
   const failed: string[] = []
   for (const name of names) {
@@ -192,7 +192,7 @@ export async function bring(
   const move = { from, to }
   const { left, more } = await redirectLinks(move, placed, room)
   await redirectTexts(move, placed)
-  const out = left.length > 0 ? [`${few(left)} (a link that leads out of the repository)`] : []
+  const out = left.length > 0 ? [`${listSome(left)} (a link that leads out of the repository)`] : []
   return { placed, failed: [...failed, ...out], more }
 }
 
@@ -233,7 +233,7 @@ type Move = { readonly from: string; readonly to: string }
  * The target of a link's copy: what led into the original folder, also by another way to it, leads to the same place of
  * the new one. Undefined for a link that leads out of it.
  */
-export async function redirected({ from, to }: Move, link: string, target: string): Promise<string | undefined> {
+export async function redirectLink({ from, to }: Move, link: string, target: string): Promise<string | undefined> {
   const led = resolve(dirname(join(from, link)), target)
   const direct = below(from, led)
   const inner = direct ?? below(from, await realpath(led).catch(() => led))
@@ -270,7 +270,7 @@ async function redirectLinks(
   await forAll(links, async (link) => {
     const path = join(move.to, link)
     const target = await readlink(path)
-    const next = await redirected(move, link, target)
+    const next = await redirectLink(move, link, target)
     if (next === undefined)
       outside.push({ link: relative(".", link) || link, path, led: resolve(dirname(join(move.from, link)), target) })
     else if (next !== target) {
@@ -315,7 +315,7 @@ async function redirectInside(move: Move): Promise<void> {
   await forAll(links, async (link) => {
     const path = join(to, link)
     const target = await readlink(path)
-    const next = await redirected(move, link, target)
+    const next = await redirectLink(move, link, target)
     if (next === target) return
     await rm(path)
     if (next !== undefined) await symlink(next, path)
@@ -379,7 +379,7 @@ async function spellings({ from, to }: Move, names: readonly string[]): Promise<
 }
 
 /** Some names, and the number of the rest. */
-export function few(names: readonly string[]): string {
+export function listSome(names: readonly string[]): string {
   const more = names.length - MOST_NAMES
   return `${names.slice(0, MOST_NAMES).join(", ")}${more > 0 ? ` and ${more} more` : ""}`
 }
@@ -387,12 +387,12 @@ export function few(names: readonly string[]): string {
 const PLACED = "superagents-placed"
 
 /** Records copied entries next to git's files of the worktree: they are no work of an agent. */
-export async function notePlaced({ gitDir }: Checkout, names: readonly string[]): Promise<void> {
+export async function recordCopied({ gitDir }: Checkout, names: readonly string[]): Promise<void> {
   if (names.length > 0) await writeFile(join(gitDir, PLACED), names.join("\0"))
 }
 
 /** Copied entries of a checkout, as paths from the top. */
-export async function placedIn({ gitDir }: Checkout): Promise<readonly string[]> {
+export async function copiedEntriesIn({ gitDir }: Checkout): Promise<readonly string[]> {
   const names = await readFile(join(gitDir, PLACED), "utf8").catch(() => "")
   return names.split("\0").filter(Boolean)
 }
@@ -405,7 +405,7 @@ export function installedBy(
   from: string,
   to: string,
   prefix: string,
-  { name, installs, own }: HostFolder,
+  { name, installs, own }: OpencodeFolder,
 ): { readonly names: readonly string[]; readonly fromOwn: readonly string[] } {
   const all = aboveUntil(to, join(to, prefix)).map((above) => join(relative(to, above), name))
   const folders = all.filter((folder) => existsSync(join(to, folder)))

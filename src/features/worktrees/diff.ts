@@ -1,6 +1,6 @@
-import type { Changed } from "../../runtime/places/place.ts"
-import { at, type Checkout } from "./checkout.ts"
-import { few } from "./dependencies.ts"
+import type { ChangeStats } from "../../runtime/places/place.ts"
+import { type Checkout, gitOptions } from "./checkout.ts"
+import { listSome } from "./dependencies.ts"
 import { git, gitList } from "./git.ts"
 
 export const EXECUTABLE = "100755"
@@ -9,10 +9,10 @@ export const SUBMODULE = "160000"
 const NOTHING = "000000"
 
 /** An entry of a tree: file, link or submodule. */
-export type TaskHandle = { readonly mode: string; readonly oid: string }
+export type TreeEntry = { readonly mode: string; readonly oid: string }
 
 /** A changed path: added without `from`, removed without `to`. */
-export type Change = { readonly path: string; readonly from?: TaskHandle; readonly to?: TaskHandle }
+export type Change = { readonly path: string; readonly from?: TreeEntry; readonly to?: TreeEntry }
 
 export const isSubmodule = ({ from, to }: Change): boolean => from?.mode === SUBMODULE || to?.mode === SUBMODULE
 
@@ -21,7 +21,7 @@ export async function changesBetween(checkout: Checkout, from: string, to: strin
   const records = await gitList(
     ["diff-tree", "-r", "-z", "--raw", "--no-renames", "--no-abbrev", "--ignore-submodules=none", from, to],
     {
-      ...at(checkout),
+      ...gitOptions(checkout),
       timeLimit: 300_000,
     },
   )
@@ -45,14 +45,14 @@ const HOSTS_FOLDERS = ":(top,glob)**/.opencode/**"
  * The changes that are somebody's work, and those that stay out: what is the host's own and not tracked in this checkout,
  * and new hidden files that this checkout ignores: plugins write their state so.
  */
-export async function divide(
+export async function splitChanges(
   checkout: Checkout,
   changes: readonly Change[],
 ): Promise<{ readonly work: readonly Change[]; readonly out: readonly Change[]; readonly ignored: readonly string[] }> {
   const hidden = changes.filter(isNewHidden).map(({ path }) => path)
   const isAny = hidden.length > 0 || changes.some(({ path }) => HOSTS_OWN.test(path))
   if (!isAny) return { work: changes, out: [], ignored: [] }
-  const tracked = new Set(await gitList(["ls-files", "-z", "--", HOSTS_FOLDERS], at(checkout)))
+  const tracked = new Set(await gitList(["ls-files", "-z", "--", HOSTS_FOLDERS], gitOptions(checkout)))
   const ignored = new Set(await ignoredOf(checkout, hidden))
   const isOut = ({ path }: Change) => (HOSTS_OWN.test(path) && !tracked.has(path)) || ignored.has(path)
   return {
@@ -67,34 +67,34 @@ const isNewHidden = ({ path, from }: Change): boolean => path.startsWith(".") &&
 
 async function ignoredOf(checkout: Checkout, paths: readonly string[]): Promise<readonly string[]> {
   if (paths.length === 0) return []
-  return gitList(["check-ignore", "-z", "--stdin"], { ...at(checkout), input: paths.join("\0"), accept: [1] })
+  return gitList(["check-ignore", "-z", "--stdin"], { ...gitOptions(checkout), input: paths.join("\0"), accept: [1] })
 }
 
 /** Notes on new hidden files and folders at the top. */
 export async function hiddenNotes(checkout: Checkout, from: string, to: string): Promise<readonly string[]> {
   const changes = await changesBetween(checkout, from, to)
   if (!changes.some(isNewHidden)) return []
-  const { work, ignored } = await divide(checkout, changes)
-  const before = new Set(await gitList(["ls-tree", "-z", "--name-only", from], at(checkout)))
+  const { work, ignored } = await splitChanges(checkout, changes)
+  const before = new Set(await gitList(["ls-tree", "-z", "--name-only", from], gitOptions(checkout)))
   const isNew = (change: Change) => isNewHidden(change) && !before.has(change.path.split("/", 1)[0] ?? "")
   const come = work.filter(isNew).map(({ path }) => path)
   return [
     ...(come.length > 0
-      ? [`Among its changes are new hidden files, which may be another plugin's own: ${few(come)}.`]
+      ? [`Among its changes are new hidden files, which may be another plugin's own: ${listSome(come)}.`]
       : []),
-    ...(ignored.length > 0 ? [`Left out of its changes, since your folder ignores them: ${few(ignored)}.`] : []),
+    ...(ignored.length > 0 ? [`Left out of its changes, since your folder ignores them: ${listSome(ignored)}.`] : []),
   ]
 }
 
 /** Changed files and lines between two states. */
-export async function workBetween(checkout: Checkout, from: string, to: string): Promise<Changed> {
-  const { work: changes } = await divide(checkout, await changesBetween(checkout, from, to))
+export async function workBetween(checkout: Checkout, from: string, to: string): Promise<ChangeStats> {
+  const { work: changes } = await splitChanges(checkout, await changesBetween(checkout, from, to))
   const files = changes.filter((change) => !isSubmodule(change)).map(({ path }) => path)
   const submodules = changes.filter(isSubmodule).map(({ path }) => path)
   if (files.length === 0) return { files, added: 0, removed: 0, submodules }
   const wanted = new Set(files)
   const counts = await gitList(["diff-tree", "-r", "-z", "--numstat", "--no-renames", from, to], {
-    ...at(checkout),
+    ...gitOptions(checkout),
     timeLimit: 300_000,
   })
   let [added, removed] = [0, 0]
@@ -131,10 +131,10 @@ export async function diffText(
     "--",
     ".",
   ]
-  const { out: others } = await divide(checkout, await changesBetween(checkout, from, to))
+  const { out: others } = await splitChanges(checkout, await changesBetween(checkout, from, to))
   const names = new Set(others.map(({ path }) => path.replace(/(\.opencode\/node_modules)\/.*/, "$1")))
   const excluded = [...names].map((name) => `:(exclude,top,literal)${name}`)
-  const { out, cut } = await git([...args, ...excluded], { ...at(checkout), mostBytes: MOST_DIFF_BYTES })
+  const { out, cut } = await git([...args, ...excluded], { ...gitOptions(checkout), mostBytes: MOST_DIFF_BYTES })
   const lines = out.trimEnd().split("\n")
   return { text: lines.slice(0, mostLines).join("\n"), cut: cut || lines.length > mostLines }
 }

@@ -17,14 +17,14 @@ import {
 import { dirname, join } from "node:path"
 import { messageOf } from "../../core/errors.ts"
 import type { Fault } from "../../runtime/places/fault.ts"
-import { type Change, EXECUTABLE, type TaskHandle } from "./diff.ts"
+import { type Change, EXECUTABLE, type TreeEntry } from "./diff.ts"
 
 /**
  * A path is blocked or changed meanwhile. No change was made, but content that was saved over a file during the
  * exchange stays, and is named.
  */
-export class InTheWay extends Error {
-  override readonly name = "InTheWay"
+export class PathBlocked extends Error {
+  override readonly name = "PathBlocked"
   readonly paths: readonly string[]
   constructor(paths: readonly string[]) {
     super(`in the way: ${paths.join(", ")}`)
@@ -33,8 +33,8 @@ export class InTheWay extends Error {
 }
 
 /** A failure that could not be undone: some files are new, some old, none is lost. */
-export class HalfDone extends Error {
-  override readonly name = "HalfDone"
+export class PartialExchange extends Error {
+  override readonly name = "PartialExchange"
 }
 
 export type Exchange = {
@@ -67,7 +67,7 @@ export async function exchange(top: string, changes: readonly Change[], work: Ex
   } catch (error) {
     const stay = await putAllBack(top, done.reverse(), work, error)
     if (stay.length === 0) throw error
-    if (error instanceof InTheWay) throw new InTheWay([...error.paths, ...stay])
+    if (error instanceof PathBlocked) throw new PathBlocked([...error.paths, ...stay])
     throw new Error(`${messageOf(error)}. What was saved meanwhile stays as it is: ${stay.join(", ")}`)
   }
 }
@@ -84,7 +84,7 @@ async function putAllBack(top: string, done: readonly Done[], work: Exchange, wh
     }
   }
   if (failures.length > 0)
-    throw new HalfDone(`${messageOf(why)}; and these could not be put back: ${failures.join(", ")}`)
+    throw new PartialExchange(`${messageOf(why)}; and these could not be put back: ${failures.join(", ")}`)
   return stay
 }
 
@@ -95,7 +95,7 @@ async function unchanged(top: string, { path, from }: Change, { seen }: Exchange
   const same = from
     ? now && before && now.mtimeMs === before.mtimeMs && now.size === before.size && now.ino === before.ino
     : !now || now.isDirectory()
-  if (!same) throw new InTheWay([path])
+  if (!same) throw new PathBlocked([path])
 }
 
 async function exchangeOne(top: string, step: Done, { stage, keep, seen }: Exchange): Promise<void> {
@@ -117,10 +117,10 @@ async function exchangeOne(top: string, step: Done, { stage, keep, seen }: Excha
   step.placed = await move(fresh, target)
 }
 
-const isFile = ({ mode }: TaskHandle): boolean => mode === "100644" || mode === EXECUTABLE
+const isFile = ({ mode }: TreeEntry): boolean => mode === "100644" || mode === EXECUTABLE
 
 /** Adds or removes execute permission where the change does, for all who may read. */
-function runnable(mode: number, from: TaskHandle | undefined, to: TaskHandle): number {
+function runnable(mode: number, from: TreeEntry | undefined, to: TreeEntry): number {
   if (from?.mode === to.mode) return mode
   return to.mode === EXECUTABLE ? mode | ((mode & 0o444) >> 2) : mode & ~0o111
 }

@@ -7,15 +7,15 @@ import { jsonNames } from "../../lib/atomic-file.ts"
 import type { Processes } from "../../lib/lock.ts"
 import { type CommandMarks, endLeftovers } from "../../runtime/places/command-marks.ts"
 import type { Fault } from "../../runtime/places/fault.ts"
-import type { HostFolder } from "../../runtime/places/place.ts"
+import type { OpencodeFolder } from "../../runtime/places/place.ts"
 import { type Checkout, headOf } from "./checkout.ts"
 import type { Bounds } from "./dependencies.ts"
 import { keepIgnored } from "./ignored.ts"
-import { betweenMerges, folderLock, holding } from "./locks.ts"
+import { betweenMerges, folderLock, withLock } from "./locks.ts"
 import { dropMarker, type Marker, markedAt, type OwnerMark, readMarker, writeMarker } from "./marker.ts"
 import { readRef, writeRefs } from "./refs.ts"
 import { commitOf, filesOf } from "./snapshot.ts"
-import { settleStash, type Working } from "./stash.ts"
+import { type RunCheckouts, settleStash } from "./stash.ts"
 import { removeWorktree, unsavedWithin } from "./worktree.ts"
 
 type WorktreeSettings = {
@@ -32,7 +32,7 @@ export type WorktreePorts = {
   readonly root: string
   readonly settings: WorktreeSettings
   /** OpenCode's folder in a project, and the packages it installs there. */
-  readonly hostFolder?: HostFolder
+  readonly hostFolder?: OpencodeFolder
   /** Largest size of copied dependencies, for one worktree and for all. */
   readonly bounds?: Bounds
   readonly processes: Processes
@@ -46,7 +46,7 @@ export type WorktreePorts = {
 }
 
 /** Folder of a repository's worktrees, shared by all its checkouts. */
-export async function roomOf({ root }: WorktreePorts, { commonDir }: Checkout): Promise<string> {
+export async function repoWorktreesFolder({ root }: WorktreePorts, { commonDir }: Checkout): Promise<string> {
   const room = join(root, createHash("sha256").update(commonDir).digest("hex").slice(0, 16))
   await mkdir(room, { recursive: true, mode: 0o700 })
   return realpath(room)
@@ -59,8 +59,8 @@ const nameOf = (taskID: string, nth: number): string => (nth === 1 ? taskID : `$
 export const taskOf = (name: string): string => name.replace(/-\d+$/, "")
 
 /** Folder of a task's worktree, existing or not; skips archived ones, which may be removed. */
-export async function targetOf(ports: WorktreePorts, checkout: Checkout, taskID: string): Promise<string> {
-  const room = await roomOf(ports, checkout)
+export async function worktreeFolder(ports: WorktreePorts, checkout: Checkout, taskID: string): Promise<string> {
+  const room = await repoWorktreesFolder(ports, checkout)
   for (let nth = 1; ; nth++) {
     const folder = join(room, nameOf(taskID, nth))
     if (readMarker(folder)?.state !== "kept") return folder
@@ -87,7 +87,7 @@ export type Cleaned = {
 export async function cleanAll(ports: WorktreePorts, checkout: Checkout, taskID: string): Promise<Cleaned> {
   // Leftover commands of a dead process would write into the archived state.
   if (ports.commands) await endLeftovers(ports.commands)
-  const room = await roomOf(ports, checkout)
+  const room = await repoWorktreesFolder(ports, checkout)
   const names = (await jsonNames(room)).filter((name) => taskOf(name) === taskID)
   const cleaned: Cleaned[] = []
   for (const name of names.sort()) cleaned.push(await clean(ports, join(room, name), taskID))
@@ -97,7 +97,7 @@ export async function cleanAll(ports: WorktreePorts, checkout: Checkout, taskID:
 /** Archives a worktree, then removes it. Once it is archived, a folder that stays is no failure. */
 export function clean(ports: WorktreePorts, target: string, taskID: string): Promise<Cleaned> {
   const { fault } = ports
-  return holding(folderLock(ports, target), async () => {
+  return withLock(folderLock(ports, target), async () => {
     const marker = readMarker(target)
     if (!marker || marker.state === "held") return { unsaved: [], notes: [] }
     if (marker.state === "used") {
@@ -121,9 +121,13 @@ export function clean(ports: WorktreePorts, target: string, taskID: string): Pro
 }
 
 /** Active runs in a repository, except this one. */
-export async function atWork(ports: WorktreePorts, checkout: Checkout, but: string): Promise<readonly Working[]> {
-  const room = await roomOf(ports, checkout)
-  const found: Working[] = []
+export async function activeRuns(
+  ports: WorktreePorts,
+  checkout: Checkout,
+  but: string,
+): Promise<readonly RunCheckouts[]> {
+  const room = await repoWorktreesFolder(ports, checkout)
+  const found: RunCheckouts[] = []
   for (const name of await jsonNames(room)) {
     const marker = taskOf(name) === but ? undefined : readMarker(join(room, name))
     if (marker?.state === "used" && marker.worktree && existsSync(marker.worktree.gitDir))
@@ -152,7 +156,7 @@ async function keepState(
   const how = whole ? "whole" : "without index"
   const { tree, nested, unreadable } = await filesOf(checkout, parents[0] ?? "HEAD", how)
   const working = { from, worktree: whole ? checkout : undefined, taskID }
-  const others = () => atWork(ports, from, taskID)
+  const others = () => activeRuns(ports, from, taskID)
   await settleStash(ports, working, { tree, where: checkout }, others, async (settled) => {
     const all = [...parents, ...settled.commits]
     const commit = await commitOf(checkout, settled.tree, all, `superagents: the work of ${taskID}`)

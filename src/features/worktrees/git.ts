@@ -89,7 +89,7 @@ const IDENTITY: { readonly name: string; readonly email: string; readonly date?:
  * Rejects with a `GitError`.
  */
 export const git = (args: readonly string[], options: GitOptions): Promise<GitAnswer> =>
-  patiently(SWEPT, () => withoutAbsent(args, options))
+  retryOn(SWEPT, () => withoutAbsent(args, options))
 
 /** Disables filters whose program is missing, so that their files stay as stored: git itself would fail. */
 async function withoutAbsent(args: readonly string[], options: GitOptions): Promise<GitAnswer> {
@@ -155,7 +155,7 @@ async function isKnown(word: string, where: GitOptions): Promise<boolean> {
 }
 
 /** Repeats work that fails with a matching temporary error, after a delay longer by `pauseMs` each time. */
-export async function patiently<Value>(passing: RegExp, work: () => Promise<Value>, pauseMs = 0): Promise<Value> {
+export async function retryOn<Value>(passing: RegExp, work: () => Promise<Value>, pauseMs = 0): Promise<Value> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await work()
@@ -212,7 +212,7 @@ const HANDED_ON = /^GIT_(CONFIG_(?!PARAMETERS$)|LFS_|SSH|SSL_)/
 const REDIRECTING = ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"]
 
 /** Set variable that redirects every git of an agent to one place; undefined for none. */
-export const redirected = (): string | undefined => REDIRECTING.find((name) => process.env[name])
+export const redirectingVariable = (): string | undefined => REDIRECTING.find((name) => process.env[name])
 
 function environment({ cwd, gitDir, index, committer = IDENTITY }: GitOptions): Record<string, string> {
   const inherited = Object.entries(process.env).filter(([name]) => isOurs(name))

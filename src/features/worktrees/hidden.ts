@@ -1,6 +1,6 @@
 import { readdir, stat } from "node:fs/promises"
 import { basename, dirname, join, relative, resolve } from "node:path"
-import { at, type Checkout, treeOf } from "./checkout.ts"
+import { type Checkout, gitOptions, treeOf } from "./checkout.ts"
 import { git, gitLine, gitList } from "./git.ts"
 import { withIndex } from "./snapshot.ts"
 
@@ -21,7 +21,7 @@ export async function hiddenIn(
   specs: readonly string[],
 ): Promise<readonly string[]> {
   const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", ...specs]
-  const ignored = (await gitList(args, at(worktree))).filter((name) => !name.endsWith("/"))
+  const ignored = (await gitList(args, gitOptions(worktree))).filter((name) => !name.endsWith("/"))
   const within = (await Promise.all(nested.map((folder) => below(worktree.top, folder)))).flat()
   return [...(await newlyIgnored(worktree, start, ignored)), ...(await matching(worktree, within, specs))]
 }
@@ -31,7 +31,7 @@ async function newlyIgnored(worktree: Checkout, start: string, names: readonly s
   if (names.length === 0) return []
   const input = names.join("\0")
   const rules = (
-    await git(["check-ignore", "-v", "-z", "--no-index", "--stdin"], { ...at(worktree), input, accept: [1] })
+    await git(["check-ignore", "-v", "-z", "--no-index", "--stdin"], { ...gitOptions(worktree), input, accept: [1] })
   ).out.split("\0")
   const known = new Map<string, Promise<(rule: string) => boolean>>()
   const found: string[] = []
@@ -51,7 +51,7 @@ async function oldRules(worktree: Checkout, start: string, source: string): Prom
   if (file === join(worktree.commonDir, "info", "exclude")) {
     const [changed, began] = await Promise.all([
       stat(file),
-      gitLine(["show", "--no-patch", "--format=%ct", start], at(worktree)),
+      gitLine(["show", "--no-patch", "--format=%ct", start], gitOptions(worktree)),
     ])
     const isOld = Math.floor(changed.mtimeMs / 1000) <= Number(began)
     return () => isOld
@@ -60,7 +60,7 @@ async function oldRules(worktree: Checkout, start: string, source: string): Prom
   if (basename(file) !== IGNORE_FILE || path.startsWith("..") || dirname(path).split("/").some(isOwnFolder))
     return () => true
   const entry = `${await treeOf(worktree, start)}:${path}`
-  const { code, out } = await git(["cat-file", "blob", entry], { ...at(worktree), accept: [128] })
+  const { code, out } = await git(["cat-file", "blob", entry], { ...gitOptions(worktree), accept: [128] })
   const rules = new Set(code === 0 ? out.split(/\r?\n/).map((line) => line.trimEnd()) : [])
   return (rule) => rules.has(rule)
 }
@@ -84,7 +84,7 @@ async function below(top: string, folder: string): Promise<string[]> {
 async function matching(checkout: Checkout, names: readonly string[], specs: readonly string[]): Promise<string[]> {
   if (names.length === 0) return []
   return withIndex(async (index) => {
-    const run = { ...at(checkout), index }
+    const run = { ...gitOptions(checkout), index }
     const blob = await gitLine(["hash-object", "-w", "--stdin"], { ...run, input: "" })
     await git(["update-index", "-z", "--index-info"], {
       ...run,

@@ -5,8 +5,8 @@ import { z } from "zod"
 import { listed } from "../../core/errors.ts"
 import { oneLine } from "../../lib/text.ts"
 import { writeBlob } from "./blobs.ts"
-import { at, type Checkout, shared } from "./checkout.ts"
-import { ignoredNames, placedIn } from "./dependencies.ts"
+import { type Checkout, gitOptions, sharedGitOptions } from "./checkout.ts"
+import { copiedEntriesIn, ignoredNames } from "./dependencies.ts"
 import { git, gitLine, gitList } from "./git.ts"
 import type { Ignored } from "./preface.ts"
 import { readRef, refOf, writeRefs } from "./refs.ts"
@@ -36,7 +36,7 @@ type Made = z.infer<typeof Made>
 export async function keepIgnored(from: Checkout, taskID: string, worktree: Checkout, since: number): Promise<void> {
   const old = await readRef(from, "ignored", taskID)
   const before = new Set(
-    old === undefined ? [] : await gitList(["ls-tree", "-r", "-z", "--name-only", old], shared(from)),
+    old === undefined ? [] : await gitList(["ls-tree", "-r", "-z", "--name-only", old], sharedGitOptions(from)),
   )
   const all = await ignoredIn(worktree)
   const made = all.filter(({ stat }) => stat.ctimeMs >= since)
@@ -49,13 +49,13 @@ export async function keepIgnored(from: Checkout, taskID: string, worktree: Chec
   const told: Made = { count: made.length, out, names: made.slice(0, MOST_NAMES).map(({ name }) => name) }
   const tree = whole ?? (await treeOf(worktree, []))
   const message = `superagents: what git ignores\n\n${JSON.stringify(told)}`
-  await writeRefs(from, taskID, { ignored: await gitLine(["commit-tree", tree, "-m", message], at(worktree)) })
+  await writeRefs(from, taskID, { ignored: await gitLine(["commit-tree", tree, "-m", message], gitOptions(worktree)) })
 }
 
 /** Note on ignored files of the task's last run: a sentence, or none. */
 export async function ignoredNotes(home: Checkout, taskID: string): Promise<readonly string[]> {
   const ref = refOf("ignored", taskID)
-  const body = await gitLine(["for-each-ref", "--format=%(contents:body)", ref], shared(home))
+  const body = await gitLine(["for-each-ref", "--format=%(contents:body)", ref], sharedGitOptions(home))
   const { count, out, names } = body === "" ? NONE : madeIn(body)
   if (count === 0) return []
   const which = `${count === 1 ? "a file" : `${count} files`} that git ignores: ${listed(names.map((name) => oneLine(name)))}${count > names.length ? " …" : ""}`
@@ -98,7 +98,7 @@ export async function bringIgnored(from: Checkout, taskID: string, worktree: Che
       await git(["read-tree", old], run)
       await git(["-c", "core.autocrlf=false", "-c", "core.eol=lf", "checkout-index", "--all", "--quiet"], run)
     })
-    for (const name of await gitList(["ls-tree", "-r", "-z", "--name-only", old], shared(from)))
+    for (const name of await gitList(["ls-tree", "-r", "-z", "--name-only", old], sharedGitOptions(from)))
       await moveTo(join(folder, name), join(worktree.top, name))
   } finally {
     await rm(folder, { recursive: true, force: true })
@@ -118,10 +118,10 @@ async function moveTo(file: string, target: string): Promise<void> {
 /** Ignored files and links of a worktree, without those of tools and copied ones. */
 async function ignoredIn(worktree: Checkout): Promise<readonly IgnoredFile[]> {
   const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"]
-  const placed = new Set(await placedIn(worktree))
+  const placed = new Set(await copiedEntriesIn(worktree))
   const found: IgnoredFile[] = []
   let looked = 0
-  let next = (await gitList(args, at(worktree))).map((path) => path.replace(/\/$/, ""))
+  let next = (await gitList(args, gitOptions(worktree))).map((path) => path.replace(/\/$/, ""))
   for (
     let paths = next.splice(0, AT_ONCE);
     paths.length > 0 && looked < MOST_LOOKED_AT;
@@ -163,7 +163,7 @@ async function treeOf(worktree: Checkout, kept: readonly IgnoredFile[]): Promise
   const hashed =
     files.length === 0
       ? ""
-      : (await git(["hash-object", "-w", "--no-filters", "--stdin-paths"], { ...at(worktree), input })).out
+      : (await git(["hash-object", "-w", "--no-filters", "--stdin-paths"], { ...gitOptions(worktree), input })).out
   const oids = hashed.split("\n")
   const entries = files.map(
     ({ name, stat }, nth) => `${stat.mode & 0o100 ? "100755" : "100644"} ${oids[nth]}\t${name}\0`,
@@ -174,7 +174,7 @@ async function treeOf(worktree: Checkout, kept: readonly IgnoredFile[]): Promise
       entries.push(`120000 ${await writeBlob(worktree, target)}\t${name}\0`)
     }
   return withIndex(async (index) => {
-    const run = { ...at(worktree), index }
+    const run = { ...gitOptions(worktree), index }
     await git(["read-tree", "--empty"], run)
     await git(["update-index", "-z", "--index-info"], { ...run, input: entries.join("") })
     return gitLine(["write-tree"], run)

@@ -29,7 +29,8 @@ export const folderLock = ({ processes }: Locking, folder: string): Lock =>
   new Lock(dirname(folder), `lock-${basename(folder)}`, processes)
 
 /** Runs `work` under the lock. Throws a `CallError` where it stays locked for too long. */
-export const holding = <Value>(lock: Lock, work: () => Promise<Value>): Promise<Value> => lock.hold(WAIT_MS, late, work)
+export const withLock = <Value>(lock: Lock, work: () => Promise<Value>): Promise<Value> =>
+  lock.hold(WAIT_MS, late, work)
 
 /** Reads a checkout's files while no merge is writing them. A merge that starts meanwhile takes longer than this. */
 export async function betweenMerges<Value>(
@@ -39,7 +40,7 @@ export async function betweenMerges<Value>(
 ): Promise<Value> {
   const lock = mergeLock(ports, home)
   const value = (await lock.isTaken()) ? undefined : await read()
-  return value === undefined || (await lock.isTaken()) ? holding(lock, read) : value
+  return value === undefined || (await lock.isTaken()) ? withLock(lock, read) : value
 }
 
 const late = (): Error =>

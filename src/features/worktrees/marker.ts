@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs"
 import { rm, stat } from "node:fs/promises"
 import { z } from "zod"
-import { readJson, replace } from "../../lib/atomic-file.ts"
+import { readJson, replaceFile } from "../../lib/atomic-file.ts"
 
 /** Owner of a worktree, as in a task's record. */
 export type OwnerMark = z.infer<typeof OwnerMark>
@@ -38,7 +38,7 @@ export const markedAt = async (folder: string): Promise<number> => (await stat(f
 export const hasMarker = (folder: string): boolean => existsSync(fileOf(folder))
 
 export const writeMarker = (folder: string, marker: Marker): Promise<void> =>
-  replace(fileOf(folder), JSON.stringify(marker))
+  replaceFile(fileOf(folder), JSON.stringify(marker))
 
 /** Undefined without a readable marker. */
 export const readMarker = (folder: string): Marker | undefined => Marker.safeParse(readJson(fileOf(folder))).data

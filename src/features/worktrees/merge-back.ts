@@ -1,21 +1,21 @@
 import { CallError } from "../../core/errors.ts"
-import type { MergeResult, Swept } from "../../runtime/places/place.ts"
-import { type Checkout, checkoutOf, type Home, underWay } from "./checkout.ts"
+import type { MergeResult, SweptLeftover } from "../../runtime/places/place.ts"
+import { type Checkout, requireCheckout, underWay, type WorkingCheckout } from "./checkout.ts"
 import { unsolvedIn } from "./conflicts.ts"
 import { changesBetween } from "./diff.ts"
-import { targetOf, type WorktreePorts } from "./folders.ts"
-import { betweenMerges, holding, mergeLock } from "./locks.ts"
+import { type WorktreePorts, worktreeFolder } from "./folders.ts"
+import { betweenMerges, mergeLock, withLock } from "./locks.ts"
 import { readMarker } from "./marker.ts"
-import { type Brought, type CutOff, cutOff, mergeInto } from "./merge.ts"
-import { readRef, remembered, writeRefs } from "./refs.ts"
-import { type Snapshot, snapshot, stamped } from "./snapshot.ts"
+import { findInterruptedMerge, type InterruptedMerge, type MergeOutcome, mergeInto } from "./merge.ts"
+import { listTaskRefs, readRef, writeRefs } from "./refs.ts"
+import { type Snapshot, snapshot, stampCommit } from "./snapshot.ts"
 import { withoutSubmodules } from "./submodules.ts"
 
 /** Merges a task's archived work into its parent's files, after completing an interrupted merge. */
-export async function bringHome(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {
-  const home = await checkoutOf(folder)
+export async function mergeIntoParent(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {
+  const home = await requireCheckout(folder)
   const keep = home.prefix
-  return holding(mergeLock(ports, home), async () => {
+  return withLock(mergeLock(ports, home), async () => {
     await finishAll(ports, home, keep)
     const busy = await underWay(home)
     if (busy) throw new CallError(`the checkout is in the middle of ${busy}. Finish or abort it, then merge again.`)
@@ -37,13 +37,13 @@ export async function bringHome(ports: WorktreePorts, taskID: string, folder: st
   })
 }
 
-const conflictOf = ({ paths, advice }: Brought & { kind: "conflict" }): MergeResult => ({
+const conflictOf = ({ paths, advice }: MergeOutcome & { kind: "conflict" }): MergeResult => ({
   kind: "conflict",
   files: paths,
   ...(advice !== undefined && { advice }),
 })
 
-function resultOf({ changes, leftOut }: Brought & { kind: "merged" }): MergeResult {
+function resultOf({ changes, leftOut }: MergeOutcome & { kind: "merged" }): MergeResult {
   const files = changes.map(({ path }) => path)
   if (files.length > 0) return { kind: "merged", files, submodules: leftOut }
   return leftOut.length > 0 ? { kind: "nothing", submodules: leftOut } : { kind: "nothing" }
@@ -53,9 +53,9 @@ function resultOf({ changes, leftOut }: Brought & { kind: "merged" }): MergeResu
  * Merges the parent's current state into a task's worktree, so that a check there sees the result of a merge. "nothing"
  * where the task has that state already.
  */
-export async function bringIn(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {
-  const home = await checkoutOf(folder)
-  const worktree = readMarker(await targetOf(ports, home, taskID))?.worktree
+export async function mergeFromParent(ports: WorktreePorts, taskID: string, folder: string): Promise<MergeResult> {
+  const home = await requireCheckout(folder)
+  const worktree = readMarker(await worktreeFolder(ports, home, taskID))?.worktree
   const base = await readRef(home, "base", taskID)
   if (!worktree || !base) throw new CallError(`Task ${taskID} has no worktree.`)
   const { commit: parents, unreadable } = await stateToMerge(ports, home, base)
@@ -63,7 +63,7 @@ export async function bringIn(ports: WorktreePorts, taskID: string, folder: stri
   const merging = { taskID, theirs: parents, base, keep: "", finishing: true, fault: () => {} }
   const brought = await mergeInto(worktree, { ...merging, whose: "the user's" })
   if (brought.kind === "conflict") return { kind: "conflict", files: brought.paths }
-  const start = await stamped(home, brought.brought, unreadable)
+  const start = await stampCommit(home, brought.brought, unreadable)
   await writeRefs(home, taskID, { base: brought.brought, start })
   return resultOf(brought)
 }
@@ -75,19 +75,19 @@ export function stateToMerge(ports: WorktreePorts, home: Checkout, base: string)
 }
 
 /** Completes merges into this checkout that a crash interrupted. */
-export async function finishMerges(ports: WorktreePorts, home: Home): Promise<readonly Swept[]> {
-  const cut = (await remembered(home)).some(({ trees }) => trees.merge !== undefined)
-  if (cut) return holding(mergeLock(ports, home), () => finishAll(ports, home, home.prefix))
+export async function finishMerges(ports: WorktreePorts, home: WorkingCheckout): Promise<readonly SweptLeftover[]> {
+  const cut = (await listTaskRefs(home)).some(({ trees }) => trees.merge !== undefined)
+  if (cut) return withLock(mergeLock(ports, home), () => finishAll(ports, home, home.prefix))
   // Looking at a lock removes those of dead processes.
   await mergeLock(ports, home).isTaken()
   return []
 }
 
-async function finishAll(ports: WorktreePorts, home: Checkout, keep: string): Promise<readonly Swept[]> {
-  const finished: Swept[] = []
-  for (const { taskID, trees } of await remembered(home)) {
+async function finishAll(ports: WorktreePorts, home: Checkout, keep: string): Promise<readonly SweptLeftover[]> {
+  const finished: SweptLeftover[] = []
+  for (const { taskID, trees } of await listTaskRefs(home)) {
     if (trees.merge === undefined) continue
-    const cut = await cutOff(home, taskID)
+    const cut = await findInterruptedMerge(home, taskID)
     if (cut) finished.push(await finish(ports, home, { taskID, keep, cut }))
   }
   return finished
@@ -97,8 +97,8 @@ async function finishAll(ports: WorktreePorts, home: Checkout, keep: string): Pr
 async function finish(
   ports: WorktreePorts,
   home: Checkout,
-  { taskID, keep, cut }: { readonly taskID: string; readonly keep: string; readonly cut: CutOff },
-): Promise<Swept> {
+  { taskID, keep, cut }: { readonly taskID: string; readonly keep: string; readonly cut: InterruptedMerge },
+): Promise<SweptLeftover> {
   const { journal, mine, theirs, result } = cut
   const merging = { taskID, theirs: result, base: mine, keep, finishing: true, fault: ports.fault }
   const brought = await mergeInto(home, { ...merging, whose: "the agent's" })

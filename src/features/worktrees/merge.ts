@@ -5,9 +5,9 @@ import { listed } from "../../core/errors.ts"
 import { succeeds } from "../../lib/succeeds.ts"
 import type { Fault } from "../../runtime/places/fault.ts"
 import { applyChanges } from "./apply.ts"
-import { at, type Checkout, treeOf } from "./checkout.ts"
-import { type Change, changesBetween, divide } from "./diff.ts"
-import { HalfDone, InTheWay } from "./exchange.ts"
+import { type Checkout, gitOptions, treeOf } from "./checkout.ts"
+import { type Change, changesBetween, splitChanges } from "./diff.ts"
+import { PartialExchange, PathBlocked } from "./exchange.ts"
 import { git, gitLine, gitList } from "./git.ts"
 import { readRef, writeRefs } from "./refs.ts"
 import { commitOf, snapshot } from "./snapshot.ts"
@@ -15,7 +15,7 @@ import { withoutSubmodules } from "./submodules.ts"
 import { threeWay } from "./three-way.ts"
 
 /** Result of merging a state into a checkout. */
-export type Brought =
+export type MergeOutcome =
   | {
       readonly kind: "merged"
       readonly changes: readonly Change[]
@@ -50,7 +50,7 @@ type Merging = {
  * conflict changes nothing; while files are written, a commit under the task's `merge` ref holds both states and the
  * result.
  */
-export async function mergeInto(checkout: Checkout, merging: Merging): Promise<Brought> {
+export async function mergeInto(checkout: Checkout, merging: Merging): Promise<MergeOutcome> {
   const { taskID, base, fault, keep, finishing } = merging
   const stage = stageOf(checkout, taskID)
   // The commits have everything that an interrupted merge left there.
@@ -62,7 +62,7 @@ export async function mergeInto(checkout: Checkout, merging: Merging): Promise<B
   const merged = await threeWay(checkout, sides)
   if (merged.conflicts.length > 0)
     return { kind: "conflict", paths: [...new Set(merged.conflicts.map(({ name }) => name))], mine }
-  const { work: changes } = await divide(checkout, await changesBetween(checkout, mine, merged.tree))
+  const { work: changes } = await splitChanges(checkout, await changesBetween(checkout, mine, merged.tree))
   const unreadable = changes.filter(({ path }) => path.includes("\uFFFD"))
   if (unreadable.length > 0) return { kind: "conflict", paths: unreadable.map(({ path }) => path), mine }
   if (changes.length === 0) return { kind: "merged", changes, brought, leftOut }
@@ -71,9 +71,9 @@ export async function mergeInto(checkout: Checkout, merging: Merging): Promise<B
   try {
     await applyChanges(checkout, changes, { tree: merged.tree, stage, keep, fault })
   } catch (error) {
-    const putBack = !(error instanceof HalfDone)
+    const putBack = !(error instanceof PartialExchange)
     if (putBack && !finishing) await writeRefs(checkout, taskID, { merge: undefined })
-    if (error instanceof InTheWay)
+    if (error instanceof PathBlocked)
       return { kind: "conflict", paths: error.paths, mine, advice: await adviceOn(checkout, error.paths) }
     throw error
   }
@@ -89,11 +89,11 @@ const JOURNAL = "superagents: merge into "
 const journalOf = (checkout: Checkout, tree: string, mine: string, theirs: string): Promise<string> =>
   gitLine(
     ["commit-tree", tree, "-p", mine, "-p", theirs, "-m", `${JOURNAL}${JSON.stringify(checkout.top)}`],
-    at(checkout),
+    gitOptions(checkout),
   )
 
 /** An interrupted merge: both states, and the intended result. */
-export type CutOff = {
+export type InterruptedMerge = {
   readonly journal: string
   readonly mine: string
   readonly theirs: string
@@ -101,13 +101,13 @@ export type CutOff = {
 }
 
 /** The task's interrupted merge in this checkout, if any. */
-export async function cutOff(checkout: Checkout, taskID: string): Promise<CutOff | undefined> {
+export async function findInterruptedMerge(checkout: Checkout, taskID: string): Promise<InterruptedMerge | undefined> {
   const journal = await readRef(checkout, "merge", taskID)
   if (!journal) return undefined
-  const message = await gitLine(["show", "--no-patch", "--format=%B", journal], at(checkout))
+  const message = await gitLine(["show", "--no-patch", "--format=%B", journal], gitOptions(checkout))
   if (message.trim() !== `${JOURNAL}${JSON.stringify(checkout.top)}`) return undefined
-  const mine = await gitLine(["rev-parse", `${journal}^1`], at(checkout))
-  const theirs = await gitLine(["rev-parse", `${journal}^2`], at(checkout))
+  const mine = await gitLine(["rev-parse", `${journal}^1`], gitOptions(checkout))
+  const theirs = await gitLine(["rev-parse", `${journal}^2`], gitOptions(checkout))
   const result = await commitOf(checkout, await treeOf(checkout, journal), [mine], "superagents: merged")
   return { journal, mine, theirs, result }
 }
@@ -173,7 +173,7 @@ async function hindrance(home: Checkout, name: string, { ignored, tracked }: Kno
 /** Tracked files that git was told not to check: `S` for skip-worktree, lower case for assume-unchanged. */
 async function trackedOf(home: Checkout, paths: readonly string[]) {
   const names = new Set(paths)
-  const all = await gitList(["ls-files", "-v", "-z"], { ...at(home), timeLimit: 300_000 })
+  const all = await gitList(["ls-files", "-v", "-z"], { ...gitOptions(home), timeLimit: 300_000 })
   const entries = all.filter((entry) => names.has(entry.slice(2)))
   const named = (some: readonly string[]): ReadonlySet<string> => new Set(some.map((entry) => entry.slice(2)))
   return { tracked: named(entries), flags: named(entries.filter((entry) => /^[Sa-z]/.test(entry))) }
@@ -181,6 +181,6 @@ async function trackedOf(home: Checkout, paths: readonly string[]) {
 
 async function ignoredOf(home: Checkout, paths: readonly string[]): Promise<ReadonlySet<string>> {
   const input = paths.map((path) => `${path}\0`).join("")
-  const { out } = await git(["check-ignore", "-z", "--stdin"], { ...at(home), input, accept: [1] })
+  const { out } = await git(["check-ignore", "-z", "--stdin"], { ...gitOptions(home), input, accept: [1] })
   return new Set(out.split("\0"))
 }

@@ -1,10 +1,10 @@
 import { oneLine } from "../../lib/text.ts"
 import type { EnterRequest } from "../../runtime/places/place.ts"
-import { few } from "./dependencies.ts"
+import { listSome } from "./dependencies.ts"
 
 export type Ignored = { readonly there: readonly string[]; readonly absent: readonly string[] }
 
-export type Entered = {
+export type PreparedWorktree = {
   /** Folder in the worktree that corresponds to the parent's. */
   readonly directory: string
   /** Files with markers, after the parent's state was merged in. */
@@ -25,7 +25,7 @@ export type Entered = {
 
 export function prefaceOf(
   { folder, again = false, bringIn = false }: EnterRequest,
-  { directory, conflicts, unsolved, unreadable = [], stashed = [], lacksProgram, ignored, lacks }: Entered,
+  { directory, conflicts, unsolved, unreadable = [], stashed = [], lacksProgram, ignored, lacks }: PreparedWorktree,
 ): string {
   const present = bringIn && !unsolved
   const left =
@@ -39,16 +39,16 @@ export function prefaceOf(
   const stored = lacksProgram ? ` ${lacksProgram}. Leave them so.` : ""
   const missing = lacks === undefined ? "" : ` ${lacks}`
   const place = `# Where you work\n\nYou work in a git worktree of your own, ${directory}. ${has}${ignoredText(ignored)}${without}${missing}${stored} Work in it alone: the agent that asks you works in ${folder}; do not write there. What you change is kept when you are done: you need not commit it. Do not use git stash: all checkouts share it, and what is in it is the user's.${left}`
-  return `${place}${marksTold(conflicts, unsolved)}`
+  return `${place}${conflictMarkersText(conflicts, unsolved)}`
 }
 
 function ignoredText({ there, absent }: Ignored = { there: [], absent: [] }): string {
-  if (there.length === 0) return absent.length === 0 ? "" : ` It lacks what git ignores: ${few(absent)}.`
-  return ` Of what git ignores it has ${few(there)}${absent.length === 0 ? "" : `, and lacks ${few(absent)}`}.`
+  if (there.length === 0) return absent.length === 0 ? "" : ` It lacks what git ignores: ${listSome(absent)}.`
+  return ` Of what git ignores it has ${listSome(there)}${absent.length === 0 ? "" : `, and lacks ${listSome(absent)}`}.`
 }
 
 /** Prompt text about conflict markers; "" for none. */
-export function marksTold(conflicts: readonly string[], unsolved = false): string {
+export function conflictMarkersText(conflicts: readonly string[], unsolved = false): string {
   if (conflicts.length === 0) return ""
   const why = unsolved
     ? "The original folder's state was merged into it before, and these files still have conflict marks (<<<<<<<, =======, >>>>>>>)"

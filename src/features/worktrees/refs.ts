@@ -1,4 +1,4 @@
-import { type Checkout, shared } from "./checkout.ts"
+import { type Checkout, sharedGitOptions } from "./checkout.ts"
 import { git, gitLine } from "./git.ts"
 
 /**
@@ -29,7 +29,7 @@ export const refOf = (kind: RefKind, taskID: string): string => `${PREFIXES[kind
 /** Commit of a task's ref, if it exists. */
 export async function readRef(checkout: Checkout, kind: RefKind, taskID: string): Promise<string | undefined> {
   const args = ["rev-parse", "--verify", "--quiet", `${refOf(kind, taskID)}^{commit}`]
-  const { code, out } = await git(args, { ...shared(checkout), accept: [1] })
+  const { code, out } = await git(args, { ...sharedGitOptions(checkout), accept: [1] })
   return code === 0 ? out.trim() : undefined
 }
 
@@ -43,7 +43,7 @@ export async function writeRefs(
     const commit = refs[kind]
     return commit === undefined ? `delete ${refOf(kind, taskID)}\0\0` : `update ${refOf(kind, taskID)}\0${commit}\0\0`
   })
-  await git(["update-ref", "--stdin", "-z"], { ...shared(checkout), input: input.join("") })
+  await git(["update-ref", "--stdin", "-z"], { ...sharedGitOptions(checkout), input: input.join("") })
 }
 
 export const dropRefs = (checkout: Checkout, taskID: string): Promise<void> =>
@@ -58,7 +58,7 @@ export const dropRefs = (checkout: Checkout, taskID: string): Promise<void> =>
   })
 
 /** Trees of a task's refs, and age of the youngest, in ms. */
-export type Remembered = {
+export type TaskRefs = {
   readonly taskID: string
   readonly keptAt: number
   readonly trees: Readonly<Partial<Record<RefKind, string>>>
@@ -70,9 +70,11 @@ export type Remembered = {
 export const LEFT_IN_STASH = "superagents: the stash, and work that was left in it"
 
 /** All tasks with refs in the repository. */
-export async function remembered(checkout: Checkout): Promise<readonly Remembered[]> {
+export async function listTaskRefs(checkout: Checkout): Promise<readonly TaskRefs[]> {
   const format = "--format=%(refname) %(tree) %(committerdate:unix) %(contents:subject)"
-  const lines = (await gitLine(["for-each-ref", format, ...Object.values(PREFIXES)], shared(checkout))).split("\n")
+  const lines = (await gitLine(["for-each-ref", format, ...Object.values(PREFIXES)], sharedGitOptions(checkout))).split(
+    "\n",
+  )
   type Found = { keptAt: number; trees: Partial<Record<RefKind, string>>; leftInStash: boolean }
   const found = new Map<string, Found>()
   for (const line of lines) {
@@ -90,5 +92,5 @@ export async function remembered(checkout: Checkout): Promise<readonly Remembere
 }
 
 /** True while a task's work is not in its parent's files. */
-export const isUnmerged = ({ trees, leftInStash }: Remembered): boolean =>
+export const isUnmerged = ({ trees, leftInStash }: TaskRefs): boolean =>
   trees.merge !== undefined || leftInStash || (trees.state !== undefined && trees.state !== trees.base)

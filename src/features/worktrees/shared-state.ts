@@ -1,7 +1,7 @@
-import type { Aside, SharedPlaces } from "../../runtime/places/place.ts"
-import { at, type Checkout, checkoutOf, shared } from "./checkout.ts"
+import type { LosingTry, SharedPlaces } from "../../runtime/places/place.ts"
+import { type Checkout, gitOptions, requireCheckout, sharedGitOptions } from "./checkout.ts"
 import { workBetween } from "./diff.ts"
-import { targetOf, type WorktreePorts } from "./folders.ts"
+import { type WorktreePorts, worktreeFolder } from "./folders.ts"
 import { git, gitLine, gitList } from "./git.ts"
 import { hiddenIn } from "./hidden.ts"
 import { readMarker } from "./marker.ts"
@@ -19,7 +19,7 @@ export const sharedIn = (ports: WorktreePorts): SharedPlaces => ({
   settle,
   changedIn: (taskID, folder, globs) => changedIn(ports, taskID, folder, globs),
   async isCurrent(taskID, folder) {
-    const home = await checkoutOf(folder)
+    const home = await requireCheckout(folder)
     const base = await readRef(home, "base", taskID)
     return base !== undefined && (await stateToMerge(ports, home, base)).commit === base
   },
@@ -27,7 +27,7 @@ export const sharedIn = (ports: WorktreePorts): SharedPlaces => ({
 
 /** Gives a task the start of another. */
 async function beginAs(folder: string, from: string, taskID: string): Promise<void> {
-  const home = await checkoutOf(folder)
+  const home = await requireCheckout(folder)
   const [base, start] = await Promise.all([readRef(home, "base", from), readRef(home, "start", from)])
   await writeRefs(home, taskID, { state: base, base, start })
 }
@@ -42,7 +42,7 @@ async function workRefs(home: Checkout, taskID: string): Promise<Partial<Record<
 
 /** Gives a task the group's work. The group keeps it until it is settled again. */
 async function goOnAs(folder: string, groupID: string, taskID: string): Promise<void> {
-  const home = await checkoutOf(folder)
+  const home = await requireCheckout(folder)
   // The state left by an interrupted run is kept.
   if ((await readRef(home, "state", taskID)) === undefined) await writeRefs(home, taskID, await workRefs(home, groupID))
 }
@@ -52,15 +52,15 @@ async function settle(
   folder: string,
   groupID: string,
   winner: string | undefined,
-  others: readonly Aside[],
+  others: readonly LosingTry[],
 ): Promise<ReadonlyMap<string, string>> {
-  const home = await checkoutOf(folder)
+  const home = await requireCheckout(folder)
   const refs = new Map<string, string>()
   for (const { taskID, name } of others) {
     const ref = `${ASIDE}${groupID}/${name}`
     const { state, start, ignored, stash } = await workRefs(home, taskID)
     const work = state && start ? await workBetween(home, start, state) : undefined
-    const left = stash && (await gitLine(["log", "-1", "--format=%s", stash], shared(home))) === LEFT_IN_STASH
+    const left = stash && (await gitLine(["log", "-1", "--format=%s", stash], sharedGitOptions(home))) === LEFT_IN_STASH
     const all = [
       { ref, commit: work && work.files.length + work.submodules.length > 0 ? state : undefined, what: "" },
       { ref: `${ref}-ignored`, commit: ignored, what: "what git ignores under " },
@@ -68,7 +68,7 @@ async function settle(
     ]
     const kept: string[] = []
     for (const { ref: aside, commit, what } of all) {
-      if (commit) await git(["update-ref", aside, commit], shared(home))
+      if (commit) await git(["update-ref", aside, commit], sharedGitOptions(home))
       if (await isThere(home, aside)) kept.push(`${what}${aside}`)
     }
     if (kept.length > 0) refs.set(taskID, kept.join(" and "))
@@ -83,14 +83,17 @@ async function settle(
 }
 
 const isThere = async (home: Checkout, ref: string): Promise<boolean> =>
-  (await git(["rev-parse", "--verify", "--quiet", ref], { ...shared(home), accept: [1] })).code === 0
+  (await git(["rev-parse", "--verify", "--quiet", ref], { ...sharedGitOptions(home), accept: [1] })).code === 0
 
 /** Drops archived losers older than `before`. */
-export async function expireAside(home: Checkout, before: number): Promise<void> {
-  const lines = await gitLine(["for-each-ref", "--format=%(refname) %(committerdate:unix)", ASIDE], shared(home))
+export async function expireLosers(home: Checkout, before: number): Promise<void> {
+  const lines = await gitLine(
+    ["for-each-ref", "--format=%(refname) %(committerdate:unix)", ASIDE],
+    sharedGitOptions(home),
+  )
   for (const line of lines.split("\n").filter(Boolean)) {
     const [ref = "", seconds] = line.split(" ")
-    if (Number(seconds) * 1000 < before) await git(["update-ref", "-d", ref], shared(home))
+    if (Number(seconds) * 1000 < before) await git(["update-ref", "-d", ref], sharedGitOptions(home))
   }
 }
 
@@ -101,8 +104,8 @@ async function changedIn(
   folder: string,
   globs: readonly string[],
 ): Promise<{ readonly files: readonly string[]; readonly named: readonly string[] }> {
-  const home = await checkoutOf(folder)
-  const worktree = readMarker(await targetOf(ports, home, taskID))?.worktree
+  const home = await requireCheckout(folder)
+  const worktree = readMarker(await worktreeFolder(ports, home, taskID))?.worktree
   const start = await readRef(home, "start", taskID)
   if (!worktree || !start) return { files: [], named: [] }
   const { tree, nested } = await filesOf(worktree, start, "whole")
@@ -121,7 +124,7 @@ export async function changedBetween(
   globs: readonly string[],
 ): Promise<{ readonly files: readonly string[]; readonly named: readonly string[] }> {
   const changed = (specs: readonly string[]) =>
-    gitList(["diff-tree", "-r", "-z", "--name-only", "--no-renames", start, end, "--", ...specs], at(checkout))
+    gitList(["diff-tree", "-r", "-z", "--name-only", "--no-renames", start, end, "--", ...specs], gitOptions(checkout))
   const files = await changed([])
   return { files, named: globs.length > 0 ? await changed(globs.map(specOf)) : [] }
 }

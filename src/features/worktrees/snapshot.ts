@@ -5,9 +5,9 @@ import { tmpdir } from "node:os"
 import { join, relative } from "node:path"
 import { succeeds } from "../../lib/succeeds.ts"
 import { ownFolders } from "../../runtime/places/root.ts"
-import { at, type Checkout, isAncestor, shared, treeOf } from "./checkout.ts"
-import { placedIn } from "./dependencies.ts"
-import { git, gitLine, gitList, patiently } from "./git.ts"
+import { type Checkout, gitOptions, isAncestor, sharedGitOptions, treeOf } from "./checkout.ts"
+import { copiedEntriesIn } from "./dependencies.ts"
+import { git, gitLine, gitList, retryOn } from "./git.ts"
 import { hasMarker } from "./marker.ts"
 
 /** Many or large files take long. */
@@ -27,7 +27,7 @@ export type Files = LeftOut & { readonly tree: string }
 export type Snapshot = Files & { readonly commit: string }
 
 /** "whole": with files that git was told not to check; "without index": for a checkout that has lost it. */
-export type How = "as git sees it" | "whole" | "without index"
+export type SnapshotMode = "as git sees it" | "whole" | "without index"
 
 /**
  * Commits a checkout's current state, see `filesOf`, without changing index, HEAD, branches, stash or files. `parents`
@@ -37,7 +37,7 @@ export async function snapshot(
   checkout: Checkout,
   parents: readonly string[],
   message: string,
-  how: How = "as git sees it",
+  how: SnapshotMode = "as git sees it",
 ): Promise<Snapshot> {
   const files = await filesOf(checkout, parents[0] ?? "HEAD", how)
   return { ...files, commit: await commitOf(checkout, files.tree, parents, message) }
@@ -47,13 +47,13 @@ export async function snapshot(
  * Tree of all files, staged or not, except ignored ones. Where the user hides untracked files, only those in the
  * working folder count, and never OpenCode's and this plugin's own; without an index, that of `instead` is used.
  */
-export function filesOf(checkout: Checkout, instead: string, how: How): Promise<Files> {
+export function filesOf(checkout: Checkout, instead: string, how: SnapshotMode): Promise<Files> {
   return withIndex(async (index) => {
     const copied = how !== "without index" && (await copyIndex(checkout, index))
-    if (!copied) await git(["read-tree", instead], { ...at(checkout), index })
-    if (copied && how === "whole") await lookAtAll(checkout, index)
-    const leftOut = await patiently(VANISHED, () => addAll(checkout, index))
-    return { tree: await gitLine(["write-tree"], { ...at(checkout), index }), ...leftOut }
+    if (!copied) await git(["read-tree", instead], { ...gitOptions(checkout), index })
+    if (copied && how === "whole") await clearIndexFlags(checkout, index)
+    const leftOut = await retryOn(VANISHED, () => addAll(checkout, index))
+    return { tree: await gitLine(["write-tree"], { ...gitOptions(checkout), index }), ...leftOut }
   })
 }
 
@@ -68,21 +68,21 @@ export async function commitOf(
   const [only] = needed
   if (needed.length === 1 && only && (await treeOf(checkout, only)) === tree) return only
   const args = ["commit-tree", tree, ...needed.flatMap((parent) => ["-p", parent]), "-m", message]
-  return gitLine(args, at(checkout))
+  return gitLine(args, gitOptions(checkout))
 }
 
 const BEGAN = "superagents: what a run began with"
 
 /** Copy of a commit with its tree, because a ref's age is its commit's. The message lists the contents that the run lacked. */
-export const stamped = (checkout: Checkout, commit: string, without: readonly string[]): Promise<string> =>
+export const stampCommit = (checkout: Checkout, commit: string, without: readonly string[]): Promise<string> =>
   gitLine(["commit-tree", `${commit}^{tree}`, "-p", commit, "-F", "-"], {
-    ...at(checkout),
+    ...gitOptions(checkout),
     input: without.length === 0 ? BEGAN : `${BEGAN}\n\n${JSON.stringify(without)}`,
   })
 
 /** Contents that a run lacked at its start, from the ref of that start. */
-export async function withoutAt(checkout: Checkout, ref: string): Promise<readonly string[]> {
-  const body = await gitLine(["for-each-ref", "--format=%(contents:body)", ref], shared(checkout))
+export async function missingAtStart(checkout: Checkout, ref: string): Promise<readonly string[]> {
+  const body = await gitLine(["for-each-ref", "--format=%(contents:body)", ref], sharedGitOptions(checkout))
   return body === "" ? [] : (JSON.parse(body) as string[])
 }
 
@@ -125,8 +125,8 @@ async function copyIndex(checkout: Checkout, index: string): Promise<boolean> {
 }
 
 /** Makes git check existing files again that it was told not to check. */
-export async function lookAtAll(checkout: Checkout, index: string): Promise<void> {
-  const run = { ...at(checkout), index }
+export async function clearIndexFlags(checkout: Checkout, index: string): Promise<void> {
+  const run = { ...gitOptions(checkout), index }
   const marked = await gitList(["ls-files", "-v", "-z"], run)
   const named = (mark: RegExp) => marked.flatMap((entry) => (mark.test(entry) ? entry.slice(2) : []))
   for (const [option, names] of [
@@ -159,13 +159,13 @@ const excluded = (path: string): string => `:(exclude,top,literal)${path}`
 
 /** Whether the user hides untracked files, as in a home folder with some tracked files. */
 async function showsNoUntracked(checkout: Checkout): Promise<boolean> {
-  const setting = await git(["config", "--get", "status.showUntrackedFiles"], { ...at(checkout), accept: [1] })
+  const setting = await git(["config", "--get", "status.showUntrackedFiles"], { ...gitOptions(checkout), accept: [1] })
   return /^(no|false|off|0)\s*$/i.test(setting.out) && !hasMarker(checkout.top)
 }
 
 /** Adds all existing files to the index. Returns what was left out. */
 async function addAll(checkout: Checkout, index: string): Promise<LeftOut> {
-  const run = { ...at(checkout), index, timeLimit: LONG_MS }
+  const run = { ...gitOptions(checkout), index, timeLimit: LONG_MS }
   const placed = await withoutPlaced(checkout, index)
   const scope = await scopeOf(checkout)
   const listing = ["ls-files", "--others", "--exclude-standard", "-z", "--", ...scope.untracked, ...placed]
@@ -237,12 +237,12 @@ async function tooLarge(checkout: Checkout, names: readonly string[]): Promise<s
 
 /** Removes copied dependencies from a worktree's index, whatever git ignores by now. Returns what is left out. */
 async function withoutPlaced(checkout: Checkout, index: string): Promise<readonly string[]> {
-  const placed = await placedIn(checkout)
+  const placed = await copiedEntriesIn(checkout)
   if (placed.length === 0) return []
   const specs = placed.map((name) => `:(top,literal)${name}`)
   const input = specs.join("\0")
   const from = ["--pathspec-from-file=-", "--pathspec-file-nul"]
-  const run = { ...at(checkout), index }
+  const run = { ...gitOptions(checkout), index }
   await git(["rm", "-r", "--cached", "--quiet", "--force", "--ignore-unmatch", ...from], { ...run, input })
   // Git rejects an exclusion of files that it ignores anyway.
   const check = { ...run, input: placed.join("\0"), accept: [1] }

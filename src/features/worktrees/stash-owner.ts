@@ -1,6 +1,6 @@
 import { lstat } from "node:fs/promises"
 import { join } from "node:path"
-import { at, type Checkout, find, headOf, shared } from "./checkout.ts"
+import { type Checkout, findCheckout, gitOptions, headOf, sharedGitOptions } from "./checkout.ts"
 import { changesBetween } from "./diff.ts"
 import { GitError, git, gitLine, gitList } from "./git.ts"
 
@@ -18,7 +18,7 @@ type Traces = {
 }
 
 /** A checkout, and the commits in the stash when work began there. */
-export type Place = { readonly checkout: Checkout; readonly seen: readonly string[] }
+export type StashPlace = { readonly checkout: Checkout; readonly seen: readonly string[] }
 
 /** Tolerance for a file system's clock, in s. */
 const LAG_S = 0.1
@@ -27,12 +27,12 @@ const NO_BRANCH = "(no branch)"
 const MOST_FILES = 50
 
 /** Entries made in a place, and entries that may have been made there or elsewhere. `others`: other active places. */
-export async function madeIn(
+export async function entriesMadeIn(
   repository: Repository,
-  place: Place,
-  others: readonly Place[],
-  entries: readonly TaskHandle[],
-): Promise<{ readonly own: readonly TaskHandle[]; readonly unsure: readonly TaskHandle[] }> {
+  place: StashPlace,
+  others: readonly StashPlace[],
+  entries: readonly StashEntry[],
+): Promise<{ readonly own: readonly StashEntry[]; readonly unsure: readonly StashEntry[] }> {
   if (entries.length === 0) return { own: [], unsure: [] }
   const parents = await firstParents(
     repository,
@@ -44,8 +44,8 @@ export async function madeIn(
   const rivals = await Promise.all(
     beside.map((checkout) => tracesOf({ checkout, seen: known.get(checkout.gitDir) ?? [] })),
   )
-  const own: TaskHandle[] = []
-  const unsure: TaskHandle[] = []
+  const own: StashEntry[] = []
+  const unsure: StashEntry[] = []
   for (const handle of entries) {
     const parent = parents.get(handle.commit) ?? ""
     if (!fits(handle, parent, here)) continue
@@ -60,7 +60,7 @@ export async function madeIn(
   return { own, unsure }
 }
 
-function fits({ commit, time, message }: TaskHandle, parent: string, traces: Traces): boolean {
+function fits({ commit, time, message }: StashEntry, parent: string, traces: Traces): boolean {
   const { commits, branches, index, seen } = traces
   const [, branch] = /^(?:WIP on|On) (.+?): /.exec(message) ?? []
   const isOn = branch === undefined || branches.has(branch)
@@ -68,16 +68,16 @@ function fits({ commit, time, message }: TaskHandle, parent: string, traces: Tra
 }
 
 /** Whether all files of an entry were written, or removed, since it was made. */
-async function touched({ time }: TaskHandle, paths: readonly string[], { top }: Traces): Promise<boolean> {
+async function touched({ time }: StashEntry, paths: readonly string[], { top }: Traces): Promise<boolean> {
   const times = await Promise.all(paths.slice(0, MOST_FILES).map((path) => secondsOf(join(top, path))))
   return times.every((written) => written === undefined || written >= time - LAG_S)
 }
 
-async function tracesOf({ checkout, seen }: Place): Promise<Traces> {
+async function tracesOf({ checkout, seen }: StashPlace): Promise<Traces> {
   const [log, head, branch, index = 0] = await Promise.all([
-    logOf("HEAD", at(checkout)),
+    logOf("HEAD", gitOptions(checkout)),
     headOf(checkout),
-    gitLine(["symbolic-ref", "--quiet", "--short", "HEAD"], { ...at(checkout), accept: [1] }),
+    gitLine(["symbolic-ref", "--quiet", "--short", "HEAD"], { ...gitOptions(checkout), accept: [1] }),
     secondsOf(join(checkout.gitDir, "index")),
   ])
   const branches = new Set([branch === "" ? NO_BRANCH : branch])
@@ -96,9 +96,9 @@ async function secondsOf(file: string): Promise<number | undefined> {
 
 /** Existing checkouts of a repository, except this one. */
 async function checkoutsBeside(repository: Repository, { gitDir }: Checkout): Promise<readonly Checkout[]> {
-  const told = await gitList(["worktree", "list", "--porcelain", "-z"], shared(repository))
+  const told = await gitList(["worktree", "list", "--porcelain", "-z"], sharedGitOptions(repository))
   const folders = told.flatMap((line) => (line.startsWith("worktree ") ? [line.slice("worktree ".length)] : []))
-  const found = await Promise.all(folders.map((folder) => find(folder).catch(() => undefined)))
+  const found = await Promise.all(folders.map((folder) => findCheckout(folder).catch(() => undefined)))
   return found.flatMap((checkout) => (checkout && checkout.gitDir !== gitDir ? [checkout] : []))
 }
 
@@ -109,14 +109,14 @@ export async function firstParents(
 ): Promise<ReadonlyMap<string, string>> {
   if (commits.length === 0) return new Map()
   const args = ["rev-list", "--no-walk=unsorted", "--parents", ...new Set(commits)]
-  const lines = (await git(args, shared(repository))).out.split("\n")
+  const lines = (await git(args, sharedGitOptions(repository))).out.split("\n")
   return new Map(lines.map((line) => line.split(" ")).map(([commit = "", parent = ""]) => [commit, parent]))
 }
 
 /**
  * Git's stash, shared by all checkouts, newest first. It is a ref with its log: an entry is a commit and its log line.
  */
-export type TaskHandle = {
+export type StashEntry = {
   readonly commit: string
   readonly name: string
   readonly email: string
@@ -133,13 +133,14 @@ const FORMAT = ["%H", "%gn", "%ge", "%gd", "%gs"].join("%x01")
 /** Git's exit code for a missing ref. */
 const NONE = 128
 
-export const stashOf = (repository: Repository): Promise<readonly TaskHandle[]> => logOf(STASH, shared(repository))
+export const stashOf = (repository: Repository): Promise<readonly StashEntry[]> =>
+  logOf(STASH, sharedGitOptions(repository))
 
 /** A ref's log, newest first; empty without one. */
 async function logOf(
   ref: string,
   where: { readonly cwd: string; readonly gitDir: string },
-): Promise<readonly TaskHandle[]> {
+): Promise<readonly StashEntry[]> {
   const args = ["log", "-g", "-z", "--no-show-signature", "--no-patch", "--date=raw", `--format=${FORMAT}`, ref, "--"]
   const { code, out } = await git(args, { ...where, accept: [NONE] })
   if (code === NONE) return []
@@ -150,7 +151,7 @@ async function logOf(
   })
 }
 
-export const isSame = (one: readonly TaskHandle[], other: readonly TaskHandle[]): boolean =>
+export const isSame = (one: readonly StashEntry[], other: readonly StashEntry[]): boolean =>
   one.length === other.length && one.every(({ commit }, nth) => commit === other[nth]?.commit)
 
 /**
@@ -160,11 +161,11 @@ export const isSame = (one: readonly TaskHandle[], other: readonly TaskHandle[])
  */
 export async function rewrite(
   repository: Repository,
-  now: readonly TaskHandle[],
-  wanted: readonly TaskHandle[],
+  now: readonly StashEntry[],
+  wanted: readonly StashEntry[],
   step: (name: "cleared" | "one entry") => void,
 ): Promise<boolean> {
-  const run = shared(repository)
+  const run = sharedGitOptions(repository)
   const [top] = now
   try {
     if (top) await git(["update-ref", "-d", STASH, top.commit], run)

@@ -2,21 +2,21 @@ import { existsSync } from "node:fs"
 import { z } from "zod"
 import type { Processes } from "../../lib/lock.ts"
 import type { Fault } from "../../runtime/places/fault.ts"
-import { at, type Checkout, shared, treeOf } from "./checkout.ts"
+import { type Checkout, gitOptions, sharedGitOptions, treeOf } from "./checkout.ts"
 import { changesBetween } from "./diff.ts"
 import { git, gitLine } from "./git.ts"
-import { holding, stashLock } from "./locks.ts"
+import { stashLock, withLock } from "./locks.ts"
 import { LEFT_IN_STASH, readRef, writeRefs } from "./refs.ts"
 import { filesOf, withIndex } from "./snapshot.ts"
 import {
+  entriesMadeIn,
   firstParents,
   isSame,
-  madeIn,
-  type Place,
   type Repository,
   rewrite,
+  type StashEntry,
+  type StashPlace,
   stashOf,
-  type TaskHandle,
 } from "./stash-owner.ts"
 import { threeWay } from "./three-way.ts"
 
@@ -55,7 +55,7 @@ const TITLE = "superagents: the stash"
 type Ports = { readonly processes: Processes; readonly fault: Fault }
 
 /** A run's checkouts: its source, which may be gone, and its own, where git knows it. */
-export type Working = { readonly from: Checkout; readonly worktree: Checkout | undefined; readonly taskID: string }
+export type RunCheckouts = { readonly from: Checkout; readonly worktree: Checkout | undefined; readonly taskID: string }
 
 /** Files of a run: their tree, and an existing checkout. */
 type Files = { readonly tree: string; readonly where: Checkout }
@@ -69,9 +69,9 @@ export async function noteStash(
   from: Checkout,
   taskID: string,
   worktree: Checkout,
-  atWork: () => Promise<readonly Working[]>,
-): Promise<readonly TaskHandle[]> {
-  return holding(stashLock(ports, from), async () => {
+  atWork: () => Promise<readonly RunCheckouts[]>,
+): Promise<readonly StashEntry[]> {
+  return withLock(stashLock(ports, from), async () => {
     const [now, before] = await Promise.all([stashOf(from), readNote(from, taskID)])
     const seen = now.map(({ commit }) => commit)
     const theirs = now.length > 0 ? await addedByAny(now, await atWork(), { checkout: worktree, seen }) : []
@@ -85,16 +85,23 @@ export async function noteStash(
 
 const NONE: Note = { list: [], seen: [], own: [], left: [], restored: [], unsure: [] }
 
-const whose = ({ from, worktree }: Working, { seen }: Note, added: readonly TaskHandle[], others: readonly Place[]) =>
-  worktree ? madeIn(from, { checkout: worktree, seen }, others, added) : Promise.resolve({ own: [], unsure: added })
+const whose = (
+  { from, worktree }: RunCheckouts,
+  { seen }: Note,
+  added: readonly StashEntry[],
+  others: readonly StashPlace[],
+) =>
+  worktree
+    ? entriesMadeIn(from, { checkout: worktree, seen }, others, added)
+    : Promise.resolve({ own: [], unsure: added })
 
 /** Entries added by active runs, when another one begins. */
 async function addedByAny(
-  now: readonly TaskHandle[],
-  atWork: readonly Working[],
-  beginning: Place,
-): Promise<TaskHandle[]> {
-  const found: TaskHandle[] = []
+  now: readonly StashEntry[],
+  atWork: readonly RunCheckouts[],
+  beginning: StashPlace,
+): Promise<StashEntry[]> {
+  const found: StashEntry[] = []
   const places = [...(await placesOf(atWork)), beginning]
   for (const working of atWork) {
     const note = (await readNote(working.from, working.taskID)) ?? NONE
@@ -104,14 +111,14 @@ async function addedByAny(
 }
 
 /** Checkouts of active runs. */
-async function placesOf(atWork: readonly Working[]): Promise<readonly Place[]> {
-  const places: Place[] = []
+async function placesOf(atWork: readonly RunCheckouts[]): Promise<readonly StashPlace[]> {
+  const places: StashPlace[] = []
   for (const { from, worktree, taskID } of atWork)
     if (worktree) places.push({ checkout: worktree, seen: (await readNote(from, taskID))?.seen ?? [] })
   return places
 }
 
-const without = (entries: readonly TaskHandle[], others: readonly TaskHandle[]): readonly TaskHandle[] => {
+const without = (entries: readonly StashEntry[], others: readonly StashEntry[]): readonly StashEntry[] => {
   const known = new Set(others.map(({ commit }) => commit))
   return entries.filter(({ commit }) => !known.has(commit))
 }
@@ -125,15 +132,15 @@ export type Settled = { readonly tree: string; readonly commits: readonly string
  */
 export async function settleStash(
   ports: Ports,
-  working: Working,
+  working: RunCheckouts,
   files: Files,
-  atWork: () => Promise<readonly Working[]>,
+  atWork: () => Promise<readonly RunCheckouts[]>,
   keep: (settled: Settled) => Promise<void>,
 ): Promise<void> {
   const { from, taskID } = working
   if ((await stashOf(from)).length === 0 && !(await readRef(from, "stash", taskID)))
     return keep({ tree: files.tree, commits: [] })
-  return holding(stashLock(ports, from), async () => {
+  return withLock(stashLock(ports, from), async () => {
     const { note, settled, now } = await plan(working, files, await atWork())
     await keep(settled)
     await writeNote(from, taskID, note)
@@ -142,7 +149,7 @@ export async function settleStash(
   })
 }
 
-async function plan(working: Working, files: Files, atWork: readonly Working[]) {
+async function plan(working: RunCheckouts, files: Files, atWork: readonly RunCheckouts[]) {
   const { from, taskID } = working
   const [now, before = NONE] = await Promise.all([stashOf(from), readNote(from, taskID)])
   const added = without(now, before.list)
@@ -158,7 +165,7 @@ async function plan(working: Working, files: Files, atWork: readonly Working[]) 
 }
 
 /** Makes the stash as noted, with others' new entries on top. */
-async function becomes(ports: Ports, from: Repository, note: Note, seen: readonly TaskHandle[]): Promise<void> {
+async function becomes(ports: Ports, from: Repository, note: Note, seen: readonly StashEntry[]): Promise<void> {
   let now = seen
   for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++, now = await stashOf(from)) {
     const wanted = [...without(without(now, note.list), note.own), ...note.list]
@@ -171,13 +178,13 @@ async function becomes(ports: Ports, from: Repository, note: Note, seen: readonl
 /** Entries whose content is in the user's files and not in the agent's: the user has popped them. */
 async function takenByUser(
   from: Checkout,
-  entries: readonly TaskHandle[],
+  entries: readonly StashEntry[],
   { tree: agents, where }: Files,
-): Promise<readonly TaskHandle[]> {
+): Promise<readonly StashEntry[]> {
   if (!existsSync(from.top)) return []
   const { tree: users } = await filesOf(from, "HEAD", "as git sees it")
   const parents = await parentsOf(where, entries)
-  const taken: TaskHandle[] = []
+  const taken: StashEntry[] = []
   for (const handle of entries) {
     const base = parents.get(handle.commit) ?? ""
     const content = await contentOf(where, handle.commit)
@@ -193,12 +200,15 @@ async function takenByUser(
 
 /** Tree of all files of an entry, with untracked ones, which git stores in a separate commit. */
 async function contentOf(where: Checkout, entry: string): Promise<string> {
-  const untracked = await git(["rev-parse", "--verify", "--quiet", `${entry}^3^{tree}`], { ...at(where), accept: [1] })
+  const untracked = await git(["rev-parse", "--verify", "--quiet", `${entry}^3^{tree}`], {
+    ...gitOptions(where),
+    accept: [1],
+  })
   const tree = await treeOf(where, entry)
   if (untracked.code !== 0) return tree
-  const files = (await git(["ls-tree", "-r", "-z", "--full-tree", untracked.out.trim()], at(where))).out
+  const files = (await git(["ls-tree", "-r", "-z", "--full-tree", untracked.out.trim()], gitOptions(where))).out
   return withIndex(async (index) => {
-    const run = { ...at(where), index }
+    const run = { ...gitOptions(where), index }
     await git(["read-tree", tree], run)
     await git(["update-index", "-z", "--index-info"], { ...run, input: files })
     return gitLine(["write-tree"], run)
@@ -206,13 +216,13 @@ async function contentOf(where: Checkout, entry: string): Promise<string> {
 }
 
 /** Files with these entries applied, except those that do not apply. */
-async function fold({ tree: files, where }: Files, entries: readonly TaskHandle[]) {
-  const left: TaskHandle[] = []
+async function fold({ tree: files, where }: Files, entries: readonly StashEntry[]) {
+  const left: StashEntry[] = []
   const parents = await parentsOf(where, entries)
   let tree = files
   for (const handle of entries) {
     const base = parents.get(handle.commit) ?? ""
-    const onBase = (content: string) => gitLine(["commit-tree", content, "-p", base, "-m", TITLE], at(where))
+    const onBase = (content: string) => gitLine(["commit-tree", content, "-p", base, "-m", TITLE], gitOptions(where))
     const [ours, theirs] = [await onBase(tree), await onBase(await contentOf(where, handle.commit))]
     const merged = await threeWay(where, { users: ours, agents: theirs })
     if (merged.conflicts.length > 0) left.push(handle)
@@ -221,7 +231,7 @@ async function fold({ tree: files, where }: Files, entries: readonly TaskHandle[
   return { tree, left }
 }
 
-const parentsOf = (where: Checkout, entries: readonly TaskHandle[]): Promise<ReadonlyMap<string, string>> =>
+const parentsOf = (where: Checkout, entries: readonly StashEntry[]): Promise<ReadonlyMap<string, string>> =>
   firstParents(
     where,
     entries.map(({ commit }) => commit),
@@ -238,7 +248,7 @@ async function readNote(repository: Repository & Checkout, taskID: string): Prom
   if (!commit) return undefined
   const message = await gitLine(
     ["show", "--no-patch", "--no-show-signature", "--format=%B", commit],
-    shared(repository),
+    sharedGitOptions(repository),
   )
   try {
     return Note.parse(JSON.parse(message.slice(message.indexOf("\n"))))
@@ -252,10 +262,10 @@ async function writeNote(from: Checkout, taskID: string, note: Note): Promise<vo
   const entries = new Set([...list, ...own, ...restored].map(({ commit }) => commit))
   const title = note.left.length > 0 ? LEFT_IN_STASH : TITLE
   const [first = "HEAD"] = entries
-  const tree = await gitLine(["rev-parse", "--verify", `${first}^{tree}`], shared(from))
+  const tree = await gitLine(["rev-parse", "--verify", `${first}^{tree}`], sharedGitOptions(from))
   const parents = [...entries].flatMap((commit) => ["-p", commit])
   const input = `${title}\n\n${JSON.stringify(note)}`
-  const commit = await gitLine(["commit-tree", tree, ...parents, "-F", "-"], { ...shared(from), input })
+  const commit = await gitLine(["commit-tree", tree, ...parents, "-F", "-"], { ...sharedGitOptions(from), input })
   await writeRefs(from, taskID, { stash: commit })
 }
 
@@ -265,7 +275,7 @@ export async function stashNotes(from: Checkout, taskID: string): Promise<readon
   if (!note) return []
   const { own, left, restored, unsure } = note
   const taken = without(own, left)
-  const told = (entries: readonly TaskHandle[]) => entries.map(({ message }) => `"${message}"`).join(", ")
+  const told = (entries: readonly StashEntry[]) => entries.map(({ message }) => `"${message}"`).join(", ")
   return [
     ...(restored.length > 0
       ? [

@@ -1,4 +1,4 @@
-import { at, type Checkout } from "./checkout.ts"
+import { type Checkout, gitOptions } from "./checkout.ts"
 import { type Change, changesBetween, isSubmodule } from "./diff.ts"
 import { git, gitLine } from "./git.ts"
 import { commitOf, withIndex } from "./snapshot.ts"
@@ -36,9 +36,13 @@ function partsOfGitFolders(changes: readonly Change[]): readonly Change[] {
 }
 
 /** A state without changes around submodules since `base`, and the names left out. */
-export type Without = { readonly commit: string; readonly leftOut: readonly string[] }
+export type StateWithoutSubmodules = { readonly commit: string; readonly leftOut: readonly string[] }
 
-export async function withoutSubmodules(checkout: Checkout, base: string, state: string): Promise<Without> {
+export async function withoutSubmodules(
+  checkout: Checkout,
+  base: string,
+  state: string,
+): Promise<StateWithoutSubmodules> {
   const around = aroundSubmodules(await changesBetween(checkout, base, state))
   if (around.length === 0) return { commit: state, leftOut: [] }
   const tree = await putBack(checkout, state, around)
@@ -49,7 +53,7 @@ export async function withoutSubmodules(checkout: Checkout, base: string, state:
 }
 
 /** Removes from the first state what the second changed around submodules. */
-export async function withoutThoseOf(
+export async function dropSubmoduleChanges(
   checkout: Checkout,
   { base, state, others }: { readonly base: string; readonly state: string; readonly others: string },
 ): Promise<string> {
@@ -68,7 +72,7 @@ const pathOf = ({ path }: Change): string => path
 /** Tree of a state without these changes. */
 function putBack(checkout: Checkout, state: string, changes: readonly Change[]): Promise<string> {
   return withIndex(async (index) => {
-    const run = { ...at(checkout), index }
+    const run = { ...gitOptions(checkout), index }
     await git(["read-tree", state], run)
     const gone = "0".repeat(state.length)
     const leave = changes.flatMap(({ path, to }) => (to ? [`0 ${gone}\t${path}\0`] : []))

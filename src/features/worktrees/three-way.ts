@@ -1,6 +1,6 @@
 import { entriesAt } from "./blobs.ts"
-import { at, type Checkout } from "./checkout.ts"
-import { changesBetween, type TaskHandle } from "./diff.ts"
+import { type Checkout, gitOptions } from "./checkout.ts"
+import { changesBetween, type TreeEntry } from "./diff.ts"
 import { git, gitLine, gitList } from "./git.ts"
 
 /** A path at which two states conflict. */
@@ -10,8 +10,8 @@ export type Conflict = {
   /** Original name. */
   readonly name: string
   /** Entry of each side; undefined for none. */
-  readonly users?: TaskHandle
-  readonly agents?: TaskHandle
+  readonly users?: TreeEntry
+  readonly agents?: TreeEntry
 }
 
 export type Merged = {
@@ -28,7 +28,7 @@ export type Sides = { readonly users: string; readonly agents: string }
  */
 export async function threeWay(checkout: Checkout, sides: Sides): Promise<Merged> {
   const args = ["merge-tree", "--write-tree", "-z", "--messages", sides.users, sides.agents]
-  const { code, out } = await git(args, { ...at(checkout), accept: [1], timeLimit: 300_000 })
+  const { code, out } = await git(args, { ...gitOptions(checkout), accept: [1], timeLimit: 300_000 })
   const items = out.split("\0")
   const tree = items[0] ?? ""
   const swallowed = await swallowedIn(checkout, tree, sides)
@@ -42,7 +42,7 @@ export async function threeWay(checkout: Checkout, sides: Sides): Promise<Merged
 
 /** Parses git's list: `<mode> <object> <side>\t<path>`. */
 function conflictsIn(records: readonly string[], sides: Sides): readonly Conflict[] {
-  const found = new Map<string, { users?: TaskHandle; agents?: TaskHandle }>()
+  const found = new Map<string, { users?: TreeEntry; agents?: TreeEntry }>()
   for (const record of records) {
     const tab = record.indexOf("\t")
     const [mode = "", oid = "", side] = record.slice(0, tab).split(" ")
@@ -79,7 +79,7 @@ function nameOf(path: string, { users, agents }: Sides): string {
  * it at the new path, too.
  */
 async function swallowedIn(checkout: Checkout, tree: string, sides: Sides): Promise<readonly Conflict[]> {
-  const base = await gitLine(["merge-base", sides.users, sides.agents], at(checkout))
+  const base = await gitLine(["merge-base", sides.users, sides.agents], gitOptions(checkout))
   const [users, agents] = await Promise.all([
     changesBetween(checkout, base, sides.users),
     changesBetween(checkout, base, sides.agents),
@@ -109,7 +109,7 @@ async function swallowedIn(checkout: Checkout, tree: string, sides: Sides): Prom
 /** Moves of a side, by old path. */
 async function renamesIn(checkout: Checkout, base: string, side: string): Promise<ReadonlyMap<string, string>> {
   const args = ["diff-tree", "-r", "-z", "-M", "-l0", "--diff-filter=R", "--name-status", base, side]
-  const records = await gitList(args, { ...at(checkout), timeLimit: 300_000 })
+  const records = await gitList(args, { ...gitOptions(checkout), timeLimit: 300_000 })
   const moves = new Map<string, string>()
   for (let at = 0; at + 2 < records.length; at += 3) moves.set(records[at + 1] ?? "", records[at + 2] ?? "")
   return moves

@@ -15,11 +15,11 @@ import {
 import { dirname, join, resolve } from "node:path"
 import type { Processes } from "../../lib/lock.ts"
 import { CaptureError } from "../../runtime/places/place.ts"
-import { at, type Checkout, find, shared } from "./checkout.ts"
-import { redirected } from "./dependencies.ts"
+import { type Checkout, findCheckout, gitOptions, sharedGitOptions } from "./checkout.ts"
+import { redirectLink } from "./dependencies.ts"
 import { SUBMODULE } from "./diff.ts"
-import { GitError, git, gitList, patiently } from "./git.ts"
-import { holding, notesLock } from "./locks.ts"
+import { GitError, git, gitList, retryOn } from "./git.ts"
+import { notesLock, withLock } from "./locks.ts"
 
 type Ports = { readonly processes: Processes }
 
@@ -33,9 +33,9 @@ const HALF_WAY = /failed to read .*commondir|could not create directory of|could
 /** Adds a worktree at a commit, detached. */
 export async function addWorktree(ports: Ports, from: Checkout, folder: string, commit: string): Promise<Checkout> {
   const args = ["add", "--detach", "--force", "--no-checkout", folder, commit]
-  await alone(ports, from, () => git(["worktree", ...args], at(from)))
+  await alone(ports, from, () => git(["worktree", ...args], gitOptions(from)))
   const made = await ownTop(folder)
-  await git(["reset", "--hard", "--quiet"], { ...at(made), timeLimit: LONG_MS })
+  await git(["reset", "--hard", "--quiet"], { ...gitOptions(made), timeLimit: LONG_MS })
   return made
 }
 
@@ -45,11 +45,11 @@ export async function addWorktree(ports: Ports, from: Checkout, folder: string, 
  */
 async function ownTop(folder: string): Promise<Checkout> {
   const top = await realpath(folder)
-  const made = await find(folder)
+  const made = await findCheckout(folder)
   if (!made) throw new GitError(["worktree"], `made no checkout in ${folder}`)
   if (made.top === top) return made
-  await git(["config", "--file", join(made.gitDir, "config.worktree"), "core.worktree", top], shared(made))
-  const again = await find(folder)
+  await git(["config", "--file", join(made.gitDir, "config.worktree"), "core.worktree", top], sharedGitOptions(made))
+  const again = await findCheckout(folder)
   if (again?.top === top) return again
   throw new CaptureError(
     `A worktree could not be made: git takes ${made.top} for the top of every worktree of this repository. Look at the setting core.worktree in ${join(made.commonDir, "config")}.`,
@@ -67,7 +67,7 @@ export async function removeWorktree(ports: Ports, from: Pick<Checkout, "commonD
   }
   if (!existsSync(from.commonDir)) return
   // Forced twice, for worktrees that a killed git left locked.
-  const remove = () => git(["worktree", "remove", "--force", "--force", folder], shared(from))
+  const remove = () => git(["worktree", "remove", "--force", "--force", folder], sharedGitOptions(from))
   await alone(ports, from, remove).catch((error) => {
     if (!(error instanceof GitError && /is not a working tree/.test(error.message))) throw error
   })
@@ -78,7 +78,7 @@ export async function removeWorktree(ports: Ports, from: Pick<Checkout, "commonD
  * of others.
  */
 const alone = (ports: Ports, from: Pick<Checkout, "commonDir">, change: () => Promise<unknown>) =>
-  holding(notesLock(ports, from), () => patiently(HALF_WAY, change, AGAIN_MS))
+  withLock(notesLock(ports, from), () => retryOn(HALF_WAY, change, AGAIN_MS))
 
 /** Removes git's entry of a worktree whose folder stays, which git itself refuses. */
 async function forget(from: Pick<Checkout, "commonDir">, folder: string): Promise<void> {
@@ -156,7 +156,7 @@ export async function addSubmodules(original: Checkout, worktree: Checkout): Pro
 
 /** Commits of submodules, by path. */
 async function linksOf(checkout: Checkout): Promise<ReadonlyMap<string, string>> {
-  const entries = await gitList(["ls-files", "--stage", "-z"], at(checkout))
+  const entries = await gitList(["ls-files", "--stage", "-z"], gitOptions(checkout))
   return new Map(
     entries.flatMap((entry) => {
       const [, commit = ""] = entry.split(" ")
@@ -167,7 +167,7 @@ async function linksOf(checkout: Checkout): Promise<ReadonlyMap<string, string>>
 
 /** Whether a repository has all these commits, one per line. */
 async function hasAll(repository: Checkout, commits: string): Promise<boolean> {
-  const { out } = await git(["cat-file", "--batch-check"], { ...at(repository), input: commits })
+  const { out } = await git(["cat-file", "--batch-check"], { ...gitOptions(repository), input: commits })
   return !/ missing$/m.test(out)
 }
 
@@ -177,7 +177,7 @@ type Submodule = { readonly name: string; readonly path: string }
 async function submodules(checkout: Checkout): Promise<readonly Submodule[]> {
   if (!existsSync(join(checkout.top, ".gitmodules"))) return []
   const args = ["config", "--null", "--file", ".gitmodules", "--get-regexp", "^submodule\\..*\\.path$"]
-  const { code, out } = await git(args, { ...at(checkout), accept: [1] })
+  const { code, out } = await git(args, { ...gitOptions(checkout), accept: [1] })
   if (code !== 0) return []
   return out.split("\0").flatMap((entry) => {
     const [key, path] = entry.split("\n")
@@ -199,9 +199,9 @@ export async function unsavedWithin(original: string, worktree: Checkout): Promi
 
 async function isElsewhere(inner: Checkout, original: string, path: string): Promise<boolean> {
   const all = ["--untracked-files=all", "--ignore-submodules=none"]
-  const changed = await gitList(["status", "--porcelain=v2", "-z", ...all], at(inner))
+  const changed = await gitList(["status", "--porcelain=v2", "-z", ...all], gitOptions(inner))
   if (changed.length > 0) return false
-  const commits = (await git(["rev-list", "--all", "HEAD", "--not", "--remotes"], at(inner))).out
+  const commits = (await git(["rev-list", "--all", "HEAD", "--not", "--remotes"], gitOptions(inner))).out
   const source = await innerOf(original, path)
   if (commits !== "" && !(source && (await hasAll(source, commits)))) return false
   return (await unsavedWithin(join(original, path), inner)).length === 0
@@ -210,7 +210,7 @@ async function isElsewhere(inner: Checkout, original: string, path: string): Pro
 /** Repository at a path within a checkout, if any. */
 async function innerOf(top: string, path: string): Promise<Checkout | undefined> {
   const folder = join(top, path)
-  const found = existsSync(join(folder, ".git")) ? await find(folder) : undefined
+  const found = existsSync(join(folder, ".git")) ? await findCheckout(folder) : undefined
   return found?.top === top ? undefined : found
 }
 
@@ -231,7 +231,7 @@ export async function ignoredIn(from: Checkout, patterns: readonly string[]): Pr
     return [`:(top,glob)${glob}`, `:(top,glob)${glob}/**`]
   })
   const args = ["ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", ...specs]
-  const names = await gitList(args, { ...at(from), timeLimit: LONG_MS })
+  const names = await gitList(args, { ...gitOptions(from), timeLimit: LONG_MS })
   return names.filter((name) => !name.endsWith("/"))
 }
 
@@ -247,6 +247,6 @@ async function copyOne(original: string, copy: string, name: string): Promise<vo
   if (existsSync(to)) return
   if ((await lstat(from)).isSymbolicLink()) {
     const target = await readlink(from)
-    await symlink((await redirected({ from: original, to: copy }, name, target)) ?? target, to)
+    await symlink((await redirectLink({ from: original, to: copy }, name, target)) ?? target, to)
   } else await copyFile(from, to, constants.COPYFILE_FICLONE)
 }

@@ -5,33 +5,33 @@ import { jsonNames } from "../../lib/atomic-file.ts"
 import { oneLine } from "../../lib/text.ts"
 import { endLeftovers } from "../../runtime/places/command-marks.ts"
 import {
+  type ArchiveResult,
   CaptureError,
-  type Changed,
+  type ChangeStats,
   type EnterRequest,
   type KeptStates,
   type MergeResult,
   type NextState,
   type Place,
-  type PutAway,
-  type Ready,
+  type PreparedPlace,
   type SharedPlaces,
-  type Shown,
-  type Swept,
+  type SweptLeftover,
+  type WorkDiff,
 } from "../../runtime/places/place.ts"
-import { withoutProgram } from "./blobs.ts"
-import { type Checkout, checkoutAround, checkoutOf, find, homeAround } from "./checkout.ts"
-import { begin, lackedIn, makeReady, startOf } from "./create.ts"
+import { missingFilterNote } from "./blobs.ts"
+import { type Checkout, findCheckout, findWorkingCheckout, requireCheckout, sourceCheckout } from "./checkout.ts"
+import { begin, makeReady, missingContentNote, startOf } from "./create.ts"
 import { changesBetween, diffText, hiddenNotes, workBetween } from "./diff.ts"
-import { clean, cleanAll, roomOf, targetOf, taskOf, type WorktreePorts } from "./folders.ts"
+import { clean, cleanAll, repoWorktreesFolder, taskOf, type WorktreePorts, worktreeFolder } from "./folders.ts"
 import { GitError } from "./git.ts"
 import { ignoredNotes } from "./ignored.ts"
 import { betweenMerges } from "./locks.ts"
 import { readMarker } from "./marker.ts"
-import { bringHome, bringIn, finishMerges } from "./merge-back.ts"
-import { type Entered, prefaceOf } from "./preface.ts"
-import { dropRefs, isUnmerged, readRef, refOf, remembered, writeRefs } from "./refs.ts"
-import { expireAside, sharedIn } from "./shared-state.ts"
-import { snapshot, stamped, withoutAt } from "./snapshot.ts"
+import { finishMerges, mergeFromParent, mergeIntoParent } from "./merge-back.ts"
+import { type PreparedWorktree, prefaceOf } from "./preface.ts"
+import { dropRefs, isUnmerged, listTaskRefs, readRef, refOf, writeRefs } from "./refs.ts"
+import { expireLosers, sharedIn } from "./shared-state.ts"
+import { missingAtStart, snapshot, stampCommit } from "./snapshot.ts"
 import { stashNotes, tookFromStash } from "./stash.ts"
 
 const STASH_UNSEEN = "it had left work in git's stash, which its check has not seen"
@@ -62,24 +62,24 @@ export class Worktrees implements Place {
   }
 
   async #capture(taskID: string, folder: string): Promise<string | undefined> {
-    const from = await checkoutAround(folder)
-    const lacks = lackedIn(this.#ports, from)
+    const from = await sourceCheckout(folder)
+    const lacks = missingContentNote(this.#ports, from)
     lacks.catch(() => {})
     const read = () => snapshot(from, [from.head], "superagents: what the task began with")
     const { commit, unreadable } = await betweenMerges(this.#ports, from, read)
     this.#ports.fault("capture: state kept")
-    await writeRefs(from, taskID, { state: commit, base: commit, start: await stamped(from, commit, unreadable) })
+    await writeRefs(from, taskID, { state: commit, base: commit, start: await stampCommit(from, commit, unreadable) })
     return lacks
   }
 
   /** Missing dependencies of a task's worktree, and the option that adds them. */
   async lacks(taskID: string, folder: string): Promise<string | undefined> {
-    const home = await checkoutOf(folder)
-    return readMarker(await targetOf(this.#ports, home, taskID))?.lacks
+    const home = await requireCheckout(folder)
+    return readMarker(await worktreeFolder(this.#ports, home, taskID))?.lacks
   }
 
   /** Creates a run's worktree from the captured state or the last run's. */
-  async enter(request: EnterRequest): Promise<Ready & Entered> {
+  async enter(request: EnterRequest): Promise<PreparedPlace & PreparedWorktree> {
     const entered = await plainly(() => makeReady(this.#ports, request))
     return { ...entered, preface: prefaceOf(request, entered) }
   }
@@ -88,19 +88,19 @@ export class Worktrees implements Place {
    * Archives and removes a task's worktree; without one, returns the archived state. A failure leaves the folder for
    * the next start.
    */
-  putAway(taskID: string, folder: string): Promise<PutAway> {
+  putAway(taskID: string, folder: string): Promise<ArchiveResult> {
     return plainly(() => this.#putAway(taskID, folder))
   }
 
-  async #putAway(taskID: string, folder: string): Promise<PutAway> {
-    const home = await checkoutOf(folder)
-    const target = await targetOf(this.#ports, home, taskID)
+  async #putAway(taskID: string, folder: string): Promise<ArchiveResult> {
+    const home = await requireCheckout(folder)
+    const target = await worktreeFolder(this.#ports, home, taskID)
     const { unsaved, notes } = await cleanAll(this.#ports, home, taskID)
     const work = await workOf(home, taskID)
-    const missing = await withoutAt(home, refOf("start", taskID))
+    const missing = await missingAtStart(home, refOf("start", taskID))
     const lacked =
       missing.length > 0 ? [`It worked without what could not be read or is too large: ${missing.join(", ")}`] : []
-    const lacksProgram = await withoutProgram(home)
+    const lacksProgram = await missingFilterNote(home)
     const stored = lacksProgram ? [lacksProgram] : []
     const all = [
       ...notes,
@@ -120,8 +120,8 @@ export class Worktrees implements Place {
   }
 
   /** Archived changes of a task, with their diff. */
-  async show(taskID: string, folder: string, mostLines: number): Promise<Shown> {
-    const home = await checkoutOf(folder)
+  async show(taskID: string, folder: string, mostLines: number): Promise<WorkDiff> {
+    const home = await requireCheckout(folder)
     const work = await workOf(home, taskID)
     const [start, state] = [refOf("start", taskID), refOf("state", taskID)]
     const command = `git diff ${start} ${state}`
@@ -132,22 +132,22 @@ export class Worktrees implements Place {
 
   /** Merges a task's archived work into its parent's files. */
   merge(taskID: string, folder: string): Promise<MergeResult> {
-    return plainly(() => bringHome(this.#ports, taskID, folder))
+    return plainly(() => mergeIntoParent(this.#ports, taskID, folder))
   }
 
   /** Merges the parent's current state into a task's worktree. */
   bringIn(taskID: string, folder: string): Promise<MergeResult> {
-    return plainly(() => bringIn(this.#ports, taskID, folder))
+    return plainly(() => mergeFromParent(this.#ports, taskID, folder))
   }
 
   /** Drops merged or empty work of these tasks; returns the ids of the others. */
   async clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]> {
-    const home = await find(folder)
+    const home = await findCheckout(folder)
     if (!home) return []
-    const known = (await remembered(home)).filter(({ taskID }) => taskIDs.includes(taskID))
+    const known = (await listTaskRefs(home)).filter(({ taskID }) => taskIDs.includes(taskID))
     const kept: string[] = []
     for (const task of known) {
-      const { state } = readMarker(await targetOf(this.#ports, home, task.taskID)) ?? {}
+      const { state } = readMarker(await worktreeFolder(this.#ports, home, task.taskID)) ?? {}
       if (isUnmerged(task) || state === "held" || state === "used") kept.push(task.taskID)
       else await dropRefs(home, task.taskID)
     }
@@ -161,14 +161,14 @@ export class Worktrees implements Place {
     all: boolean,
     isKnown: (taskID: string) => boolean,
   ): Promise<readonly string[]> {
-    const home = await find(folder)
+    const home = await findCheckout(folder)
     if (!home) return []
-    await expireAside(home, before)
+    await expireLosers(home, before)
     const gone: string[] = []
-    for (const task of await remembered(home)) {
+    for (const task of await listTaskRefs(home)) {
       if (isKnown(task.taskID) || task.keptAt >= before || task.trees.merge !== undefined || (isUnmerged(task) && !all))
         continue
-      if (existsSync(await targetOf(this.#ports, home, task.taskID))) continue
+      if (existsSync(await worktreeFolder(this.#ports, home, task.taskID))) continue
       await dropRefs(home, task.taskID)
       gone.push(task.taskID)
     }
@@ -179,12 +179,12 @@ export class Worktrees implements Place {
    * Completes what a crash interrupted in this repository: leftover commands are killed, worktrees without a living
    * owner archived and removed, merges completed. `isBusy`: the task runs here.
    */
-  async sweep(folder: string, isBusy: (taskID: string) => boolean): Promise<readonly Swept[]> {
+  async sweep(folder: string, isBusy: (taskID: string) => boolean): Promise<readonly SweptLeftover[]> {
     if (this.#ports.commands) await endLeftovers(this.#ports.commands)
-    const home = await homeAround(folder)
+    const home = await findWorkingCheckout(folder)
     if (!home) return []
-    const swept: Swept[] = []
-    const room = await roomOf(this.#ports, home)
+    const swept: SweptLeftover[] = []
+    const room = await repoWorktreesFolder(this.#ports, home)
     for (const name of await jsonNames(room)) {
       const taskID = taskOf(name)
       const target = join(room, name)
@@ -207,7 +207,7 @@ async function hiddenIn(home: Checkout, taskID: string): Promise<readonly string
   return state && start ? hiddenNotes(home, start, state) : []
 }
 
-async function workOf(home: Checkout, taskID: string): Promise<Changed> {
+async function workOf(home: Checkout, taskID: string): Promise<ChangeStats> {
   const [state, start] = await Promise.all([readRef(home, "state", taskID), readRef(home, "start", taskID)])
   if (!state || !start) return { files: [], added: 0, removed: 0, submodules: [] }
   return workBetween(home, start, state)
@@ -216,7 +216,7 @@ async function workOf(home: Checkout, taskID: string): Promise<Changed> {
 /** States of a task in the local repository, for files on another machine. */
 const statesIn = (ports: WorktreePorts): KeptStates => ({
   async next(taskID, folder, bringIn): Promise<NextState> {
-    const from = await checkoutAround(folder)
+    const from = await sourceCheckout(folder)
     const before = await readRef(from, "state", taskID)
     const start = await startOf(ports, from, { taskID, folder, timeLimit: 0, bringIn })
     const { commit, conflicts, unsolved = false } = start

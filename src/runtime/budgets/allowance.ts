@@ -1,18 +1,18 @@
 import type { Block } from "../../core/blocks.ts"
 import { CallError } from "../../core/errors.ts"
 import { launchDelay, MINUTE_MS } from "../../core/limits.ts"
-import { allowanceOf, NOTHING_SPENT, needsBill, refusalOf } from "../../core/spending.ts"
+import { allowanceOf, NOTHING_SPENT, needsBill, spendingRefusal } from "../../core/spending.ts"
 import type { Run, Task } from "../../core/task.ts"
 import { tooLateFor } from "../../core/watchdog.ts"
 import type { Parts } from "../parts.ts"
-import type { Ledger } from "./ledger.ts"
+import type { CostLedger } from "./ledger.ts"
 
 /** Limits on new runs: cost, tokens, and rate of launches. */
 export class Allowance {
   readonly #parts: Parts
-  readonly #ledger: Ledger
+  readonly #ledger: CostLedger
 
-  constructor(parts: Parts, ledger: Ledger) {
+  constructor(parts: Parts, ledger: CostLedger) {
     this.#parts = parts
     this.#ledger = ledger
   }
@@ -31,7 +31,7 @@ export class Allowance {
     const limits = this.#ledger.limitsIn(sessionID, taskID)
     const { clock, options } = this.#parts
     const late = tooLateFor({ ...limits, lastWord: options.lastWord }, clock.now())
-    return late ?? refusalOf(limits, this.#ledger.spentBefore(sessionID, taskID))
+    return late ?? spendingRefusal(limits, this.#ledger.spentBefore(sessionID, taskID))
   }
 
   /** A run that waited while others spent what there was ends when its turn has come. */

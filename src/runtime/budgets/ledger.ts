@@ -1,13 +1,13 @@
-import { type Account, type Bill, billOf, DAY_MS, payer, remainsOf } from "../../core/bill.ts"
+import { type Bill, billOf, DAY_MS, type OwnUsage, payer, remainsOf } from "../../core/bill.ts"
 import type { TaskRecord } from "../../core/ports.ts"
 import type { ActiveRun } from "../../core/run/active-run.ts"
 import {
   NOTHING_SPENT,
   needsBill,
   type PurseLimit,
-  refusalOf,
   type SpendingLimits,
   type Spent,
+  spendingRefusal,
 } from "../../core/spending.ts"
 import {
   addUsage,
@@ -32,7 +32,7 @@ type Elsewhere = { readonly task: Task; readonly cost?: number }
  * Cost of tasks for shared limits: tasks of this process, those of others by their records, and forgotten ones, which
  * were paid all the same.
  */
-export class Ledger {
+export class CostLedger {
   readonly #parts: Parts
   /** Tasks of other processes, and current cost of those that run. */
   #elsewhere: readonly Elsewhere[] = []
@@ -73,7 +73,7 @@ export class Ledger {
 
   /** A shared limit is so far used that no run may begin and last words are due. */
   isNear(task: Task): boolean {
-    return this.isShared && refusalOf(this.limitsIn(task.parentID, task.id), this.spentBy(task)) !== undefined
+    return this.isShared && spendingRefusal(this.limitsIn(task.parentID, task.id), this.spentBy(task)) !== undefined
   }
 
   /** Usage that counts for a run's limits. */
@@ -183,7 +183,7 @@ export class Ledger {
     return { ...NO_USAGE, cost }
   }
 
-  #summaryOf(task: Task): Account {
+  #summaryOf(task: Task): OwnUsage {
     const { usage } = (isActive(task) ? this.#parts.store.run(task.id)?.observed : task.outcome) ?? NO_FIGURES
     const { cost = 0 } =
       this.#elsewhere.length === 0 ? {} : (this.#elsewhere.find((other) => other.task.id === task.id) ?? {})

@@ -1,18 +1,18 @@
 import { DAY_MS } from "../../core/bill.ts"
 import type { Parts } from "../parts.ts"
-import type { Ledger } from "./ledger.ts"
+import type { CostLedger } from "./ledger.ts"
 
 /** How long these costs stay valid, in ms: reading them makes OpenCode list a day's sessions. */
 const KNOWN_MS = 30_000
 
 /** Reads the cost of other processes' tasks for the ledger, where a daily limit needs it. */
-export class Elsewhere {
+export class ForeignCosts {
   readonly #parts: Parts
-  readonly #ledger: Ledger
+  readonly #ledger: CostLedger
   #lookedAt = Number.NEGATIVE_INFINITY
   #looking: Promise<void> = Promise.resolve()
 
-  constructor(parts: Parts, ledger: Ledger) {
+  constructor(parts: Parts, ledger: CostLedger) {
     this.#parts = parts
     this.#ledger = ledger
   }

@@ -1,13 +1,13 @@
 import { CallError, listed } from "../../core/errors.ts"
 import { chosenIn } from "../../core/group.ts"
 import type { CheckResult } from "../../core/receipt.ts"
-import { standsOn } from "../../core/receipts/stands-on.ts"
+import { filesNeededBy } from "../../core/receipts/stands-on.ts"
 import type { Merge, Task, Work } from "../../core/task.ts"
-import { goHome, homeAsAsked, parentFolderOf, refuseUnpassed } from "../merge-target.ts"
+import { autoMergeFolder, moveSessionBack, parentFolderOf, refuseFailedCheck } from "../merge-target.ts"
 import type { Parts } from "../parts.ts"
 import type { Place, SharedPlaces } from "../places/place.ts"
-import type { Left, Merging, Places } from "../places/places.ts"
-import { MOST_FILES, mergeOf, refusedBy, workOf } from "../tasks/changes.ts"
+import type { FinishedWork, Merging, Places } from "../places/places.ts"
+import { MOST_FILES, mergeFailure, mergeOf, toWork } from "../tasks/changes.ts"
 import { membersOf } from "./members-of.ts"
 
 /** Places of tries: all begin with the same state, and one try's work is merged. */
@@ -51,7 +51,7 @@ export class GroupArchive {
       const guarded = named.slice(0, MOST_FILES)
       return { ...result, passed: false, how: `it changed what it may not: ${listed(guarded)}`, guarded }
     }
-    const touched = result.passed ? standsOn(result.command, files).slice(0, MOST_FILES) : []
+    const touched = result.passed ? filesNeededBy(result.command, files).slice(0, MOST_FILES) : []
     return { ...result, ...(touched.length > 0 && { touched }) }
   }
 
@@ -59,7 +59,7 @@ export class GroupArchive {
    * Archives all tries, and merges the winner's work if `merging` is set. `refs`: refs of the others, by task; failures
    * become notes of the outcome.
    */
-  async leave(task: Task, merging: Merging | undefined): Promise<Left & Pick<KeptTries, "refs">> {
+  async leave(task: Task, merging: Merging | undefined): Promise<FinishedWork & Pick<KeptTries, "refs">> {
     try {
       return await this.#leave(task, merging)
     } catch (error) {
@@ -77,8 +77,8 @@ export class GroupArchive {
     let left: unknown
     for (const each of tries) {
       try {
-        if (!each.outcome?.work) await goHome(this.#parts, each)
-        works.set(each.id, each.outcome?.work ?? workOf(await place.putAway(each.id, folder)))
+        if (!each.outcome?.work) await moveSessionBack(this.#parts, each)
+        works.set(each.id, each.outcome?.work ?? toWork(await place.putAway(each.id, folder)))
       } catch (error) {
         // Archived later when its place is in reach.
         if (each.id === winner || !this.#places.outlives(each)) throw error
@@ -93,13 +93,13 @@ export class GroupArchive {
     const refs = await shared.settle(folder, task.id, winner, aside)
     if (winner === undefined) return { work: NO_WORK, refs }
     const { notes: told, held } = works.get(winner) ?? {}
-    const work = workOf(await place.putAway(task.id, folder))
+    const work = toWork(await place.putAway(task.id, folder))
     // Its refs are the group's now.
     const notes = told?.map((note) => note.replaceAll(`/${winner} `, `/${task.id} `))
     return { work: { ...work, ...(notes && { notes }), ...(held && { held }) }, refs }
   }
 
-  async #leave(task: Task, merging: Merging | undefined): Promise<Left & Pick<KeptTries, "refs">> {
+  async #leave(task: Task, merging: Merging | undefined): Promise<FinishedWork & Pick<KeptTries, "refs">> {
     const { work, refs } = await this.keep(task)
     if (!merging || work.files.length === 0) return { found: { work }, refs }
     const { place, shared } = await this.#sharedIn(task)
@@ -109,8 +109,8 @@ export class GroupArchive {
         result = await merging.check(of, where)
         return result
       }
-      const unfit = await this.#unfit(task, place, shared, { ...merging, check }).catch(refusedBy)
-      const merge = unfit ?? (await this.#places.bringHome(task, place))
+      const unfit = await this.#unfit(task, place, shared, { ...merging, check }).catch(mergeFailure)
+      const merge = unfit ?? (await this.#places.mergeBack(task, place))
       return { found: { work: { ...work, merge } }, refs, ...(result && { check: result }) }
     })
   }
@@ -119,7 +119,7 @@ export class GroupArchive {
    * Why it is not merged automatically: the parent's changes are brought into a place with its work and checked there.
    */
   async #unfit(task: Task, place: Place, shared: SharedPlaces, { signal, check }: Merging): Promise<Merge | undefined> {
-    const folder = homeAsAsked(this.#parts, task, signal)
+    const folder = autoMergeFolder(this.#parts, task, signal)
     if (await shared.isCurrent(task.id, folder)) return undefined
     const timeLimit = task.group?.timeout ?? 0
     const { directory } = await place.enter({ taskID: task.id, folder, timeLimit, again: true, signal })
@@ -127,7 +127,7 @@ export class GroupArchive {
       const brought = await place.bringIn(task.id, folder)
       if (brought.kind === "conflict") return mergeOf(brought)
       if (brought.kind === "nothing") return undefined
-      refuseUnpassed(await check(task, place.run ? undefined : directory))
+      refuseFailedCheck(await check(task, place.run ? undefined : directory))
       return undefined
     } finally {
       await place.putAway(task.id, folder)

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto"
 import { CallError, messageOf } from "../../core/errors.ts"
 import type { Runtime } from "../../core/feature.ts"
 import { chosenIn, type ItemsPlan, type ItemsResult, type TriesPlan } from "../../core/group.ts"
-import { type ItemRow, itemsResult, whyOf } from "../../core/items.ts"
+import { failureText, type ItemRow, itemsResult } from "../../core/items.ts"
 import { type CheckResult, NO_RECEIPT, type Receipt } from "../../core/receipt.ts"
 import { elapsed, isActive, isUnmerged, NO_FIGURES, type Outcome, type Task, type Value } from "../../core/task.ts"
 import { triesResult } from "../../core/tries.ts"
@@ -118,7 +118,7 @@ export class Groups {
     if (isActive(task)) return { index, item, state: "running", ...of }
     const { usage, value } = task.outcome ?? (NO_FIGURES as Outcome)
     const figures = { ...of, cost: usage.cost, ms: elapsed(task, 0) }
-    if (task.status !== "completed") return { index, item, state: "failed", reason: whyOf(task), ...figures }
+    if (task.status !== "completed") return { index, item, state: "failed", reason: failureText(task), ...figures }
     const { text } = await this.#ports.answers.of(task)
     const asked = value && value.asked > 1 ? { asked: value.asked } : {}
     return { index, item, state: "valid", value: value?.valid ? JSON.parse(text) : text, ...asked, ...figures }

@@ -1,10 +1,10 @@
-import type { Member } from "../../core/members.ts"
+import type { MemberState } from "../../core/members.ts"
 import { hasBegun } from "../../core/run/progress.ts"
 import type { Task } from "../../core/task.ts"
 import type { TaskStore } from "../tasks/store.ts"
 
 /** Current members of a group, oldest first. */
-export const membersOf = (store: TaskStore, group: Task): readonly Member[] =>
+export const membersOf = (store: TaskStore, group: Task): readonly MemberState[] =>
   store
     .ofParent(group.sessionID)
     .filter(({ member }) => member?.of === group.id)

@@ -2,8 +2,8 @@ import { recentRuns } from "../../core/bill.ts"
 import { CallError } from "../../core/errors.ts"
 import type { Feature, GroupRules, MemberPlan } from "../../core/feature.ts"
 import { chosenIn, type Group } from "../../core/group.ts"
-import { taskID } from "../../core/ids.ts"
-import type { Move } from "../../core/members.ts"
+import { newTaskID } from "../../core/ids.ts"
+import type { GroupStep } from "../../core/members.ts"
 import type { ActiveRun } from "../../core/run/active-run.ts"
 import { NO_FIGURES, type Run, type Task, type TaskDraft } from "../../core/task.ts"
 import { withSchema } from "../../core/value.ts"
@@ -37,8 +37,8 @@ export class GroupMembers {
     this.#ports = ports
   }
 
-  /** What the group's feature decides about its members now. */
-  next(task: Task, { generation, creatingMembers: coming, done }: ActiveRun): Move {
+  /** The next step of a group, as its feature decides now. */
+  next(task: Task, { generation, creatingMembers: coming, done }: ActiveRun): GroupStep {
     const { store, clock } = this.#parts
     const room = this.#ports.launching().scheduler.roomFor(task)
     const course = { coming, done, generation, room, now: clock.now() }
@@ -134,7 +134,7 @@ export class GroupMembers {
   #draft(task: Task, group: Group, nth: number, { name, sharesFiles: _files, isFar, ...own }: MemberPlan): TaskDraft {
     const { clock } = this.#parts
     const now = clock.now()
-    const id = taskID(this.#ports.randomID)
+    const id = newTaskID(this.#ports.randomID)
     const { parentID, parentMessageID, description, agent, depth } = task
     const { generation } = task.run
     return {

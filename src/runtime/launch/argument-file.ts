@@ -2,7 +2,7 @@ import { realpath } from "node:fs/promises"
 import { resolve, sep } from "node:path"
 import { CallError, messageOf } from "../../core/errors.ts"
 import { NoFile, readPlain } from "../../lib/atomic-file.ts"
-import { grouped, oneLine } from "../../lib/text.ts"
+import { formatInteger, oneLine } from "../../lib/text.ts"
 
 /** Larger than any allowed argument. */
 const MOST_BYTES = 8_000_000
@@ -23,7 +23,8 @@ export async function fileIn(folder: string, name: string, refused: Refused) {
 
 export async function textIn(file: string, name: string, refused: Refused, most = MOST_BYTES): Promise<string> {
   const shown = oneLine(name)
-  const tooLong = (bytes: number) => refused(`${shown} has ${grouped(bytes)} bytes; at most ${grouped(most)} are read.`)
+  const tooLong = (bytes: number) =>
+    refused(`${shown} has ${formatInteger(bytes)} bytes; at most ${formatInteger(most)} are read.`)
   try {
     return (await readPlain(file, most, tooLong)).replace(/^\uFEFF/, "")
   } catch (error) {

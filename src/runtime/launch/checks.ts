@@ -1,14 +1,21 @@
 import { createHash } from "node:crypto"
-import { CallError, listed, messageOf, nearest, thereAre } from "../../core/errors.ts"
+import { CallError, candidatesText, listed, messageOf, nearest } from "../../core/errors.ts"
 import { modelKey } from "../../core/limits.ts"
-import { type AgentInfo, type Host, isListed, type Persona, type Rule, type SessionInfo } from "../../core/ports.ts"
+import {
+  type AgentInfo,
+  isListed,
+  type OpencodeApi,
+  type Persona,
+  type Rule,
+  type SessionInfo,
+} from "../../core/ports.ts"
 import { hasEnded } from "../../core/run/active-run.ts"
 import type { Model, Task } from "../../core/task.ts"
 import type { Options } from "../../options/options.ts"
 import type { TaskStore } from "../tasks/store.ts"
 
 /** Checks before a launch or resume changes anything. Each throws a `CallError` that says what was expected. */
-type CheckPorts = { readonly host: Host; readonly options: Options; readonly store: TaskStore }
+type CheckPorts = { readonly host: OpencodeApi; readonly options: Options; readonly store: TaskStore }
 
 export type Caller = {
   readonly sessionID: string
@@ -55,7 +62,7 @@ export function isStopped({ store }: Pick<CheckPorts, "store">, { sessionID, abo
 /** Model named by a call. Rejects where it does not exist. */
 export async function chooseModel(ports: CheckPorts, wanted: string): Promise<Model> {
   refuseOverride(ports)
-  return modelOf(ports, wanted, "argument `model`")
+  return findModel(ports, wanted, "argument `model`")
 }
 
 function refuseOverride({ options }: Pick<CheckPorts, "options">): void {
@@ -66,11 +73,11 @@ function refuseOverride({ options }: Pick<CheckPorts, "options">): void {
 }
 
 /** Finds `provider/model` or `provider/model#variant`. `where`: source of the name, for the error. */
-export async function modelOf({ host }: Pick<CheckPorts, "host">, wanted: string, where: string): Promise<Model> {
+export async function findModel({ host }: Pick<CheckPorts, "host">, wanted: string, where: string): Promise<Model> {
   const models = await host.models()
   if (!models.includes(wanted)) {
     const close = nearest(wanted, models)
-    const hint = close.length > 0 ? `Did you mean: ${listed(close)}?` : thereAre(models)
+    const hint = close.length > 0 ? `Did you mean: ${listed(close)}?` : candidatesText(models)
     throw new CallError(`No model "${wanted}" (${where}, as provider/model or provider/model#variant). ${hint}`)
   }
   return inParts(wanted, (name) => models.includes(name))
@@ -209,7 +216,7 @@ export function findAgent(name: string, agents: readonly AgentInfo[]): AgentInfo
   const agent = agents.find((candidate) => candidate.name === name)
   if (agent) return agent
   const names = agents.filter(isListed).map((candidate) => candidate.name)
-  throw new CallError(`No agent "${name}" (argument \`agent\`). ${thereAre(names, 20)}`)
+  throw new CallError(`No agent "${name}" (argument \`agent\`). ${candidatesText(names, 20)}`)
 }
 
 /**
@@ -255,7 +262,7 @@ export function refusalTo(
 }
 
 /** Agent and model of a fork that shares its parent's cache: always the caller's. */
-export function sharerOf(
+export function wholeForkPersona(
   { agent, model, place }: { readonly agent?: string; readonly model?: string; readonly place?: string },
   persona: Persona | undefined,
   { fork }: Pick<Options, "fork">,

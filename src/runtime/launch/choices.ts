@@ -6,7 +6,7 @@ import type { WholeRequest } from "../../features/forks/fork.ts"
 import type { Parts } from "../parts.ts"
 import { HERE } from "../places/here.ts"
 import { kindOf, type PlaceKind } from "../places/place.ts"
-import { type Caller, chooseModel, defaultsOf, findAgent, modelNamed, modelOf } from "./checks.ts"
+import { type Caller, chooseModel, defaultsOf, findAgent, findModel, modelNamed } from "./checks.ts"
 import type { LaunchRequest } from "./request.ts"
 
 /** Agent and model of a task that is not a whole fork. Throws a `CallError` for an unknown one. */
@@ -25,7 +25,7 @@ export async function chosenBy(
   const agent = findAgent(name, agents)
   if (model) return { agent: agent.name, model: await chooseModel(parts, model) }
   const { model: set } = defaultsOf(parts.options, agent.name)
-  const own = set === undefined ? agent.model : await modelOf(parts, set, `option agents.${agent.name}.model`)
+  const own = set === undefined ? agent.model : await findModel(parts, set, `option agents.${agent.name}.model`)
   return { agent: agent.name, model: own ?? persona?.model }
 }
 

@@ -1,6 +1,6 @@
-import { namedBatch } from "../../core/batch.ts"
+import { batchKeyOf } from "../../core/batch.ts"
 import type { Block, BlockSource } from "../../core/blocks.ts"
-import { fateOf, stranded, waitsFor } from "../../core/dependencies.ts"
+import { stranded, waitsFor, whyNeverCompletes } from "../../core/dependencies.ts"
 import { CallError } from "../../core/errors.ts"
 import { nameOf } from "../../core/summary.ts"
 import { isQueued, type Task } from "../../core/task.ts"
@@ -13,7 +13,7 @@ import { findTask, knownBatches } from "../tasks/lookup.ts"
 export function resolveAfter(after: readonly string[] | string, own: readonly Task[]): readonly string[] {
   const tasks = typeof after === "string" ? ofBatch(after, own) : after.map((reference) => findTask(reference, own))
   for (const task of tasks) {
-    const fate = fateOf(task)
+    const fate = whyNeverCompletes(task)
     if (fate)
       throw new CallError(
         `Nothing was launched: it would wait for ${nameOf(task)}, which ${fate}. Launch it again first, or launch this without it.`,
@@ -25,7 +25,7 @@ export function resolveAfter(after: readonly string[] | string, own: readonly Ta
 /** A single id names the task, not its batch. */
 function ofBatch(name: string, own: readonly Task[]): readonly Task[] {
   const wanted = name.trim()
-  const found = own.filter(({ batch }) => batch === namedBatch(wanted))
+  const found = own.filter(({ batch }) => batch === batchKeyOf(wanted))
   if (found.length > 0) return found
   if (own.some(({ id, sessionID }) => id.startsWith(wanted) || sessionID.startsWith(wanted)))
     return [findTask(wanted, own)]

@@ -1,7 +1,7 @@
 import { batchFor } from "../../core/batch.ts"
 import { CallError, messageOf } from "../../core/errors.ts"
 import type { Feature } from "../../core/feature.ts"
-import { taskID } from "../../core/ids.ts"
+import { newTaskID } from "../../core/ids.ts"
 import type { Rule } from "../../core/ports.ts"
 import { isActive, NO_FIGURES, type Task, type TaskDraft } from "../../core/task.ts"
 import { withSchema } from "../../core/value.ts"
@@ -10,7 +10,7 @@ import type { ForkHost } from "../../features/forks/ports.ts"
 import type { Breakers } from "../../features/rate-limits/breakers.ts"
 import type { Options } from "../../options/options.ts"
 import type { Allowance } from "../budgets/allowance.ts"
-import type { Elsewhere } from "../budgets/other-processes.ts"
+import type { ForeignCosts } from "../budgets/other-processes.ts"
 import { permitItems } from "../groups/plans.ts"
 import type { Ledgers } from "../ledgers.ts"
 import type { Parts } from "../parts.ts"
@@ -27,7 +27,7 @@ import {
   permit,
   refuseUnpaid,
   rulesFor,
-  sharerOf,
+  wholeForkPersona,
 } from "./checks.ts"
 import { chosenBy, placeIn, refuseUnknownRungs, wholeOf } from "./choices.ts"
 import { resolveAfter } from "./dependencies.ts"
@@ -55,7 +55,7 @@ export type LauncherPorts = {
   readonly queue: Queue
   readonly scheduler: Scheduler
   readonly allowance: Allowance
-  readonly elsewhere: Elsewhere
+  readonly elsewhere: ForeignCosts
 }
 
 export class Launcher {
@@ -99,7 +99,7 @@ export class Launcher {
     }
     const { agent, model } =
       request.fork === "whole"
-        ? sharerOf(request, persona, options)
+        ? wholeForkPersona(request, persona, options)
         : await chosenBy(this.#parts, this.#ports.kinds, request, agents, persona)
     refuseUnpaid(this.#ports.breakers.unpaid(model))
     await refuseUnknownRungs(this.#parts, this.#ports.kinds, request)
@@ -228,7 +228,7 @@ export class Launcher {
   ): TaskDraft {
     const { clock, store, options } = this.#parts
     const now = clock.now()
-    const id = taskID(this.#ports.randomID)
+    const id = newTaskID(this.#ports.randomID)
     const place = this.#placeOf(request, caller)
     const timeout = request.timeout ?? options.taskTimeout
     const siblings = [...store.ofParent(caller.sessionID), ...this.#ports.queue.making(caller.sessionID)]

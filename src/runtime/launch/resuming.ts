@@ -6,7 +6,7 @@ import { isActive, type Run, type Task } from "../../core/task.ts"
 import { withSchema } from "../../core/value.ts"
 import type { Breakers } from "../../features/rate-limits/breakers.ts"
 import type { Allowance } from "../budgets/allowance.ts"
-import type { Elsewhere } from "../budgets/other-processes.ts"
+import type { ForeignCosts } from "../budgets/other-processes.ts"
 import type { Dispatcher } from "../dispatcher.ts"
 import { askedAgain, refuseUnlessRemaining } from "../groups/plans.ts"
 import type { Parts } from "../parts.ts"
@@ -34,7 +34,7 @@ export type ResumingPorts = {
   readonly breakers: Breakers
   readonly queue: Queue
   readonly allowance: Allowance
-  readonly elsewhere: Elsewhere
+  readonly elsewhere: ForeignCosts
 }
 
 /** Resumes ended tasks. */

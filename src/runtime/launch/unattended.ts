@@ -1,6 +1,6 @@
 import { recentRuns } from "../../core/bill.ts"
 import { CallError } from "../../core/errors.ts"
-import { taskID } from "../../core/ids.ts"
+import { newTaskID } from "../../core/ids.ts"
 import type { Spent } from "../../core/spending.ts"
 import {
   type Ending,
@@ -13,8 +13,8 @@ import {
   type Usage,
 } from "../../core/task.ts"
 import type { Allowance } from "../budgets/allowance.ts"
-import type { Ledger, LedgerPurse } from "../budgets/ledger.ts"
-import type { Elsewhere } from "../budgets/other-processes.ts"
+import type { CostLedger, LedgerPurse } from "../budgets/ledger.ts"
+import type { ForeignCosts } from "../budgets/other-processes.ts"
 import type { Dispatcher } from "../dispatcher.ts"
 import type { Parts } from "../parts.ts"
 import type { Poller } from "../poller.ts"
@@ -43,8 +43,8 @@ type UnattendedPorts = {
   readonly randomID: () => string
   readonly queue: Queue
   readonly allowance: Allowance
-  readonly elsewhere: Elsewhere
-  readonly ledger: Ledger
+  readonly elsewhere: ForeignCosts
+  readonly ledger: CostLedger
   readonly poller: Poller
   readonly recovery: Recovery
 }
@@ -157,7 +157,7 @@ export class Unattended {
   }
 
   #first(): { id: string; run: Run } {
-    const id = taskID(this.#ports.randomID)
+    const id = newTaskID(this.#ports.randomID)
     return { id, run: this.#run(id, 0) }
   }
 

@@ -5,7 +5,7 @@ import type { Answers } from "../answers.ts"
 import type { Dispatcher } from "../dispatcher.ts"
 import type { Parts } from "../parts.ts"
 import { stopSession } from "../stop-session.ts"
-import { asItIs, gatherMs, isLastNews, mayWake, newsOf } from "./notification-items.ts"
+import { gatherMs, isLastNotification, mayWake, notificationFacts, withCurrentState } from "./notification-items.ts"
 import { Outbox } from "./outbox.ts"
 
 /** Time for a woken parent to send its first request before deferred records are written. */
@@ -24,16 +24,16 @@ export function outboxOf(
     clock,
     stopped,
     isKnown: (id) => store.get(id) !== undefined && !store.handle(id)?.borrowed,
-    isLast: (task) => isLastNews(task, store),
+    isLast: (task) => isLastNotification(task, store),
     gatherMs: (task) => gatherMs(task, store),
     mayWake: (task) => mayWake(task, store),
     isClosed: (task, persona) => others().breakers.keepsFromWaking(task, persona?.model),
     silence: (parentID) => stopSession(parts, parentID).soon,
     compose: async (task) => {
       await journal.takenUp
-      const wanted = options.notifyAnswerChars > 0 && wantsAnswer(asItIs(task, store))
+      const wanted = options.notifyAnswerChars > 0 && wantsAnswer(withCurrentState(task, store))
       const answer = wanted ? await answerTo(task, parts, answers) : undefined
-      return compose({ ...newsOf(task, store), answer }, { ...options, development })
+      return compose({ ...notificationFacts(task, store), answer }, { ...options, development })
     },
     told: (task, state, handedOver) => others().dispatcher.announcing.told(task, state, handedOver),
     drained: (parentID, woken) => {

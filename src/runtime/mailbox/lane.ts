@@ -1,14 +1,14 @@
 import type { Prompt } from "../../core/ports.ts"
 import type { Task } from "../../core/task.ts"
-import type { Notice } from "../../present/notification.ts"
+import type { NotificationTexts } from "../../present/notification.ts"
 
 /** Notification of a run, with the task as it ended: a resume meanwhile does not change it. */
-export type Item = {
+export type LaneItem = {
   readonly task: Task
   wake: boolean
   readonly maybeDelivered: boolean
   /** Set by the first send: repeated sends are identical. */
-  notice?: Notice
+  notice?: NotificationTexts
 }
 
 /**
@@ -22,7 +22,7 @@ type LaneState = "resting" | "sending" | "until idle" | "until redone"
 
 export type Lane = {
   state: LaneState
-  readonly items: Item[]
+  readonly items: LaneItem[]
   /** The parent became idle after the last send began. */
   idled: boolean
   /** Tasks whose pending notification must wake the parent; the lane stays until it is sent. */

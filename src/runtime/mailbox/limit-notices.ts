@@ -3,7 +3,7 @@ import { modelKeyOf } from "../../core/limits.ts"
 import { conditionOf } from "../../core/refusal.ts"
 import { isUnattended, type Task } from "../../core/task.ts"
 import { duration } from "../../lib/duration.ts"
-import { moment } from "../../lib/format-time.ts"
+import { formatTime } from "../../lib/format-time.ts"
 import { count } from "../../lib/text.ts"
 import type { Parts } from "../parts.ts"
 import type { Note } from "./notes.ts"
@@ -27,7 +27,7 @@ type NoticePorts = {
 /**
  * Reports once that a model is at its limit: a toast for the user, a message without a turn for each affected parent.
  */
-export class Notices {
+export class LimitNotices {
   readonly #parts: Parts
   readonly #breakerOf: NoticePorts["breakerOf"]
   readonly #at: NoticePorts["at"]
@@ -122,12 +122,12 @@ const concerned = ({ store }: Parts, model: string): readonly Task[] =>
 const isWaiting = (task: Task): boolean => task.run.startedAt === undefined
 
 function headline(model: string, { told, opensAt, kind }: Breaker, now: number): string {
-  return `${model} ${conditionOf(kind)}${told ? " until" : ", next try"} ${moment(opensAt, now)}`
+  return `${model} ${conditionOf(kind)}${told ? " until" : ", next try"} ${formatTime(opensAt, now)}`
 }
 
 /** Reason why a task is not parked: the limit ends too late. */
-export const beyond = (model: string, { opensAt, why, kind }: Breaker, now: number): string =>
-  `${model} ${conditionOf(kind)} until ${moment(opensAt, now)} (in ${duration(opensAt - now)}), longer than a task is parked (option maxParked): ${why}`
+export const notParkedText = (model: string, { opensAt, why, kind }: Breaker, now: number): string =>
+  `${model} ${conditionOf(kind)} until ${formatTime(opensAt, now)} (in ${duration(opensAt - now)}), longer than a task is parked (option maxParked): ${why}`
 
 const are = ({ length }: readonly Task[]): string => (length === 1 ? "is" : "are")
 const go = ({ length }: readonly Task[]): string => (length === 1 ? "goes" : "go")

@@ -1,7 +1,7 @@
-import type { NameMessage } from "../../core/ids.ts"
+import type { MessageIDFactory } from "../../core/ids.ts"
 import type { Message, Persona, Prompt } from "../../core/ports.ts"
 import type { Task } from "../../core/task.ts"
-import type { Notice } from "../../present/notification.ts"
+import type { NotificationTexts } from "../../present/notification.ts"
 
 /** No later message answers it. A notification that the user deleted is not sent again. */
 export function isUnread(since: readonly Message[]): boolean {
@@ -11,14 +11,14 @@ export function isUnread(since: readonly Message[]): boolean {
 }
 
 /** Derived from the run alone, so that all processes send the same message. */
-export const notificationID = (name: NameMessage, { id, run }: Task): string =>
+export const notificationID = (name: MessageIDFactory, { id, run }: Task): string =>
   name("notification", id, run.generation, run.createdAt)
 
 /** The notification as a message with the parent's current agent and model. */
-export function promptOf(
-  name: NameMessage,
+export function notificationPrompt(
+  name: MessageIDFactory,
   task: Task,
-  { visible, hidden }: Pick<Notice, "visible" | "hidden">,
+  { visible, hidden }: Pick<NotificationTexts, "visible" | "hidden">,
   persona: Persona | undefined,
   noReply: boolean,
 ): Prompt {

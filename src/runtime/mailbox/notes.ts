@@ -2,7 +2,7 @@ import { listed } from "../../core/errors.ts"
 import type { MessageKind } from "../../core/ids.ts"
 import { nameOf } from "../../core/summary.ts"
 import type { Ask, Task } from "../../core/task.ts"
-import { moment } from "../../lib/format-time.ts"
+import { formatTime } from "../../lib/format-time.ts"
 import { oneLine } from "../../lib/text.ts"
 
 const MOST_NAMES = 10
@@ -18,12 +18,12 @@ export type Note = {
 }
 
 /** Note that a task waits for an answer. `team`: the group of a member; `until`: when the question is refused. */
-export function hintOf(task: Task, ask: Ask, group: Task | undefined, until: number, now: number): Note {
+export function askNote(task: Task, ask: Ask, group: Task | undefined, until: number, now: number): Note {
   const who = group
     ? `${NAMES[task.member?.kind ?? "tries"]} ${(task.member?.nth ?? 0) + 1} of ${nameOf(group)}`
     : nameOf(task)
   const end = Number.isFinite(until)
-    ? ` If nobody answers, it is refused at ${moment(until, now)}, and the agent goes on without it.`
+    ? ` If nobody answers, it is refused at ${formatTime(until, now)}, and the agent goes on without it.`
     : ""
   return noteOf(
     task,
@@ -35,7 +35,7 @@ export function hintOf(task: Task, ask: Ask, group: Task | undefined, until: num
 const NAMES = { tries: "try", each: "item" } as const
 
 /** Note that a merge was cut off by a crash and no longer applies. */
-export const cutOffOf = (task: Task, files: readonly string[]): Note => {
+export const cutOffMergeNote = (task: Task, files: readonly string[]): Note => {
   const names = listed(
     files.map((file) => oneLine(file)),
     MOST_NAMES,

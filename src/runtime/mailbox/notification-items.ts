@@ -1,14 +1,14 @@
 import { isActive, owesNotification, type Task } from "../../core/task.ts"
 import type { Options } from "../../options/options.ts"
-import type { News } from "../../present/notification.ts"
+import type { NotificationFacts } from "../../present/notification.ts"
 import type { TaskStore } from "../tasks/store.ts"
 import { figuresOf } from "../tasks/view.ts"
 
 /** Facts for the notification beside the answer. `task`: as it was when the run ended. */
-export function newsOf(task: Task, store: TaskStore): News {
+export function notificationFacts(task: Task, store: TaskStore): NotificationFacts {
   const others = othersOf(task, store)
   return {
-    task: asItIs(task, store),
+    task: withCurrentState(task, store),
     ...figuresOf(task, store),
     running: others.filter(isActive),
     untold: others.filter(owesNotification),
@@ -18,7 +18,7 @@ export function newsOf(task: Task, store: TaskStore): News {
 }
 
 /** The ended task with what has become of it since: its answer was fetched, its work merged. */
-export function asItIs(task: Task, store: TaskStore): Task {
+export function withCurrentState(task: Task, store: TaskStore): Task {
   const { retrievedAt, outcome } = inSameRun(task, store) ?? task
   return { ...task, retrievedAt, outcome }
 }
@@ -43,7 +43,7 @@ function togetherWith(task: Task, others: readonly Task[]): number {
 }
 
 /** No other end of this session is still to come. */
-export const isLastNews = (task: Task, store: TaskStore): boolean => !othersOf(task, store).some(isUntold)
+export const isLastNotification = (task: Task, store: TaskStore): boolean => !othersOf(task, store).some(isUntold)
 
 /** How long an end waits for others of the same moment, so that the parent has one turn for all. */
 export const gatherMs = (task: Task, store: TaskStore): number =>

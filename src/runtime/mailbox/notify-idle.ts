@@ -1,7 +1,7 @@
-import type { Host } from "../../core/ports.ts"
+import type { OpencodeApi } from "../../core/ports.ts"
 import { AUTOMATIC } from "../../core/summary.ts"
-import { slotsOf } from "../../core/task.ts"
-import { pause, retry } from "../../lib/clock.ts"
+import { slotSessionOf } from "../../core/task.ts"
+import { retry, sleepFor } from "../../lib/clock.ts"
 import type { Parts } from "../parts.ts"
 import type { Note } from "./notes.ts"
 
@@ -13,9 +13,9 @@ const LONGEST_WAIT_MS = 60_000
  * Sends a parent's model a message about a task without starting it. False where that must wait: a message during a
  * turn causes another step, and one after an undo deletes the undone messages for good.
  */
-export async function notifyIdle(host: Host, { task, kind, at, visible, text }: Note): Promise<boolean> {
+export async function notifyIdle(host: OpencodeApi, { task, kind, at, visible, text }: Note): Promise<boolean> {
   const { id, run } = task
-  const parentID = slotsOf(task)
+  const parentID = slotSessionOf(task)
   const persona = await host.persona(parentID)
   const [parent, activity] = await Promise.all([host.parent(parentID), host.activity()])
   if (parent?.reverted || activity.has(parentID)) return false
@@ -35,6 +35,6 @@ export async function notifyIdle(host: Host, { task, kind, at, visible, text }: 
 export async function tellOnceIdle({ host, clock, stopped }: Parts, note: Note): Promise<void> {
   for (let wait = FIRST_WAIT_MS; !stopped.aborted; wait = Math.min(2 * wait, LONGEST_WAIT_MS)) {
     if (await retry(clock, stopped, () => notifyIdle(host, note))) return
-    await pause(clock, wait)
+    await sleepFor(clock, wait)
   }
 }

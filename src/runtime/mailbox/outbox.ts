@@ -1,11 +1,11 @@
-import { type Clock, HostError, type Persona } from "../../core/ports.ts"
+import { type Clock, OpencodeError, type Persona } from "../../core/ports.ts"
 import { owesNotification, type Task } from "../../core/task.ts"
 import { retry } from "../../lib/clock.ts"
-import type { Notice } from "../../present/notification.ts"
-import { type Item, type Lane, newLane, type Waking } from "./lane.ts"
-import { promptOf } from "./message.ts"
+import type { NotificationTexts } from "../../present/notification.ts"
+import { type Lane, type LaneItem, newLane, type Waking } from "./lane.ts"
+import { notificationPrompt } from "./message.ts"
 import { Sender, type SenderPorts } from "./sender.ts"
-import { Pauses } from "./user-pauses.ts"
+import { StoppableWaits } from "./user-pauses.ts"
 
 /** Delays between attempts; the last one repeats until the parent is gone or the process ends. */
 const RETRY_DELAYS_MS = [250, 1000, 4000, 15_000, 60_000] as const
@@ -27,7 +27,7 @@ export type OutboxPorts = SenderPorts & {
   /** True where the parent's model is at its limit. The caller then calls `wakeAgain` when that is over. */
   readonly isClosed: (task: Task, persona: Persona | undefined) => boolean
   /** Must not reject. */
-  readonly compose: (task: Task) => Promise<Notice>
+  readonly compose: (task: Task) => Promise<NotificationTexts>
   /** Records the delivery state, and whether the whole answer is in it. Must not reject. */
   readonly told: (task: Task, state: "confirmed" | "abandoned", handedOver: boolean) => Promise<void>
   /** Called when a parent's lane is empty; `woken`: its model was started. */
@@ -43,12 +43,12 @@ export type OutboxPorts = SenderPorts & {
 export class Outbox {
   readonly #ports: OutboxPorts
   readonly #lanes = new Map<string, Lane>()
-  readonly #pauses: Pauses
+  readonly #pauses: StoppableWaits
   readonly #sender: Sender
 
   constructor(ports: OutboxPorts) {
     this.#ports = ports
-    this.#pauses = new Pauses(ports.clock, ports.stopped)
+    this.#pauses = new StoppableWaits(ports.clock, ports.stopped)
     this.#sender = new Sender(ports, this.#pauses)
   }
 
@@ -146,7 +146,7 @@ export class Outbox {
     }
   }
 
-  async #deliver(item: Item, lane: Lane): Promise<void> {
+  async #deliver(item: LaneItem, lane: Lane): Promise<void> {
     const { task } = item
     if (item.wake && !this.#ports.isLast(task)) await this.#gather(task, lane)
     await this.#persist(task, lane, (attempt) => this.#tell(task, item, lane, attempt))
@@ -204,7 +204,7 @@ export class Outbox {
       try {
         if (await tell(attempt)) return
       } catch (error) {
-        if (error instanceof HostError && error.notFound) return told(task, "abandoned", false)
+        if (error instanceof OpencodeError && error.notFound) return told(task, "abandoned", false)
         const fields = { task: task.id, session: task.parentID, attempt, error: String(error) }
         host.log("warn", "notification not accepted, trying again", fields)
         await this.#pauses.for(RETRY_DELAYS_MS[Math.min(attempt, RETRY_DELAYS_MS.length - 1)] ?? 0)
@@ -235,7 +235,7 @@ export class Outbox {
   }
 
   /** False where the message may no longer be sent, although it could when it was composed. */
-  async #tell(task: Task, item: Item, lane: Lane, attempt: number): Promise<boolean> {
+  async #tell(task: Task, item: LaneItem, lane: Lane, attempt: number): Promise<boolean> {
     const { host, told } = this.#ports
     item.notice ??= await this.#ports.compose(task)
     const { notice, wake, maybeDelivered } = item
@@ -260,7 +260,7 @@ export class Outbox {
     // The breaker's reset wakes the parent instead, perhaps before this send is done.
     if (closed) item.wake = false
     lane.idled = false
-    const prompt = promptOf(host.messageID, task, notice, persona, !(last && wakes))
+    const prompt = notificationPrompt(host.messageID, task, notice, persona, !(last && wakes))
     await this.#sender.send({ prompt, task }, lane)
     await told(task, "confirmed", notice.handsOver)
     // Keep a wake that was requested during the send.

@@ -1,9 +1,9 @@
-import { type Host, HostError, type Persona, type Prompt } from "../../core/ports.ts"
+import { type OpencodeApi, OpencodeError, type Persona, type Prompt } from "../../core/ports.ts"
 import type { Task } from "../../core/task.ts"
 import { NOTICE_PARTS } from "../../present/notification.ts"
 import type { Lane, Waking } from "./lane.ts"
-import { isUnread, notificationID, promptOf } from "./message.ts"
-import type { Pauses } from "./user-pauses.ts"
+import { isUnread, notificationID, notificationPrompt } from "./message.ts"
+import type { StoppableWaits } from "./user-pauses.ts"
 
 /** Delays between checks whether the message is stored. */
 const CONFIRM_DELAYS_MS = [5, 25, 100, 500, 2000] as const
@@ -11,7 +11,7 @@ const CONFIRM_DELAYS_MS = [5, 25, 100, 500, 2000] as const
 const WITHOUT_AGENT_FROM = 3
 
 export type SenderPorts = {
-  readonly host: Host
+  readonly host: OpencodeApi
   /** False where a user or an abort has stopped the parent's model. */
   readonly mayWake: (task: Task) => boolean
   /** Stops a model that was started just as it was stopped. Must not reject. */
@@ -24,9 +24,9 @@ export type SenderPorts = {
  */
 export class Sender {
   readonly #ports: SenderPorts
-  readonly #pauses: Pauses
+  readonly #pauses: StoppableWaits
 
-  constructor(ports: SenderPorts, pauses: Pauses) {
+  constructor(ports: SenderPorts, pauses: StoppableWaits) {
     this.#ports = ports
     this.#pauses = pauses
   }
@@ -49,7 +49,7 @@ export class Sender {
     const [stored] = since
     if (!stored || !isUnread(since)) return undefined
     const [visible = "", hidden = ""] = stored.parts.flatMap((part) => (part.type === "text" ? [part.text] : []))
-    return promptOf(host.messageID, task, { visible, hidden }, await this.persona(task.parentID, 0), false)
+    return notificationPrompt(host.messageID, task, { visible, hidden }, await this.persona(task.parentID, 0), false)
   }
 
   /** A message that should have started the model is stored, unread, and may still start it. */
@@ -76,7 +76,7 @@ export class Sender {
       await this.#pauses.for(delay)
       if (await this.#ports.host.hasMessage(prompt.sessionID, prompt.messageID, prompt.parts.length)) return
     }
-    throw new HostError("The host took the notification but does not show it.")
+    throw new OpencodeError("The host took the notification but does not show it.")
   }
 
   /** Resolves when the parent holds the message. */

@@ -1,4 +1,4 @@
-import type { Clock, Host, Toast } from "../../core/ports.ts"
+import type { Clock, OpencodeApi, Toast } from "../../core/ports.ts"
 import type { Ask, Task } from "../../core/task.ts"
 import { addBounded } from "../../lib/bounded-set.ts"
 import { Collector } from "../../lib/collector.ts"
@@ -23,14 +23,14 @@ const MOST_FORKS = 256
 
 /** Shows toasts, unless the option `toasts` is off. */
 export class Toaster {
-  readonly #host: Host
+  readonly #host: OpencodeApi
   readonly #enabled: boolean
   readonly #clock: Clock
   readonly #news: Collector<Toast>
   readonly #toldForks = new Map<string, true>()
   #shownAt = 0
 
-  constructor({ host, clock, options }: { host: Host; clock: Clock; options: Options }) {
+  constructor({ host, clock, options }: { host: OpencodeApi; clock: Clock; options: Options }) {
     this.#host = host
     this.#clock = clock
     this.#enabled = options.toasts

@@ -2,7 +2,7 @@ import type { Clock } from "../../core/ports.ts"
 import type { Lane } from "./lane.ts"
 
 /** Waits that end when the plugin stops. */
-export class Pauses {
+export class StoppableWaits {
   readonly #clock: Clock
   readonly #stopped: AbortSignal
   readonly #open = new Set<() => void>()

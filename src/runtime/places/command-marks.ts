@@ -1,6 +1,6 @@
 import { mkdirSync } from "node:fs"
 import { readdir, readFile, rm } from "node:fs/promises"
-import { jsonFile, jsonNames, readJson, replaceSync } from "../../lib/atomic-file.ts"
+import { jsonFile, jsonNames, readJson, replaceFileSync } from "../../lib/atomic-file.ts"
 import { kill } from "./process.ts"
 
 /**
@@ -31,7 +31,7 @@ const MOST_ROUNDS = 5
 export function putMark({ folder, keeper }: CommandMarks, mark: string, command: string): void {
   try {
     mkdirSync(folder, { recursive: true, mode: 0o700 })
-    replaceSync(jsonFile(folder, mark), JSON.stringify({ keeper: keeper(), command }))
+    replaceFileSync(jsonFile(folder, mark), JSON.stringify({ keeper: keeper(), command }))
   } catch {
     // A full disk must not prevent the check.
   }

@@ -1,9 +1,9 @@
-import type { Place, PlaceKind, PutAway } from "./place.ts"
+import type { ArchiveResult, Place, PlaceKind } from "./place.ts"
 
 /** Default of `place`. Tasks there have no `place` in their record. */
 export const HERE = "here"
 
-const NOTHING: PutAway = { files: [], added: 0, removed: 0, submodules: [], unsaved: [] }
+const NOTHING: ArchiveResult = { files: [], added: 0, removed: 0, submodules: [], unsaved: [] }
 
 /** The parent's folder: nothing to archive or merge. */
 const here: Place = {

@@ -4,7 +4,7 @@ import type { Processes } from "../../lib/lock.ts"
 import type { CommandMarks } from "./command-marks.ts"
 import type { CommandResult } from "./run-command.ts"
 
-export type Changed = {
+export type ChangeStats = {
   readonly files: readonly string[]
   readonly added: number
   readonly removed: number
@@ -25,7 +25,7 @@ export type EnterRequest = {
   readonly signal?: AbortSignal
 }
 
-export type Ready = {
+export type PreparedPlace = {
   /** Working directory of the task's session. */
   readonly directory: string
   /** Prompt text about the place; "" for none. */
@@ -40,7 +40,7 @@ export type MergeResult =
   | { readonly kind: "conflict"; readonly files: readonly string[]; readonly advice?: string }
 
 /** State of a place after its run. */
-export type PutAway = Changed & {
+export type ArchiveResult = ChangeStats & {
   /** Folder that stays because it holds what cannot be archived. */
   readonly held?: string
   /** Paths that only this folder holds. */
@@ -51,13 +51,13 @@ export type PutAway = Changed & {
   readonly unseen?: string
 }
 
-export type Shown = Changed & { readonly diff: string; readonly cut: boolean; readonly command: string }
+export type WorkDiff = ChangeStats & { readonly diff: string; readonly cut: boolean; readonly command: string }
 
 /** Leftover of an earlier process. `merge`: result of a merge that was cut off. */
-export type Swept = { readonly taskID: string; readonly what: string; readonly merge?: MergeResult }
+export type SweptLeftover = { readonly taskID: string; readonly what: string; readonly merge?: MergeResult }
 
 /** Losing try, and the name under which its work is archived. */
-export type Aside = { readonly taskID: string; readonly name: string }
+export type LosingTry = { readonly taskID: string; readonly name: string }
 
 /** Places of tasks that begin with the same state, of which one is merged. */
 export type SharedPlaces = {
@@ -70,7 +70,7 @@ export type SharedPlaces = {
     folder: string,
     groupID: string,
     winner: string | undefined,
-    others: readonly Aside[],
+    others: readonly LosingTry[],
   ): Promise<ReadonlyMap<string, string>>
   /** Current changes of a run, and those that match the globs. */
   changedIn(
@@ -108,13 +108,13 @@ export type KeptStates = {
  */
 export interface Place {
   /** Runs a command in a place on another machine. */
-  run?(taskID: string, command: string, limits: RunLimits): Promise<CommandResult>
+  run?(taskID: string, command: string, limits: PlaceRunLimits): Promise<CommandResult>
   /**
    * Saves the parent's current state for the task. Rejects where that is impossible; returns sentences on what the
    * place will lack and which option adds it.
    */
   capture(taskID: string, folder: string): Promise<string | undefined>
-  enter(request: EnterRequest): Promise<Ready>
+  enter(request: EnterRequest): Promise<PreparedPlace>
   /** Missing dependencies that may fail a command, as sentences. */
   lacks?(taskID: string, folder: string): Promise<string | undefined>
   /** Merges the parent's current state into the place, to be checked there. */
@@ -125,15 +125,15 @@ export interface Place {
    */
   reach?(taskID: string, signal?: AbortSignal): Promise<void>
   /** Archives what a run left. Repeating it returns the archived state. */
-  putAway(taskID: string, folder: string): Promise<PutAway>
+  putAway(taskID: string, folder: string): Promise<ArchiveResult>
   /** Archived changes with their diff. */
-  show(taskID: string, folder: string, mostLines: number): Promise<Shown>
+  show(taskID: string, folder: string, mostLines: number): Promise<WorkDiff>
   /** Merges the archived work into the parent's folder. */
   merge(taskID: string, folder: string): Promise<MergeResult>
   /** Drops merged or empty work of these tasks; returns the ids of the others. */
   clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]>
   /** Cleans up after earlier processes. `isBusy`: tasks that run here. */
-  sweep(folder: string, isBusy: (taskID: string) => boolean): Promise<readonly Swept[]>
+  sweep(folder: string, isBusy: (taskID: string) => boolean): Promise<readonly SweptLeftover[]>
   /**
    * Drops archived work older than `before`: merged or empty work, with `all` any, but never that of tasks that
    * `isKnown`.
@@ -146,17 +146,17 @@ export interface Place {
 }
 
 /** Event of a place about a running task. */
-export type PlaceNews =
+export type PlaceEvent =
   /** Current step of the preparation; undefined once it is done. */
   | { readonly type: "preparing"; readonly what: Preparing | undefined }
   /** Time since when the place is out of reach; undefined: contact is back. */
   | { readonly type: "contact"; readonly lost: number | undefined }
 
 /** Activity in a remote place; `urgent`: the task may have ended or ask something. */
-export type Stirred = { readonly type: "stirred"; readonly urgent: boolean }
+export type RemoteActivity = { readonly type: "stirred"; readonly urgent: boolean }
 
 /** `timeLimit`: in ms, 0 for none. */
-export type RunLimits = { readonly timeLimit: number; readonly signal: AbortSignal }
+export type PlaceRunLimits = { readonly timeLimit: number; readonly signal: AbortSignal }
 
 /** The parent's state cannot be captured, for the given reason. The caller adds alternatives. */
 export class CaptureError extends CallError {
@@ -217,7 +217,7 @@ export function kindOf(kinds: readonly PlaceKind[], name: string): PlaceKind {
   throw new CallError(`There is no place "${name}" here. There are: ${known.join(", ")}.`)
 }
 
-export type HostFolder = {
+export type OpencodeFolder = {
   readonly name: string
   readonly installs: readonly string[]
   /** A folder of the user with the same packages installed by OpenCode. */
@@ -229,5 +229,5 @@ export type PlacePorts = {
   readonly processes: Processes
   readonly commands: CommandMarks
   /** OpenCode's folder in a project, and the packages it installs there. */
-  readonly hostFolder?: HostFolder
+  readonly hostFolder?: OpencodeFolder
 }

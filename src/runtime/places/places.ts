@@ -1,12 +1,18 @@
 import { CallError, messageOf } from "../../core/errors.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import { holdsPlace, type Merge, type Outcome, type Task } from "../../core/task.ts"
-import { Turn } from "../../lib/turn.ts"
-import { goHome, goThere, homeAsAsked, parentFolderOf, refuseUnpassed } from "../merge-target.ts"
+import { SerialQueue } from "../../lib/turn.ts"
+import {
+  autoMergeFolder,
+  moveSessionBack,
+  moveSessionToPlace,
+  parentFolderOf,
+  refuseFailedCheck,
+} from "../merge-target.ts"
 import type { Parts } from "../parts.ts"
-import { mergeOf, refused, refusedBy, workOf } from "../tasks/changes.ts"
+import { mergeFailure, mergeOf, refusedMerge, toWork } from "../tasks/changes.ts"
 import { HERE } from "./here.ts"
-import { kindOf, type Place, PlaceError, type PlaceKind, type RunLimits } from "./place.ts"
+import { kindOf, type Place, PlaceError, type PlaceKind, type PlaceRunLimits } from "./place.ts"
 import type { CommandResult } from "./run-command.ts"
 
 /** Automatic merge of a completed task: checks again first, and can be stopped. */
@@ -17,7 +23,7 @@ export type Merging = {
 }
 
 /** Work of an ended run, and the check before its merge. */
-export type Left = { readonly found: Partial<Outcome>; readonly check?: CheckResult }
+export type FinishedWork = { readonly found: Partial<Outcome>; readonly check?: CheckResult }
 
 /**
  * Prepares and archives places of any kind: the session moves there before its agent is prompted, and back before
@@ -28,7 +34,7 @@ export class Places {
   readonly kinds: readonly PlaceKind[]
   /** Resolves when a task's last end is closed. */
   readonly #closed: (taskID: string) => Promise<void>
-  readonly #merging = new Turn()
+  readonly #merging = new SerialQueue()
 
   constructor(parts: Parts, kinds: readonly PlaceKind[], closed: (taskID: string) => Promise<void>) {
     this.#parts = parts
@@ -52,7 +58,7 @@ export class Places {
   }
 
   /** Command runner of a remote place; undefined for a local one. */
-  async runner(task: Task): Promise<((command: string, limits: RunLimits) => Promise<CommandResult>) | undefined> {
+  async runner(task: Task): Promise<((command: string, limits: PlaceRunLimits) => Promise<CommandResult>) | undefined> {
     const place = await this.placeOf(task)
     return place.run && ((command, limits) => place.run?.(task.id, command, limits) as Promise<CommandResult>)
   }
@@ -115,14 +121,14 @@ export class Places {
     const request = { taskID: task.id, folder, timeLimit: run.timeout, again, bringIn, signal }
     const { directory, preface } = await place.enter(request)
     if (signal.aborted) throw new CallError("It was stopped before its place was ready.")
-    if (host.folderOf(sessionID) !== directory) await goThere(this.#parts, sessionID, directory, signal)
+    if (host.folderOf(sessionID) !== directory) await moveSessionToPlace(this.#parts, sessionID, directory, signal)
     return preface
   }
 
   /**
    * Archives an ended run, and merges it if `merging` is set; the session moves back. Its children are closed before.
    */
-  async leave(task: Task, merging: Merging | undefined): Promise<Left> {
+  async leave(task: Task, merging: Merging | undefined): Promise<FinishedWork> {
     try {
       return await this.#leave(task, merging)
     } catch (error) {
@@ -131,7 +137,7 @@ export class Places {
   }
 
   /** Outcome where the place could not be archived. */
-  notKept(task: Task, error: unknown): Left {
+  notKept(task: Task, error: unknown): FinishedWork {
     const { id, outcome } = task
     this.#parts.host.log("warn", "a place could not be put away", { task: id, error: String(error) })
     return { found: { note: [outcome?.note, this.#notPutAway(task, error)].filter(Boolean).join(" ") } }
@@ -148,26 +154,26 @@ export class Places {
     return `${NOT_PUT_AWAY}, and is still in ${where}; superagents_task(merge="${id}") or the next start of OpenCode tries that again. Why: ${why}`
   }
 
-  async #leave(task: Task, merging: Merging | undefined): Promise<Left> {
+  async #leave(task: Task, merging: Merging | undefined): Promise<FinishedWork> {
     const below = this.#parts.store.below(task)
     for (const { id } of below) await this.#closed(id)
     const place = await this.placeOf(task)
     const putAway = async () => {
-      for (const each of [task, ...below]) await goHome(this.#parts, each)
+      for (const each of [task, ...below]) await moveSessionBack(this.#parts, each)
       return place.putAway(task.id, parentFolderOf(this.#parts, task))
     }
-    if (!merging) return { found: { work: workOf(await putAway()) } }
+    if (!merging) return { found: { work: toWork(await putAway()) } }
     return this.inTurn(merging.signal, async () => {
       let result: CheckResult | undefined
       const once = async () => {
         result = await merging.check(task)
         return result
       }
-      const unfit = await this.#unfit(task, place, { ...merging, check: once }).catch(refusedBy)
+      const unfit = await this.#unfit(task, place, { ...merging, check: once }).catch(mergeFailure)
       const put = await putAway()
-      const unseen = task.run.check === undefined || !put.unseen ? undefined : refused(put.unseen)
-      const merge = put.files.length > 0 ? (unfit ?? unseen ?? (await this.bringHome(task, place))) : undefined
-      return { found: { work: workOf(put, merge) }, ...(result && { check: result }) }
+      const unseen = task.run.check === undefined || !put.unseen ? undefined : refusedMerge(put.unseen)
+      const merge = put.files.length > 0 ? (unfit ?? unseen ?? (await this.mergeBack(task, place))) : undefined
+      return { found: { work: toWork(put, merge) }, ...(result && { check: result }) }
     })
   }
 
@@ -181,7 +187,7 @@ export class Places {
    * is gone, or the check fails with what was merged since.
    */
   async #unfit(task: Task, place: Place, { signal, check }: Merging): Promise<Merge | undefined> {
-    const folder = homeAsAsked(this.#parts, task, signal)
+    const folder = autoMergeFolder(this.#parts, task, signal)
     if (task.run.check === undefined) return undefined
     // Archived after a crash: nothing can be checked in its place. A session that represents a remote one never leaves
     // this folder.
@@ -191,15 +197,15 @@ export class Places {
     // It might apply to the parent's files, but could not be checked there.
     if (brought.kind === "conflict") return mergeOf(brought)
     if (brought.kind === "nothing") return undefined
-    refuseUnpassed(await check(task))
+    refuseFailedCheck(await check(task))
     return undefined
   }
 
-  async bringHome(task: Task, place: Place): Promise<Merge> {
+  async mergeBack(task: Task, place: Place): Promise<Merge> {
     try {
       return mergeOf(await place.merge(task.id, parentFolderOf(this.#parts, task)))
     } catch (error) {
-      return refusedBy(error)
+      return mergeFailure(error)
     }
   }
 }

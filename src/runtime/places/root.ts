@@ -9,7 +9,7 @@ export const WORKTREES = join(dataFolder(), "worktrees")
 export const COMMANDS = join(dataFolder(), "commands")
 
 /** Cleanup queue for remote hosts. */
-export const DEBTS = join(dataFolder(), "hosts")
+export const CLEANUP_QUEUE = join(dataFolder(), "hosts")
 
 /** Private folders of OpenCode and this plugin: keys, sessions, logs. */
 export const ownFolders = (): readonly string[] => {
@@ -19,4 +19,4 @@ export const ownFolders = (): readonly string[] => {
 }
 
 /** Some worktree exists, so that sessions may work in other folders. */
-export const mayBeElsewhere = (): boolean => existsSync(WORKTREES)
+export const hasWorktrees = (): boolean => existsSync(WORKTREES)

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto"
 import { mkdirSync } from "node:fs"
 import { dirname, join } from "node:path"
-import { readJson, replaceSync } from "../../lib/atomic-file.ts"
+import { readJson, replaceFileSync } from "../../lib/atomic-file.ts"
 import { dataFolder } from "./signature.ts"
 
 const MOST_PROJECTS = 500
@@ -21,7 +21,7 @@ export function isNews(project: string, what: string, file: string = toldFile())
   const kept = [...known].slice(-MOST_PROJECTS)
   try {
     mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
-    replaceSync(file, JSON.stringify(Object.fromEntries(kept)))
+    replaceFileSync(file, JSON.stringify(Object.fromEntries(kept)))
   } catch {
     // Told again next time.
   }

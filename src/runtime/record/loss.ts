@@ -1,4 +1,4 @@
-import type { Unbelieved } from "../../core/ports.ts"
+import type { UnverifiedRecord } from "../../core/ports.ts"
 import { count } from "../../lib/text.ts"
 
 export const KEY_TITLE = "superagents: tasks that are not believed"
@@ -10,7 +10,7 @@ export function keyText(problem: string, hasBoard: boolean): string {
 }
 
 /** Text for the user about tasks with unverified records; undefined for none. */
-export function lossText(unbelieved: readonly Unbelieved[], file: string, isNewKey: boolean): string | undefined {
+export function lossText(unbelieved: readonly UnverifiedRecord[], file: string, isNewKey: boolean): string | undefined {
   if (unbelieved.length === 0) return undefined
   const tasks = count(unbelieved.length, "background task")
   const cause = isNewKey

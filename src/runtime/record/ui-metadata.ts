@@ -1,12 +1,12 @@
 import { z } from "zod"
 import { type Ask, PREPARING, type Preparing } from "../../core/task.ts"
-import type { Question } from "../user-actions.ts"
+import type { AskOptions } from "../user-actions.ts"
 
 /** Metadata key for the display of a remote task, whose session sends no events here. */
 export const UI_METADATA_KEY = "superagentsSigns"
 
 /** A question with its options: the terminal cannot read the remote session. */
-export type RemoteAsk = Ask & { readonly offers: Question }
+export type RemoteAsk = Ask & { readonly offers: AskOptions }
 
 export type UiMetadata = {
   /** Host without contact. */

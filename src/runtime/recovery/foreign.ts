@@ -1,4 +1,4 @@
-import { lastSignIn } from "../../core/outcome.ts"
+import { lastAnswerAt } from "../../core/outcome.ts"
 import type { Message } from "../../core/ports.ts"
 import { type ActiveRun, newRun } from "../../core/run/active-run.ts"
 import { withMessages } from "../../core/run/progress.ts"
@@ -17,6 +17,6 @@ export const takenRun = (task: Task): ActiveRun => newRun(task, "working", task.
 /** The run updated from its session's messages. */
 export function readRun(task: Task, known: ActiveRun | undefined, messages: readonly Message[]): ActiveRun {
   const run = known ?? newRun(task, "working", 0, "foreign")
-  const fresh = newRun(task, run.stage, Math.max(task.run.createdAt, lastSignIn(messages)), run.heldBy)
+  const fresh = newRun(task, run.stage, Math.max(task.run.createdAt, lastAnswerAt(messages)), run.heldBy)
   return { ...fresh, orphaned: run.orphaned, observed: withMessages(fresh.observed, messages) }
 }

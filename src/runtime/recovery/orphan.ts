@@ -1,15 +1,15 @@
 import { constraintsOf } from "../../core/constraints.ts"
 import { sizeOf, winnerIn } from "../../core/group.ts"
 import { endAfterCrash } from "../../core/last-word.ts"
-import { isBegunIn, type Member } from "../../core/members.ts"
-import { classify, lastSignIn } from "../../core/outcome.ts"
+import { isBegunIn, type MemberState } from "../../core/members.ts"
+import { classify, lastAnswerAt } from "../../core/outcome.ts"
 import type { Message } from "../../core/ports.ts"
 import { type Ending, holdsPlace, isActive, type Reason, type Task } from "../../core/task.ts"
 import type { Options } from "../../options/options.ts"
 import type { TaskStore } from "../tasks/store.ts"
 
 /** The session may be in another folder: the task has a place, or its parent may have one. */
-export const mayBeElsewhere = (task: Task): boolean => isUnclosed(task) || (task.depth > 1 && isActive(task))
+export const mayBeInOtherFolder = (task: Task): boolean => isUnclosed(task) || (task.depth > 1 && isActive(task))
 
 /** A place or group whose end was not recorded. */
 export const isUnclosed = (task: Task): boolean =>
@@ -36,7 +36,7 @@ export function endOf(task: Task, messages: readonly Message[], seenAt: number, 
   if (!classified) return undefined
   if (isWinner) return classified
   return {
-    at: Math.max(seenAt, lastSignIn(messages)),
+    at: Math.max(seenAt, lastAnswerAt(messages)),
     ...unchecked(task, endAfterCrash(classified, task.run, messages)),
   }
 }
@@ -52,7 +52,7 @@ function unchecked(task: Task, ending: Ending): Ending {
  * Prompts of the remaining members when a group continues after a restart; undefined where it cannot: none has begun, or
  * the prompts are lost. `members`: all members.
  */
-export function groupGoesOn({ group, run }: Task, members: readonly Member[]): string | undefined {
+export function remainingPrompts({ group, run }: Task, members: readonly MemberState[]): string | undefined {
   if (!group || winnerIn(group) !== undefined || run.startedAt === undefined) return undefined
   const begun = members.filter(({ task }) => isBegunIn(task, run.generation))
   const isAllBegun = begun.length >= sizeOf(group)
@@ -73,7 +73,7 @@ const TEAM_INTERRUPTED: Reason = {
  * Prompt of a paused run, from its stored message. Undefined where that is missing, or messages show that the run
  * continued and ended.
  */
-export function askedOf(task: Task, messages: readonly Message[]) {
+export function promptFromMessages(task: Task, messages: readonly Message[]) {
   const asked = messages.find(({ id }) => id === task.run.promptID)
   if (!asked || classify(messages, "working")?.type === "completed") return undefined
   const texts = asked.parts.flatMap((part) => (part.type === "text" ? [part] : []))

@@ -1,13 +1,13 @@
 import type { TaskRecord } from "../../core/ports.ts"
 import { isActive, owesNotification, type Task } from "../../core/task.ts"
-import type { Ledger } from "../budgets/ledger.ts"
+import type { CostLedger } from "../budgets/ledger.ts"
 import type { Parts } from "../parts.ts"
 
 /**
  * Reads records of other processes and of earlier ones. Returns orphans, whose process is gone; they are treated as
  * foreign until settled.
  */
-export function takeIn(parts: Parts, ledger: Ledger, records: readonly TaskRecord[]): readonly TaskRecord[] {
+export function importRecords(parts: Parts, ledger: CostLedger, records: readonly TaskRecord[]): readonly TaskRecord[] {
   const { store, host } = parts
   return records.filter(({ task, owner }) => {
     if (task.forgotten) {

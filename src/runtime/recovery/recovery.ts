@@ -1,16 +1,16 @@
 import type { TaskRecord } from "../../core/ports.ts"
 import { isActive, parentSessionOf, type Task } from "../../core/task.ts"
 import { retry } from "../../lib/clock.ts"
-import type { Ledger } from "../budgets/ledger.ts"
+import type { CostLedger } from "../budgets/ledger.ts"
 import type { Parts } from "../parts.ts"
-import { rank, remove, takeIn } from "./records.ts"
+import { importRecords, rank, remove } from "./records.ts"
 import { Settling, type SettlingPorts } from "./takeover.ts"
 
 /** Age limit for the search at startup; older tasks are found when their parent's session is used. */
 const LOOK_BACK_MS = 7 * 24 * 3_600_000
 
 export type RecoveryPorts = SettlingPorts & {
-  readonly ledger: Ledger
+  readonly ledger: CostLedger
   /** Called when there may be tasks to supervise. */
   readonly watch: () => void
 }
@@ -130,7 +130,7 @@ export class Recovery {
   }
 
   #takeIn(records: readonly TaskRecord[]): void {
-    const orphans = takeIn(this.#parts, this.#ports.ledger, records)
+    const orphans = importRecords(this.#parts, this.#ports.ledger, records)
     const { store } = this.#parts
     for (const { task } of orphans) if (task.run.parentStopped) store.stopped(task.parentID, true)
     this.#adopt(orphans)

@@ -5,7 +5,7 @@ import { newRun } from "../../core/run/active-run.ts"
 import { type Ending, isActive, isPaused, type Task } from "../../core/task.ts"
 import { transition } from "../../core/transition.ts"
 import type { Pausers } from "../../features/rate-limits/pausers.ts"
-import { pause } from "../../lib/clock.ts"
+import { sleepFor } from "../../lib/clock.ts"
 import { answerBeforeNotice } from "../answer-before-notice.ts"
 import type { Dispatcher } from "../dispatcher.ts"
 import type { Groups } from "../groups/groups.ts"
@@ -15,18 +15,18 @@ import { parentFolderOf } from "../merge-target.ts"
 import type { Parts } from "../parts.ts"
 import type { Places } from "../places/places.ts"
 import { replacingPrompt } from "../prompt-run.ts"
-import { leftIn, takeBack } from "../stop-session.ts"
+import { deleteRefusedStep, unfinishedAnswer } from "../stop-session.ts"
 import type { Verifiers } from "../verifiers.ts"
 import {
-  askedOf,
   endOf,
   groupEndOf,
-  groupGoesOn,
   hasWon,
   isUnclosed,
   lastLaunchBy,
-  mayBeElsewhere,
+  mayBeInOtherFolder,
   mayLaunch,
+  promptFromMessages,
+  remainingPrompts,
 } from "./orphan.ts"
 import { remove } from "./records.ts"
 
@@ -68,7 +68,7 @@ export class Settling {
     handle.run = { ...handle.run, heldBy: "orphan", orphaned: { seenAt, settling: true } }
     try {
       // Reading the session in its old folder would start an OpenCode instance there.
-      if (mayBeElsewhere(task) && !this.#ports.places.outlives(task))
+      if (mayBeInOtherFolder(task) && !this.#ports.places.outlives(task))
         await host.move(task.sessionID, parentFolderOf(this.#parts, task))
       const isMine = await this.#claim(task)
       // Its children are settled with it.
@@ -89,7 +89,7 @@ export class Settling {
   async #claim(task: Task): Promise<boolean> {
     const { host, clock } = this.#parts
     await host.saveRecord(task.sessionID, task)
-    await pause(clock, CLAIM_MS)
+    await sleepFor(clock, CLAIM_MS)
     const record = (await host.session(task.sessionID))?.record
     return record !== undefined && host.ownership(record.owner) === "ours"
   }
@@ -144,7 +144,7 @@ export class Settling {
     const { store, clock } = this.#parts
     const members = membersOf(store, task)
     const isAlive = this.#ports.places.outlives(task) || members.some((member) => isPaused(member.task))
-    const prompt = isAlive ? groupGoesOn(task, members) : undefined
+    const prompt = isAlive ? remainingPrompts(task, members) : undefined
     const done = prompt === undefined ? undefined : await this.#ports.groups.reopen(task)
     if (!this.#own(task)) return
     const handle = store.handle(task.id)
@@ -183,10 +183,10 @@ export class Settling {
   async #standsOn(task: Task, messages: readonly Message[]): Promise<boolean> {
     const { store, clock } = this.#parts
     const goOn = this.#ports.pausers.afterRestart(task)
-    const asked = askedOf(task, messages)
+    const asked = promptFromMessages(task, messages)
     if (!goOn || !this.#mayGoOn(task) || !asked) return false
     // The dead process may not have undone the refused turn.
-    if (leftIn(messages)) await takeBack(this.#parts, task)
+    if (unfinishedAnswer(messages)) await deleteRefusedStep(this.#parts, task)
     if (!this.#own(task)) return false
     const handle = store.handle(task.id)
     if (handle)

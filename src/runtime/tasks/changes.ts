@@ -1,6 +1,6 @@
 import { messageOf } from "../../core/errors.ts"
 import type { Merge, Work } from "../../core/task.ts"
-import type { MergeResult, PutAway } from "../places/place.ts"
+import type { ArchiveResult, MergeResult } from "../places/place.ts"
 
 /** Most paths in a record, which is written again and again. */
 export const MOST_FILES = 100
@@ -12,11 +12,14 @@ export function mergeOf(result: MergeResult): Merge {
   return { kind, files, ...(submodules.length > 0 && { leftOut: submodules }) }
 }
 
-export const refused = (text: string): Merge => ({ kind: "refused", files: [], text })
+export const refusedMerge = (text: string): Merge => ({ kind: "refused", files: [], text })
 
-export const refusedBy = (error: unknown): Merge => refused(messageOf(error))
+export const mergeFailure = (error: unknown): Merge => refusedMerge(messageOf(error))
 
-export function workOf({ files, added, removed, submodules, held, unsaved, notes = [] }: PutAway, merge?: Merge): Work {
+export function toWork(
+  { files, added, removed, submodules, held, unsaved, notes = [] }: ArchiveResult,
+  merge?: Merge,
+): Work {
   return {
     files: files.slice(0, MOST_FILES),
     moreFiles: Math.max(0, files.length - MOST_FILES),

@@ -1,5 +1,5 @@
-import { batchName, namedBatch } from "../../core/batch.ts"
-import { CallError, listed, thereAre, UnknownTaskError } from "../../core/errors.ts"
+import { batchKeyOf, batchName } from "../../core/batch.ts"
+import { CallError, candidatesText, listed, UnknownTaskError } from "../../core/errors.ts"
 import { memberNames } from "../../core/group.ts"
 import { nameOf } from "../../core/summary.ts"
 import { isActive, type Task } from "../../core/task.ts"
@@ -17,7 +17,7 @@ export function findTask(reference: string, own: readonly Task[]): Task {
   throw new UnknownTaskError(
     own.length === 0
       ? `No task "${wanted}": this session has no background tasks. Launch one with superagents_task.`
-      : `No task "${wanted}" in this session. ${thereAre(own.map(namesOf))}`,
+      : `No task "${wanted}" in this session. ${candidatesText(own.map(namesOf))}`,
   )
 }
 
@@ -28,12 +28,12 @@ const namesOf = (task: Task): string =>
 export function findNamedBatch(reference: string, own: readonly Task[]): readonly Task[] {
   const wanted = reference.trim()
   const isTask = own.some(({ id, sessionID }) => id === wanted || sessionID === wanted)
-  return isTask ? [] : own.filter((task) => task.batch === namedBatch(oneLine(wanted)))
+  return isTask ? [] : own.filter((task) => task.batch === batchKeyOf(oneLine(wanted)))
 }
 
 /** The key of the batch among `own` of this name; undefined where there is none. */
 export function findBatch(name: string, own: readonly Task[]): string | undefined {
-  const key = namedBatch(oneLine(name.trim()))
+  const key = batchKeyOf(oneLine(name.trim()))
   return own.some((task) => task.batch === key) ? key : undefined
 }
 
@@ -64,7 +64,7 @@ function noBatch(name: string, own: readonly Task[]): CallError {
 /** Names of existing batches, for an error. */
 export function knownBatches(own: readonly Task[]): string {
   const names = [...new Set(own.flatMap((task) => batchName(task.batch) ?? []))].map((each) => oneLine(each))
-  return names.length > 0 ? thereAre(names) : "No task has a batch name."
+  return names.length > 0 ? candidatesText(names) : "No task has a batch name."
 }
 
 function endable(task: Task, runs: Runs): Task {

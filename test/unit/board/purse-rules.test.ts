@@ -25,8 +25,8 @@ describe("a purse of the board", () => {
     expect(reported(ended(opened())).state.owed).toBeUndefined()
     const { state } = reported(ended(opened(agentIn("build", "ses_opener"))))
     expect(state).toMatchObject({ owed: { sessionID: "ses_opener" }, quiet: { spent: true } })
-    expect(rules.purseTold(state).state).not.toHaveProperty("owed")
-    expect(rules.purseTold(EMPTY).state).toBe(EMPTY)
+    expect(rules.recordReportDelivery(state).state).not.toHaveProperty("owed")
+    expect(rules.recordReportDelivery(EMPTY).state).toBe(EMPTY)
   })
 
   test.each([
@@ -128,13 +128,13 @@ describe("a purse of the board", () => {
   test("a purse reports a task as parked, blocked, partial or not begun", () => {
     const state = rules.pay(opened(), ran(NOW)).state
     const of = (stopped: object, more: Partial<BoardState> = {}) =>
-      rules.leftAs({ ...state, ...more }, { ...state.purse, ending: { stopped } } as never, "1")
+      rules.openTaskResult({ ...state, ...more }, { ...state.purse, ending: { stopped } } as never, "1")
     expect(of({ "1": { parked: "until 07:12" } })).toEqual({ result: "parked", text: "until 07:12" })
     expect(of({ "1": { ask: "Which?" } })).toEqual({ result: "blocked", text: "Which?" })
     expect(of({})).toEqual({ result: "not begun" })
     expect(of({}, { tasks: [{ id: "1" }] as never })).toEqual({ result: "partial" })
     const unbegun = rules.pay(opened(), ran(NOW, false)).state
-    expect(rules.leftAs({ ...unbegun, tasks: [{ id: "1" }] as never }, unbegun.purse as never, "1")).toEqual({
+    expect(rules.openTaskResult({ ...unbegun, tasks: [{ id: "1" }] as never }, unbegun.purse as never, "1")).toEqual({
       result: "not begun",
     })
   })

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { USER } from "../../../src/features/board/service.ts"
-import { isHeld } from "../../../src/features/board/state.ts"
+import { isSkippedByRounds } from "../../../src/features/board/state.ts"
 import type { BoardTask } from "../../../src/features/board/task.ts"
 import { agent, RuledBoard } from "../../support/board-state.ts"
 
@@ -552,7 +552,7 @@ describe("runs", () => {
   test("a board task rests after three failed runs until somebody other than its thread changes it", () => {
     const board = new RuledBoard()
     const id = board.make("build", { threadId: "ses_t", steps: ["one", "two"] })
-    const rests = () => isHeld(board.state, board.task(id))
+    const rests = () => isSkippedByRounds(board.state, board.task(id))
     const fail = () => {
       board.fails(id, 3)
       expect(rests()).toBe(true)

@@ -1,12 +1,12 @@
 import { describe, expect, test } from "vitest"
 import type { RunView } from "../../../src/features/board/runs.ts"
-import { EMPTY, MOST_FAILURES, type Pulse } from "../../../src/features/board/state.ts"
+import { EMPTY, MOST_FAILURES, type TaskRunState } from "../../../src/features/board/state.ts"
 import {
   beginOf,
   dueTasks,
   isInFlight,
   isUnrecorded,
-  type Moment,
+  type StatusContext,
   stateOf,
 } from "../../../src/features/board/status.ts"
 import type { BoardTask } from "../../../src/features/board/task.ts"
@@ -27,13 +27,13 @@ const runOf = (state: RunView["state"], more: Partial<RunView> = {}): RunView =>
   ...more,
 })
 
-const boardOf = (tasks: readonly BoardTask[], pulses: Readonly<Record<string, Pulse>> = {}) => ({
+const boardOf = (tasks: readonly BoardTask[], pulses: Readonly<Record<string, TaskRunState>> = {}) => ({
   ...EMPTY,
   tasks,
   pulses,
 })
 
-const momentOf = (more: Partial<Moment> = {}): Moment => ({
+const momentOf = (more: Partial<StatusContext> = {}): StatusContext => ({
   runOf: () => undefined,
   agents: ["build", "plan"],
   now: NOW,
@@ -44,8 +44,12 @@ const momentOf = (more: Partial<Moment> = {}): Moment => ({
 const wake = (at = NOW, cause: "created" | "clock" = "created") => ({ wake: { at, cause } })
 
 describe("the state of a task", () => {
-  const of = (task: BoardTask, pulse: Pulse = {}, moment: Partial<Moment> = {}, others: readonly BoardTask[] = []) =>
-    stateOf(boardOf([task, ...others], { [task.id]: pulse }), task, momentOf(moment))
+  const of = (
+    task: BoardTask,
+    pulse: TaskRunState = {},
+    moment: Partial<StatusContext> = {},
+    others: readonly BoardTask[] = [],
+  ) => stateOf(boardOf([task, ...others], { [task.id]: pulse }), task, momentOf(moment))
 
   test("the state of an inactive board task is its status, even if a run works", () => {
     const runs = { runOf: () => runOf("running") }
@@ -110,9 +114,9 @@ describe("the state of a task", () => {
 
 describe("the tasks that are to be woken", () => {
   const due = (
-    pulses: Readonly<Record<string, Pulse>>,
+    pulses: Readonly<Record<string, TaskRunState>>,
     { free = 9, clockBusy = false, tasks = Object.keys(pulses).map((id) => taskOf(id)), ...moment } = {} as Partial<
-      Moment & { free: number; clockBusy: boolean; tasks: readonly BoardTask[] }
+      StatusContext & { free: number; clockBusy: boolean; tasks: readonly BoardTask[] }
     >,
   ) => dueTasks(boardOf(tasks, pulses), momentOf(moment), { free, clockBusy }).map(({ id }) => id)
 

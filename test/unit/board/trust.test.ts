@@ -2,7 +2,7 @@ import { type Dirent, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, 
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import { believe } from "../../../src/features/board/rules/verify.ts"
+import { verifyBoard } from "../../../src/features/board/rules/verify.ts"
 import { type BoardError, USER } from "../../../src/features/board/service.ts"
 import { type BoardState, EMPTY } from "../../../src/features/board/state.ts"
 import type { BoardTask } from "../../../src/features/board/task.ts"
@@ -32,7 +32,7 @@ describe("a file that somebody else has written", () => {
     tick: AT,
     pulses: { 1: { failures: 1 }, 2: { ran: AT } },
   }
-  const given = (...tasks: BoardTask[]) => believe({ tasks, nextId: 3 }, kept)
+  const given = (...tasks: BoardTask[]) => verifyBoard({ tasks, nextId: 3 }, kept)
   const outside = (state: BoardState) => Object.keys(state.outside)
 
   test("an outside edit of threads, times and creators in the board's file is ignored", () => {
@@ -80,23 +80,23 @@ describe("a file that somebody else has written", () => {
 
   test("an unverified task stays unverified when an outside edit restores its old text", () => {
     const waiting = { ...kept, tasks: [{ ...ours, title: "Evil" }, part], outside: { 1: ours } }
-    expect(believe({ tasks: [ours, part], nextId: 3 }, waiting).outside).toEqual({ 1: ours })
-    expect(believe({ tasks: [{ ...ours, title: "Evil" }, part], nextId: 3 }, waiting).outside).toEqual({ 1: ours })
+    expect(verifyBoard({ tasks: [ours, part], nextId: 3 }, waiting).outside).toEqual({ 1: ours })
+    expect(verifyBoard({ tasks: [{ ...ours, title: "Evil" }, part], nextId: 3 }, waiting).outside).toEqual({ 1: ours })
   })
 
   test("tasks of a deleted or emptied board file are stored and can be restored", () => {
     for (const nothing of [undefined, { tasks: [], nextId: 1 }]) {
-      const state = believe(nothing, kept)
+      const state = verifyBoard(nothing, kept)
       expect(state).toMatchObject({ tasks: [], lost: [ours, part], nextId: 3, pulses: kept.pulses })
       // It was only put aside: what comes back as it was is believed.
-      const back = believe({ tasks: [ours], nextId: 3 }, state)
+      const back = verifyBoard({ tasks: [ours], nextId: 3 }, state)
       expect(back).toMatchObject({ tasks: [ours], lost: [part], outside: {}, pulses: kept.pulses })
     }
-    expect(believe(undefined)).toEqual(EMPTY)
+    expect(verifyBoard(undefined)).toEqual(EMPTY)
   })
 
   test("all tasks of a board that this installation has never seen are unverified", () => {
-    expect(outside(believe({ tasks: [ours, part], nextId: 3 }))).toEqual(["1", "2"])
+    expect(outside(verifyBoard({ tasks: [ours, part], nextId: 3 }))).toEqual(["1", "2"])
   })
 })
 
@@ -104,7 +104,7 @@ describe("the rules", () => {
   /** A board on which a hand has changed this task. */
   const changed = (board: RuledBoard, id: string, more: Partial<BoardTask> = { description: "evil" }) => {
     const tasks = board.state.tasks.map((task) => (task.id === id ? { ...task, ...more } : task))
-    board.state = believe({ tasks, nextId: board.state.nextId }, board.state)
+    board.state = verifyBoard({ tasks, nextId: board.state.nextId }, board.state)
   }
 
   test("an agent cannot change an unverified board task", () => {
@@ -189,7 +189,7 @@ describe("the rules", () => {
     const id = board.make()
     board.fails(id)
     const before = board.state
-    board.state = believe(undefined, board.state)
+    board.state = verifyBoard(undefined, board.state)
     const lost = board.state
     const made = board.make()
     expect(made).toBe("2")

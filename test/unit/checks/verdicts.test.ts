@@ -3,7 +3,7 @@ import type { Submission } from "../../../src/core/feature.ts"
 import type { CommandResult } from "../../../src/core/ports.ts"
 import type { Verdict } from "../../../src/core/run/inputs.ts"
 import type { Task } from "../../../src/core/task.ts"
-import type { Checked } from "../../../src/core/value.ts"
+import type { ValidationResult } from "../../../src/core/value.ts"
 import { verify } from "../../../src/features/checks/verify.ts"
 import { validator } from "../../../src/features/schemas/verify.ts"
 import { DEFAULTS } from "../../support/options.ts"
@@ -83,7 +83,7 @@ describe("a check", () => {
 })
 
 describe("a schema", () => {
-  const judged = (found: Checked | Error, more: Partial<Submission> = {}, task: Partial<Task> = {}) =>
+  const judged = (found: ValidationResult | Error, more: Partial<Submission> = {}, task: Partial<Task> = {}) =>
     validator(runtime({ schemaRetries: 1 }), async () => {
       if (found instanceof Error) throw found
       return found

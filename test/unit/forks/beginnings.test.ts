@@ -1,12 +1,14 @@
 import type { Part } from "@opencode-ai/sdk/v2/types"
 import { expect, test } from "vitest"
-import { Beginnings, shapeOf, shareMessages } from "../../../src/opencode/beginnings.ts"
-import type { Request } from "../../../src/opencode/request.ts"
+import { RequestPrefixes, shapeOf, shareMessages } from "../../../src/opencode/beginnings.ts"
+import type { RequestMessages } from "../../../src/opencode/request.ts"
 
 const part = (given: object): Part => ({ id: "prt_1", sessionID: "s", messageID: "m", ...given }) as Part
 const text = (words: string, more = {}) => part({ type: "text", text: words, ...more })
 const request = (...texts: string[]) =>
-  ({ messages: texts.map((words, at) => ({ info: { id: `m${at}` }, parts: [text(words)] })) }) as unknown as Request
+  ({
+    messages: texts.map((words, at) => ({ info: { id: `m${at}` }, parts: [text(words)] })),
+  }) as unknown as RequestMessages
 
 test("the shape of a message lists the lengths of the parts that a model reads", () => {
   const state = { status: "completed", input: { path: "four", line: 3 }, output: "0123456789" }
@@ -33,7 +35,7 @@ test("two requests share their messages if nine tenths come before the first dif
 })
 
 test("changes by other plugins to prompt and messages are seen, and title requests are ignored", async () => {
-  const beginnings = new Beginnings()
+  const beginnings = new RequestPrefixes()
   const [output, asked] = [{ system: ["one"] }, request("first", "second")]
   beginnings.asking("ses_1", asked)
   beginnings.making("ses_1", output)
@@ -57,7 +59,7 @@ test("changes by other plugins to prompt and messages are seen, and title reques
 })
 
 test("a probe reports how its request would begin, and the request is never sent", async () => {
-  const beginnings = new Beginnings()
+  const beginnings = new RequestPrefixes()
   let isSent = false
   const found = await beginnings.probed("ses_p", true, async () => {
     expect(beginnings.isBriefed("ses_p")).toBe(true)

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { HostError, type Prompt } from "../../../src/core/ports.ts"
+import { OpencodeError, type Prompt } from "../../../src/core/ports.ts"
 import type { TaskDraft } from "../../../src/core/task.ts"
 import { type ForkPorts, forkContext } from "../../../src/features/forks/fork.ts"
 import type { ForkHost, HistoryMessage, NewFork } from "../../../src/features/forks/ports.ts"
@@ -16,7 +16,7 @@ const DRAFT = {
 } as TaskDraft
 const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
 
-type Faults = { fork?: HostError; preamble?: HostError; deletion?: HostError; uncounted?: boolean }
+type Faults = { fork?: OpencodeError; preamble?: OpencodeError; deletion?: OpencodeError; uncounted?: boolean }
 
 /** A host that remembers what it was asked for. */
 const hostWith = (messages: readonly HistoryMessage[], context?: number, faults: Faults = {}) => {
@@ -147,13 +147,13 @@ describe("a fork", () => {
   })
 
   test("a fork that the host cannot make fails with the host's error", async () => {
-    const fault = new HostError("no")
+    const fault = new OpencodeError("no")
     await expect(hostWith(LONG, undefined, { fork: fault }).run()).rejects.toBe(fault)
   })
 
   test("a fork whose preamble cannot be written is deleted, and the launch fails with that error", async () => {
-    const preamble = new HostError("no")
-    const { asked, run } = hostWith(LONG, undefined, { preamble, deletion: new HostError("neither") })
+    const preamble = new OpencodeError("no")
+    const { asked, run } = hostWith(LONG, undefined, { preamble, deletion: new OpencodeError("neither") })
     await expect(run()).rejects.toBe(preamble)
     expect(asked.deleted).toEqual(["ses_fork"])
   })

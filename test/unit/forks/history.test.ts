@@ -3,15 +3,15 @@ import { describe, expect, test } from "vitest"
 import { forkEvents } from "../../../src/features/forks/opencode/fork-events.ts"
 import { fromHistoryPart, history, toHistoryMessage } from "../../../src/features/forks/opencode/history.ts"
 import type { HistoryPart } from "../../../src/features/forks/ports.ts"
-import type { Stored } from "../../../src/opencode/messages.ts"
+import type { StoredMessage } from "../../../src/opencode/messages.ts"
 
-const stored = (id: string, role: "user" | "assistant", parts: unknown[], more: object = {}): Stored => ({
+const stored = (id: string, role: "user" | "assistant", parts: unknown[], more: object = {}): StoredMessage => ({
   info: { id, role, time: { created: 1000 }, parentID: "u1", ...more } as never as Message,
   parts: parts.map((part, index) => ({ id: `p${index}`, ...(part as object) })) as Part[],
 })
 const text = (content: string, more: object = {}) => ({ type: "text", text: content, ...more })
 const tool = (state: object) => ({ type: "tool", callID: "c1", tool: "read", state: { input: {}, time: {}, ...state } })
-const idsOf = (messages: readonly Stored[]) => history(messages).map(({ id }) => id)
+const idsOf = (messages: readonly StoredMessage[]) => history(messages).map(({ id }) => id)
 const SUMMARY = { summary: true, finish: "stop", parentID: "u2" }
 
 describe("what the model sees of a session", () => {
@@ -34,7 +34,12 @@ describe("what the model sees of a session", () => {
     const tokens = { input: 10, output: 5, reasoning: 1, cache: { read: 100, write: 20 } }
     const answer = (id: string) => stored(id, "assistant", [text("yes")], { tokens, providerID: "p", modelID: "m" })
     const [compaction, summary] = tail("a1").slice(2)
-    const all = [answer("a1"), compaction, { ...summary, info: { ...summary?.info, tokens } }, answer("a3")] as Stored[]
+    const all = [
+      answer("a1"),
+      compaction,
+      { ...summary, info: { ...summary?.info, tokens } },
+      answer("a3"),
+    ] as StoredMessage[]
     expect(history(all).flatMap(({ id, counted }) => (counted ? [id] : []))).toEqual(["a3"])
   })
 

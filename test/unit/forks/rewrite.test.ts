@@ -3,14 +3,19 @@ import { describe, expect, test } from "vitest"
 import { rewrites } from "../../../src/features/forks/opencode/fork-rewrite.ts"
 import { toHistoryMessage } from "../../../src/features/forks/opencode/history.ts"
 import type { HistoryMessage } from "../../../src/features/forks/ports.ts"
-import type { Stored } from "../../../src/opencode/messages.ts"
+import type { StoredMessage } from "../../../src/opencode/messages.ts"
 
-const stored = (id: string, role: "user" | "assistant", parts: readonly object[], more: object = {}): Stored => ({
+const stored = (
+  id: string,
+  role: "user" | "assistant",
+  parts: readonly object[],
+  more: object = {},
+): StoredMessage => ({
   info: { id, role, time: { created: 1 }, parentID: "u1", ...more } as never as Message,
   parts: parts.map((part, index) => ({ id: `${id}-p${index}`, messageID: id, sessionID: "s", ...part })) as Part[],
 })
 /** As the host copies them: the same with other ids. */
-const copyOf = (source: Stored): Stored => ({
+const copyOf = (source: StoredMessage): StoredMessage => ({
   info: { ...source.info, id: `c-${source.info.id}` } as Message,
   parts: source.parts.map((part) => ({
     ...part,

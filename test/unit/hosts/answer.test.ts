@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import type { Host, Message, Prompt } from "../../../src/core/ports.ts"
+import type { Message, OpencodeApi, Prompt } from "../../../src/core/ports.ts"
 import { NoContact } from "../../../src/features/hosts/connection.ts"
 import type { Hosts } from "../../../src/features/hosts/hosts.ts"
 import { RemoteHost } from "../../../src/features/hosts/remote-host.ts"
@@ -36,7 +36,7 @@ const start = (there: readonly Message[], session: Message[] = [question], skew 
       const text = parts.map((part) => ({ type: "text", ...part }))
       session.push({ id: messageID, role: "user", createdAt: 4, summary: false, parts: text as never })
     },
-  } as unknown as Host
+  } as unknown as OpencodeApi
   let looks = 0
   const folder = async () => {
     looks++
@@ -46,7 +46,7 @@ const start = (there: readonly Message[], session: Message[] = [question], skew 
     if (!link.contact) throw new NoContact("cut")
     return there
   }
-  const lastMessage: Host["lastMessage"] = async (_sessionID, isWanted = () => true) => there.findLast(isWanted)
+  const lastMessage: OpencodeApi["lastMessage"] = async (_sessionID, isWanted = () => true) => there.findLast(isWanted)
   const hosts = {
     remote: () => remote,
     live: () => [remote],

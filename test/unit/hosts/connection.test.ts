@@ -1,14 +1,14 @@
 import { PassThrough } from "node:stream"
 import { describe, expect, test, vi } from "vitest"
-import { LINE, opening } from "../../../src/features/hosts/bootstrap.ts"
+import { bootstrapLines, LINE } from "../../../src/features/hosts/bootstrap.ts"
 import { type CallOptions, Channel, type ChannelPorts } from "../../../src/features/hosts/channel.ts"
-import { Link } from "../../../src/features/hosts/connection.ts"
+import { HostConnection } from "../../../src/features/hosts/connection.ts"
 import {
+  type ConnectionInput,
+  type ConnectionState,
   IDLE,
   lastLine,
   pauseBefore,
-  type Reach,
-  type ReachInput,
   step,
 } from "../../../src/features/hosts/connection-state.ts"
 import {
@@ -25,7 +25,7 @@ import {
 } from "../../../src/features/hosts/frames.ts"
 import { versionProblem } from "../../../src/features/hosts/host-place.ts"
 import { commandOf } from "../../../src/features/hosts/hosts.ts"
-import type { CallEnd, Hint, Pong, Served } from "../../../src/features/hosts/orders.ts"
+import type { CallEnd, Hint, PingReply, RemoteServerState } from "../../../src/features/hosts/orders.ts"
 import { serve } from "../../../src/features/hosts/relay/serve.ts"
 import { movedID, movedMessage, skewOfIDs } from "../../../src/features/hosts/remote-session.ts"
 import { FakeClock } from "../../support/fake-clock.ts"
@@ -108,8 +108,8 @@ describe("credit", () => {
 })
 
 describe("phases", () => {
-  const taken = (...inputs: readonly ReachInput[]): Reach =>
-    inputs.reduce<Reach>((reach, input) => step(reach, input, 1000), IDLE)
+  const taken = (...inputs: readonly ConnectionInput[]): ConnectionState =>
+    inputs.reduce<ConnectionState>((reach, input) => step(reach, input, 1000), IDLE)
   const wanted = { type: "wanted", known: false } as const
   const closed = { type: "closed", why: "cut", byItself: true } as const
   const due = { type: "due" } as const
@@ -165,10 +165,10 @@ describe("phases", () => {
 
 test("the relay's start line survives another shell, and its input has a fixed number of lines", () => {
   expect(LINE).not.toMatch(/[!\n]/)
-  const lines = opening("a\n'b'\u2028", { client: "x" }, "it's").split("\n")
+  const lines = bootstrapLines("a\n'b'\u2028", { client: "x" }, "it's").split("\n")
   expect(lines).toHaveLength(3)
   expect(lines[0]).toContain(`o='it'\\''s'`)
-  expect(opening("x", {}, "~/my bin/opencode")).toContain(`o="$HOME"/'my bin/opencode';`)
+  expect(bootstrapLines("x", {}, "~/my bin/opencode")).toContain(`o="$HOME"/'my bin/opencode';`)
 })
 
 test("ssh is started without password prompts and gives up when there is no answer", () => {
@@ -229,7 +229,7 @@ const NO_QUESTION =
 
 describe("a connection", () => {
   const relay = { client: "me", unattended: 1000, kept: 1000, patience: 1000 }
-  const served: Served = { id: "one", version: "1.18.33" }
+  const served: RemoteServerState = { id: "one", version: "1.18.33" }
 
   const start = (
     script: () => Promise<string> = async () => "relay",
@@ -240,7 +240,7 @@ describe("a connection", () => {
     const lines: {
       ports: ChannelPorts
       closed: boolean
-      pong?: (pong: Pong) => void
+      pong?: (pong: PingReply) => void
       orders: string[]
       listening?: CallOptions
       answers?: CallEnd
@@ -248,7 +248,7 @@ describe("a connection", () => {
     const heard: (Hint | undefined)[] = []
     const phases: string[] = []
     const settings = { name: "big", command: ["x"], opencode: "", connectTimeout, relay }
-    const link = new Link(settings, {
+    const link = new HostConnection(settings, {
       clock,
       script,
       log: () => {},

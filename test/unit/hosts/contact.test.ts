@@ -5,7 +5,7 @@ import { progressOf as progressIn } from "../../../src/core/run/active-run.ts"
 import { nextDue } from "../../../src/core/run/deadlines.ts"
 import { NOTHING_SPENT } from "../../../src/core/spending.ts"
 import { NO_FIGURES, phaseOf } from "../../../src/core/task.ts"
-import { demandOf, dueAt } from "../../../src/core/watchdog.ts"
+import { limitActionOf, nextLimitAt } from "../../../src/core/watchdog.ts"
 import type { Hosts } from "../../../src/features/hosts/hosts.ts"
 import { hostKind } from "../../../src/features/hosts/place-kind.ts"
 import { placeIn } from "../../../src/runtime/launch/choices.ts"
@@ -109,8 +109,8 @@ describe("without contact", () => {
     const presence = { isOpen: false, wroteAt: 0 }
     const watched = { task: taskOf(), ownTasks: false, presence, now: 50, limits, spent: NOTHING_SPENT }
     const progress = progressOf({ lastWord, away: { host: "big", since: 40, most: 0 }, asks: [askOf({ askedAt: 1 })] })
-    expect(demandOf({ ...watched, progress })).toBeUndefined()
-    expect(dueAt({ ...watched, task: taskOf({ run: { timeout: 0 } }), progress })).toBe(Number.POSITIVE_INFINITY)
+    expect(limitActionOf({ ...watched, progress })).toBeUndefined()
+    expect(nextLimitAt({ ...watched, task: taskOf({ run: { timeout: 0 } }), progress })).toBe(Number.POSITIVE_INFINITY)
   })
 })
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
-import { HostError } from "../../../src/core/ports.ts"
+import { OpencodeError } from "../../../src/core/ports.ts"
 import type { CallOptions } from "../../../src/features/hosts/channel.ts"
-import { BASE_URL, fetchOver, runOver } from "../../../src/features/hosts/fetching.ts"
+import { BASE_URL, fetchOver, runOnHost } from "../../../src/features/hosts/fetching.ts"
 import { bytesOf } from "../../../src/features/hosts/frames.ts"
 import { openRemote } from "../../../src/features/hosts/opencode/remote.ts"
 import type { CallEnd } from "../../../src/features/hosts/orders.ts"
@@ -29,7 +29,7 @@ describe("answers that are none", () => {
   const ABSURD = [null, 3, "x", {}, { providers: 3 }, [null], [{ info: null }], [{ info: { id: "msg_0" }, parts: 3 }]]
 
   test.each(ABSURD.map((body) => [body]))(
-    "an invalid answer from a host's server, %j, is reported as a HostError",
+    "an invalid answer from a host's server, %j, is reported as an OpencodeError",
     async (body) => {
       const server = far(() => json(body))
       const calls: Promise<unknown>[] = [
@@ -42,7 +42,7 @@ describe("answers that are none", () => {
         server.folder("/w"),
       ]
       for (const call of await Promise.allSettled(calls))
-        if (call.status === "rejected") expect(call.reason).toBeInstanceOf(HostError)
+        if (call.status === "rejected") expect(call.reason).toBeInstanceOf(OpencodeError)
       expect((await Promise.allSettled(calls)).some(({ status }) => status === "rejected")).toBe(true)
     },
   )
@@ -54,9 +54,9 @@ describe("answers that are none", () => {
     expect(answer?.usage).toEqual({ input: 0, output: 0, reasoning: 0, cacheRead: 0, cacheWrite: 7, cost: 0 })
   })
 
-  test("invalid times in a host's messages are reported as a HostError", async () => {
+  test("invalid times in a host's messages are reported as an OpencodeError", async () => {
     const server = far(() => json([prompt, { info: info({ time: { created: "yesterday" } }), parts: [] }]))
-    await expect(server.messagesSince("ses_1", "msg_0")).rejects.toThrow(HostError)
+    await expect(server.messagesSince("ses_1", "msg_0")).rejects.toThrow(OpencodeError)
   })
 
   test("the last wanted message of a host's session is looked for in earlier pages", async () => {
@@ -113,9 +113,9 @@ describe("answers without an end", () => {
 
   test("endless output of a command on a host is stopped at 16 MB", async () => {
     const { link, wasStopped } = sending(10_000)
-    await expect(runOver(link, "yes")).rejects.toThrow("more than 16 MB came for one answer")
+    await expect(runOnHost(link, "yes")).rejects.toThrow("more than 16 MB came for one answer")
     expect(wasStopped()).toBe(true)
-    expect((await runOver(sending(2).link, "x")).out.length).toBe(2 * 1_048_576)
+    expect((await runOnHost(sending(2).link, "x")).out.length).toBe(2 * 1_048_576)
   })
 
   test("endless output of a command on a host is stopped when its receiver refuses more", async () => {
@@ -124,7 +124,7 @@ describe("answers without an end", () => {
     const take = () => {
       if (++taken > 3) throw new Error("enough")
     }
-    await expect(runOver(link, "yes", { take })).rejects.toThrow("enough")
+    await expect(runOnHost(link, "yes", { take })).rejects.toThrow("enough")
     expect([taken, wasStopped()]).toEqual([4, true])
   })
 
@@ -149,7 +149,7 @@ describe("answers without an end", () => {
       opened = new Promise((resolve) => {
         open = resolve
       })
-      const calls = Array.from({ length: many }, () => runOver(link, "x").then(() => "done", String))
+      const calls = Array.from({ length: many }, () => runOnHost(link, "x").then(() => "done", String))
       open()
       const refused = (await Promise.all(calls)).filter((each) => each !== "done")
       expect(refused).toEqual(many === 18 ? ["Error: more than 256 MB came for all answers together"] : [])

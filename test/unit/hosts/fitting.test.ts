@@ -1,6 +1,6 @@
 import "../../../src/features/maps/items.ts"
 import { expect, test } from "vitest"
-import { fitting, type Offered, type Wanted } from "../../../src/features/hosts/create-session.ts"
+import { type AgentAndModel, type HostCapabilities, modelOnHost } from "../../../src/features/hosts/create-session.ts"
 import { eventually } from "../../support/eventually.ts"
 import { Rig } from "../../support/rig.ts"
 
@@ -8,7 +8,7 @@ import { Rig } from "../../support/rig.ts"
 
 const OWN = { provider: "far", id: "own" }
 const MISSING = { provider: "mock", id: "one" }
-const BIG: Offered = {
+const BIG: HostCapabilities = {
   name: "big",
   agents: [
     { name: "general", mode: "subagent" },
@@ -20,9 +20,9 @@ const BIG: Offered = {
 }
 const NONE = "big has no model mock/one. There are: far/own, far/spare/2."
 
-const refusal = (wanted: Wanted, offered = BIG) => {
+const refusal = (wanted: AgentAndModel, offered = BIG) => {
   try {
-    fitting(wanted, offered)
+    modelOnHost(wanted, offered)
   } catch (error) {
     return { code: (error as { code: string }).code, text: (error as Error).message }
   }
@@ -34,14 +34,14 @@ test("a model that the call names is used on the host or refused, never replaced
   const spare = { ...BIG, spare: "far/own" }
   expect(refusal({ agent: "writer", ...named })).toEqual({ code: "place", text: NONE })
   expect(refusal({ agent: "general", ...named }, spare)).toEqual({ code: "place", text: NONE })
-  expect(fitting({ agent: "writer", model: OWN, isModelNamed: true }, BIG)).toBe(OWN)
+  expect(modelOnHost({ agent: "writer", model: OWN, isModelNamed: true }, BIG)).toBe(OWN)
 })
 
 test("a launch on a host without a named model uses the agent's model there or the option's", () => {
-  expect(fitting({ agent: "writer", model: MISSING }, BIG)).toBeUndefined()
-  expect(fitting({ agent: "general" }, BIG)).toBeUndefined()
+  expect(modelOnHost({ agent: "writer", model: MISSING }, BIG)).toBeUndefined()
+  expect(modelOnHost({ agent: "general" }, BIG)).toBeUndefined()
   const spare = { provider: "far", id: "spare/2" }
-  expect(fitting({ agent: "general", model: MISSING }, { ...BIG, spare: "far/spare/2" })).toEqual(spare)
+  expect(modelOnHost({ agent: "general", model: MISSING }, { ...BIG, spare: "far/spare/2" })).toEqual(spare)
   expect(refusal({ agent: "general", model: MISSING })).toEqual({ code: "place", text: NONE })
   expect(refusal({ agent: "poet" }).text).toBe('big has no agent "poet". There are: general, writer.')
 })

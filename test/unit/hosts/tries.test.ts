@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, test } from "vitest"
 import type { Task } from "../../../src/core/task.ts"
 import type { LaunchRequest } from "../../../src/runtime/launch/request.ts"
 import { type Place, PlaceError } from "../../../src/runtime/places/place.ts"
-import { groupGoesOn } from "../../../src/runtime/recovery/orphan.ts"
+import { remainingPrompts } from "../../../src/runtime/recovery/orphan.ts"
 import { renderOutput } from "../../../src/tools/render.ts"
 import { FakeMachine } from "../../support/fake-machine.ts"
 import { Rig } from "../../support/rig.ts"
@@ -310,14 +310,14 @@ describe("OpenCode here is restarted in the middle of tries", () => {
         closed: false,
         began: true,
       }))
-    expect(groupGoesOn(of({}), begun(0))).toBe("DO")
-    expect(groupGoesOn(of({}), [])).toBeUndefined()
-    expect(groupGoesOn(of({ startedAt: undefined }), begun(0))).toBeUndefined()
-    expect(groupGoesOn(of({}, { winner: "bg_1" }), begun(0))).toBeUndefined()
-    expect(groupGoesOn(taskOf({}), begun(0))).toBeUndefined()
-    expect(groupGoesOn(of({ after: ["bg_x"] }), begun(0))).toBeUndefined()
-    expect(groupGoesOn(of({ after: ["bg_x"] }), begun(0, 0))).toBe("DO")
-    expect(groupGoesOn(of({ generation: 1 }, { again: "bg_1" }), begun(0, 0))).toBeUndefined()
-    expect(groupGoesOn(of({ generation: 1 }, { again: "bg_1" }), begun(0, 1))).toBe("DO")
+    expect(remainingPrompts(of({}), begun(0))).toBe("DO")
+    expect(remainingPrompts(of({}), [])).toBeUndefined()
+    expect(remainingPrompts(of({ startedAt: undefined }), begun(0))).toBeUndefined()
+    expect(remainingPrompts(of({}, { winner: "bg_1" }), begun(0))).toBeUndefined()
+    expect(remainingPrompts(taskOf({}), begun(0))).toBeUndefined()
+    expect(remainingPrompts(of({ after: ["bg_x"] }), begun(0))).toBeUndefined()
+    expect(remainingPrompts(of({ after: ["bg_x"] }), begun(0, 0))).toBe("DO")
+    expect(remainingPrompts(of({ generation: 1 }, { again: "bg_1" }), begun(0, 0))).toBeUndefined()
+    expect(remainingPrompts(of({ generation: 1 }, { again: "bg_1" }), begun(0, 1))).toBe("DO")
   })
 })

@@ -13,15 +13,15 @@ import {
   UI_METADATA_KEY,
   type UiMetadata,
 } from "../../../src/runtime/record/ui-metadata.ts"
-import type { Question } from "../../../src/runtime/user-actions.ts"
+import type { AskOptions } from "../../../src/runtime/user-actions.ts"
 import { FakeClock } from "../../support/fake-clock.ts"
 import { ownerOf, SIGNER } from "../../support/records.ts"
 import { askOf, taskOf } from "../../support/tasks.ts"
 
 /** What the screen knows of a task on another machine, and how its questions are answered there. */
 
-const permission: Question = { kind: "permission", permission: "bash", patterns: ["rm x"], always: ["rm *"] }
-const question: Question = {
+const permission: AskOptions = { kind: "permission", permission: "bash", patterns: ["rm x"], always: ["rm *"] }
+const question: AskOptions = {
   kind: "question",
   questions: [
     {
@@ -38,7 +38,7 @@ describe("what is written for the screen", () => {
   const remote = (more: Partial<RemoteSession> = {}): RemoteSession =>
     ({ taskID: "bg_1", sessionID: "ses_1", host: "big", live: true, asks: [], ...more }) as RemoteSession
 
-  const start = (offered: (ask: Ask) => Promise<Question | undefined> = async () => permission) => {
+  const start = (offered: (ask: Ask) => Promise<AskOptions | undefined> = async () => permission) => {
     const clock = new FakeClock()
     const written: (UiMetadata | undefined)[] = []
     const asked: string[] = []
@@ -111,7 +111,7 @@ describe("what is written for the screen", () => {
 describe("what stands in the metadata", () => {
   test("the metadata for the screen is decoded as it was encoded, without the diff of an edit", () => {
     const asks = [
-      { ...askOf(), offers: { ...permission, diff: "x".repeat(10_000) } as Question },
+      { ...askOf(), offers: { ...permission, diff: "x".repeat(10_000) } as AskOptions },
       { ...askOf({ id: "que_1", kind: "question" }), offers: question },
     ]
     const uiMetadata = encodeUiMetadata({ away: "big", preparing: "sending files to big", asks })

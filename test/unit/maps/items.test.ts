@@ -6,15 +6,15 @@ import { memberNames } from "../../../src/core/group.ts"
 import {
   countItems,
   countsText,
+  failureText,
   groupText,
   type ItemRow,
   itemLines,
   itemsResult,
   previewOf,
   shownRows,
-  whyOf,
 } from "../../../src/core/items.ts"
-import type { Member } from "../../../src/core/members.ts"
+import type { MemberState } from "../../../src/core/members.ts"
 import { summaryOf } from "../../../src/core/summary.ts"
 import type { Task } from "../../../src/core/task.ts"
 import { triesResult } from "../../../src/core/tries.ts"
@@ -31,7 +31,7 @@ type Given = { status?: Task["status"]; at?: number; closed?: boolean; began?: b
 function item(
   nth: number,
   { status = "running", at, closed, began = true, run = 0, started = 1000 }: Given = {},
-): Member {
+): MemberState {
   const part = { kind: "each", of: "bg_map", nth, run, caller: "ses_parent", under: "ses_parent" } as const
   const task = taskOf({
     id: `bg_item000${nth}`,
@@ -149,8 +149,8 @@ describe("what is told of a map", () => {
   })
 
   test("a map states why an item failed and what its items are likely to cost", () => {
-    expect(whyOf(undefined)).toBe("it was stopped")
-    expect(whyOf(taskOf({ outcome: outcomeOf({ reason: { code: "schema", text: "Bad\nanswer." } }) }))).toBe(
+    expect(failureText(undefined)).toBe("it was stopped")
+    expect(failureText(taskOf({ outcome: outcomeOf({ reason: { code: "schema", text: "Bad\nanswer." } }) }))).toBe(
       "Bad answer.",
     )
     expect(previewOf(1000, "explore", "mock/one", { about: 12.4 })).toBe(

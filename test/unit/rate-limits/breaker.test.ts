@@ -2,11 +2,11 @@ import { describe, expect, test } from "vitest"
 import {
   answered,
   type Breaker,
-  close,
   freeRequests,
   isClosedFor,
   mustWaitForBreaker,
   nextProbe,
+  recordRefusal,
   sentThrough,
   type Trip,
   withdraw,
@@ -23,7 +23,7 @@ const told = (until: number): Trip => ({ ...LIMIT, until })
 
 describe("a gate that is closed", () => {
   test("a breaker with a known reset time allows one probe at that time", () => {
-    const breaker = close(undefined, told(9000), 1000)
+    const breaker = recordRefusal(undefined, told(9000), 1000)
     expect(breaker).toMatchObject({ closedAt: 1000, opensAt: 9000, told: true })
     expect(freeRequests(breaker, 8999)).toBe(0)
     expect(freeRequests(breaker, 9000)).toBe(1)
@@ -33,74 +33,80 @@ describe("a gate that is closed", () => {
   })
 
   test("a breaker without a reset time probes after 5 s, then doubles its wait up to five minutes", () => {
-    let breaker = close(undefined, LIMIT, 0)
+    let breaker = recordRefusal(undefined, LIMIT, 0)
     const waits = [breaker.opensAt]
     for (let tries = 0; tries < 8; tries++) {
       const at = breaker.opensAt
-      breaker = close(sentThrough(breaker, "bg_a", at), LIMIT, at + 100)
+      breaker = recordRefusal(sentThrough(breaker, "bg_a", at), LIMIT, at + 100)
       waits.push(breaker.opensAt - at - 100)
     }
     expect(waits).toEqual([5000, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000, 300_000])
   })
 
   test("a breaker waits only 5 s again after an answered probe, if an ordinary request is refused", () => {
-    let breaker = close(undefined, LIMIT, 0)
-    for (const at of [5000, 20_000]) breaker = close(sentThrough(breaker, "bg_a", at), LIMIT, at + 100)
+    let breaker = recordRefusal(undefined, LIMIT, 0)
+    for (const at of [5000, 20_000]) breaker = recordRefusal(sentThrough(breaker, "bg_a", at), LIMIT, at + 100)
     breaker = whole(sentThrough(breaker, "bg_a", 50_000), "bg_a", 50_000)
-    expect(close(sentThrough(breaker, "bg_b", 50_500), LIMIT, 51_000, 50_500)).toMatchObject({
+    expect(recordRefusal(sentThrough(breaker, "bg_b", 50_500), LIMIT, 51_000, 50_500)).toMatchObject({
       opensAt: 56_000,
       told: false,
     })
   })
 
   test("a refusal of an older request does not trip the breaker again, but may postpone its reset", () => {
-    const breaker = close(undefined, LIMIT, 1000)
-    expect(close(breaker, LIMIT, 1300, 900)).toBe(breaker)
-    const later = close(breaker, told(60_000), 1300, 900)
+    const breaker = recordRefusal(undefined, LIMIT, 1000)
+    expect(recordRefusal(breaker, LIMIT, 1300, 900)).toBe(breaker)
+    const later = recordRefusal(breaker, told(60_000), 1300, 900)
     expect(later).toMatchObject({ closedAt: 1000, opensAt: 60_000, told: true })
-    expect(close(later, told(50_000), 1400, 900)).toBe(later)
-    expect(close(later, told(70_000), 1400, 900)).toMatchObject({ opensAt: 70_000 })
+    expect(recordRefusal(later, told(50_000), 1400, 900)).toBe(later)
+    expect(recordRefusal(later, told(70_000), 1400, 900)).toMatchObject({ opensAt: 70_000 })
   })
 
   test("a recovering breaker is not tripped again by requests from before it tripped, whatever time they report", () => {
-    const opening = whole(close(undefined, LIMIT, 0), "bg_a", 6000)
-    expect(close(opening, LIMIT, 7000, 0)).toBe(opening)
-    expect(close(opening, told(9000), 7000, 0)).toBe(opening)
+    const opening = whole(recordRefusal(undefined, LIMIT, 0), "bg_a", 6000)
+    expect(recordRefusal(opening, LIMIT, 7000, 0)).toBe(opening)
+    expect(recordRefusal(opening, told(9000), 7000, 0)).toBe(opening)
   })
 
   test("a breaker keeps its probe and its wait when an older request is refused", () => {
-    const probed = sentThrough(close(undefined, LIMIT, 0), "bg_a", 5000)
-    expect(close(probed, LIMIT, 5100, 0)).toBe(probed)
-    expect(close(probed, told(60_000), 5100, 0)).toMatchObject({ probe: probed.probe, opensAt: 60_000, refused: 1 })
+    const probed = sentThrough(recordRefusal(undefined, LIMIT, 0), "bg_a", 5000)
+    expect(recordRefusal(probed, LIMIT, 5100, 0)).toBe(probed)
+    expect(recordRefusal(probed, told(60_000), 5100, 0)).toMatchObject({
+      probe: probed.probe,
+      opensAt: 60_000,
+      refused: 1,
+    })
   })
 
   test("a breaker doubles its wait if answers only begin and break off, but not after a complete answer", () => {
-    const opening = begun(sentThrough(close(undefined, LIMIT, 0), "bg_a", 5000), "bg_a", 5000)
-    expect(close(opening, LIMIT, 6000, 5000).opensAt).toBe(16_000)
-    expect(close(whole(opening, "bg_b", 5500), LIMIT, 6000, 5900).opensAt).toBe(11_000)
+    const opening = begun(sentThrough(recordRefusal(undefined, LIMIT, 0), "bg_a", 5000), "bg_a", 5000)
+    expect(recordRefusal(opening, LIMIT, 6000, 5000).opensAt).toBe(16_000)
+    expect(recordRefusal(whole(opening, "bg_b", 5500), LIMIT, 6000, 5900).opensAt).toBe(11_000)
   })
 
   test("a breaker follows a short reset time once, but waits longer each time its probe is refused again", () => {
-    let breaker = close(undefined, told(1000), 0)
+    let breaker = recordRefusal(undefined, told(1000), 0)
     expect(breaker).toMatchObject({ opensAt: 1000, told: true })
     const waits: number[] = []
     for (const at of [1000, 10_000, 30_000]) {
-      breaker = close(sentThrough(breaker, "bg_a", at), told(at + 1000), at)
+      breaker = recordRefusal(sentThrough(breaker, "bg_a", at), told(at + 1000), at)
       waits.push(breaker.opensAt - at)
     }
     expect(waits).toEqual([5000, 10_000, 20_000])
-    expect(close(whole(breaker, "bg_a", 60_000), told(71_000), 70_000, 65_000)).toMatchObject({ opensAt: 71_000 })
+    expect(recordRefusal(whole(breaker, "bg_a", 60_000), told(71_000), 70_000, 65_000)).toMatchObject({
+      opensAt: 71_000,
+    })
   })
 
   test("a refusal trips a recovering breaker again, and a known reset time restarts its count of refusals", () => {
-    const opening = whole(close(undefined, LIMIT, 0), "bg_a", 6000)
-    expect(close(opening, told(9000), 7000)).toMatchObject({ closedAt: 7000, opensAt: 9000, refused: 0 })
-    expect(close(opening, told(9000), 7000).recovery).toBeUndefined()
+    const opening = whole(recordRefusal(undefined, LIMIT, 0), "bg_a", 6000)
+    expect(recordRefusal(opening, told(9000), 7000)).toMatchObject({ closedAt: 7000, opensAt: 9000, refused: 0 })
+    expect(recordRefusal(opening, told(9000), 7000).recovery).toBeUndefined()
   })
 })
 
 describe("a probe", () => {
-  const breaker = sentThrough(close(undefined, told(9000), 1000), "bg_a", 9000)
+  const breaker = sentThrough(recordRefusal(undefined, told(9000), 1000), "bg_a", 9000)
 
   test("a breaker lets only one probe through at a time", () => {
     expect(freeRequests(breaker, 9001)).toBe(0)
@@ -119,7 +125,7 @@ describe("a probe", () => {
       freeRequests(withoutUnheard(wave, 39_599), 39_599),
       freeRequests(withoutUnheard(wave, 39_600), 39_600),
     ]).toEqual([0, 2])
-    const closed = close(undefined, LIMIT, 0)
+    const closed = recordRefusal(undefined, LIMIT, 0)
     expect(withoutUnheard(closed, 99_000)).toBe(closed)
   })
 

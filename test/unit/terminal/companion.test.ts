@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { HostError } from "../../../src/core/ports.ts"
+import { OpencodeError } from "../../../src/core/ports.ts"
 import { Rig, running } from "../../support/rig.ts"
 
 describe("what somebody at the screen asks for", () => {
@@ -29,7 +29,7 @@ describe("what somebody at the screen asks for", () => {
 
   test("a request from the screen is carried out even when it cannot be removed", async () => {
     const { rig, id, sessionID } = await running()
-    rig.host.onCall = (method) => (method === "clearRequest" ? { fail: new HostError("no answer") } : undefined)
+    rig.host.onCall = (method) => (method === "clearRequest" ? { fail: new OpencodeError("no answer") } : undefined)
     const { metadata } = rig.host.stored(sessionID)
     rig.host.writeMetadata(sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "cancel" } })
     expect((await rig.ended(id)).status).toBe("cancelled")
@@ -40,7 +40,7 @@ describe("what somebody at the screen asks for", () => {
   test("a request that could not be removed is removed later, so that no restart repeats it", async () => {
     const { rig, id, sessionID } = await running()
     let failed = 0
-    const fail = new HostError("no answer")
+    const fail = new OpencodeError("no answer")
     rig.host.onCall = (method) => (method === "clearRequest" && failed++ === 0 ? { fail } : undefined)
     const { metadata } = rig.host.stored(sessionID)
     rig.host.writeMetadata(sessionID, { ...metadata, superagentsRequest: { id: "r1", action: "cancel" } })

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import type { Host, Toast } from "../../../src/core/ports.ts"
+import type { OpencodeApi, Toast } from "../../../src/core/ports.ts"
 import { Toaster } from "../../../src/runtime/mailbox/toaster.ts"
 import { FakeClock } from "../../support/fake-clock.ts"
 import { parseOptions } from "../../support/options.ts"
@@ -8,7 +8,7 @@ import { askOf, outcomeOf, taskOf } from "../../support/tasks.ts"
 const setUp = (toasts = true) => {
   const clock = new FakeClock()
   const shown: string[] = []
-  const host = { toast: ({ title }: Toast) => void shown.push(title) } as unknown as Host
+  const host = { toast: ({ title }: Toast) => void shown.push(title) } as unknown as OpencodeApi
   const { options } = parseOptions({ toasts })
   return { clock, shown, toaster: new Toaster({ host, clock, options }) }
 }

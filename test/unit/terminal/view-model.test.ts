@@ -9,9 +9,9 @@ import {
   cut,
   inOrder,
   MOST_ROWS,
+  type ObservedTask,
   readable,
   rowOf,
-  type Seen,
   sectionOf,
   stateText,
   timeOf,
@@ -93,8 +93,8 @@ const permission: Ask = {
   askedAt: START,
 }
 
-const seen = (one: Task, live?: Partial<Progress>): Seen => ({ task: one, progress: live && progress(live) })
-const row = (each: Seen, now = START, all: readonly Seen[] = [each]) => rowOf(each, all, now)
+const seen = (one: Task, live?: Partial<Progress>): ObservedTask => ({ task: one, progress: live && progress(live) })
+const row = (each: ObservedTask, now = START, all: readonly ObservedTask[] = [each]) => rowOf(each, all, now)
 
 describe("the section", () => {
   test("the sidebar section is hidden when there is nothing to show", () => {

@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest"
 import { chosenIn, sizeOf, type TriesPlan } from "../../../src/core/group.ts"
-import { isBegunIn, type Member } from "../../../src/core/members.ts"
+import { isBegunIn, type MemberState } from "../../../src/core/members.ts"
 import { NO_RECEIPT } from "../../../src/core/receipt.ts"
-import { standsOn } from "../../../src/core/receipts/stands-on.ts"
+import { filesNeededBy } from "../../../src/core/receipts/stands-on.ts"
 import { summaryOf } from "../../../src/core/summary.ts"
 import type { Task } from "../../../src/core/task.ts"
-import { howOf, triesLine, triesResult, triesText, tryLines } from "../../../src/core/tries.ts"
+import { triesLine, triesResult, triesText, tryEndText, tryLines } from "../../../src/core/tries.ts"
 import { withDigest } from "../../../src/features/tries/digest.ts"
 import { nextTries } from "../../../src/features/tries/next.ts"
 import { outcomeOf, taskOf } from "../../support/tasks.ts"
@@ -16,7 +16,7 @@ const LADDER: TriesPlan = { ...PLAN, ladder: ["mock/one", "mock/two", "mock/thre
 type Given = Partial<Omit<Task, "run">> & { at?: number; run?: number; open?: boolean; cost?: number }
 
 /** The part of this number. */
-function member(nth: number, { at = 1, run = 0, open = false, cost = 0, ...more }: Given = {}): Member {
+function member(nth: number, { at = 1, run = 0, open = false, cost = 0, ...more }: Given = {}): MemberState {
   const task = taskOf({
     id: `bg_part000${nth}`,
     sessionID: `ses_${nth}`,
@@ -124,7 +124,7 @@ describe("what is told of them", () => {
   })
 
   test("each try's end is described in a few words", () => {
-    const how = (more: Given) => howOf(member(0, more).task)
+    const how = (more: Given) => tryEndText(member(0, more).task)
     const of = (code: "parent-ended" | "cancelled" | "provider", text: string) => outcomeOf({ reason: { code, text } })
     expect(how({ status: "completed" })).toBe("passed after the one that won")
     expect(how({ status: "cancelled", outcome: of("parent-ended", "x") })).toBe("stopped")
@@ -227,7 +227,7 @@ describe("the files that a check stands on", () => {
     ["src/sums.js", false],
     ["docs/package.json.md", false],
   ])("a check is said to depend on the file %s: %s", (file, stands) => {
-    expect(standsOn("npm test && sh ./scripts/verify.sh", [file])).toEqual(stands ? [file] : [])
+    expect(filesNeededBy("npm test && sh ./scripts/verify.sh", [file])).toEqual(stands ? [file] : [])
   })
 
   test.each<[string, string, boolean]>([
@@ -251,7 +251,7 @@ describe("the files that a check stands on", () => {
     ["make -f checks/rules.mk", "checks/rules.mk", true],
     ["for f in a.txt; do sh $f; done", "a.txt", true],
   ])("the files that a check depends on are found relative to its folder: %s: %s", (command, file, stands) => {
-    expect(standsOn(command, [file])).toEqual(stands ? [file] : [])
+    expect(filesNeededBy(command, [file])).toEqual(stands ? [file] : [])
   })
 })
 
@@ -268,7 +268,7 @@ function seeded(seed: number): () => number {
 
 /** One team's life by the machine's own decisions; what each part comes to is `rolls`. Costs in cents. */
 function life(plan: TriesPlan, rolls: (nth: number) => { passes: boolean; cents: number }) {
-  const members: Member[] = []
+  const members: MemberState[] = []
   for (let clock = 1; ; clock++) {
     const { begin, winner, ending } = nextTries(plan, members, [], 0)
     if (winner || ending) {

@@ -20,7 +20,7 @@ import {
   taskTone,
   waitingFor,
 } from "../../../src/features/web/page/select.ts"
-import { type Entered, UntrustedServer } from "../../../src/features/web/page/sign-in.ts"
+import { type SignInResult, UntrustedServer } from "../../../src/features/web/page/sign-in.ts"
 import { costBy, costByHour, costOfLastDay } from "../../../src/features/web/page/spend.ts"
 import { agentRow } from "../../../src/features/web/rows.ts"
 import type { TaskRow } from "../../../src/features/web/wire.ts"
@@ -371,7 +371,7 @@ test("an event's text may contain line separators that end no line of the stream
 describe("a connection", () => {
   const EVENT = 'event: state\ndata: {"n":1}\n\n'
 
-  function start(answers: (() => Promise<Response>)[], entered: () => Entered = () => ({ bearer: "key" })) {
+  function start(answers: (() => Promise<Response>)[], entered: () => SignInResult = () => ({ bearer: "key" })) {
     const clock = new FakeClock()
     const heard: unknown[] = []
     const asked: RequestInit[] = []

@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest"
-import { HostError } from "../../../src/core/ports.ts"
+import { OpencodeError } from "../../../src/core/ports.ts"
 import { createApp } from "../../../src/features/web/app.ts"
 import { Feed } from "../../../src/features/web/feed.ts"
 import type { Source } from "../../../src/features/web/ports.ts"
@@ -393,7 +393,7 @@ describe("background tasks", () => {
 
   test("a background task whose host fails returns that error", async () => {
     agents.set(ended)
-    agents.answer = () => Promise.reject(new HostError("messages: no answer within 30 s"))
+    agents.answer = () => Promise.reject(new OpencodeError("messages: no answer within 30 s"))
     const { status, json } = await ask("GET", "/api/agents/bg_ended000")
     expect([status, json.error]).toEqual([502, expect.stringContaining("no answer within 30 s")])
   })

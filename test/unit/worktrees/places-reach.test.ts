@@ -1,14 +1,14 @@
 import { beforeEach, expect, test } from "vitest"
-import { type Place, PlaceError, type PutAway } from "../../../src/runtime/places/place.ts"
+import { type ArchiveResult, type Place, PlaceError } from "../../../src/runtime/places/place.ts"
 import { Rig } from "../../support/rig.ts"
 
 /** A merge of what a place that cannot be reached now still has: it is waited for, and nothing is done twice. */
 
-const CHANGED: PutAway = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
+const CHANGED: ArchiveResult = { files: ["a"], added: 1, removed: 0, submodules: [], unsaved: [] }
 const CUT = () => new PlaceError("The way is cut.", "host")
 
 let rig: Rig
-let putAways: (() => Promise<PutAway>)[]
+let putAways: (() => Promise<ArchiveResult>)[]
 let reaches: { resolve: () => void; reject: (error: Error) => void; signal?: AbortSignal }[]
 let calls: string[]
 
@@ -34,7 +34,7 @@ beforeEach(() => {
   rig = new Rig({ worktrees: async () => places as never as Place })
 })
 
-const fails = async (): Promise<PutAway> => {
+const fails = async (): Promise<ArchiveResult> => {
   throw CUT()
 }
 
@@ -51,7 +51,7 @@ const left = async () => {
 
 const later = () => {
   let go = () => {}
-  const work = new Promise<PutAway>((resolve) => {
+  const work = new Promise<ArchiveResult>((resolve) => {
     go = () => resolve(CHANGED)
   })
   return { go: () => go(), work: () => work }

@@ -1,5 +1,5 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import type { Host } from "../../../core/ports.ts"
+import type { OpencodeApi } from "../../../core/ports.ts"
 import type { Model } from "../../../core/task.ts"
 import { call, find } from "../../../opencode/client.ts"
 import type { Signer } from "../../../runtime/record/signature.ts"
@@ -11,11 +11,11 @@ export const THREAD_KEY = "superagentsBoard"
 /** Threads as OpenCode sessions, all created in the project's main folder `home`. */
 export class OpencodeThreads implements Threads {
   readonly #client: OpencodeClient
-  readonly #host: Host
+  readonly #host: OpencodeApi
   readonly #signer: Signer
   readonly #home: string
 
-  constructor(client: OpencodeClient, host: Host, signer: Signer, home: string) {
+  constructor(client: OpencodeClient, host: OpencodeApi, signer: Signer, home: string) {
     this.#client = client
     this.#host = host
     this.#signer = signer

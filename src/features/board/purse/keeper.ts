@@ -2,19 +2,19 @@ import { createHash } from "node:crypto"
 import { mkdir } from "node:fs/promises"
 import { join } from "node:path"
 import { messageOf } from "../../../core/errors.ts"
-import type { NameMessage } from "../../../core/ids.ts"
+import type { MessageIDFactory } from "../../../core/ids.ts"
 import { mayResumeBefore, pauseTextAtEnd } from "../../../core/pause.ts"
-import type { Clock, Host } from "../../../core/ports.ts"
+import type { Clock, OpencodeApi } from "../../../core/ports.ts"
 import { AUTOMATIC } from "../../../core/summary.ts"
 import { billedTokens, lessUsage, NO_USAGE, type Usage } from "../../../core/task.ts"
-import { replace } from "../../../lib/atomic-file.ts"
+import { replaceFile } from "../../../lib/atomic-file.ts"
 import type { BoardOptions } from "../options.ts"
 import type { BoardCommand } from "../rules/command.ts"
 import * as rules from "../rules/purse.ts"
 import type { Runs, RunView } from "../runs.ts"
 import { USER } from "../service.ts"
 import { type BoardState, findTask, type Purse, type PurseEnd, waitsFor } from "../state.ts"
-import { beginOf, isInFlight, type Moment, wantsRun } from "../status.ts"
+import { beginOf, isInFlight, type StatusContext, wantsRun } from "../status.ts"
 import { REPORTS_FOLDER, type Store } from "../store/store.ts"
 import type { BoardTask } from "../task.ts"
 import { countsOf, type KeptReport, type ReportTask, reportOf, reportText, titleOf } from "./report.ts"
@@ -22,7 +22,7 @@ import { countsOf, type KeptReport, type ReportTask, reportOf, reportText, title
 type KeeperPorts = {
   readonly store: Pick<Store, "read" | "find" | "folder">
   readonly runs: Runs
-  readonly host: Pick<Host, "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID">
+  readonly host: Pick<OpencodeApi, "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID">
   readonly clock: Clock
   readonly change: (command: BoardCommand) => Promise<unknown>
   /** Option for a purse that opens every night. */
@@ -35,7 +35,7 @@ type KeeperPorts = {
  * Opens nightly purses, lets them pay runs, and ends them with a report. Its state is part of the board, so another
  * process can continue at any point.
  */
-export class PurseKeeper {
+export class PurseManager {
   readonly #ports: KeeperPorts
   #isUsed = false
 
@@ -56,7 +56,7 @@ export class PurseKeeper {
    */
   async look(
     given: BoardState,
-    moment: Moment,
+    moment: StatusContext,
     flights: ReadonlyMap<string, { readonly id: string }>,
   ): Promise<{ readonly state: BoardState; readonly mayBegin: boolean }> {
     let state = await this.#openNightly(given)
@@ -137,7 +137,7 @@ export class PurseKeeper {
     )
   }
 
-  #factsOf(state: BoardState, purse: Purse, moment: Moment): rules.PurseFacts {
+  #factsOf(state: BoardState, purse: Purse, moment: StatusContext): rules.PurseFacts {
     const { runs, clock, lastWord } = this.#ports
     const { used, reserve } = runs.ofPurse()
     const views = Object.keys(purse.threads).flatMap((threadId) => runs.of(threadId) ?? [])
@@ -211,7 +211,7 @@ export class PurseKeeper {
     const open = findTask(state, id)
     const task = open ?? (await store.find(id))
     const own = Object.entries(purse.threads).filter(([, thread]) => thread.id === id)
-    const took = rules.tookOf(purse, id, (threadId) => lessUsage(runs.took(threadId), beforeIn(purse, threadId)))
+    const took = rules.taskUsage(purse, id, (threadId) => lessUsage(runs.took(threadId), beforeIn(purse, threadId)))
     const figures = {
       id,
       title: task?.title ?? "",
@@ -224,7 +224,7 @@ export class PurseKeeper {
       const text = task?.status === "done" ? summary.receipt : "It was cancelled."
       return { ...figures, result: task?.status === "done" ? "done" : "partial", ...(text && { text }) }
     }
-    const { result, text } = rules.leftAs(state, purse, id)
+    const { result, text } = rules.openTaskResult(state, purse, id)
     const told = text ?? (result === "partial" ? partialText(open, summary.lastWord) : undefined)
     return { ...figures, result, ...(told && { text: told }), next: nextOf(state, open, result, text) }
   }
@@ -270,10 +270,10 @@ function nextOf(state: BoardState, task: BoardTask, result: ReportTask["result"]
 
 /** Two parts, like every notification: a line for the user, and the whole for the model. */
 function messageFor(
-  name: NameMessage,
+  name: MessageIDFactory,
   sessionID: string,
   report: KeptReport,
-  persona: Awaited<ReturnType<Host["persona"]>>,
+  persona: Awaited<ReturnType<OpencodeApi["persona"]>>,
 ) {
   const at = Date.parse(report.endedAt)
   const id = `bg_${createHash("sha256").update(report.name).digest("hex").slice(0, 8)}`
@@ -298,6 +298,6 @@ async function writeReport(board: string, { name, ...report }: KeptReport): Prom
     ["md", `${reportText(report)}\n`],
     ["json", `${JSON.stringify(report, null, 2)}\n`],
   ] as const) {
-    await replace(join(folder, `${name}.${ending}`), content, { mode: 0o666, flush: true })
+    await replaceFile(join(folder, `${name}.${ending}`), content, { mode: 0o666, flush: true })
   }
 }

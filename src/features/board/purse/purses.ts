@@ -1,5 +1,5 @@
 import { countPauses, PAUSE_KINDS } from "../../../core/pause.ts"
-import { moment as timeText } from "../../../lib/format-time.ts"
+import { formatTime as timeText } from "../../../lib/format-time.ts"
 import { cents, spentShort } from "../../../lib/money.ts"
 import { count } from "../../../lib/text.ts"
 import type { BoardCommand } from "../rules/command.ts"
@@ -9,17 +9,17 @@ import type { BoardState } from "../state.ts"
 import { isInFlight } from "../status.ts"
 import { type NamedReport, type ReportHead, reportText } from "./report.ts"
 
-export type PursesPorts = {
+export type PurseApiPorts = {
   readonly read: () => Promise<BoardState>
   readonly change: (command: BoardCommand) => Promise<unknown>
   readonly runs: Pick<Runs, "of" | "ofPurse" | "took">
   readonly now: () => number
 }
 
-export class PurseDoor implements Purses {
-  readonly #ports: PursesPorts
+export class PurseApi implements Purses {
+  readonly #ports: PurseApiPorts
 
-  constructor(ports: PursesPorts) {
+  constructor(ports: PurseApiPorts) {
     this.#ports = ports
   }
 

@@ -1,7 +1,7 @@
 import { PAUSE_KINDS } from "../../../core/pause.ts"
-import { moment } from "../../../lib/format-time.ts"
+import { formatTime } from "../../../lib/format-time.ts"
 import { cents, spentShort } from "../../../lib/money.ts"
-import { capital, count, grouped, oneLine } from "../../../lib/text.ts"
+import { capital, count, formatInteger, oneLine } from "../../../lib/text.ts"
 
 /** Report of a purse, made from records without a model. */
 
@@ -82,7 +82,7 @@ export function countsOf({ tasks }: PurseReport): string {
 export function reportText(report: PurseReport): string {
   const { spent, max, atLeast, openedAt, endedAt, why, tasks } = report
   // Day is shown only if it differs from that of the end.
-  const time = (at: string) => moment(Date.parse(at), Date.parse(endedAt))
+  const time = (at: string) => formatTime(Date.parse(at), Date.parse(endedAt))
   const head = `Spent ${spentShort(spent, max, atLeast)}, ${time(openedAt)} to ${time(endedAt)}: ${REASONS[why]}.`
   const sections = RESULTS.flatMap((result) => {
     const own = tasks.filter((task) => task.result === result)
@@ -93,7 +93,7 @@ export function reportText(report: PurseReport): string {
     tasks.reduce((sum, { runs }) => sum + runs, 0),
     tasks.reduce((sum, { tokens }) => sum + tokens, 0),
   ] as const
-  const last = `In all: ${countsOf(report)}; ${count(sums[0], "run")}, ${grouped(sums[1])} tokens, ${cents(spent, atLeast)}.`
+  const last = `In all: ${countsOf(report)}; ${count(sums[0], "run")}, ${formatInteger(sums[1])} tokens, ${cents(spent, atLeast)}.`
   return [head, ...sections, ...(next.length > 0 ? [section("Next steps", next)] : []), last].join("\n\n")
 }
 

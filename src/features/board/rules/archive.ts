@@ -2,10 +2,10 @@ import {
   type BoardState,
   findTask,
   keeping,
-  type Pulse,
   parentOf,
-  pulseOf,
+  runStateOf,
   subtasksOf,
+  type TaskRunState,
   type WakeCause,
 } from "../state.ts"
 import type { BoardTask } from "../task.ts"
@@ -22,9 +22,9 @@ export type ArchivedTask = BoardTask & {
 }
 
 /** New state and archived tasks, the requested one first. */
-export type Leaving = { readonly state: BoardState; readonly archived: readonly ArchivedTask[] }
+export type StateAfterArchive = { readonly state: BoardState; readonly archived: readonly ArchivedTask[] }
 
-export type End = {
+export type TaskEnding = {
   readonly status: "done" | "canceled"
   readonly at: string
   readonly by: string
@@ -35,13 +35,14 @@ export type End = {
 export const OUTSIDE = "outside"
 
 /** Archives a task, cancels its subtasks where it is canceled, and wakes its parent's owner. */
-export const archive = (state: BoardState, task: BoardTask, end: End): Leaving => follow(state, endedAs(task, end))
+export const archive = (state: BoardState, task: BoardTask, end: TaskEnding): StateAfterArchive =>
+  removeArchived(state, endedAs(task, end))
 
 /**
  * Completes the end of an archived task: removes it from the board. Also used where a crash came between the writes of
  * the two files.
  */
-export function follow(state: BoardState, ended: ArchivedTask): Leaving {
+export function removeArchived(state: BoardState, ended: ArchivedTask): StateAfterArchive {
   const archived = ended.status === "canceled" ? [ended, ...canceledWith(state, ended)] : [ended]
   const rest = without(state, new Set(archived.map(({ id }) => id)))
   return { state: archived.reduce(wakeParentOf, rest), archived }
@@ -69,10 +70,10 @@ function wakeParentOf(state: BoardState, { id, status, archivedAt, archivedBy, a
   const parent = parentOf(state, id)
   if (!parent) return state
   const isOwnDoing = status === "canceled" && archivedIn !== undefined && archivedIn === parent.threadId
-  return isOwnDoing ? state : wake(touch(state, parent.id), parent.id, "subtask", archivedAt)
+  return isOwnDoing ? state : wake(resetFailures(state, parent.id), parent.id, "subtask", archivedAt)
 }
 
-const endedAs = (task: BoardTask, { status, at, by, in: session }: End): ArchivedTask => ({
+const endedAs = (task: BoardTask, { status, at, by, in: session }: TaskEnding): ArchivedTask => ({
   ...task,
   status,
   updatedAt: at,
@@ -87,22 +88,22 @@ const endedAs = (task: BoardTask, { status, at, by, in: session }: End): Archive
  */
 export function wake(state: BoardState, id: string, cause: WakeCause, at: string): BoardState {
   if (findTask(state, id)?.status !== "active") return state
-  return setPulse(state, id, wokenAt(pulseOf(state, id), cause, at))
+  return setRunState(state, id, wokenAt(runStateOf(state, id), cause, at))
 }
 
-export const wokenAt = (pulse: Pulse, cause: WakeCause, at: string): Pulse => ({
+export const wokenAt = (pulse: TaskRunState, cause: WakeCause, at: string): TaskRunState => ({
   ...pulse,
   wake: { at, cause: cause === "clock" ? (pulse.wake?.cause ?? cause) : cause },
 })
 
 /** Lets a task run again that rested after failures. */
-export function touch(state: BoardState, id: string): BoardState {
-  const { failures: _failures, failure: _failure, idle: _idle, ...pulse } = pulseOf(state, id)
-  return setPulse(state, id, pulse)
+export function resetFailures(state: BoardState, id: string): BoardState {
+  const { failures: _failures, failure: _failure, idle: _idle, ...pulse } = runStateOf(state, id)
+  return setRunState(state, id, pulse)
 }
 
 /** Sets a task's stored run state; an empty one is removed. */
-export function setPulse(state: BoardState, id: string, pulse: Pulse): BoardState {
+export function setRunState(state: BoardState, id: string, pulse: TaskRunState): BoardState {
   const { [id]: before, ...others } = state.pulses
   if (Object.keys(pulse).length === 0) return before ? { ...state, pulses: others } : state
   return { ...state, pulses: { ...others, [id]: pulse } }

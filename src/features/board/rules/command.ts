@@ -107,4 +107,4 @@ export type BoardChange = {
 
 export type BoardRefusal = { readonly ok: false; readonly code: BoardErrorCode; readonly message: string }
 
-export type Of<Type extends BoardCommand["type"]> = Extract<BoardCommand, { type: Type }>
+export type CommandOf<Type extends BoardCommand["type"]> = Extract<BoardCommand, { type: Type }>

@@ -1,7 +1,7 @@
 import { type Actor, type Archived, BoardError } from "../service.ts"
 import { type BoardState, findTask, frozen, subtasksOf } from "../state.ts"
 import type { BoardTask } from "../task.ts"
-import { touch } from "./archive.ts"
+import { resetFailures } from "./archive.ts"
 import type { BoardChange, BoardFacts } from "./command.ts"
 
 /** The open task with this id; otherwise an error that tells how it ended. */
@@ -27,19 +27,19 @@ export const threadTask = (state: BoardState, threadId: string): BoardTask | und
 
 export const changed = (state: BoardState, task: BoardTask, by: Actor, { now }: BoardFacts): BoardChange => {
   const next = { ...task, updatedAt: now }
-  return { ok: true, archived: [], task: next, state: touchedBy(put(state, next), next, by) }
+  return { ok: true, archived: [], task: next, state: resetUnlessOwnRun(replaceTask(state, next), next, by) }
 }
 
 /** Changes by a task's own run are its work and do not end its rest. */
-export const touchedBy = (state: BoardState, task: BoardTask, by: Actor): BoardState =>
-  by.kind === "agent" && by.sessionID === task.threadId ? state : touch(state, task.id)
+export const resetUnlessOwnRun = (state: BoardState, task: BoardTask, by: Actor): BoardState =>
+  by.kind === "agent" && by.sessionID === task.threadId ? state : resetFailures(state, task.id)
 
-export const put = (state: BoardState, task: BoardTask): BoardState => ({
+export const replaceTask = (state: BoardState, task: BoardTask): BoardState => ({
   ...state,
   tasks: state.tasks.map((each) => (each.id === task.id ? task : each)),
 })
 
-export const unchanged = (state: BoardState): BoardChange => ({ ok: true, archived: [], state })
+export const changeTo = (state: BoardState): BoardChange => ({ ok: true, archived: [], state })
 
 export const nameOf = (by: Actor): string => (by.kind === "user" ? "user" : by.agent)
 

@@ -3,8 +3,8 @@ import { type BoardState, isUnverified } from "../state.ts"
 import type { BoardChange, BoardCommand, BoardFacts, BoardRefusal } from "./command.ts"
 import { openTask } from "./common.ts"
 import { accept, forget, restore } from "./person.ts"
-import { closePurse, endPurse, openPurse, pay, purseEnded, purseTold } from "./purse.ts"
-import { notify, ran, refused, run, setThread, settle, tick, written } from "./runs.ts"
+import { closePurse, endPurse, openPurse, pay, purseEnded, recordReportDelivery } from "./purse.ts"
+import { notify, recordRefusals, recordRunEnd, recordUserMessage, run, setThread, settle, tick } from "./runs.ts"
 import { addResource, createSubtask, removeResource, replacePlan, updateStep } from "./steps.ts"
 import { create, end, update } from "./tasks.ts"
 
@@ -51,7 +51,7 @@ function carryOut(state: BoardState, command: BoardCommand, facts: BoardFacts): 
     case "notify":
       return notify(state, command)
     case "written":
-      return written(state, command.threadId)
+      return recordUserMessage(state, command.threadId)
     case "thread":
       return setThread(state, command.id, command.threadId)
     case "run":
@@ -63,9 +63,9 @@ function carryOut(state: BoardState, command: BoardCommand, facts: BoardFacts): 
     case "forget":
       return forget(state)
     case "ran":
-      return ran(state, command, facts)
+      return recordRunEnd(state, command, facts)
     case "refused":
-      return refused(state, command.reasons)
+      return recordRefusals(state, command.reasons)
     case "tick":
       return tick(state, facts)
     case "open purse":
@@ -79,7 +79,7 @@ function carryOut(state: BoardState, command: BoardCommand, facts: BoardFacts): 
     case "purse ended":
       return purseEnded(state, command)
     case "purse told":
-      return purseTold(state)
+      return recordReportDelivery(state)
     case "settle":
       return settle(state, command.archived, facts)
   }

@@ -1,14 +1,22 @@
 import { PAUSE_KINDS, type PauseKind } from "../../../core/pause.ts"
 import { addUsage, NO_USAGE, type Usage } from "../../../core/task.ts"
-import { moment } from "../../../lib/format-time.ts"
+import { formatTime } from "../../../lib/format-time.ts"
 import { SAME_USD, spentShort } from "../../../lib/money.ts"
-import { grouped } from "../../../lib/text.ts"
+import { formatInteger } from "../../../lib/text.ts"
 import type { KeptReport } from "../purse/report.ts"
 import { BoardError } from "../service.ts"
-import { type BoardState, findTask, isHeld, MOST_IDLE, type Purse, type PurseEnd, pulseOf } from "../state.ts"
+import {
+  type BoardState,
+  findTask,
+  isSkippedByRounds,
+  MOST_IDLE,
+  type Purse,
+  type PurseEnd,
+  runStateOf,
+} from "../state.ts"
 import type { BoardTask } from "../task.ts"
-import type { BoardChange, BoardFacts, Of } from "./command.ts"
-import { threadTask, unchanged } from "./common.ts"
+import type { BoardChange, BoardFacts, CommandOf } from "./command.ts"
+import { changeTo, threadTask } from "./common.ts"
 
 /** A purse: budget and deadline for running the board's tasks one after the other. */
 
@@ -36,7 +44,7 @@ export type PurseFacts = {
 
 export function openPurse(
   state: BoardState,
-  { max, until, by, spent = 0, night = state.night }: Of<"open purse">,
+  { max, until, by, spent = 0, night = state.night }: CommandOf<"open purse">,
   { now }: BoardFacts,
 ): BoardChange {
   if (by.kind === "agent" && threadTask(state, by.sessionID)) throw inThread()
@@ -47,7 +55,7 @@ export function openPurse(
       `A purse is open: ${spentShort(spent, purse.max)} until ${untilText(purse, now)}. Close it first.`,
     )
   const at = untilOf(until, Date.parse(now))
-  return unchanged({
+  return changeTo({
     ...state,
     quiet: undefined,
     ...(night !== undefined && { night }),
@@ -62,41 +70,45 @@ export function openPurse(
 }
 
 /** Marks the purse as closed; the scheduler stops its runs and writes the report. */
-export function closePurse(state: BoardState, { by }: Of<"close purse">): BoardChange {
+export function closePurse(state: BoardState, { by }: CommandOf<"close purse">): BoardChange {
   if (by.kind === "agent" && threadTask(state, by.sessionID)) throw inThread()
   if (!state.purse) throw new BoardError("conflict", "No purse is open.")
-  return unchanged(state.purse.ending ? state : { ...state, purse: { ...state.purse, closed: true } })
+  return changeTo(state.purse.ending ? state : { ...state, purse: { ...state.purse, closed: true } })
 }
 
 /** Lets the purse pay a session; each run there is counted once. */
-export function pay(state: BoardState, { id, threadId, before, run }: Of<"pay">): BoardChange {
+export function pay(state: BoardState, { id, threadId, before, run }: CommandOf<"pay">): BoardChange {
   const { purse } = state
-  if (!purse || purse.ending) return unchanged(state)
+  if (!purse || purse.ending) return changeTo(state)
   const known = purse.threads[threadId] ?? { id, before, runs: 0 }
   const isNew = run !== undefined && run.began !== known.seen
   const paid = isNew ? { ...known, runs: known.runs + (run.counts ? 1 : 0), seen: run.began } : known
-  if (paid === purse.threads[threadId]) return unchanged(state)
-  return unchanged({ ...state, purse: { ...purse, threads: { ...purse.threads, [threadId]: paid } } })
+  if (paid === purse.threads[threadId]) return changeTo(state)
+  return changeTo({ ...state, purse: { ...purse, threads: { ...purse.threads, [threadId]: paid } } })
 }
 
 /**
  * From here on no run begins. Paused and stopped tasks are recorded first, since their runs' records show only an end.
  */
-export function endPurse(state: BoardState, { why, stopped }: Of<"end purse">, { now }: BoardFacts): BoardChange {
+export function endPurse(
+  state: BoardState,
+  { why, stopped }: CommandOf<"end purse">,
+  { now }: BoardFacts,
+): BoardChange {
   const { purse, purseReports = [] } = state
-  if (!purse || purse.ending) return unchanged(state)
+  if (!purse || purse.ending) return changeTo(state)
   const minute = `${now.slice(0, 16).replace(":", "-")}Z`
   const same = purseReports.filter(({ name }) => name.startsWith(minute)).length
   const name = same === 0 ? minute : `${minute}-${same + 1}`
-  return unchanged({ ...state, purse: { ...purse, ending: { at: now, why, name, stopped } } })
+  return changeTo({ ...state, purse: { ...purse, ending: { at: now, why, name, stopped } } })
 }
 
 /** The report is written. Rounds stay off until the purse's time is over, unless a user closed it. */
-export function purseEnded(state: BoardState, { report }: Of<"purse ended">): BoardChange {
+export function purseEnded(state: BoardState, { report }: CommandOf<"purse ended">): BoardChange {
   const { purse, purseReports = [], ...rest } = state
-  if (!purse?.ending) return unchanged(state)
+  if (!purse?.ending) return changeTo(state)
   const { why } = purse.ending
-  return unchanged({
+  return changeTo({
     ...rest,
     purseReports: newestOf([...purseReports, report]),
     ...(why !== "closed" && { quiet: { until: purse.until, spent: why === "money" } }),
@@ -118,9 +130,9 @@ function newestOf(reports: readonly KeptReport[]): readonly KeptReport[] {
 }
 
 /** The report was delivered, or its session is gone. */
-export function purseTold(state: BoardState): BoardChange {
+export function recordReportDelivery(state: BoardState): BoardChange {
   const { owed, ...rest } = state
-  return unchanged(owed ? rest : state)
+  return changeTo(owed ? rest : state)
 }
 
 /** Number of consecutive runs without a change, after a run has ended. */
@@ -131,11 +143,11 @@ export function idleAfter(state: BoardState, task: BoardTask, startedAt: string,
 
 /** Whether the purse may start a task: it waits for nobody, and its last runs changed something. */
 export const isReady = (state: BoardState, task: BoardTask): boolean =>
-  isAtWork(state) && task.status === "active" && !isHeld(state, task) && !isIdle(state, task.id)
+  isAtWork(state) && task.status === "active" && !isSkippedByRounds(state, task) && !isIdle(state, task.id)
 
 /** Rests after two runs in a row without a change. */
 export const isIdle = (state: BoardState, id: string): boolean =>
-  state.purse !== undefined && (pulseOf(state, id).idle ?? 0) >= MOST_IDLE
+  state.purse !== undefined && (runStateOf(state, id).idle ?? 0) >= MOST_IDLE
 
 /** A purse is open and not over. */
 export const isAtWork = ({ purse }: BoardState): boolean =>
@@ -175,14 +187,14 @@ const lastWordIn = ({ openedAt, until }: Purse, lastWord: number): number =>
   Math.min(lastWord, (Date.parse(until) - Date.parse(openedAt)) / 3)
 
 export const untilText = ({ until }: Pick<Purse, "until">, now: string): string =>
-  moment(Date.parse(until), Date.parse(now))
+  formatTime(Date.parse(until), Date.parse(now))
 
 /** A purse's threads in the engine's form. */
 export const threadsOf = ({ threads }: Purse): Readonly<Record<string, Usage>> =>
   Object.fromEntries(Object.entries(threads).map(([sessionID, { before }]) => [sessionID, before]))
 
 /** Usage of a task's threads; `took`: usage of one thread. */
-export const tookOf = ({ threads }: Purse, id: string, took: (threadId: string) => Usage): Usage =>
+export const taskUsage = ({ threads }: Purse, id: string, took: (threadId: string) => Usage): Usage =>
   Object.entries(threads)
     .filter(([, thread]) => thread.id === id)
     .map(([sessionID]) => took(sessionID))
@@ -196,7 +208,7 @@ export function reportedIn(state: BoardState, purse: Purse): readonly string[] {
 }
 
 /** Report state of a task that is not archived. */
-export function leftAs(
+export function openTaskResult(
   state: BoardState,
   purse: Purse,
   id: string,
@@ -204,7 +216,7 @@ export function leftAs(
   const stopped = purse.ending?.stopped[id]
   const way = PAUSE_KINDS.find((each) => stopped?.[each] !== undefined)
   if (way !== undefined) return { result: way, text: stopped?.[way] }
-  const question = stopped?.ask ?? pulseOf(state, id).needs
+  const question = stopped?.ask ?? runStateOf(state, id).needs
   if (question !== undefined) return { result: "blocked", text: question }
   return { result: runsOf(purse, id) > 0 && findTask(state, id) ? "partial" : "not begun" }
 }
@@ -223,7 +235,7 @@ function amount(value: unknown): number {
   const got = typeof value === "number" ? String(value) : JSON.stringify(value)
   throw new BoardError(
     "invalid",
-    `\`max\` must be an amount of US dollars over 0 and of at most ${grouped(MOST_USD)}, such as 5. Got ${got}.`,
+    `\`max\` must be an amount of US dollars over 0 and of at most ${formatInteger(MOST_USD)}, such as 5. Got ${got}.`,
   )
 }
 

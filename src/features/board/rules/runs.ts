@@ -1,15 +1,24 @@
 import { BoardError } from "../service.ts"
-import { type BoardState, findTask, isHeld, pulseOf } from "../state.ts"
-import { type ArchivedTask, archive, follow, OUTSIDE, setPulse, touch, wake, wokenAt } from "./archive.ts"
+import { type BoardState, findTask, isSkippedByRounds, runStateOf } from "../state.ts"
+import {
+  type ArchivedTask,
+  archive,
+  OUTSIDE,
+  removeArchived,
+  resetFailures,
+  setRunState,
+  wake,
+  wokenAt,
+} from "./archive.ts"
 import * as check from "./checks.ts"
-import type { BoardChange, BoardFacts, Of, RunResult } from "./command.ts"
-import { openTask, put, threadTask, unchanged } from "./common.ts"
-import { believedNow } from "./person.ts"
+import type { BoardChange, BoardFacts, CommandOf, RunResult } from "./command.ts"
+import { changeTo, openTask, replaceTask, threadTask } from "./common.ts"
+import { trustTask } from "./person.ts"
 import { idleAfter } from "./purse.ts"
 
 /** Changes about threads, runs and the schedule. */
 
-export function notify(state: BoardState, { message, by }: Of<"notify">): BoardChange {
+export function notify(state: BoardState, { message, by }: CommandOf<"notify">): BoardChange {
   const task = by.kind === "agent" ? threadTask(state, by.sessionID) : undefined
   if (!task)
     throw new BoardError(
@@ -17,21 +26,23 @@ export function notify(state: BoardState, { message, by }: Of<"notify">): BoardC
       "Only the thread of an open task can notify a person. Here, say it in your answer.",
     )
   const needs = check.line("message", message, MOST_MESSAGE_CHARS)
-  return { ok: true, archived: [], task, state: setPulse(state, task.id, { ...pulseOf(state, task.id), needs }) }
+  return { ok: true, archived: [], task, state: setRunState(state, task.id, { ...runStateOf(state, task.id), needs }) }
 }
 
 const MOST_MESSAGE_CHARS = 2000
 
-export function written(state: BoardState, threadId: string): BoardChange {
+export function recordUserMessage(state: BoardState, threadId: string): BoardChange {
   const task = threadTask(state, threadId)
-  if (!task) return unchanged(state)
-  const { needs: _needs, ...pulse } = pulseOf(touch(state, task.id), task.id)
-  return { ok: true, archived: [], task, state: setPulse(state, task.id, pulse) }
+  if (!task) return changeTo(state)
+  const { needs: _needs, ...pulse } = runStateOf(resetFailures(state, task.id), task.id)
+  return { ok: true, archived: [], task, state: setRunState(state, task.id, pulse) }
 }
 
 export function setThread(state: BoardState, id: string, threadId: string): BoardChange {
   const task = findTask(state, id)
-  return task ? { ...unchanged(put(state, { ...task, threadId })), task: { ...task, threadId } } : unchanged(state)
+  return task
+    ? { ...changeTo(replaceTask(state, { ...task, threadId })), task: { ...task, threadId } }
+    : changeTo(state)
 }
 
 export function run(state: BoardState, id: string, facts: BoardFacts): BoardChange {
@@ -44,17 +55,21 @@ export function run(state: BoardState, id: string, facts: BoardFacts): BoardChan
       "conflict",
       `The owner of task #${id}, "${task.owner}", is no agent that may own tasks: give it another.`,
     )
-  return { ok: true, archived: [], task, state: wake(touch(believedNow(state, id), id), id, "hand", facts.now) }
+  return { ok: true, archived: [], task, state: wake(resetFailures(trustTask(state, id), id), id, "hand", facts.now) }
 }
 
 /**
  * Wakes after the run's start are for the next run. A wake in the future comes from before the clock was set back and
  * counts as now.
  */
-export function ran(state: BoardState, { id, startedAt, result }: Of<"ran">, { now }: BoardFacts): BoardChange {
+export function recordRunEnd(
+  state: BoardState,
+  { id, startedAt, result }: CommandOf<"ran">,
+  { now }: BoardFacts,
+): BoardChange {
   const task = findTask(state, id)
-  if (!task) return unchanged(state)
-  const { wake, failures = 0, failure, idle, needs = undefined, ...pulse } = pulseOf(state, id)
+  if (!task) return changeTo(state)
+  const { wake, failures = 0, failure, idle, needs = undefined, ...pulse } = runStateOf(state, id)
   const owed = wake && (wake.at > startedAt || result.kind === "unbegun")
   const needed = result.needs ?? needs
   const still = result.kind === "unbegun" ? idle : idleAfter(state, task, startedAt, idle)
@@ -66,7 +81,7 @@ export function ran(state: BoardState, { id, startedAt, result }: Of<"ran">, { n
     ...(still !== undefined && { idle: still }),
     ...(needed !== undefined && { needs: needed }),
   }
-  return { ...unchanged(setPulse(state, id, next)), task }
+  return { ...changeTo(setRunState(state, id, next)), task }
 }
 
 function failuresAfter(result: RunResult, failures: number, failure?: string) {
@@ -76,21 +91,22 @@ function failuresAfter(result: RunResult, failures: number, failure?: string) {
 }
 
 /** Refused runs are not failures: the task stays due until there is budget. */
-export function refused(state: BoardState, reasons: Readonly<Record<string, string>>): BoardChange {
+export function recordRefusals(state: BoardState, reasons: Readonly<Record<string, string>>): BoardChange {
   const next = state.tasks.reduce((now, { id }) => {
-    const { budget, ...pulse } = pulseOf(now, id)
+    const { budget, ...pulse } = runStateOf(now, id)
     const reason = reasons[id]
-    return budget === reason ? now : setPulse(now, id, reason === undefined ? pulse : { ...pulse, budget: reason })
+    return budget === reason ? now : setRunState(now, id, reason === undefined ? pulse : { ...pulse, budget: reason })
   }, state)
-  return unchanged(next)
+  return changeTo(next)
 }
 
 export function tick(state: BoardState, { now, isRunning, agents }: BoardFacts): BoardChange {
   const due = state.tasks.filter(
-    (task) => task.status === "active" && agents.includes(task.owner) && !isRunning(task.id) && !isHeld(state, task),
+    (task) =>
+      task.status === "active" && agents.includes(task.owner) && !isRunning(task.id) && !isSkippedByRounds(state, task),
   )
-  const woken = due.map(({ id }) => [id, wokenAt(pulseOf(state, id), "clock", now)] as const)
-  return unchanged({ ...state, tick: now, pulses: { ...state.pulses, ...Object.fromEntries(woken) } })
+  const woken = due.map(({ id }) => [id, wokenAt(runStateOf(state, id), "clock", now)] as const)
+  return changeTo({ ...state, tick: now, pulses: { ...state.pulses, ...Object.fromEntries(woken) } })
 }
 
 export function settle(state: BoardState, archived: readonly ArchivedTask[], { now }: BoardFacts): BoardChange {
@@ -99,7 +115,7 @@ export function settle(state: BoardState, archived: readonly ArchivedTask[], { n
   const known = new Set(archived.map(({ id }) => id))
   for (const ended of archived) {
     if (!findTask(next, ended.id)) continue
-    const followed = follow(next, ended)
+    const followed = removeArchived(next, ended)
     next = followed.state
     leaving.push(...followed.archived.filter(({ id }) => !known.has(id)))
   }

@@ -3,13 +3,17 @@ import { type BoardState, findTask, parentOf, subtasksOf } from "../state.ts"
 import type { BoardTask } from "../task.ts"
 import { wake } from "./archive.ts"
 import * as check from "./checks.ts"
-import type { BoardChange, BoardFacts, Of } from "./command.ts"
+import type { BoardChange, BoardFacts, CommandOf } from "./command.ts"
 import { changed, openTask } from "./common.ts"
 import { add } from "./tasks.ts"
 
 /** Changes of plan, subtasks and resources. */
 
-export function replacePlan(state: BoardState, { id, steps, by }: Of<"update steps">, facts: BoardFacts): BoardChange {
+export function replacePlan(
+  state: BoardState,
+  { id, steps, by }: CommandOf<"update steps">,
+  facts: BoardFacts,
+): BoardChange {
   const task = openTask(state, id, facts)
   const [open] = subtasksOf(state, task)
   if (open)
@@ -23,7 +27,7 @@ export function replacePlan(state: BoardState, { id, steps, by }: Of<"update ste
 
 export function updateStep(
   state: BoardState,
-  { id, index, patch, by }: Of<"update step">,
+  { id, index, patch, by }: CommandOf<"update step">,
   facts: BoardFacts,
 ): BoardChange {
   const task = openTask(state, id, facts)
@@ -33,7 +37,7 @@ export function updateStep(
 
 export function createSubtask(
   state: BoardState,
-  { id, index, input, by, ...prepared }: Of<"create subtask">,
+  { id, index, input, by, ...prepared }: CommandOf<"create subtask">,
   facts: BoardFacts,
 ): BoardChange {
   const parent = openTask(state, id, facts)
@@ -82,7 +86,7 @@ function refuseSecondSubtask(state: BoardState, taskId: string | undefined, inde
 
 export function addResource(
   state: BoardState,
-  { id, resource, by }: Of<"add resource">,
+  { id, resource, by }: CommandOf<"add resource">,
   facts: BoardFacts,
 ): BoardChange {
   const task = openTask(state, id, facts)
@@ -93,7 +97,7 @@ export function addResource(
 
 export function removeResource(
   state: BoardState,
-  { id, index, by }: Of<"remove resource">,
+  { id, index, by }: CommandOf<"remove resource">,
   facts: BoardFacts,
 ): BoardChange {
   const task = openTask(state, id, facts)

@@ -1,15 +1,19 @@
 import { type Actor, BoardError, type NewTask, type TaskPatch } from "../service.ts"
-import { type BoardState, isUnverified, pulseOf } from "../state.ts"
+import { type BoardState, isUnverified, runStateOf } from "../state.ts"
 import { BOARD_STATUSES, type BoardStatus, type BoardTask, isSameText, MOST_ID } from "../task.ts"
-import { archive, setPulse, wake } from "./archive.ts"
+import { archive, setRunState, wake } from "./archive.ts"
 import * as check from "./checks.ts"
-import type { BoardChange, BoardFacts, Of } from "./command.ts"
-import { nameOf, openTask, put, touchedBy, unchanged } from "./common.ts"
-import { believedNow } from "./person.ts"
+import type { BoardChange, BoardFacts, CommandOf } from "./command.ts"
+import { changeTo, nameOf, openTask, replaceTask, resetUnlessOwnRun } from "./common.ts"
+import { trustTask } from "./person.ts"
 
 /** Creates, changes and ends tasks. */
 
-export function create(state: BoardState, { input, by, ...prepared }: Of<"create">, facts: BoardFacts): BoardChange {
+export function create(
+  state: BoardState,
+  { input, by, ...prepared }: CommandOf<"create">,
+  facts: BoardFacts,
+): BoardChange {
   if (by.kind === "user" && !check.isGiven(input.owner))
     throw new BoardError("invalid", "`owner` is missing: name the agent that works on the task.")
   const status = input.status ?? "active"
@@ -27,7 +31,7 @@ export function add(
   state: BoardState,
   input: Checked,
   by: Actor,
-  { as = String(state.nextId), threadId }: Pick<Of<"create">, "as" | "threadId">,
+  { as = String(state.nextId), threadId }: Pick<CommandOf<"create">, "as" | "threadId">,
   { now, agents }: BoardFacts,
 ) {
   if (by.kind === "agent" && !agents.includes(by.agent))
@@ -54,7 +58,7 @@ export function add(
   return { task, state: { ...state, tasks: [...state.tasks, task], nextId } }
 }
 
-export function update(state: BoardState, { id, patch, by }: Of<"update">, facts: BoardFacts): BoardChange {
+export function update(state: BoardState, { id, patch, by }: CommandOf<"update">, facts: BoardFacts): BoardChange {
   const task = openTask(state, id, facts)
   const { status } = patch
   const changed = { ...task, ...changesOf(patch, facts.agents) }
@@ -63,24 +67,24 @@ export function update(state: BoardState, { id, patch, by }: Of<"update">, facts
       "invalid",
       `\`status\` must be one of ${BOARD_STATUSES.join(", ")}, not ${JSON.stringify(status)}.`,
     )
-  if (status === "done" || status === "canceled") return end(put(state, changed), changed, status, by, facts)
+  if (status === "done" || status === "canceled") return end(replaceTask(state, changed), changed, status, by, facts)
   if (status === "draft" && task.status === "active" && facts.isRunning(id))
     throw new BoardError("conflict", `Task #${id} is being worked on: it can become a draft when its run has ended.`)
   const next = { ...changed, status: status ?? task.status, updatedAt: facts.now }
   // A user's call resets failures even without a change.
-  if (by.kind === "agent" && isSameText(next, task)) return { ...unchanged(state), task }
-  const touched = touchedBy(put(state, next), next, by)
+  if (by.kind === "agent" && isSameText(next, task)) return { ...changeTo(state), task }
+  const touched = resetUnlessOwnRun(replaceTask(state, next), next, by)
   // Activating an outside edit trusts it.
   const activated = status === "active" && (task.status === "draft" || isUnverified(state, id))
-  const known = activated ? believedNow(touched, id) : touched
+  const known = activated ? trustTask(touched, id) : touched
   const cleared = next.status === "draft" ? asleep(known, id) : known
   return { ok: true, archived: [], task: next, state: activated ? wake(cleared, id, "activated", facts.now) : cleared }
 }
 
 /** Drafts have neither wakes nor needs. */
 function asleep(state: BoardState, id: string): BoardState {
-  const { ran } = pulseOf(state, id)
-  return setPulse(state, id, ran === undefined ? {} : { ran })
+  const { ran } = runStateOf(state, id)
+  return setRunState(state, id, ran === undefined ? {} : { ran })
 }
 
 function changesOf(patch: TaskPatch, agents: readonly string[]): Partial<BoardTask> {

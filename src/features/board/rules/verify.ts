@@ -13,7 +13,7 @@ export type EditedBoard = Pick<BoardState, "tasks" | "nextId"> | undefined
  * Board from an edited file and the trusted state. Unchanged tasks stay trusted; changed, new and parents of removed
  * ones wait for a user. Threads, wakes and all else come from the trusted state.
  */
-export function believe(given: EditedBoard, kept: BoardState = EMPTY): BoardState {
+export function verifyBoard(given: EditedBoard, kept: BoardState = EMPTY): BoardState {
   if (given === undefined || (given.tasks.length === 0 && kept.tasks.length > 0)) return gone(given, kept)
   const known = new Map([...kept.lost, ...kept.tasks].map((task) => [task.id, task]))
   const present = new Set(given.tasks.map(({ id }) => id))

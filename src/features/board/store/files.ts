@@ -2,10 +2,10 @@ import { createHash } from "node:crypto"
 import { renameSync, statSync } from "node:fs"
 import { lstat, mkdir, readdir, readFile, readlink, realpath, stat, unlink, writeFile } from "node:fs/promises"
 import { basename, dirname, isAbsolute, join, relative, resolve } from "node:path"
-import { draft, flush, isDraftOf } from "../../../lib/atomic-file.ts"
+import { flush, isDraftOf, writeDraft } from "../../../lib/atomic-file.ts"
 import { ifMissing } from "../../../lib/lock.ts"
 import type { Signer } from "../../../runtime/record/signature.ts"
-import { believe } from "../rules/verify.ts"
+import { verifyBoard } from "../rules/verify.ts"
 import { BoardError } from "../service.ts"
 import { type BoardState, EMPTY } from "../state.ts"
 import { BOARD_FILE, formatBoard, parseBoard, parseJson, type Unreadable } from "./format.ts"
@@ -67,7 +67,7 @@ export class TrustedFile {
   async aside(copy: TrustedCopy): Promise<string> {
     await mkdir(this.folder, { recursive: true, mode: 0o700 })
     const body = JSON.stringify({ version: VERSION, board: this.#board, ...copy })
-    return draft(this.file, `${this.#signer.sign(body)}\n${body}`, { flush: true })
+    return writeDraft(this.file, `${this.#signer.sign(body)}\n${body}`, { flush: true })
   }
 }
 
@@ -181,7 +181,7 @@ export class BoardFiles {
   async #read(signature: string): Promise<Pick<Loaded, "state" | "others" | "text" | "cut">> {
     const copy = await this.#keep.read()
     if (signature === MISSING)
-      return { state: believe(undefined, copy?.state), others: copy?.others ?? {}, text: NO_TEXT, cut: false }
+      return { state: verifyBoard(undefined, copy?.state), others: copy?.others ?? {}, text: NO_TEXT, cut: false }
     const [given, { mtime }] = await Promise.all([boardText(this.#file), stat(this.#file)])
     const text = typeof given === "string" ? digestOf(given) : undefined
     if (copy && text !== undefined && [copy.text, copy.before].includes(text))
@@ -192,12 +192,12 @@ export class BoardFiles {
         "unavailable",
         `The board cannot be read: ${this.#file}: ${"problem" in parsed && parsed.problem}. It is left as it is; mend or move it, and call again.`,
       )
-    return { state: believe(parsed, copy?.state), others: parsed.others, text, cut: false }
+    return { state: verifyBoard(parsed, copy?.state), others: parsed.others, text, cut: false }
   }
 
   async #aside(target: string, text: string): Promise<string> {
     const { mode = 0o666 } = (await stat(target).catch(ifMissing(undefined))) ?? {}
-    return draft(target, text, { mode, flush: true })
+    return writeDraft(target, text, { mode, flush: true })
   }
 }
 

@@ -1,8 +1,8 @@
 import { type FileHandle, mkdir, open, realpath, stat } from "node:fs/promises"
 import { dirname } from "node:path"
-import { replace } from "../../../lib/atomic-file.ts"
+import { replaceFile } from "../../../lib/atomic-file.ts"
 import { ifMissing } from "../../../lib/lock.ts"
-import { Turn } from "../../../lib/turn.ts"
+import { SerialQueue } from "../../../lib/turn.ts"
 import type { ArchivedTask } from "../rules/archive.ts"
 import { IS_ID } from "../task.ts"
 import { formatLine, parseLine } from "./format.ts"
@@ -41,7 +41,7 @@ export class History {
   readonly #badLines = new Set<number>()
   #scan?: Scan
   #highest = 0
-  readonly #turn = new Turn()
+  readonly #turn = new SerialQueue()
 
   /** `onBadLine`: called once for each unreadable line, which is skipped and kept. `most`: size limit in bytes. */
   constructor(path: string, onBadLine: (offset: number) => void, most = MOST_BYTES) {
@@ -158,7 +158,7 @@ export class History {
     if (size <= this.#most) return
     const target = await realpath(this.#path)
     const start = await lineAfter(file, size - Math.floor(this.#most / 2))
-    await replace(target, chunksOf(file, start, size), { mode, flush: true })
+    await replaceFile(target, chunksOf(file, start, size), { mode, flush: true })
   }
 
   /** Indexes complete lines from `start` and returns their end. */

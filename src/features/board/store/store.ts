@@ -3,7 +3,7 @@ import { join } from "node:path"
 import { messageOf } from "../../../core/errors.ts"
 import { type Claim, Lock, type Processes } from "../../../lib/lock.ts"
 import { succeeds } from "../../../lib/succeeds.ts"
-import { Turn } from "../../../lib/turn.ts"
+import { SerialQueue } from "../../../lib/turn.ts"
 import type { ArchivedTask } from "../rules/archive.ts"
 import type { BoardChange, BoardCommand, BoardFacts } from "../rules/command.ts"
 import { decideOrThrow } from "../rules/decide.ts"
@@ -54,7 +54,7 @@ export class Store {
   readonly #lease: Lock
   /** Greater than every id read so far: the file may be deleted, or its `nextId` lowered. */
   #nextId = 1
-  readonly #turn = new Turn()
+  readonly #turn = new SerialQueue()
 
   constructor(ports: StorePorts) {
     this.#ports = ports

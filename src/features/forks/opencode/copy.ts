@@ -1,14 +1,14 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import { HostError } from "../../../core/ports.ts"
+import { OpencodeError } from "../../../core/ports.ts"
 import { call } from "../../../opencode/client.ts"
-import type { Stored } from "../../../opencode/messages.ts"
+import type { StoredMessage } from "../../../opencode/messages.ts"
 import { storedMessages } from "../../../opencode/messages.ts"
-import { rest } from "../../../opencode/pace.ts"
+import { yieldToEventLoop } from "../../../opencode/pace.ts"
 import type { HistoryMessage } from "../ports.ts"
 import { type Rewrite, rewrites } from "./fork-rewrite.ts"
 
 /** Tokens of a request above which OpenCode compacts the session; undefined where not known. */
-export type Room = number | undefined
+export type CompactionLimit = number | undefined
 
 /**
  * Rewrites a copy made by `session.fork` to hold exactly `kept`. Its stored token counts cannot be changed, so a copy
@@ -16,23 +16,23 @@ export type Room = number | undefined
  */
 export async function rewriteCopy(
   client: OpencodeClient,
-  { sessionID, sources, room }: { sessionID: string; sources: readonly Stored[]; room: Room },
+  { sessionID, sources, room }: { sessionID: string; sources: readonly StoredMessage[]; room: CompactionLimit },
   kept: readonly HistoryMessage[],
 ): Promise<void> {
   const weight = weightOf(kept)
   if (room !== undefined && weight >= room)
-    throw new HostError(`copy the history: its ${weight} tokens leave no room, OpenCode would compact the copy`)
+    throw new OpencodeError(`copy the history: its ${weight} tokens leave no room, OpenCode would compact the copy`)
   const changes = rewrites(sources, await storedMessages(client, sessionID), kept)
-  if (!changes) throw new HostError("copy the history: OpenCode copied something else")
+  if (!changes) throw new OpencodeError("copy the history: OpenCode copied something else")
   for (const change of changes) {
     await call("rewrite the history", carryOut(client, sessionID, change))
-    await rest()
+    await yieldToEventLoop()
   }
 }
 
 /** OpenCode's idea of the copy's size: the token count of its last answer. */
 function weightOf(kept: readonly HistoryMessage[]): number {
-  const infos = kept.map(({ handle }) => (handle as Stored).info)
+  const infos = kept.map(({ handle }) => (handle as StoredMessage).info)
   const last = infos.findLast((info) => info.role === "assistant")
   if (last?.role !== "assistant" || last.summary) return 0
   const { total, input, output, cache } = last.tokens

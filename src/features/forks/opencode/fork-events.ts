@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto"
 import type { Message, Part } from "@opencode-ai/sdk/v2/types"
-import type { Stored } from "../../../opencode/messages.ts"
+import type { StoredMessage } from "../../../opencode/messages.ts"
 import type { HistoryMessage } from "../ports.ts"
 import { fromHistoryPart, isAnswered, keepsTail } from "./history.ts"
 
@@ -55,7 +55,7 @@ export function forkEvents(
   }))
 }
 
-const storedOf = (message: HistoryMessage): Stored => message.handle as Stored
+const storedOf = (message: HistoryMessage): StoredMessage => message.handle as StoredMessage
 
 const createdAt = (message: HistoryMessage | undefined): number => (message ? storedOf(message).info.time.created : 0)
 

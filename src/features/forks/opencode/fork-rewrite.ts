@@ -1,5 +1,5 @@
 import type { Part } from "@opencode-ai/sdk/v2/types"
-import type { Stored } from "../../../opencode/messages.ts"
+import type { StoredMessage } from "../../../opencode/messages.ts"
 import type { HistoryMessage } from "../ports.ts"
 import { fromHistoryPart, isAnswered, keepsTail } from "./history.ts"
 
@@ -13,8 +13,8 @@ export type Rewrite =
  * the copy does not match.
  */
 export function rewrites(
-  sources: readonly Stored[],
-  copies: readonly Stored[],
+  sources: readonly StoredMessage[],
+  copies: readonly StoredMessage[],
   kept: readonly HistoryMessage[],
 ): readonly Rewrite[] | undefined {
   if (sources.length !== copies.length) return undefined
@@ -22,7 +22,7 @@ export function rewrites(
   const tailID = copies.find((_, index) => wanted.has(sources[index]?.info.id ?? ""))?.info.id ?? ""
   const changes: Rewrite[] = []
   for (const [index, copy] of copies.entries()) {
-    const source = sources[index] as Stored
+    const source = sources[index] as StoredMessage
     if (source.info.role !== copy.info.role || source.parts.length !== copy.parts.length) return undefined
     const message = wanted.get(source.info.id)
     if (!message) changes.push({ type: "delete message", messageID: copy.info.id })
@@ -32,8 +32,8 @@ export function rewrites(
 }
 
 function partRewrites(
-  source: Stored,
-  copy: Stored,
+  source: StoredMessage,
+  copy: StoredMessage,
   message: HistoryMessage,
   { tailID, answered }: { tailID: string; answered: boolean },
 ): readonly Rewrite[] {

@@ -1,18 +1,18 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { modelKey } from "../../../core/limits.ts"
-import { type Host, HostError, type NewSession } from "../../../core/ports.ts"
+import { type NewSession, type OpencodeApi, OpencodeError } from "../../../core/ports.ts"
 import type { Model } from "../../../core/task.ts"
 import { addBounded } from "../../../lib/bounded-set.ts"
-import { type Beginning, type Beginnings, shapeOf, shareMessages } from "../../../opencode/beginnings.ts"
+import { type RequestPrefix, type RequestPrefixes, shapeOf, shareMessages } from "../../../opencode/beginnings.ts"
 import { Cached } from "../../../opencode/cached.ts"
 import { call } from "../../../opencode/client.ts"
-import type { Stored } from "../../../opencode/messages.ts"
+import type { StoredMessage } from "../../../opencode/messages.ts"
 import { storedMessages } from "../../../opencode/messages.ts"
 import { leaveOutStale } from "../../../opencode/request.ts"
 import type { TokenCounter } from "../counter.ts"
 import type { ForkHost, HistoryMessage, NewFork, Prices, WeighedMessages } from "../ports.ts"
-import { type Room, rewriteCopy } from "./copy.ts"
-import { history, type Usual } from "./history.ts"
+import { type CompactionLimit, rewriteCopy } from "./copy.ts"
+import { type DefaultTools, history } from "./history.ts"
 import { replay } from "./replay.ts"
 
 const KEEP_MODELS_MS = 60_000
@@ -20,7 +20,7 @@ const KEEP_MODELS_MS = 60_000
 const ANSWER_TOKENS = 32_000
 const COMPACTION_TOKENS = 20_000
 
-type Sessions = Pick<Host, "createSession" | "deleteSession" | "saveRecord" | "log">
+type Sessions = Pick<OpencodeApi, "createSession" | "deleteSession" | "saveRecord" | "log">
 
 export type ForkParts = {
   readonly client: OpencodeClient
@@ -29,9 +29,9 @@ export type ForkParts = {
   readonly directory: string
   readonly counter: Pick<TokenCounter, "count">
   /** Request prefixes; absent where they are not observed. */
-  readonly beginnings?: Beginnings
+  readonly beginnings?: RequestPrefixes
   /** Tool settings of every message. */
-  readonly usual?: Usual
+  readonly usual?: DefaultTools
 }
 
 /** Properties of a model. */
@@ -57,8 +57,8 @@ export class OpencodeForks implements ForkHost {
   readonly #sessions: Sessions
   readonly #directory: string
   readonly #counter: Pick<TokenCounter, "count">
-  readonly #usual: Usual | undefined
-  readonly #beginnings: Beginnings | undefined
+  readonly #usual: DefaultTools | undefined
+  readonly #beginnings: RequestPrefixes | undefined
   /** Probe results by parent, valid while its prefix stays the same. */
   readonly #alike = new Map<string, { readonly begins: string; readonly isAlike: Promise<boolean | undefined> }>()
   readonly #models = new Cached<ReadonlyMap<string, Facts>>(KEEP_MODELS_MS, () => this.#readModels())
@@ -84,7 +84,7 @@ export class OpencodeForks implements ForkHost {
   }
 
   /** Same computation as OpenCode's with default settings. */
-  async room(model: Model): Promise<Room> {
+  async room(model: Model): Promise<CompactionLimit> {
     const limit = await this.#limit(model)
     if (!limit) return undefined
     const answer = Math.min(limit.output || ANSWER_TOKENS, ANSWER_TOKENS)
@@ -134,7 +134,7 @@ export class OpencodeForks implements ForkHost {
     { parentID, title, agent, model, rules }: NewSession,
     briefed: boolean,
     history: WeighedMessages | undefined,
-  ): Promise<Beginning | undefined> {
+  ): Promise<RequestPrefix | undefined> {
     const named = model && { providerID: model.provider, id: model.id, variant: model.variant }
     const made = { parentID, title, agent, model: named, permission: [...rules] }
     const { id: sessionID } = await call("create a session", this.#client.session.create(made))
@@ -168,7 +168,7 @@ export class OpencodeForks implements ForkHost {
       return sessionID
     } catch (error) {
       await this.#sessions.deleteSession(sessionID).catch(() => {})
-      if (!(error instanceof HostError)) throw error
+      if (!(error instanceof OpencodeError)) throw error
       if (error.notFound) this.#replays = false
       this.#sessions.log("warn", "a history could not be replayed; the fork is made by session.fork", {
         error: error.message,
@@ -198,12 +198,12 @@ export class OpencodeForks implements ForkHost {
   }
 
   /** Messages before this one; all of them where a user forks, who has no message. */
-  async #before(sessionID: string, messageID: string): Promise<readonly Stored[]> {
+  async #before(sessionID: string, messageID: string): Promise<readonly StoredMessage[]> {
     const stored = await storedMessages(this.#client, sessionID)
     if (messageID === "") return stored
     const end = stored.findIndex(({ info }) => info.id === messageID)
     if (end < 0)
-      throw new HostError(`read the history: session ${sessionID} has no message ${messageID}`, { notFound: true })
+      throw new OpencodeError(`read the history: session ${sessionID} has no message ${messageID}`, { notFound: true })
     return stored.slice(0, end)
   }
 
@@ -223,11 +223,11 @@ export class OpencodeForks implements ForkHost {
 }
 
 /** Shapes of the parent's messages in its last request; undefined where they are as stored. */
-function rewrittenIn({ shapes }: Beginning, history: readonly HistoryMessage[]): readonly string[] | undefined {
+function rewrittenIn({ shapes }: RequestPrefix, history: readonly HistoryMessage[]): readonly string[] | undefined {
   // Later messages were in no request yet.
   const shown = history.slice(0, history.findLastIndex(({ id }) => shapes.has(id)) + 1)
   const stored = shown.flatMap(({ parts, handle }) => {
-    const { info, parts: own } = handle as Stored
+    const { info, parts: own } = handle as StoredMessage
     // What is hidden from the model is not replayed.
     return parts.length > 0 ? [{ info, parts: [...own] }] : []
   })
@@ -237,7 +237,7 @@ function rewrittenIn({ shapes }: Beginning, history: readonly HistoryMessage[]):
 }
 
 /** Shapes of replayed messages, oldest first, without the probe's own. */
-const shapesIn = ({ shapes }: Beginning): readonly string[] =>
+const shapesIn = ({ shapes }: RequestPrefix): readonly string[] =>
   [...shapes]
     .sort(([one], [other]) => (one < other ? -1 : 1))
     .map(([, shape]) => shape)

@@ -2,8 +2,8 @@ import { isDeepStrictEqual } from "node:util"
 import type { AssistantMessage, Part, UserMessage } from "@opencode-ai/sdk/v2/types"
 import { toUsage } from "../../../opencode/convert.ts"
 import { ABORTED } from "../../../opencode/message-fields.ts"
-import type { Stored } from "../../../opencode/messages.ts"
-import type { Asked, HistoryMessage, HistoryPart, Media, ProviderCount, ToolHistoryPart } from "../ports.ts"
+import type { StoredMessage } from "../../../opencode/messages.ts"
+import type { HistoryMessage, HistoryPart, Media, MessageSettings, ProviderCount, ToolHistoryPart } from "../ports.ts"
 
 /** OpenCode's text to the model for a subtask that ran for the user. */
 const SUBTASK = "The following tool was executed by the user"
@@ -12,13 +12,13 @@ const PRUNED = "[Old tool result content cleared]"
 const INTERRUPTED = "[Tool execution was interrupted]"
 
 /** Tool settings of messages without settings of their own. */
-export type Usual = Readonly<Record<string, boolean>>
+export type DefaultTools = Readonly<Record<string, boolean>>
 
 /**
  * Messages that the model sees, oldest first: after a compaction only the kept tail and what followed. The tail stands
  * before the compaction here and may begin within a turn.
  */
-export function history(messages: readonly Stored[], usual: Usual = {}): readonly HistoryMessage[] {
+export function history(messages: readonly StoredMessage[], usual: DefaultTools = {}): readonly HistoryMessage[] {
   const summaries = new Set(messages.filter(isSummary).map(({ info }) => (info as { parentID: string }).parentID))
   const at = messages.findLastIndex(({ info, parts }) => summaries.has(info.id) && parts.some(isCompaction))
   if (at < 0) return messages.map((stored) => toHistoryMessage(stored, usual))
@@ -38,10 +38,10 @@ type Compaction = Extract<Part, { type: "compaction" }>
 
 const isCompaction = (part: Part): part is Compaction => part.type === "compaction"
 
-const isSummary = ({ info }: Stored): boolean =>
+const isSummary = ({ info }: StoredMessage): boolean =>
   info.role === "assistant" && info.summary === true && Boolean(info.finish) && !info.error
 
-export function toHistoryMessage(stored: Stored, usual: Usual = {}): HistoryMessage {
+export function toHistoryMessage(stored: StoredMessage, usual: DefaultTools = {}): HistoryMessage {
   const { info } = stored
   const parts = isHidden(stored) ? [] : stored.parts.map(toHistoryPart)
   if (info.role === "user") {
@@ -57,8 +57,8 @@ const isByHost = (part: Part): boolean => part.type === "text" && part.metadata?
 /** Undefined for old messages without a model. */
 function toAsked(
   { agent, model, system, tools, format }: Omit<UserMessage, "model"> & Partial<UserMessage>,
-  usual: Usual,
-): Asked | undefined {
+  usual: DefaultTools,
+): MessageSettings | undefined {
   if (!model) return undefined
   const { providerID: provider, modelID: id, variant } = model
   const own = Boolean(system) || format?.type === "json_schema" || !isDeepStrictEqual({ ...tools }, usual)
@@ -75,7 +75,7 @@ function providerCount(info: AssistantMessage): ProviderCount | undefined {
 }
 
 /** Failed answers are hidden from the model, except aborted ones with content. */
-function isHidden({ info, parts }: Stored): boolean {
+function isHidden({ info, parts }: StoredMessage): boolean {
   if (info.role !== "assistant" || !info.error) return false
   const stopped = info.error.name === ABORTED
   return !(stopped && parts.some(({ type }) => type !== "step-start" && type !== "reasoning"))
@@ -135,7 +135,7 @@ export function fromHistoryPart(part: HistoryPart, answered: boolean): Part | un
 export const isAnswered = (message: HistoryMessage, messages: readonly HistoryMessage[]): boolean =>
   message.parts.some((part) => part.type === "other" && isCompaction(part.handle as Part)) &&
   messages.some(({ handle }) => {
-    const { info } = handle as Stored
+    const { info } = handle as StoredMessage
     return info.role === "assistant" && info.parentID === message.id && info.summary === true
   })
 

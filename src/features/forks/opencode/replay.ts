@@ -1,7 +1,7 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import { HostError } from "../../../core/ports.ts"
+import { OpencodeError } from "../../../core/ports.ts"
 import { call } from "../../../opencode/client.ts"
-import { CALL_MS, Pace, rest } from "../../../opencode/pace.ts"
+import { CALL_MS, Pace, yieldToEventLoop } from "../../../opencode/pace.ts"
 import type { HistoryMessage } from "../ports.ts"
 import { forkEvents } from "./fork-events.ts"
 
@@ -25,9 +25,9 @@ export async function replay(
     const answer = await call("write the history", client.sync.replay({ body_directory: directory, events: slice }))
     // Unknown routes return the web page.
     if (answer?.sessionID !== sessionID)
-      throw new HostError("write the history: the host has no such route", { notFound: true })
+      throw new OpencodeError("write the history: the host has no such route", { notFound: true })
     pace.took(performance.now() - begin)
     at += slice.length
-    await rest()
+    await yieldToEventLoop()
   }
 }

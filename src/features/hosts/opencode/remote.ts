@@ -1,12 +1,12 @@
 import { createOpencodeClient, type OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import { type Activity, type AgentInfo, HostError, type Message, type Prompt } from "../../../core/ports.ts"
+import { type Activity, type AgentInfo, type Message, OpencodeError, type Prompt } from "../../../core/ports.ts"
 import { type Ask, NO_USAGE, type Usage } from "../../../core/task.ts"
 import { permissionAsk, questionAsk } from "../../../opencode/asks.ts"
 import { call, find } from "../../../opencode/client.ts"
 import { errorLine, toAgent, toMessage } from "../../../opencode/convert.ts"
-import { lastWanted, pagesOf, type Stored, storedMessages } from "../../../opencode/messages.ts"
+import { lastWanted, pagesOf, type StoredMessage, storedMessages } from "../../../opencode/messages.ts"
 import { OpencodeUserActions } from "../../../opencode/user-actions.ts"
-import type { Question, Reply } from "../../../runtime/user-actions.ts"
+import type { AskOptions, Reply } from "../../../runtime/user-actions.ts"
 import type { NewRemoteSession, OpenRemote, RemoteFolder, RemoteServer, RemoteSessionInfo } from "../remote.ts"
 
 /** Metadata key of remote sessions. It differs from the record's key, or a plugin on the host would adopt them. */
@@ -28,19 +28,19 @@ function guarded(far: RemoteServer): RemoteServer {
       const method = Reflect.get(target, name, target) as (...args: unknown[]) => Promise<unknown>
       return (...args: unknown[]) =>
         method.apply(target, args).catch((error: unknown) => {
-          if (error instanceof HostError) throw error
-          throw new HostError(`${String(name)}: it answered with what cannot be read`)
+          if (error instanceof OpencodeError) throw error
+          throw new OpencodeError(`${String(name)}: it answered with what cannot be read`)
         })
     },
   })
 }
 
 /** Replaces invalid figures by 0: negative ones would give budget back. */
-function toCountable(stored: Stored): Message {
+function toCountable(stored: StoredMessage): Message {
   const message = toMessage(stored)
   const { createdAt, completedAt, usage } = message
   if (![createdAt, completedAt ?? 0].every((time) => Number.isFinite(time)))
-    throw new HostError("read messages: it answered with times that are none")
+    throw new OpencodeError("read messages: it answered with times that are none")
   if (!usage) return message
   const figures = Object.entries({ ...NO_USAGE, ...usage }).map(([name, figure]) => [name, figureOf(figure)])
   return { ...message, usage: Object.fromEntries(figures) as Usage }
@@ -115,7 +115,7 @@ class OpencodeRemote implements RemoteServer {
   }
 
   async messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]> {
-    const isThere = async (page: readonly Stored[]) => page.some(({ info }) => info.id === messageID)
+    const isThere = async (page: readonly StoredMessage[]) => page.some(({ info }) => info.id === messageID)
     const stored = await storedMessages(this.#client, sessionID, isThere, MOST_PAGES)
     const start = stored.findIndex(({ info }) => info.id === messageID)
     return start < 0 ? [] : stored.slice(start).map(toCountable)
@@ -162,7 +162,7 @@ class OpencodeRemote implements RemoteServer {
     await find("refuse a question", refusal as Promise<{ data?: unknown; error?: unknown }>)
   }
 
-  question(ask: Ask): Promise<Question | undefined> {
+  question(ask: Ask): Promise<AskOptions | undefined> {
     return new OpencodeUserActions(this.#client, "").question(ask)
   }
 

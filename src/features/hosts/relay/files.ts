@@ -3,19 +3,19 @@ import { appendFile, lstat, mkdir, readdir, readFile, realpath, rename, rm, stat
 import { join } from "node:path"
 import { Readable } from "node:stream"
 import { pipeline } from "node:stream/promises"
-import { replace } from "../../../lib/atomic-file.ts"
+import { replaceFile } from "../../../lib/atomic-file.ts"
 import type { Processes } from "../../../lib/lock.ts"
 import { runBounded } from "../../../runtime/places/process.ts"
-import { at, type Checkout, headOf, shared } from "../../worktrees/checkout.ts"
+import { type Checkout, gitOptions, headOf, sharedGitOptions } from "../../worktrees/checkout.ts"
 import { GitError, git, gitLine, gitList } from "../../worktrees/git.ts"
 import { hiddenIn } from "../../worktrees/hidden.ts"
 import { bringIgnored, keepIgnored } from "../../worktrees/ignored.ts"
 import { readRef, refOf } from "../../worktrees/refs.ts"
-import { commitOf, filesOf, lookAtAll } from "../../worktrees/snapshot.ts"
+import { clearIndexFlags, commitOf, filesOf } from "../../worktrees/snapshot.ts"
 import { addWorktree, notesOf, removeFolder, removeWorktree } from "../../worktrees/worktree.ts"
 import { bytesOf } from "../frames.ts"
-import type { CallEnd, FilesOrder, Looked, Sent } from "../orders.ts"
-import { folderIn, madeMark, type Rooms } from "../rooms.ts"
+import type { CallEnd, CommitResult, FilesOrder, LookResult } from "../orders.ts"
+import { completeMarkerPath, folderIn, type HostRepositoryFolders } from "../rooms.ts"
 import type { Call } from "./call.ts"
 
 /** Large repositories take long. */
@@ -42,10 +42,10 @@ const haveRef = (taskID: string): string => `refs/have/${taskID}`
 const workRef = (taskID: string): string => `refs/work/${taskID}`
 
 /** The store in the form of a checkout, for git commands on shared data. */
-const storeOf = ({ store }: Rooms): Checkout => ({ top: store, gitDir: store, commonDir: store })
+const storeOf = ({ store }: HostRepositoryFolders): Checkout => ({ top: store, gitDir: store, commonDir: store })
 
 /** Runs a file order. */
-export async function files(order: FilesOrder, call: Call, processes: Processes): Promise<CallEnd> {
+export async function runFilesOrder(order: FilesOrder, call: Call, processes: Processes): Promise<CallEnd> {
   const { rooms } = order
   const answer = (value: unknown) => call.send("data", bytesOf(JSON.stringify(value)))
   if (order.do === "look") await answer(await look(rooms))
@@ -59,7 +59,7 @@ export async function files(order: FilesOrder, call: Call, processes: Processes)
 }
 
 /** Creates the store if needed; returns git's version and the commits of its refs. */
-async function look({ room, store }: Rooms): Promise<Looked> {
+async function look({ room, store }: HostRepositoryFolders): Promise<LookResult> {
   const version = await gitLine(["--version"], { cwd: "/" }).catch((error) => {
     if (error instanceof GitError && error.missing) return undefined
     throw error
@@ -88,8 +88,8 @@ async function receive(order: Receive, call: Call, processes: Processes): Promis
     ...(ignored ? [`+${refOf("ignored", taskID)}:${refOf("ignored", taskID)}`] : []),
   ]
   if (fetched.length > 0) await takeBundle(order, fetched, call)
-  if (ref === undefined) await git(["update-ref", haveRef(taskID), wanted], shared(store))
-  await git(["cat-file", "-e", `${wanted}^{tree}`], shared(store))
+  if (ref === undefined) await git(["update-ref", haveRef(taskID), wanted], sharedGitOptions(store))
+  await git(["cat-file", "-e", `${wanted}^{tree}`], sharedGitOptions(store))
   const folder = folderIn(rooms, taskID)
   if (inPlace) await goOn(rooms, taskID, wanted)
   else {
@@ -98,7 +98,7 @@ async function receive(order: Receive, call: Call, processes: Processes): Promis
     if (made.commonDir !== (await realpath(rooms.store))) throw new Error(`${folder} belongs to another repository`)
     if (ignored) await bringIgnored(store, taskID, made)
   }
-  await writeFile(madeMark(rooms, taskID), "")
+  await writeFile(completeMarkerPath(rooms, taskID), "")
 }
 
 async function takeBundle({ rooms, taskID, shallow }: Receive, refs: readonly string[], call: Call): Promise<void> {
@@ -109,24 +109,24 @@ async function takeBundle({ rooms, taskID, shallow }: Receive, refs: readonly st
     if (shallow.length > 0) {
       const known = await readFile(join(store, "shallow"), "utf8").catch(() => "")
       const lines = new Set([...known.split("\n"), ...shallow].filter((line) => line !== ""))
-      await replace(join(store, "shallow"), [...lines, ""].join("\n"))
+      await replaceFile(join(store, "shallow"), [...lines, ""].join("\n"))
     }
     const args = ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--update-shallow", file]
-    await git([...args, ...refs], { ...shared(storeOf(rooms)), timeLimit: LONG_MS })
+    await git([...args, ...refs], { ...sharedGitOptions(storeOf(rooms)), timeLimit: LONG_MS })
   } finally {
     await rm(file, { force: true })
   }
 }
 
 /** Updates a committed folder to another commit; ignored files stay. */
-async function goOn(rooms: Rooms, taskID: string, wanted: string): Promise<void> {
+async function goOn(rooms: HostRepositoryFolders, taskID: string, wanted: string): Promise<void> {
   const { checkout, hasNotes = false } = (await folderOf(rooms, taskID)) ?? {}
   if (!checkout || !hasNotes) throw new Error(`git does not know the folder ${folderIn(rooms, taskID)} any more`)
-  const run = { ...at(checkout), timeLimit: LONG_MS }
+  const run = { ...gitOptions(checkout), timeLimit: LONG_MS }
   // Detached first, so that branches of the agent stay unchanged.
   await git(["checkout", "--quiet", "--detach"], run)
   // Files marked as unchanged would keep their old content.
-  await lookAtAll(checkout, join(checkout.gitDir, "index"))
+  await clearIndexFlags(checkout, join(checkout.gitDir, "index"))
   await git(["reset", "--quiet", "--mixed", workRef(taskID)], run)
   await git(["checkout", "--quiet", "--detach", "--force", wanted], run)
 }
@@ -143,7 +143,7 @@ async function copy({ rooms, taskID }: Extract<FilesOrder, { do: "copy" }>, call
     if (ended.kind !== "exited") throw new Error(ended.kind === "timed out" ? "tar took too long" : ended.text)
     if (ended.code !== 0) throw new Error(ended.errors.trim())
     await moveMissing(fresh, folderIn(rooms, taskID))
-    await writeFile(madeMark(rooms, taskID), "")
+    await writeFile(completeMarkerPath(rooms, taskID), "")
   } finally {
     await rm(archive, { force: true })
     await removeFolder(fresh)
@@ -162,11 +162,11 @@ async function moveMissing(from: string, to: string): Promise<void> {
 
 /** A task's complete folder. `hasNotes`: git still knows it; otherwise only its files are left. */
 async function folderOf(
-  rooms: Rooms,
+  rooms: HostRepositoryFolders,
   taskID: string,
 ): Promise<{ readonly checkout: Checkout; readonly hasNotes: boolean } | undefined> {
   const folder = folderIn(rooms, taskID)
-  if (!existsSync(folder) || !existsSync(madeMark(rooms, taskID))) return undefined
+  if (!existsSync(folder) || !existsSync(completeMarkerPath(rooms, taskID))) return undefined
   const [top, commonDir] = [await realpath(folder), await realpath(rooms.store)]
   // Not by the `.git` file, which the agent may have changed.
   const notes = await notesOf({ commonDir }, top)
@@ -174,19 +174,19 @@ async function folderOf(
 }
 
 /** Commits the state of a task's folder; undefined without one. The agent's index and branches do not change. */
-async function commit({ rooms, taskID }: Extract<FilesOrder, { do: "commit" }>): Promise<Sent | undefined> {
+async function commit({ rooms, taskID }: Extract<FilesOrder, { do: "commit" }>): Promise<CommitResult | undefined> {
   const found = await folderOf(rooms, taskID)
   if (!found) return undefined
   const { checkout, hasNotes } = found
-  const have = await gitLine(["rev-parse", "--verify", haveRef(taskID)], shared(checkout))
+  const have = await gitLine(["rev-parse", "--verify", haveRef(taskID)], sharedGitOptions(checkout))
   const head = hasNotes ? await headOf(checkout) : undefined
   const parents = head === undefined ? [have] : [head, have]
   const how = hasNotes ? "whole" : "without index"
   const { tree, nested, unreadable } = await filesOf(checkout, parents[0] ?? have, how)
   const made = await commitOf(checkout, tree, parents, "superagents: its work")
-  await git(["update-ref", workRef(taskID), made], shared(checkout))
+  await git(["update-ref", workRef(taskID), made], sharedGitOptions(checkout))
   const store = storeOf(rooms)
-  const { mtimeMs } = await stat(madeMark(rooms, taskID))
+  const { mtimeMs } = await stat(completeMarkerPath(rooms, taskID))
   if (hasNotes) await keepIgnored(store, taskID, checkout, mtimeMs + TICK_MS)
   const ignored = await readRef(store, "ignored", taskID)
   return { commit: made, ...(ignored !== undefined && { ignored }), unsaved: [...nested, ...unreadable] }
@@ -201,7 +201,7 @@ async function hidden({
 }: Extract<FilesOrder, { do: "hidden" }>): Promise<readonly string[]> {
   const { checkout } = (await folderOf(rooms, taskID)) ?? {}
   if (!checkout) return []
-  const others = await gitList(["ls-files", "--others", "--exclude-standard", "-z"], at(checkout))
+  const others = await gitList(["ls-files", "--others", "--exclude-standard", "-z"], gitOptions(checkout))
   const nested = others.filter((name) => name.endsWith("/")).map((name) => name.slice(0, -1))
   // Rules in the store's own ignore list are the agent's, since nobody else writes one.
   return hiddenIn(checkout, tree, nested, specs)
@@ -215,7 +215,11 @@ async function bundle({ rooms, taskID }: Extract<FilesOrder, { do: "bundle" }>, 
   }
   const ignored = await readRef(storeOf(rooms), "ignored", taskID)
   const refs = [workRef(taskID), ...(ignored === undefined ? [] : [refOf("ignored", taskID)]), `^${haveRef(taskID)}`]
-  await git(["bundle", "create", "--quiet", "-", ...refs], { ...shared(storeOf(rooms)), take, timeLimit: LONG_MS })
+  await git(["bundle", "create", "--quiet", "-", ...refs], {
+    ...sharedGitOptions(storeOf(rooms)),
+    take,
+    timeLimit: LONG_MS,
+  })
 }
 
 /** Removes a task's folder and ref; with `commit`, only if that is its last committed state. */
@@ -224,7 +228,7 @@ async function remove(
   processes: Processes,
 ): Promise<void> {
   if (!existsSync(rooms.store)) return
-  const store = shared(storeOf(rooms))
+  const store = sharedGitOptions(storeOf(rooms))
   if (kept !== undefined) {
     const args = ["for-each-ref", "--format=%(objectname)", workRef(taskID)]
     if ((await gitLine(args, store)) !== kept) return
@@ -237,7 +241,7 @@ async function remove(
 }
 
 /** The mark is removed first, so that an incomplete folder is never taken for the agent's work. */
-async function takeAway(rooms: Rooms, taskID: string, processes: Processes): Promise<void> {
-  await rm(madeMark(rooms, taskID), { force: true })
+async function takeAway(rooms: HostRepositoryFolders, taskID: string, processes: Processes): Promise<void> {
+  await rm(completeMarkerPath(rooms, taskID), { force: true })
   await removeWorktree({ processes }, storeOf(rooms), folderIn(rooms, taskID))
 }

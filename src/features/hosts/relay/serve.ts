@@ -3,9 +3,9 @@ import { homedir } from "node:os"
 import { join } from "node:path"
 import type { Processes } from "../../../lib/lock.ts"
 import { bytesOf, Credit, encode, type Frame, Frames, HEAD_BYTES, Intake, inFrames, MARKER, textOf } from "../frames.ts"
-import type { CallEnd, CallHead, Hello, Order, Pong, RelaySettings } from "../orders.ts"
+import type { CallEnd, CallHead, Hello, Order, PingReply, RelaySettings } from "../orders.ts"
 import type { Call } from "./call.ts"
-import { files } from "./files.ts"
+import { runFilesOrder } from "./files.ts"
 import { listen } from "./listen.ts"
 import { Server } from "./server.ts"
 
@@ -74,7 +74,7 @@ export async function serve({ input, output }: Streams, settings: RelaySettings,
     if (kind === "cancel") calls.get(call)?.stop.abort()
     if (kind === "ping") {
       server.seen()
-      const pong: Pong = { now: Date.now(), server: server.answers }
+      const pong: PingReply = { now: Date.now(), server: server.answers }
       void write(encode("pong", call, bytesOf(JSON.stringify(pong))))
     }
   }
@@ -121,7 +121,7 @@ async function carryOut(order: Order, call: Call, server: Server, processes: Pro
       server.rest()
       return {}
     default:
-      return files(order, call, processes)
+      return runFilesOrder(order, call, processes)
   }
 }
 

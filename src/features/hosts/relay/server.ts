@@ -7,7 +7,7 @@ import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { fetchDirectly } from "../../../lib/direct.ts"
 import { Lock, type Processes } from "../../../lib/lock.ts"
-import type { RelaySettings, Served } from "../orders.ts"
+import type { RelaySettings, RemoteServerState } from "../orders.ts"
 
 /** Stored state of a running server. */
 type Running = { readonly id: string; readonly port: number; readonly pid: number; readonly since?: number }
@@ -69,7 +69,7 @@ export class Server {
   }
 
   /** Starts the server, or uses a running one. */
-  async start(): Promise<Served> {
+  async start(): Promise<RemoteServerState> {
     this.#hasTasks = true
     mkdirSync(join(this.#folder, "leases"), { recursive: true, mode: 0o700 })
     this.seen()
@@ -79,7 +79,7 @@ export class Server {
     return (await this.#find()) ?? alone.hold(START_MS, late, () => this.#findOrBegin())
   }
 
-  async #findOrBegin(): Promise<Served> {
+  async #findOrBegin(): Promise<RemoteServerState> {
     const deadline = Date.now() + START_MS
     while (Date.now() < deadline) {
       const found = await this.#find()
@@ -134,7 +134,7 @@ export class Server {
   }
 
   /** The running server. One that is alive but silent is starting or suspended: wait for it. */
-  async #find(): Promise<Served | undefined> {
+  async #find(): Promise<RemoteServerState | undefined> {
     this.#running = this.#read()
     if (!this.#running) return undefined
     const version = await this.#health()
@@ -143,7 +143,7 @@ export class Server {
     return undefined
   }
 
-  #found({ id, since }: Running, version: string): Served {
+  #found({ id, since }: Running, version: string): RemoteServerState {
     this.#hasAnswered = true
     return { id, version, since }
   }
@@ -167,7 +167,7 @@ export class Server {
     }
   }
 
-  async #begin(): Promise<Served> {
+  async #begin(): Promise<RemoteServerState> {
     this.#hasAnswered = false
     this.#password = randomBytes(24).toString("base64url")
     writeFileSync(this.#path("password"), this.#password, { mode: 0o600 })

@@ -6,7 +6,7 @@ import { addBounded } from "../../../lib/bounded-set.ts"
  * it gives up. One wrapper serves all instances, and the last one restores the original; callers get exactly the
  * promise, answer and error they would get without it.
  */
-export type Answers = {
+export type RefusalReader = {
   /** The provider's answer to the session's last request, where it was a refusal. */
   refusal(sessionID: string): ProviderAnswer | undefined
   /** Stops reading. */
@@ -14,11 +14,11 @@ export type Answers = {
 }
 
 /** Sessions at work whose requests may carry the session id `named`, below `parentID` where given. */
-export type Asking = (named: string, parentID: string | undefined) => readonly string[]
+export type SessionLookup = (named: string, parentID: string | undefined) => readonly string[]
 
 /** A plugin instance that reads. `told`: called with each answer, refusal or not. */
 type Reader = {
-  readonly asking: Asking
+  readonly asking: SessionLookup
   told(sessionID: string, answer: ProviderAnswer | undefined): void
 }
 
@@ -44,7 +44,7 @@ const TELLING = /^retry-after|ratelimit/
 const MOST_SESSIONS = 1000
 
 /** Reads answers for sessions of tasks, until it is closed. */
-export function readAnswers(asking: Asking): Answers {
+export function createRefusalReader(asking: SessionLookup): RefusalReader {
   const refusals = new Map<string, ProviderAnswer>()
   const reader: Reader = {
     asking,

@@ -3,7 +3,7 @@ import type { AgentDetail, AgentRow } from "../wire.ts"
 import { api } from "./api.ts"
 import { createConfirm } from "./confirm.tsx"
 import { isolated, plural } from "./format.ts"
-import { WordForm } from "./message-form.tsx"
+import { MessageForm } from "./message-form.tsx"
 import { Action, ThreadLink } from "./parts.tsx"
 import { launchLink } from "./route.ts"
 import { isActive } from "./select.ts"
@@ -40,7 +40,7 @@ export function Acts(props: Acting) {
         <ThreadLink session={props.agent.sessionID} label="Open its session" />
       </div>
       <Show when={form() === "tell" && running()}>
-        <WordForm
+        <MessageForm
           focus
           label="It reads this at its next step"
           send="Say it"
@@ -140,7 +140,7 @@ function Resume(props: Acting & { done: () => void }) {
       ? `Your worktree now has the present state of the original folder merged in. Solve the conflicts in ${conflicts().join(", ")}, keeping what both sides meant.`
       : ""
   return (
-    <WordForm
+    <MessageForm
       focus
       label="It remembers its work. What shall it do now?"
       send="Resume"
@@ -158,7 +158,7 @@ function Resume(props: Acting & { done: () => void }) {
         placeholder="check, say npm test"
         value={props.detail?.check ?? ""}
       />
-    </WordForm>
+    </MessageForm>
   )
 }
 

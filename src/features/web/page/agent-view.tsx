@@ -4,15 +4,15 @@ import type { AgentDetail, AgentRow } from "../wire.ts"
 import { Acts } from "./acts.tsx"
 import { Marks } from "./agent-rows.tsx"
 import { api } from "./api.ts"
-import { Answer } from "./ask.tsx"
-import { Files, Meanwhile } from "./diff.tsx"
+import { QuestionForm } from "./ask.tsx"
+import { Files, OtherChanges } from "./diff.tsx"
 import { ago, cached, dayTime, dollarsOf, plural, short } from "./format.ts"
-import { Asked, EarlierRuns, Timeline } from "./history.tsx"
+import { EarlierRuns, RunPrompt, Timeline } from "./history.tsx"
 import { AgentName, Badge, Copy, Facts, Problem, Prose, Title } from "./parts.tsx"
 import { taskLink, threadLink } from "./route.ts"
 import { adviceFor, agentState, isActive } from "./select.ts"
 import { now, state } from "./state.ts"
-import { see } from "./unread.ts"
+import { markAsRead } from "./unread.ts"
 
 /** Interval for reading a running agent's steps, in ms. */
 const STEPS_MS = 3000
@@ -40,7 +40,7 @@ function Agent(props: { agent: AgentRow }) {
     () => api.agent(props.agent.id),
   )
   const known = () => (detail.error ? undefined : detail.latest)
-  createEffect(on([() => props.agent.status, () => props.agent.generation], () => see([{ ...props.agent }])))
+  createEffect(on([() => props.agent.status, () => props.agent.generation], () => markAsRead([{ ...props.agent }])))
   return (
     <article>
       <p class="sheet-over">
@@ -69,7 +69,7 @@ function Agent(props: { agent: AgentRow }) {
             <p>
               <strong>It asks for {ask.kind === "permission" ? "a permission" : "an answer"}:</strong> {ask.what}
             </p>
-            <Answer ask={ask} foreign={props.agent.foreign} />
+            <QuestionForm ask={ask} foreign={props.agent.foreign} />
           </section>
         )}
       </For>
@@ -77,13 +77,13 @@ function Agent(props: { agent: AgentRow }) {
       <Figures agent={props.agent} detail={known()} />
       <Parts lines={known()?.parts ?? []} />
       <Receipt lines={known()?.receipt ?? []} output={known()?.checkOutput} />
-      <Asked run={known()?.runs.at(-1)} />
+      <RunPrompt run={known()?.runs.at(-1)} />
       <Said agent={props.agent} answer={known()?.answer} error={detail.error as Error | undefined} again={refetch} />
       <Timeline run={known()?.runs.at(-1)} />
       <Show when={!isActive(props.agent) && known()}>
         {(read) => <Files changed={read().filesChanged} diff={read().diff} open={read().diff.length === 1} />}
       </Show>
-      <Meanwhile files={known()?.filesMeanwhile ?? []} />
+      <OtherChanges files={known()?.filesMeanwhile ?? []} />
       <EarlierRuns runs={known()?.runs ?? []} />
     </article>
   )

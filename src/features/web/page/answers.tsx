@@ -8,7 +8,7 @@ import { Action, Choose, Problem } from "./parts.tsx"
 import { refine, route } from "./place.ts"
 import { agentState, OUTCOMES } from "./select.ts"
 import { ended } from "./state.ts"
-import { isUnread, see, unread } from "./unread.ts"
+import { isUnread, markAsRead, unread } from "./unread.ts"
 
 const FIRST_SHOWN = 50
 
@@ -42,7 +42,7 @@ export function AnswersView() {
         />
         <GroupChoice />
         <Show when={unread().length > 0}>
-          <button type="button" class="button" onClick={() => see(unread())}>
+          <button type="button" class="button" onClick={() => markAsRead(unread())}>
             Mark {unread().length} as read
           </button>
         </Show>

@@ -1,24 +1,24 @@
-import type { Conversation, Question, Reply } from "../../../runtime/user-actions.ts"
+import type { AskOptions, Conversation, Reply } from "../../../runtime/user-actions.ts"
 import type { NamedReport, ReportHead } from "../../board/purse/report.ts"
 import type { NewTask, TaskPatch } from "../../board/task.ts"
 import type {
+  ActionResult,
   AgentDetail,
   AgentRow,
   AnswersFound,
   Choices,
-  Done,
   Ended,
   PurseState,
   TaskList,
   TaskRow,
 } from "../wire.ts"
 import { errorIn } from "./response.ts"
-import { type TaskHandle, UntrustedServer } from "./sign-in.ts"
+import { type Authenticate, UntrustedServer } from "./sign-in.ts"
 
-let enter: TaskHandle = () => Promise.reject(new Error(NOBODY))
+let enter: Authenticate = () => Promise.reject(new Error(NOBODY))
 
 /** Sets the authentication of each call: the server must prove its identity first. */
-export const useEntry = (given: TaskHandle): void => {
+export const setAuthentication = (given: Authenticate): void => {
   enter = given
 }
 
@@ -38,14 +38,14 @@ export const api = {
   search: (q: string, from: number) =>
     call<AnswersFound>("GET", `/api/agents/search?q=${encodeURIComponent(q)}&from=${from}`),
   cancelAgent: (id: string) => call<AgentRow>("POST", `/api/agents/${id}/cancel`),
-  launch: (launch: Launch) => call<Done>("POST", "/api/agents", launch),
-  tell: (id: string, prompt: string) => call<Done>("POST", `/api/agents/${id}/tell`, { prompt }),
+  launch: (launch: Launch) => call<ActionResult>("POST", "/api/agents", launch),
+  tell: (id: string, prompt: string) => call<ActionResult>("POST", `/api/agents/${id}/tell`, { prompt }),
   resume: (id: string, given: Readonly<Record<string, unknown>>) =>
-    call<Done>("POST", `/api/agents/${id}/resume`, given),
-  unpark: (id: string) => call<Done>("POST", `/api/agents/${id}/unpark`, {}),
-  merge: (id: string) => call<Done>("POST", `/api/agents/${id}/merge`),
+    call<ActionResult>("POST", `/api/agents/${id}/resume`, given),
+  unpark: (id: string) => call<ActionResult>("POST", `/api/agents/${id}/unpark`, {}),
+  merge: (id: string) => call<ActionResult>("POST", `/api/agents/${id}/merge`),
   stop: (which: Selection) => call<{ stopped: readonly string[] }>("POST", "/api/agents/cancel", which),
-  question: (id: string) => call<Question>("GET", `/api/asks/${id}`),
+  question: (id: string) => call<AskOptions>("GET", `/api/asks/${id}`),
   answer: (id: string, reply: Reply) => call<{ id: string }>("POST", `/api/asks/${id}`, reply),
   choices: () => call<Choices>("GET", "/api/sessions/choices"),
   conversations: () => call<{ sessions: readonly Conversation[] }>("GET", "/api/sessions"),

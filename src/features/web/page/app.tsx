@@ -5,14 +5,14 @@ import { BoardView } from "./board.tsx"
 import { FindView } from "./find.tsx"
 import { Header } from "./header.tsx"
 import { LaunchForm } from "./launch-form.tsx"
-import { Told } from "./notifications.tsx"
+import { NotificationUpdater } from "./notifications.tsx"
 import { NowView } from "./now.tsx"
 import { route } from "./place.ts"
 import { Offline, Sheet } from "./sheet.tsx"
 import { link, now, state } from "./state.ts"
 import { TaskForm } from "./task-form.tsx"
 import { TaskView } from "./task-view.tsx"
-import { recall } from "./unread.ts"
+import { loadReadMarks } from "./unread.ts"
 
 /** The page: a view, with a detail sheet beside it. */
 export function App() {
@@ -22,7 +22,7 @@ export function App() {
     return now.state === "refused" ? now.message : undefined
   })
   createEffect(() => {
-    if (known()) recall(state.project, now())
+    if (known()) loadReadMarks(state.project, now())
   })
   return (
     <>
@@ -56,7 +56,7 @@ export function App() {
             </Switch>
           )}
         </Sheet>
-        <Told />
+        <NotificationUpdater />
       </Show>
       <Offline />
     </>

@@ -1,6 +1,6 @@
 import { createResource, createSignal, createUniqueId, For, Match, Show, Switch } from "solid-js"
 import { ticking } from "../../../lib/duration.ts"
-import type { Question, Reply } from "../../../runtime/user-actions.ts"
+import type { AskOptions, Reply } from "../../../runtime/user-actions.ts"
 import type { AgentRow } from "../wire.ts"
 import { api } from "./api.ts"
 import { Patch } from "./diff.tsx"
@@ -10,10 +10,10 @@ import { now } from "./state.ts"
 
 type Ask = AgentRow["asks"][number]
 
-type Offered = Extract<Question, { kind: "question" }>["questions"]
+type Offered = Extract<AskOptions, { kind: "question" }>["questions"]
 
 /** Form for an open question. It disappears when the question is answered anywhere. */
-export function Answer(props: { ask: Ask; foreign: boolean }) {
+export function QuestionForm(props: { ask: Ask; foreign: boolean }) {
   const [question] = createResource(
     () => (props.foreign ? undefined : props.ask.id),
     (id) => api.question(id),
@@ -49,7 +49,7 @@ export function Answer(props: { ask: Ask; foreign: boolean }) {
 }
 
 /** Time until a question is refused automatically. */
-export function Patience(props: { until: number | undefined }) {
+export function AnswerDeadline(props: { until: number | undefined }) {
   return (
     <Show when={props.until}>
       {(until) => (

@@ -2,7 +2,7 @@ import { createMemo, createResource, createSignal, createUniqueId, For, Show } f
 import type { TaskRow } from "../wire.ts"
 import { api } from "./api.ts"
 import { dollars, shortTime } from "./format.ts"
-import { Action, AgentName, Badge, createAct, Long, Problem, Prose, Steps } from "./parts.tsx"
+import { Action, AgentName, Badge, createAct, GrowingList, Problem, Prose, Steps } from "./parts.tsx"
 import { taskLink } from "./route.ts"
 import { COLUMNS, columnOf, statusText, taskTone } from "./select.ts"
 import { now, state, tasks } from "./state.ts"
@@ -35,9 +35,9 @@ export function BoardView() {
                     {title} <span class="u-count">{own().length}</span>
                   </h3>
                   <Show when={own().length > 0} fallback={<p class="u-quiet">{state.problem === "" ? empty : ""}</p>}>
-                    <Long items={own()} first={FIRST_SHOWN} label={title}>
+                    <GrowingList items={own()} first={FIRST_SHOWN} label={title}>
                       {(task) => <TaskCard task={task} />}
-                    </Long>
+                    </GrowingList>
                   </Show>
                 </section>
               )

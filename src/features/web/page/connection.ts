@@ -1,12 +1,12 @@
 import { eventReader } from "../../../lib/event-stream.ts"
-import { type TaskHandle, UntrustedServer } from "./sign-in.ts"
+import { type Authenticate, UntrustedServer } from "./sign-in.ts"
 
 /** Silence after which the connection counts as lost, in ms: the server sends heartbeats every 15 s. */
 const SILENCE_MS = 40_000
 const FIRST_PAUSE_MS = 500
 const LONGEST_PAUSE_MS = 10_000
 
-export type Heard = {
+export type Callbacks = {
   /** An event with parsed data. */
   event(name: string, data: unknown): void
   /** The connection is lost; the next attempt follows in `retryIn` ms. */
@@ -26,7 +26,7 @@ type Timers = {
  * Listens to server events, reconnecting after a loss; the first event has the whole state. Returns functions to stop
  * and to retry at once.
  */
-export function connect(enter: TaskHandle, heard: Heard, { after, fetch }: Timers): { end(): void; again(): void } {
+export function connect(enter: Authenticate, on: Callbacks, { after, fetch }: Timers): { end(): void; again(): void } {
   let attempt = 0
   let ended = false
   let stop = new AbortController()
@@ -52,8 +52,8 @@ export function connect(enter: TaskHandle, heard: Heard, { after, fetch }: Timer
       const outcome = await once(stop).catch((error) => error)
       if (ended || outcome === "ended") return
       const retryIn = Math.min(FIRST_PAUSE_MS * 2 ** attempt++, LONGEST_PAUSE_MS)
-      if (outcome instanceof UntrustedServer) heard.untrustedServer(outcome.message)
-      else heard.lost(retryIn)
+      if (outcome instanceof UntrustedServer) on.untrustedServer(outcome.message)
+      else on.lost(retryIn)
       await pause.wait(retryIn)
     }
   }
@@ -64,7 +64,7 @@ export function connect(enter: TaskHandle, heard: Heard, { after, fetch }: Timer
       const entered = await enter(current.signal)
       if (current.signal.aborted) return "lost"
       if ("ended" in entered) {
-        heard.ended()
+        on.ended()
         return "ended"
       }
       const headers = { authorization: `Bearer ${entered.bearer}` }
@@ -76,7 +76,7 @@ export function connect(enter: TaskHandle, heard: Heard, { after, fetch }: Timer
         watch = after(SILENCE_MS, () => current.abort())
         for (const { event, data } of read(text)) {
           attempt = 0
-          heard.event(event, JSON.parse(data))
+          on.event(event, JSON.parse(data))
         }
       }
       return "lost"

@@ -49,7 +49,7 @@ const Names = (props: { of: readonly string[] }) => (
 )
 
 /** Other changes in the folder during the run, by unknown authors. */
-export function Meanwhile(props: { files: readonly string[] }) {
+export function OtherChanges(props: { files: readonly string[] }) {
   return (
     <Show when={props.files.length > 0}>
       <details>

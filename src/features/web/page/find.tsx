@@ -14,7 +14,7 @@ import type { AgentRow, AnswersFound } from "../wire.ts"
 import { EndedRow } from "./agent-rows.tsx"
 import { api } from "./api.ts"
 import { PastCard, TaskCard } from "./board.tsx"
-import { Long } from "./parts.tsx"
+import { GrowingList } from "./parts.tsx"
 import { route } from "./place.ts"
 import { agentTexts, taskTexts } from "./select.ts"
 import { ended, runningNow, state, tasks } from "./state.ts"
@@ -50,9 +50,9 @@ export function FindView() {
       </p>
       <Show when={working().length > 0}>
         <Found title="At work" count={working().length}>
-          <Long items={working()} first={FIRST_SHOWN} label="Agents at work">
+          <GrowingList items={working()} first={FIRST_SHOWN} label="Agents at work">
             {(agent) => <EndedRow agent={agent} />}
-          </Long>
+          </GrowingList>
         </Found>
       </Show>
       <Show when={open().length + past().length > 0}>
@@ -77,9 +77,9 @@ export function FindView() {
       </Show>
       <Show when={answers().length > 0}>
         <Found title="Answers" count={answers().length}>
-          <Long items={answers()} first={FIRST_SHOWN} label="Ended background tasks">
+          <GrowingList items={answers()} first={FIRST_SHOWN} label="Ended background tasks">
             {(agent) => <AnswerRow agent={state.agents[agent.id] ?? agent} hit={hits()[agent.id]} />}
-          </Long>
+          </GrowingList>
         </Found>
       </Show>
     </>

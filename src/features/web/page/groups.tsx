@@ -1,7 +1,7 @@
 import { createMemo, createResource, For, type JSX, Show } from "solid-js"
 import type { AgentRow } from "../wire.ts"
 import { api } from "./api.ts"
-import { Choose, Long } from "./parts.tsx"
+import { Choose, GrowingList } from "./parts.tsx"
 import { refine, route } from "./place.ts"
 import { grouped } from "./select.ts"
 import { state } from "./state.ts"
@@ -60,9 +60,9 @@ export function Groups(props: {
               {props.acts?.(() => rowsOf(key), by())}
             </div>
           </Show>
-          <Long items={rowsOf(key)} first={props.first} label={props.label} class={props.class}>
+          <GrowingList items={rowsOf(key)} first={props.first} label={props.label} class={props.class}>
             {(agent) => <Show when={state.agents[agent.id]}>{(row) => props.children(row())}</Show>}
-          </Long>
+          </GrowingList>
         </>
       )}
     </For>

@@ -5,7 +5,7 @@ import { dayTime, dollars, plural, timeOfDay } from "./format.ts"
 import { Badge, Prose } from "./parts.tsx"
 
 /** Prompt of a run; long ones are cut. */
-export function Asked(props: { run: HistoryRun | undefined }) {
+export function RunPrompt(props: { run: HistoryRun | undefined }) {
   return (
     <Show when={props.run?.prompt.trim()}>
       {(prompt) => (
@@ -119,7 +119,7 @@ export function EarlierRuns(props: { runs: readonly HistoryRun[] }) {
                   {dayTime(run.at)}, {dollars(run.cost)}, {plural(run.steps.length + run.earlierSteps, "call")}
                 </span>
               </summary>
-              <Asked run={run} />
+              <RunPrompt run={run} />
               <Timeline run={run} />
               <h3>Answer</h3>
               <Show when={run.text.trim()} fallback={<p class="u-quiet">It wrote nothing.</p>}>

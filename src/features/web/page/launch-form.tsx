@@ -6,7 +6,7 @@ import { dayTime, dollars } from "./format.ts"
 import { type Options, Problem } from "./parts.tsx"
 import { agentLink } from "./route.ts"
 import { state } from "./state.ts"
-import { see } from "./unread.ts"
+import { markAsRead } from "./unread.ts"
 
 const MINUTE_MS = 60_000
 const PLACES: Options = [
@@ -36,7 +36,7 @@ function Fields(props: { choices: Choices; like?: AgentDetail }) {
     const { agent } = await api.launch(argumentsIn(now))
     return () => {
       const failed = props.like && state.agents[props.like.id]
-      if (failed) see([failed])
+      if (failed) markAsRead([failed])
       location.hash = agentLink(agent.id)
     }
   }

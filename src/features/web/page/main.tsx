@@ -1,11 +1,11 @@
 import { render } from "solid-js/web"
-import { useEntry } from "./api.ts"
+import { setAuthentication } from "./api.ts"
 import { App } from "./app.tsx"
 import { connect } from "./connection.ts"
 import { credentialStore } from "./credentials.ts"
 import { codeIn } from "./route.ts"
-import { type Around, enter, signIn, type TaskHandle, UntrustedServer, type WebSession } from "./sign-in.ts"
-import { link, setLink, take, tick } from "./state.ts"
+import { type Authenticate, enter, type SignInPorts, signIn, UntrustedServer, type WebSession } from "./sign-in.ts"
+import { applyEvent, link, setLink, tick } from "./state.ts"
 
 const TICK_MS = 1000
 const ENTRY_MS = 10_000
@@ -14,7 +14,7 @@ const NEW_LINK =
 const NO_KEY = `This page opens by a link that holds once. ${NEW_LINK}`
 const USED = `This link was used before, or is too old. ${NEW_LINK}`
 const ENDED = `This page's session has ended: it was signed out, or not used for a day. ${NEW_LINK}`
-const AROUND: Around = { fetch: (url, init) => fetch(url, init), origin: location.origin }
+const AROUND: SignInPorts = { fetch: (url, init) => fetch(url, init), origin: location.origin }
 
 /** Code from the address, which is removed from it at once. */
 function takeCode(): string | undefined {
@@ -56,10 +56,10 @@ async function begin(): Promise<void> {
 }
 
 function listen(pass: WebSession): void {
-  const entry: TaskHandle = (signal) => enter(pass, AROUND, signal)
-  useEntry(entry)
+  const entry: Authenticate = (signal) => enter(pass, AROUND, signal)
+  setAuthentication(entry)
   const heard = {
-    event: take,
+    event: applyEvent,
     lost: () => {
       const before = link()
       if (before.state !== "lost") setLink({ state: "lost", since: Date.now() })

@@ -3,7 +3,7 @@ import { createAct, keepFocus, Problem } from "./parts.tsx"
 import { askBeforeLeaving } from "./place.ts"
 
 /** Form for a message, reply or prompt. Input is not lost without a confirmation. */
-export function WordForm(props: {
+export function MessageForm(props: {
   label: string
   send: string
   text?: string

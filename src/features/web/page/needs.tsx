@@ -1,14 +1,14 @@
 import { createMemo, createRoot, createSignal, For, type JSX, Show } from "solid-js"
 import type { AgentRow, TaskRow } from "../wire.ts"
 import { api } from "./api.ts"
-import { Answer, Patience } from "./ask.tsx"
+import { AnswerDeadline, QuestionForm } from "./ask.tsx"
 import { ago, plural } from "./format.ts"
-import { WordForm } from "./message-form.tsx"
+import { MessageForm } from "./message-form.tsx"
 import { Action, AgentName, Badge, Problem } from "./parts.tsx"
 import { agentLink, launchLink, taskLink } from "./route.ts"
 import { adviceFor, isUnverified, waitingFor } from "./select.ts"
 import { now, runningNow, state, tasks } from "./state.ts"
-import { failures, see } from "./unread.ts"
+import { failures, markAsRead } from "./unread.ts"
 
 const MOST_SHOWN = 30
 
@@ -30,7 +30,7 @@ export function NeedsYou() {
           Needs you <span class="u-count">{all().count}</span>
         </h2>
         <Show when={all().failed.length > 1}>
-          <button type="button" class="button" onClick={() => see(all().failed)}>
+          <button type="button" class="button" onClick={() => markAsRead(all().failed)}>
             Dismiss all failures
           </button>
         </Show>
@@ -74,9 +74,9 @@ function AskNeed(props: { agent: AgentRow; ask: AgentRow["asks"][number] }) {
       <AgentTitle agent={props.agent} />
       <p>
         <bdi>{props.ask.what}</bdi> <span class="u-quiet u-ticks">{ago(now() - props.ask.askedAt)}</span>{" "}
-        <Patience until={props.ask.refusedAt} />
+        <AnswerDeadline until={props.ask.refusedAt} />
       </p>
-      <Answer ask={props.ask} foreign={props.agent.foreign} />
+      <QuestionForm ask={props.ask} foreign={props.agent.foreign} />
     </Need>
   )
 }
@@ -116,7 +116,7 @@ function TaskNeed(props: { task: TaskRow }) {
 /** The reply is stored in the task's thread, where its owner continues with it. */
 export function ReplyForm(props: { task: TaskRow; label?: string }) {
   return (
-    <WordForm
+    <MessageForm
       label={props.label ?? `Reply to ${props.task.owner}`}
       send="Reply"
       run={(text) => api.reply(props.task.id, text)}
@@ -196,7 +196,7 @@ function FailureNeed(props: { agent: AgentRow }) {
             Try again …
           </a>
         </Show>
-        <button type="button" class="button" onClick={() => see([state.agents[props.agent.id] ?? props.agent])}>
+        <button type="button" class="button" onClick={() => markAsRead([state.agents[props.agent.id] ?? props.agent])}>
           Dismiss
         </button>
       </div>

@@ -65,7 +65,7 @@ function waiting(): Map<string, { title: string; body: string; href: string }> {
 }
 
 /** Updates title, icon and notifications. */
-export function Told() {
+export function NotificationUpdater() {
   const all = createMemo(waiting)
   const count = createMemo(() => all().size)
   createEffect(() => {

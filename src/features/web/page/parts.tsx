@@ -209,7 +209,7 @@ export function Facts(props: { facts: readonly Fact[] }) {
 }
 
 /** List that grows on demand, to save rendering. */
-export function Long<Item>(props: {
+export function GrowingList<Item>(props: {
   items: readonly Item[]
   first: number
   children: (item: Item) => JSX.Element

@@ -31,7 +31,7 @@ function show(next: Route): void {
 }
 
 /** Navigation that confirms before input is lost. */
-export function createPlace(mayLeave: () => Promise<boolean>) {
+export function createNavigation(mayLeave: () => Promise<boolean>) {
   let here = location.hash
   /** Target while the confirmation is open. */
   let wanted: string | undefined

@@ -1,5 +1,5 @@
 import { DAY_MS } from "../../../core/bill.ts"
-import { BRINGING_HOME, phaseText } from "../../../core/task.ts"
+import { FETCHING_WORK, phaseText } from "../../../core/task.ts"
 import type { AgentRow, TaskRow } from "../wire.ts"
 
 /** Derived data for the page's parts. Pure. */
@@ -105,7 +105,7 @@ export function ownState(agent: AgentRow): { readonly tone: Tone; readonly text:
   }
   const { tone, text } = ENDS[agent.status === "completed" || agent.status === "error" ? agent.status : "cancelled"]
   if (agent.merging) return { tone, text: `${text}, merging` }
-  return { tone, text: agent.fetching ? `${text}, ${BRINGING_HOME}` : text }
+  return { tone, text: agent.fetching ? `${text}, ${FETCHING_WORK}` : text }
 }
 
 const ENDS = {

@@ -2,7 +2,7 @@ import { createEffect, createMemo, type JSX, on, Show } from "solid-js"
 import { createConfirm, onEscape } from "./confirm.tsx"
 import { timeOfDay } from "./format.ts"
 import { step } from "./keys.tsx"
-import { createPlace, route, wouldLose } from "./place.ts"
+import { createNavigation, route, wouldLose } from "./place.ts"
 import type { Shown } from "./route.ts"
 import { link, state } from "./state.ts"
 
@@ -11,7 +11,7 @@ export function Sheet(props: { children: (shown: Shown) => JSX.Element }) {
   let dialog: HTMLDialogElement | undefined
   let pressedOn: EventTarget | null = null
   const confirm = createConfirm()
-  const { leave } = createPlace(() => confirm.ask("Close it? What you typed is not saved.", "Discard it"))
+  const { leave } = createNavigation(() => confirm.ask("Close it? What you typed is not saved.", "Discard it"))
   const shown = createMemo(() => route().shown, undefined, {
     equals: (a, b) => a?.kind === b?.kind && a?.id === b?.id,
   })

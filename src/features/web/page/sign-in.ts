@@ -13,20 +13,20 @@ export type CredentialStore = {
   remove(): Promise<void>
 }
 
-export type Around = {
+export type SignInPorts = {
   readonly fetch: (url: string, init?: RequestInit) => Promise<Response>
   readonly origin: string
 }
 
 /** Key accepted by the server, or its proven statement that the session has ended. */
-export type Entered = { readonly bearer: string } | { readonly ended: true }
+export type SignInResult = { readonly bearer: string } | { readonly ended: true }
 
 /** Authenticates; the signal cancels it. */
-export type TaskHandle = (signal: AbortSignal) => Promise<Entered>
+export type Authenticate = (signal: AbortSignal) => Promise<SignInResult>
 
 /** Another server answers: nothing secret is sent to it. */
 export class UntrustedServer extends Error {
-  override readonly name = "Stranger"
+  override readonly name = "UntrustedServer"
 }
 
 const NONCE_BYTES = 16
@@ -42,7 +42,11 @@ export async function webSessionOf(id: string, secret: string): Promise<WebSessi
  * Verifies the server at this address and returns the page's access. Rejects with `UntrustedServer` where it is another
  * one, otherwise where none answers.
  */
-export async function enter({ id, key }: WebSession, { fetch, origin }: Around, signal: AbortSignal): Promise<Entered> {
+export async function enter(
+  { id, key }: WebSession,
+  { fetch, origin }: SignInPorts,
+  signal: AbortSignal,
+): Promise<SignInResult> {
   const nonce = hex(crypto.getRandomValues(new Uint8Array(NONCE_BYTES)))
   const response = await fetch(`/hello?id=${encodeURIComponent(id)}&nonce=${nonce}`, { signal })
   const hello = ((await response.json().catch(() => undefined)) ?? {}) as Partial<Hello>
@@ -59,7 +63,7 @@ export async function enter({ id, key }: WebSession, { fetch, origin }: Around, 
 }
 
 /** Exchanges a code for a web session; undefined for an invalid or used code. Rejects as `enter` does. */
-export async function signIn(code: string, around: Around, signal: AbortSignal): Promise<WebSession | undefined> {
+export async function signIn(code: string, around: SignInPorts, signal: AbortSignal): Promise<WebSession | undefined> {
   const parts = splitCredential(code)
   if (!parts) return undefined
   const entered = await enter(await webSessionOf(parts.id, parts.rest), around, signal)

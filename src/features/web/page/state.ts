@@ -82,7 +82,7 @@ export function tick(): void {
   if (link().state === "live") setNow(Date.now() + skew)
 }
 
-export function take(event: string, data: unknown): void {
+export function applyEvent(event: string, data: unknown): void {
   batch(() => {
     if (event === "state") begin(data as Snapshot)
     if (event === "change") change(data as Delta)

@@ -3,7 +3,7 @@ import type { PlanStep, Resource } from "../../board/task.ts"
 import type { TaskRow } from "../wire.ts"
 import { EndedRow } from "./agent-rows.tsx"
 import { api } from "./api.ts"
-import { Answer } from "./ask.tsx"
+import { QuestionForm } from "./ask.tsx"
 import { dayTime } from "./format.ts"
 import { isSafeLink } from "./markdown.ts"
 import { ReplyForm } from "./needs.tsx"
@@ -93,7 +93,7 @@ function Task(props: { task: TaskRow }) {
 /** Questions of the active run, with answer forms. */
 function Asking(props: { id: string }) {
   const run = () => runningNow().find((agent) => agent.boardTask === props.id)
-  return <For each={run()?.asks}>{(ask) => <Answer ask={ask} foreign={run()?.foreign ?? false} />}</For>
+  return <For each={run()?.asks}>{(ask) => <QuestionForm ask={ask} foreign={run()?.foreign ?? false} />}</For>
 }
 
 function Actions(props: { task: TaskRow; onError: (message: string) => void; edit: () => void }) {

@@ -18,7 +18,7 @@ const key = () => `superagents.seen.${project}`
 const markOf = ({ id, generation }: AgentRow): string => `${id}.${generation}`
 
 /** Loads this project's read marks once; `now`: the server's time. */
-export function recall(named: string, now: number): void {
+export function loadReadMarks(named: string, now: number): void {
   if (named === project) return
   project = named
   const { since: first = now, seen: marks = [] }: Partial<ReadMarks> = read()
@@ -28,7 +28,7 @@ export function recall(named: string, now: number): void {
 }
 
 /** Marks these as read. */
-export function see(agents: readonly AgentRow[]): void {
+export function markAsRead(agents: readonly AgentRow[]): void {
   const fresh = agents.filter((agent) => !isActive(agent) && !seen.has(markOf(agent)))
   if (fresh.length === 0) return
   for (const agent of fresh) seen.add(markOf(agent))

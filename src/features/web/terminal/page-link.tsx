@@ -3,11 +3,11 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { mainCheckout } from "../../../lib/project.ts"
 import type { Options } from "../../../options/options.ts"
 import { AnswerDialog } from "../../terminal/answer-dialog.tsx"
-import type { Choice } from "../../terminal/board-companion.ts"
+import type { BoardMenuRow } from "../../terminal/board-companion.ts"
 import { type Address, addressFile, linkOf, readAddress } from "../address.ts"
 
 /** Row of `/board` with the project's page; undefined where none is served on this machine. */
-export function pageRow(api: TuiPluginApi, { enabled, web }: Options): Choice | undefined {
+export function pageRow(api: TuiPluginApi, { enabled, web }: Options): BoardMenuRow | undefined {
   const { worktree, directory } = api.state.path
   const address = enabled && web ? readAddress(addressFile(mainCheckout(worktree, directory))) : undefined
   if (!address?.url) return undefined
