@@ -61,7 +61,7 @@ export type MemberPlan = Pick<Task, "model" | "place"> & {
 /** Decides about the members of a group. */
 export type GroupRules = {
   /** Pure: each result stands in its member's record. */
-  next(members: readonly MemberState[], course: MapState): GroupStep
+  next(members: readonly MemberState[], state: MapState): GroupStep
   /** A member's own: its name in descriptions, its model and its place. */
   member(nth: number): MemberPlan
   /** Prompt of a member that is about to begin. `item`: its item of `each`; `earlier`: the members before it. */

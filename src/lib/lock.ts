@@ -19,7 +19,7 @@ const RENEW_MS = 10_000
 const PAUSES_MS = [1, 2, 5, 10, 20, 40]
 
 /** Callers of this process queue here, so that only the first of them polls the file system. */
-const turn = new SerialQueue()
+const queue = new SerialQueue()
 
 /**
  * Lock between processes that its holder's death frees. A process adds a uniquely named file to the folder, then lists
@@ -65,7 +65,7 @@ export class Lock {
    */
   hold<Value>(ms: number, late: () => Error, work: () => Promise<Value>): Promise<Value> {
     const line = JSON.stringify([this.#folder, this.#name, this.#processes.self])
-    return turn.take(() => this.#hold(ms, late, work), line)
+    return queue.take(() => this.#hold(ms, late, work), line)
   }
 
   async #hold<Value>(ms: number, late: () => Error, work: () => Promise<Value>): Promise<Value> {

@@ -35,7 +35,7 @@ export type OpencodeConnection = Connection & {
   readonly host: OpencodeHttpApi
   readonly transport: Transport
   /** Request prefixes; absent where no fork may depend on them. */
-  readonly beginnings: RequestPrefixes | undefined
+  readonly prefixes: RequestPrefixes | undefined
   /** Warnings to be shown. */
   readonly notices: Notice[]
   /** From now on, instances of tasks' own folders report to `peer`. */
@@ -58,7 +58,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
   }
   const tell = (fields: LogFields) => host.log("info", "call", fields)
   const client = clientOn(input.client, options.verbose ? tell : undefined)
-  const beginnings = options.fork.whole === "never" ? undefined : new RequestPrefixes()
+  const prefixes = options.fork.whole === "never" ? undefined : new RequestPrefixes()
   const usual = options.nativeTask ? {} : WITHOUT_NATIVE
   let peer: Peer | undefined
   const host: OpencodeHttpApi = new OpencodeHttpApi(client, instance, signer, systemClock, {
@@ -70,7 +70,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
   if (signer.problem) warn({ title: KEY_TITLE, message: keyText(signer.problem, options.board !== undefined) })
   return {
     host,
-    forks: new OpencodeForks({ client, sessions: host, directory, counter, beginnings, usual }),
+    forks: new OpencodeForks({ client, sessions: host, directory, counter, prefixes, usual }),
     signer,
     warn,
     notices,
@@ -83,7 +83,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     directory,
     ownFolder: ownFolder(),
     transport: transportOf(input.client),
-    beginnings,
+    prefixes,
     threads: (home) => new OpencodeThreads(client, host, signer, home),
     userActions: new OpencodeUserActions(client, directory),
     sign: (sessionID, uiMetadata) => host.sign(sessionID, uiMetadata),

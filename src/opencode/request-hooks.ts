@@ -40,9 +40,9 @@ export function requestHooks(
   { options, native }: { readonly options: Options; readonly native: NativeTask | undefined },
   guard: HookGuard,
 ) {
-  const { beginnings } = connection
+  const { prefixes } = connection
   const keeperHere = () => connection.requestHandler(manager)
-  const briefingFor = briefingsBy(keeperHere, options, beginnings)
+  const briefingFor = briefingsBy(keeperHere, options, prefixes)
   /** Sessions whose next request is a compaction. */
   const compacting = new Set<string>()
   return {
@@ -58,7 +58,7 @@ export function requestHooks(
         native?.asked(request)
         const changed = await board?.conversations.changed(sessionID, turnOf(request))
         const word = keeperHere().inRequest(sessionID)
-        beginnings?.asking(sessionID, request)
+        prefixes?.asking(sessionID, request)
         addRequestText(request, [changed, word?.text].filter(isText), word?.withoutTools)
       }),
     // Cache key by which a provider finds a request's prefix.
@@ -68,19 +68,19 @@ export function requestHooks(
         if (agent === COMPACTION && keeperHere().holdsRequest(sessionID, asked, true)) await held()
         const ridden = keeperHere().rides(sessionID)
         if (ridden) cacheKeyInOptions(output.options, sessionID, ridden)
-        await beginnings?.sending(sessionID, agent)
+        await prefixes?.sending(sessionID, agent)
       }),
     "chat.headers": async ({ sessionID, model }, output) =>
       guard(() => {
         const ridden = keeperHere().rides(sessionID)
         if (ridden) cacheKeyInHeaders(output.headers, model.providerID, ridden)
       }),
-    ...((briefingOf(options) !== undefined || board || beginnings) && {
+    ...((briefingOf(options) !== undefined || board || prefixes) && {
       "experimental.chat.system.transform": async ({ sessionID = "" }, output) =>
         guard(async () => {
           const texts = [briefingFor(sessionID), await board?.conversations.system(sessionID)]
           output.system.push(...texts.filter(isText))
-          beginnings?.making(sessionID, output)
+          prefixes?.making(sessionID, output)
         }),
     }),
     "experimental.session.compacting": async ({ sessionID }, output) =>
@@ -97,10 +97,10 @@ export function requestHooks(
 
 /** Adds the briefing to fresh agents' sessions, and to probes for them. */
 const briefingsBy =
-  (keeperHere: () => RequestHandler, options: Options, beginnings: RequestPrefixes | undefined) =>
+  (keeperHere: () => RequestHandler, options: Options, prefixes: RequestPrefixes | undefined) =>
   (sessionID: string): string | undefined => {
     const handler = keeperHere()
-    const isTold = handler.isFresh(sessionID) || beginnings?.isBriefed(sessionID) === true
+    const isTold = handler.isFresh(sessionID) || prefixes?.isBriefed(sessionID) === true
     return isTold ? briefingOf(options, handler.answersInJSON(sessionID)) : undefined
   }
 

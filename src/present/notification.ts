@@ -49,10 +49,10 @@ export type NotificationTexts = { readonly visible: string; readonly hidden: str
  * data between tags.
  */
 export function compose(
-  news: NotificationFacts,
+  facts: NotificationFacts,
   { notifyAnswerChars, resumable, development }: NoticeOptions,
 ): NotificationTexts {
-  const { task } = news
+  const { task } = facts
   const { done, total } = progressOf(task)
   const visible = `${headline(task)}\nTask Progress: ${done}/${total}`
   const shown = development ? `${visible}\n[hint attached]` : visible
@@ -60,12 +60,12 @@ export function compose(
     const hidden = automatic(task, "cancelled, by your own call.")
     return { visible: shown, hidden, handsOver: false }
   }
-  const answer = answerOf(news, notifyAnswerChars)
+  const answer = answerOf(facts, notifyAnswerChars)
   const hidden = [
-    automatic(task, `${task.status}. ${figuresLine(news.whole, news.thisRun, task.run.generation > 0)}`),
+    automatic(task, `${task.status}. ${figuresLine(facts.whole, facts.thisRun, task.run.generation > 0)}`),
     ...summaryOf(task, resumable),
     ...answer.lines,
-    ...guidance(news, answer.whole),
+    ...guidance(facts, answer.whole),
   ]
   return { visible: shown, hidden: hidden.join("\n"), handsOver: answer.whole && task.retrievedAt === undefined }
 }

@@ -39,8 +39,8 @@ const run = (child: Repository, command: string, env: Record<string, string> = {
 
 /** A worktree's work must be what the agent wrote alone, and none of the user's files may change meanwhile. */
 async function onlyWork(before: Record<string, string>, files: readonly string[]) {
-  const put = await bench.places.putAway(ID, user.top)
-  expect(put).toMatchObject({ files, unsaved: [] })
+  const archived = await bench.places.putAway(ID, user.top)
+  expect(archived).toMatchObject({ files, unsaved: [] })
   expect(user.state()).toEqual(before)
   await bench.places.merge(ID, user.top)
   expect(bench.leftovers()).toEqual([])

@@ -136,7 +136,7 @@ beforeEach(() => {
   const hosts = {
     remoteSessionOf: () => remote,
     keyOf: () => "key",
-    tell: (_stub: RemoteSession, news: PlaceEvent) => void (news.type === "preparing" && doing.push(news.what)),
+    tell: (_stub: RemoteSession, event: PlaceEvent) => void (event.type === "preparing" && doing.push(event.what)),
     keep: async () => {},
     rest: () => Object.assign(remote, { live: false }),
     cleanup: {
@@ -164,10 +164,10 @@ const enter = async (more: { again?: boolean; bringIn?: boolean } = {}) => {
 test("work done on a host is archived here when it is put away, and nothing stays there", async () => {
   await enter()
   there().write("new", "from there").write("a", "ONE\ntwo\nthree\n")
-  const put = await place.putAway(ID, user.top)
-  expect(put.files.toSorted()).toEqual(["a", "new"])
+  const archived = await place.putAway(ID, user.top)
+  expect(archived.files.toSorted()).toEqual(["a", "new"])
   // What its setup command made, which git ignores, is no work of the agent's.
-  expect(put.notes).toBeUndefined()
+  expect(archived.notes).toBeUndefined()
   expect(existsSync(folder())).toBe(false)
   expect(await place.merge(ID, user.top)).toMatchObject({ kind: "merged" })
   expect(user.read("new")).toBe("from there")

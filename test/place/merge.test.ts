@@ -243,13 +243,13 @@ describe("a merge", () => {
   test("a merge brings tracked lock files of OpenCode's folder but none that only OpenCode created", async () => {
     const [tracked, own] = [".opencode/bun.lock", ".opencode/package-lock.json"]
     user.write(tracked, text()).write("a", "a\n").commit()
-    const put = await bench.worked((child) => {
+    const archived = await bench.worked((child) => {
       child
         .write(tracked, text({ 3: "theirs" }))
         .write(own, "the host's\n")
         .write(".opencode/node_modules/x", "x")
     })
-    expect(put).toMatchObject({ files: [tracked], added: 1, removed: 1 })
+    expect(archived).toMatchObject({ files: [tracked], added: 1, removed: 1 })
     const { diff } = await bench.places.show(ID, user.top, 300)
     expect(diff).toContain("+theirs")
     expect(diff).not.toContain("host's")

@@ -24,8 +24,8 @@ test.each<[string, (child: Repository) => unknown]>([
   ["pipe", (child) => child.remove("b").sh("mkfifo b unknown")],
   ["socket", (child) => execFileSync("python3", ["-c", SOCKET], { cwd: child.remove("b").top })],
 ])("an agent's file that becomes a %s counts as removed, and its other work is kept", async (_what, make) => {
-  const put = await bench.worked((child) => void make(child.write("a", "worked\n")))
-  expect(put).toMatchObject({ files: ["a", "b"], unsaved: [] })
+  const archived = await bench.worked((child) => void make(child.write("a", "worked\n")))
+  expect(archived).toMatchObject({ files: ["a", "b"], unsaved: [] })
   expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a", "b"] })
   expect(user.read("a")).toBe("worked\n")
   expect(user.has("b")).toBe(false)
@@ -61,8 +61,8 @@ test("names that git reserves are left out and reported, and the folder that con
     .write(".GIT/other", "theirs\n")
     .write(".github/ours", "worked\n")
     .write(".github/.git /x", "theirs\n")
-  const put = await bench.places.putAway(ID, user.top)
-  expect(put).toMatchObject({
+  const archived = await bench.places.putAway(ID, user.top)
+  expect(archived).toMatchObject({
     files: [".github/ours", "a"],
     unsaved: [".GIT", ".github/.git "],
     held: expect.any(String),

@@ -181,8 +181,8 @@ describe("untracked files that are too large to be kept", () => {
     const child = new Repository(directory)
     expect(Object.keys(child.files()).sort()).toEqual(["a", "small"])
     child.write("a", "theirs\n")
-    const put = await bench.places.putAway(ID, user.top)
-    expect(put.notes).toEqual(["It worked without what could not be read or is too large: huge.bin"])
+    const archived = await bench.places.putAway(ID, user.top)
+    expect(archived.notes).toEqual(["It worked without what could not be read or is too large: huge.bin"])
     expect(user.state()).toEqual(before)
     expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
     expect({ ...user.state(), a: "" }).toEqual({ ...before, a: "" })
@@ -193,8 +193,8 @@ describe("untracked files that are too large to be kept", () => {
     const child = await bench.ready()
     huge(child, "huge.bin")
     child.write("a", "theirs\n")
-    const put = await bench.places.putAway(ID, user.top)
-    expect(put).toMatchObject({ files: ["a"], unsaved: ["huge.bin"], held: child.top })
+    const archived = await bench.places.putAway(ID, user.top)
+    expect(archived).toMatchObject({ files: ["a"], unsaved: ["huge.bin"], held: child.top })
     expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a"] })
   })
 })
@@ -240,9 +240,9 @@ describe("files in the care of a program that is not installed, as of Git LFS,",
       const child = new Repository(directory)
       expect(child.files()).toEqual(user.files())
       child.write("a", "theirs\n").write("new", "n\n")
-      const put = await bench.places.putAway(ID, user.top)
-      expect(put).toMatchObject({ files: ["a", "new"], unsaved: [] })
-      expect(put.notes).toEqual([expect.stringMatching(/^The program of the git filter lfs is not installed/)])
+      const archived = await bench.places.putAway(ID, user.top)
+      expect(archived).toMatchObject({ files: ["a", "new"], unsaved: [] })
+      expect(archived.notes).toEqual([expect.stringMatching(/^The program of the git filter lfs is not installed/)])
       expect(user.state()).toEqual(before)
       expect(await bench.places.merge(ID, user.top)).toMatchObject({ kind: "merged", files: ["a", "new"] })
       expect({ ...user.state(), a: "", new: "" }).toEqual({ ...before, a: "", new: "" })
@@ -330,12 +330,12 @@ describe("files that an agent makes and git ignores", () => {
 
   test("ignored files that an agent makes are archived and reported, not merged, and restored on resume", async () => {
     const before = user.state()
-    const put = await bench.worked((child) => made(child).link("dist/link", "out.js"))
-    expect(put).toMatchObject({ files: [], unsaved: [] })
-    expect(put.notes).toEqual([
+    const archived = await bench.worked((child) => made(child).link("dist/link", "out.js"))
+    expect(archived).toMatchObject({ files: [], unsaved: [] })
+    expect(archived.notes).toEqual([
       `It made 3 files that git ignores: dist/bin, dist/link, dist/out.js (kept and not merged; git restore --overlay --source=${REF} :/ brings them)`,
     ])
-    expect(await bench.places.putAway(ID, user.top)).toEqual(put)
+    expect(await bench.places.putAway(ID, user.top)).toEqual(archived)
     expect(await bench.places.merge(ID, user.top)).toEqual({ kind: "nothing" })
     expect(user.state()).toEqual(before)
     const again = await bench.ready({ again: true })
@@ -360,23 +360,23 @@ describe("files that an agent makes and git ignores", () => {
     bench.places = bench.worktrees({
       settings: { setup: "mkdir dist; echo set up > dist/up", copy: ["cache", "*.log"], dependencies: "auto" },
     })
-    const put = await bench.worked((child) =>
+    const archived = await bench.worked((child) =>
       child.write("node_modules/x/index.js", "x").write("dist/__pycache__/y.pyc", "y").write("a", "theirs\r\n"),
     )
-    expect(put.notes).toBeUndefined()
+    expect(archived.notes).toBeUndefined()
     const { notes } = await bench.worked((child) => child.write("cache/mine", "changed\n"), { id: "bg_bbbbbbbb" })
     expect(notes).toEqual([expect.stringMatching(/^It made a file that git ignores: cache\/mine \(kept/)])
     expect(user.read("cache/mine")).toBe("mine\n")
   })
 
   test("many ignored files of an agent are reported, including how many were too large to store", async () => {
-    const put = await bench.worked((child) => {
+    const archived = await bench.worked((child) => {
       made(child).write("a", "theirs\r\n").write("dist/huge", "")
       truncateSync(join(child.top, "dist/huge"), 30 * 1024 * 1024)
       for (let nth = 0; nth < 1100; nth++) child.write(`dist/many/${nth}.js`, "m")
     })
-    expect(put).toMatchObject({ files: ["a"], unsaved: [] })
-    expect(put.notes).toEqual([
+    expect(archived).toMatchObject({ files: ["a"], unsaved: [] })
+    expect(archived.notes).toEqual([
       expect.stringMatching(
         /^It made 1103 files that git ignores: dist\/bin, dist\/huge, dist\/many\/0\.js … \(kept and not merged; .*; 103 could not be kept: too many, too large or not readable\)$/,
       ),

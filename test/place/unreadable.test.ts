@@ -58,9 +58,9 @@ test("the user's unreadable files are left out of the worktree and of the merge,
   // As git last saw it.
   expect(child.read("b")).toBe(text())
   child.write("a", text({ 1: "theirs" }))
-  const put = step<ArchiveResult>("putAway")
-  expect(put).toMatchObject({ files: ["a"], unsaved: [] })
-  expect(put.notes).toEqual([expect.stringMatching(/^It worked without what could not be read or is too large: /)])
+  const archived = step<ArchiveResult>("putAway")
+  expect(archived).toMatchObject({ files: ["a"], unsaved: [] })
+  expect(archived.notes).toEqual([expect.stringMatching(/^It worked without what could not be read or is too large: /)])
   expect(step<MergeResult>("merge")).toMatchObject({ kind: "merged", files: ["a"] })
   expect({ ...user.state(), a: "" }).toEqual({ ...before, a: "" })
 })
@@ -82,8 +82,8 @@ test("an agent's unreadable files are not lost: their folder stays and is report
   const { directory } = step<PreparedWorktree>("ready")
   const child = new Repository(directory)
   child.write("a", text({ 1: "theirs" })).write("made/by it", "x", 0)
-  const put = step<ArchiveResult>("putAway")
-  expect(put).toMatchObject({ files: ["a"], unsaved: ["made/by it"], held: directory })
+  const archived = step<ArchiveResult>("putAway")
+  expect(archived).toMatchObject({ files: ["a"], unsaved: ["made/by it"], held: directory })
   expect(child.has("made/by it")).toBe(true)
 })
 
@@ -124,9 +124,9 @@ test("an agent's unreadable ignored files are reported and do not stop its other
   user.write(".gitignore", "dist/\n").commit()
   const { directory } = step<PreparedWorktree>("ready")
   new Repository(directory).write("a", text({ 1: "theirs" })).write("dist/out.js", "x", 0)
-  const put = step<ArchiveResult>("putAway")
-  expect(put).toMatchObject({ files: ["a"], unsaved: [] })
-  expect(put.notes).toEqual([
+  const archived = step<ArchiveResult>("putAway")
+  expect(archived).toMatchObject({ files: ["a"], unsaved: [] })
+  expect(archived.notes).toEqual([
     expect.stringMatching(/^It made a file that git ignores: dist\/out\.js \(1 could not be kept/),
   ])
 })

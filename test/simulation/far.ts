@@ -244,9 +244,9 @@ class FarPlaces extends SimulatedPlaces {
   override async putAway(taskID: string) {
     const isThere = this.#far.folders.includes(taskID)
     if (isThere && !this.#far.isReached) throw new PlaceError(`${FAR} cannot be reached now.`, "host")
-    const put = await super.putAway(taskID)
+    const archived = await super.putAway(taskID)
     this.#far.leave(taskID, "put away")
-    return put
+    return archived
   }
 
   override async run(taskID: string, command: string, limits: PlaceRunLimits) {

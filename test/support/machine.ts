@@ -19,11 +19,11 @@ export const BILLED = { input: 1000, output: 1000, reasoning: 0, cacheRead: 0, c
 export type Scene = {
   readonly task?: Parameters<typeof taskOf>[0]
   readonly run?: Partial<ActiveRun>
-  readonly world?: Partial<RunContext>
+  readonly context?: Partial<RunContext>
   readonly options?: Partial<Options>
 }
 
-const worldOf = (task: Task, { world, options }: Scene = {}): RunContext => ({
+const worldOf = (task: Task, { context, options }: Scene = {}): RunContext => ({
   now: NOW,
   messageID,
   options: { ...DEFAULTS, maxTokensPerTask: 0, maxCostPerSession: 0, permissionTimeout: 300_000, ...options },
@@ -37,21 +37,21 @@ const worldOf = (task: Task, { world, options }: Scene = {}): RunContext => ({
   mostAway: () => 0,
   verifiers: [...(task.run.schema ? ["schemas"] : []), ...(task.run.check === undefined ? [] : ["checks"])],
   delivery: () => ({ state: "pending", wake: true, done: 1, total: 1, running: 0 }),
-  ...world,
+  ...context,
 })
 
 /** A run at a stage, and a function that takes its next step. */
 export function at(stage: Stage, scene: Scene = {}) {
   const task = taskOf({ ...scene.task, run: { startedAt: NOW - 1000, createdAt: NOW - 1000, ...scene.task?.run } })
-  const world = worldOf(task, scene)
+  const context = worldOf(task, scene)
   const fresh = { ...newRun(task, stage, NOW - 1000), prompt: "FIND", ...scene.run }
   const run =
     stage === "closing" || stage === "finalizing" || stage === "notifying" ? closing(fresh, stage, task) : fresh
   const takes = (input: Input) => {
-    const { run: next, commands } = step(run, input, world)
+    const { run: next, commands } = step(run, input, context)
     return { run: next, stage: next?.stage, commands, does: commands.map((command) => command.do) }
   }
-  return { run, task, world, takes }
+  return { run, task, context, takes }
 }
 
 /** A run that has ended. */

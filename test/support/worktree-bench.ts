@@ -56,8 +56,8 @@ export class Bench {
 
   /** The tasks whose work is kept and not merged. */
   async unmerged(): Promise<string[]> {
-    const home = await findCheckout(this.user.top)
-    return home ? (await listTaskRefs(home)).filter(isUnmerged).map(({ taskID }) => taskID) : []
+    const original = await findCheckout(this.user.top)
+    return original ? (await listTaskRefs(original)).filter(isUnmerged).map(({ taskID }) => taskID) : []
   }
 
   /** What is left in the folder of the worktrees. */

@@ -37,10 +37,10 @@ const newsOf = (
   together: 3,
   ...more,
 })
-const composed = (news: NotificationFacts, notifyAnswerChars = 4000, development = false) =>
-  compose(news, { notifyAnswerChars, development })
-const hiddenLines = (news: NotificationFacts, notifyAnswerChars?: number) =>
-  composed(news, notifyAnswerChars).hidden.split("\n")
+const composed = (facts: NotificationFacts, notifyAnswerChars = 4000, development = false) =>
+  compose(facts, { notifyAnswerChars, development })
+const hiddenLines = (facts: NotificationFacts, notifyAnswerChars?: number) =>
+  composed(facts, notifyAnswerChars).hidden.split("\n")
 
 const AUTOMATIC = "Automatic message, not written by the user."
 const USED = "Used: 0 tool calls, 0 tokens, $0.0000."
@@ -92,8 +92,8 @@ describe("what the user reads", () => {
 
 describe("what only the model reads", () => {
   test("a notification lists the tasks of the session that still run, with the exact waiting hint", () => {
-    const news = newsOf(ended("completed"), { answer: "found", running: [other, third], notFetched: [other] })
-    expect(hiddenLines(news)).toEqual([
+    const facts = newsOf(ended("completed"), { answer: "found", running: [other, third], notFetched: [other] })
+    expect(hiddenLines(facts)).toEqual([
       `${AUTOMATIC} Task bg_aaaaaaaa: completed. ${USED}`,
       "Its whole answer:",
       "<task_output>",
@@ -106,8 +106,8 @@ describe("what only the model reads", () => {
 
   test("a notification after all tasks have ended lists the answers that were not fetched", () => {
     const delivery = deliveryOf({ done: 3, total: 3, running: 0 })
-    const news = newsOf(ended("completed", { delivery }), { answer: "found", notFetched: [other, third] })
-    expect(hiddenLines(news).slice(-3)).toEqual([
+    const facts = newsOf(ended("completed", { delivery }), { answer: "found", notFetched: [other, third] })
+    expect(hiddenLines(facts).slice(-3)).toEqual([
       "Not fetched yet: bg_bbbbbbbb (Write findings), bg_cccccccc (Read ‹/b> docs)",
       ...DONE_HINT,
     ])
@@ -122,8 +122,8 @@ describe("what only the model reads", () => {
 
   test("the notification of a resume names the task and the figures of this run and of all runs", () => {
     const task = ended("completed", { run: { generation: 2 } })
-    const news = newsOf(task, { answer: "x", whole: { ...NO_FIGURES, toolCalls: 5 } })
-    expect(hiddenLines(news)[0]).toBe(
+    const facts = newsOf(task, { answer: "x", whole: { ...NO_FIGURES, toolCalls: 5 } })
+    expect(hiddenLines(facts)[0]).toBe(
       `${AUTOMATIC} Resume #2 of task bg_aaaaaaaa (find it): completed. This run: 0 tool calls, 0 tokens, $0.0000; in all: 5 tool calls, 0 tokens, $0.0000.`,
     )
   })
@@ -165,8 +165,8 @@ describe("what only the model reads", () => {
   })
 
   test("the notification of a run without an answer shows its last thoughts and its earlier text", () => {
-    const news = newsOf(ended("completed", { outcome: outcomeOf({ thought: "I should stop" }) }), { answer: "I look" })
-    const { visible, hidden } = compose(news, { notifyAnswerChars: 100, development: false })
+    const facts = newsOf(ended("completed", { outcome: outcomeOf({ thought: "I should stop" }) }), { answer: "I look" })
+    const { visible, hidden } = compose(facts, { notifyAnswerChars: 100, development: false })
     expect(visible).toMatch(/^⊖ \*\*Agent ".*" ended without an answer after /)
     expect(hidden).toContain(
       [

@@ -51,7 +51,7 @@ describe("an end", () => {
 
   test("a run's end is recorded for its own generation, with the delivery for its parent", () => {
     const delivery = (options: EndOptions) => deliveryOf({ wake: options.wake ?? true })
-    const scene = { task: { run: { generation: 3 } }, world: { delivery } }
+    const scene = { task: { run: { generation: 3 } }, context: { delivery } }
     const how = { wake: false, openTodos: 2 }
     const { commands, run } = working({}, scene).takes(end(cancelled, how))
     expect(command(commands, "end")).toEqual({
@@ -411,7 +411,7 @@ describe("an end that a dead process had written", () => {
 
   test("a reopened end without an outcome is notified as it is", () => {
     const { run } = reopened(ended({ outcome: undefined }), NOW)
-    const left = run && step(run, { type: "finalized", found: { note: "kept" } }, at("closing").world)
+    const left = run && step(run, { type: "finalized", found: { note: "kept" } }, at("closing").context)
     expect(left).toMatchObject({ run: { stage: "notifying" }, commands: [{ do: "free slot" }, { do: "write" }] })
   })
 })

@@ -132,15 +132,15 @@ describe("idleness", () => {
   })
 
   test("an idle event frees the slot once while the run's own tasks are active", () => {
-    const world = { ownTasks: true }
-    expect(working({}, { world }).takes(heard({ type: "idle" })).does).toEqual(["free slot", "look"])
-    expect(working({ idle: true }, { world }).takes(heard({ type: "idle" })).does).toEqual(["look"])
+    const context = { ownTasks: true }
+    expect(working({}, { context }).takes(heard({ type: "idle" })).does).toEqual(["free slot", "look"])
+    expect(working({ idle: true }, { context }).takes(heard({ type: "idle" })).does).toEqual(["look"])
     expect(
-      working({}, { world })
+      working({}, { context })
         .takes(heard({ type: "idle" }))
         .commands.at(-1),
     ).toMatchObject({ waited: true })
-    expect(working({}, { world: { owed: true } }).takes(heard({ type: "idle" })).commands).toMatchObject([
+    expect(working({}, { context: { owed: true } }).takes(heard({ type: "idle" })).commands).toMatchObject([
       { waited: true },
     ])
     expect(working().takes(heard({ type: "idle" })).commands).toMatchObject([{ waited: false }])
@@ -212,11 +212,11 @@ describe("open questions that nobody told of", () => {
 
 describe("when it has to be looked at", () => {
   const due = (stage: Parameters<typeof at>[0], scene: Scene = {}) => {
-    const { run, world } = at(stage, {
+    const { run, context } = at(stage, {
       ...scene,
       options: { stallTimeout: 0, permissionTimeout: 0, lastWord: 0, ...scene.options },
     })
-    return nextDue(run, world)
+    return nextDue(run, context)
   }
   const hour = { task: { run: { timeout: 3_600_000 } } }
   const NEVER = Number.POSITIVE_INFINITY

@@ -10,7 +10,7 @@ import { at, NOW } from "../support/machine.ts"
 const tries = { kind: "tries", prompt: "FIND", count: 2, timeout: 0 } as const
 
 const leading = (group: Task["group"], move: Partial<GroupStep> = {}, run: Partial<ActiveRun> = {}) =>
-  at("supervising", { task: { group }, run, world: { nextMembers: () => ({ begin: [], ...move }) } })
+  at("supervising", { task: { group }, run, context: { nextMembers: () => ({ begin: [], ...move }) } })
 const parts = { type: "members" } as const
 
 describe("a group", () => {
@@ -44,7 +44,7 @@ describe("a group", () => {
       asked.push(run)
       return { begin: [] }
     }
-    const scene = { task: { group: tries }, run: { creatingMembers: [0, 1] }, world: { nextMembers } }
+    const scene = { task: { group: tries }, run: { creatingMembers: [0, 1] }, context: { nextMembers } }
     at("supervising", scene).takes({ type: "member created", nth: 0 })
     expect(asked).toMatchObject([{ creatingMembers: [1] }])
   })

@@ -33,8 +33,8 @@ describe("a limit that is passed", () => {
     expect(stage).toBe("closing")
     expect(run?.outcome?.reason).toEqual(timeout)
     const purse = { max: 1, openedAt: NOW - 1000, until: NOW }
-    expect(working({}, { world: { purse } }).takes(tick()).run?.outcome?.reason?.code).toBe("purse")
-    expect(working({}, { world: { purse: { ...purse, until: NOW + 100_000 } } }).takes(tick()).stage).toBe("working")
+    expect(working({}, { context: { purse } }).takes(tick()).run?.outcome?.reason?.code).toBe("purse")
+    expect(working({}, { context: { purse: { ...purse, until: NOW + 100_000 } } }).takes(tick()).stage).toBe("working")
   })
 
   test("a passed limit that the host could disprove is verified there first", () => {
@@ -67,9 +67,9 @@ describe("a limit that is passed", () => {
       return NOTHING_SPENT
     }
     const off = { maxCostPerTask: 0, maxCostPerSession: 0, maxTokensPerSession: 0, maxCostPerDay: 0 }
-    working({}, { options: off, world: { spent } }).takes(tick())
+    working({}, { options: off, context: { spent } }).takes(tick())
     expect(sums).toEqual([])
-    working({}, { options: { ...off, maxCostPerDay: 1 }, world: { spent } }).takes(tick())
+    working({}, { options: { ...off, maxCostPerDay: 1 }, context: { spent } }).takes(tick())
     expect(sums).not.toEqual([])
   })
 
@@ -118,7 +118,7 @@ describe("near a limit", () => {
   })
 
   test("a run near a limit that waits for its own tasks is asked whether it is idle", () => {
-    expect(working({}, { ...near, world: { ownTasks: true } }).takes(tick()).does).toEqual([
+    expect(working({}, { ...near, context: { ownTasks: true } }).takes(tick()).does).toEqual([
       "record",
       "log",
       "check idle",
@@ -229,39 +229,43 @@ describe("time that does not count", () => {
   const recorded = ({ commands }: ReturnType<ReturnType<typeof at>["takes"]>) => command(commands, "record")
 
   test("a run's clock stops while all tasks it waits for are parked, after its last sign of life", () => {
-    const still = working({ idle: true, lastSignAt: NOW - 900 }, { world: childrenPausedSince(since) }).takes({
+    const still = working({ idle: true, lastSignAt: NOW - 900 }, { context: childrenPausedSince(since) }).takes({
       type: "spending",
     })
     expect(still.commands).toEqual([{ do: "record", event: { type: "still", generation: 0, at: since }, write: true }])
-    const later = working({ idle: true, lastSignAt: NOW - 300 }, { world: childrenPausedSince(since) }).takes(tick())
+    const later = working({ idle: true, lastSignAt: NOW - 300 }, { context: childrenPausedSince(since) }).takes(tick())
     expect(recorded(later)?.event).toMatchObject({ type: "still", at: NOW - 300 })
-    const ahead = working({ idle: true }, { world: childrenPausedSince(NOW + 50) }).takes({ type: "spending" })
+    const ahead = working({ idle: true }, { context: childrenPausedSince(NOW + 50) }).takes({ type: "spending" })
     expect(recorded(ahead)?.event).toMatchObject({ at: NOW })
   })
 
   test("the clock stops only for a run that is idle or leads a group", () => {
-    expect(working({ idle: false }, { world: childrenPausedSince(since) }).takes({ type: "spending" }).does).toEqual([])
-    const leading = at("supervising", { world: childrenPausedSince(since) }).takes({ type: "spending" })
+    expect(working({ idle: false }, { context: childrenPausedSince(since) }).takes({ type: "spending" }).does).toEqual(
+      [],
+    )
+    const leading = at("supervising", { context: childrenPausedSince(since) }).takes({ type: "spending" })
     expect(recorded(leading)?.event).toMatchObject({ type: "still" })
   })
 
   test("the clock of a run continues when one of its tasks or the run itself goes on", () => {
     const scene = { task: { run: { stillSince: since } } }
-    const goesOn = working({ idle: true }, { ...scene, world: childrenPausedSince(undefined) }).takes({
+    const goesOn = working({ idle: true }, { ...scene, context: childrenPausedSince(undefined) }).takes({
       type: "spending",
     })
     expect(goesOn.commands).toEqual([
       { do: "record", event: { type: "counting", generation: 0, at: NOW }, write: true },
     ])
-    const itself = working({ idle: false }, { ...scene, world: childrenPausedSince(since) }).takes({ type: "spending" })
+    const itself = working({ idle: false }, { ...scene, context: childrenPausedSince(since) }).takes({
+      type: "spending",
+    })
     expect(recorded(itself)?.event).toMatchObject({ type: "counting", at: NOW })
     expect(
-      working({ idle: true }, { ...scene, world: childrenPausedSince(since) }).takes({ type: "spending" }).does,
+      working({ idle: true }, { ...scene, context: childrenPausedSince(since) }).takes({ type: "spending" }).does,
     ).toEqual([])
   })
 
   test("time with a stopped clock does not count for the limits of a run", () => {
-    const scene = { task: lasting(500), options: { lastWord: 0 }, world: childrenPausedSince(since) }
+    const scene = { task: lasting(500), options: { lastWord: 0 }, context: childrenPausedSince(since) }
     const still = working({ idle: true, lastSignAt: since }, scene).takes({ type: "spending" })
     expect(still).toMatchObject({ stage: "working", does: ["record"] })
     expect(working({ idle: false }, scene).takes({ type: "spending" }).stage).toBe("closing")
@@ -273,7 +277,7 @@ describe("time that does not count", () => {
     const { stage, run } = working({ lastWord }, scene).takes({ type: "spending" })
     expect(stage).toBe("working")
     expect(run?.lastWord).toEqual({ ...lastWord, at: NOW - 100, againAt: NOW - 50 })
-    const begins = working({ idle: true, lastWord }, { options: { lastWord: 100 }, world: childrenPausedSince(NOW) })
+    const begins = working({ idle: true, lastWord }, { options: { lastWord: 100 }, context: childrenPausedSince(NOW) })
     expect(begins.takes({ type: "spending" }).run?.lastWord).toEqual(lastWord)
     const parked = { at: since, model: "mock/one", why: "its limit" }
     const on = at("parked", { task: { run: { parked } }, run: { lastWord } }).takes({
@@ -326,14 +330,14 @@ describe("the clock, and what its session does by then", () => {
     expect(does({})).toEqual([])
     expect(does({ options: { maxTokensPerTask: 1 } })).toEqual(["count"])
     expect(does({ options: { maxCostPerSession: 1 } })).toEqual(["count"])
-    expect(does({ world: { purse } })).toEqual(["count"])
+    expect(does({ context: { purse } })).toEqual(["count"])
     expect(does({ task: { run: { budget: { max: 1, before: 0 } } } })).toEqual(["count"])
     expect(does({ options: { maxTokensPerTask: 1 } }, true)).toEqual([])
   })
 
   test("a poll of an idle session reads its messages and frees the slot while its own tasks run", () => {
     expect(working().takes(tick("nothing"))).toMatchObject({ does: ["look"], run: { idle: true } })
-    expect(working({}, { world: { ownTasks: true } }).takes(tick("nothing")).does).toEqual(["free slot", "look"])
+    expect(working({}, { context: { ownTasks: true } }).takes(tick("nothing")).does).toEqual(["free slot", "look"])
   })
 
   test("a poll without an answer reads the messages only if one of the run's waits is open", () => {

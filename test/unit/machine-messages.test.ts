@@ -229,8 +229,8 @@ describe("an answer", () => {
 
   test("an answer ends no run whose own tasks are active or unread, but a failed answer does", () => {
     expect(looked({}, {}, {}, true)).toMatchObject({ stage: "working", does: [] })
-    expect(looked({}, {}, { world: { ownTasks: true } }).stage).toBe("working")
-    expect(looked({}, {}, { world: { owed: true } }).stage).toBe("working")
+    expect(looked({}, {}, { context: { ownTasks: true } }).stage).toBe("working")
+    expect(looked({}, {}, { context: { owed: true } }).stage).toBe("working")
     const failed = { messages: [asked(), answer({ error: { message: "no" } })] }
     expect(looked(failed, {}, {}, true).run?.closing?.ending.type).toBe("failed")
     expect(looked({}, {}, {}, true).run?.todosSince).toBeUndefined()
@@ -265,7 +265,7 @@ describe("a run that was asked for its last word", () => {
   const text = "Stopped at the session's budget: the session's tasks spent $0.95 of $1.00 (option maxCostPerSession)."
   const reason = { code: "budget", text } as const
   const spent = () => ({ ...NOTHING_SPENT, session: { ...BILLED, cost: 1.2 } })
-  const scene = { options, world: { spent } }
+  const scene = { options, context: { spent } }
 
   test("a run that spoke its last word ends at its limit, with what was spent by then", () => {
     const lastWord = { state: "spoke", reason, at: NOW } as const

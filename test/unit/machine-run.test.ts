@@ -155,7 +155,7 @@ describe("a run", () => {
 
 describe("contact", () => {
   const place = { kind: "big", folder: "/here", merge: false }
-  const there: Scene = { task: { place }, world: { mostAway: () => 60_000 }, options: { stallTimeout: 0 } }
+  const there: Scene = { task: { place }, context: { mostAway: () => 60_000 }, options: { stallTimeout: 0 } }
   const away = { host: "big", since: NOW - 5000, most: 60_000 }
   const lost: Input = { type: "contact", lost: NOW - 2000 }
   const back: Input = { type: "contact", lost: undefined }
@@ -254,9 +254,9 @@ describe("a step", () => {
     edges.taken = undefined
     for (const stage of STAGES) {
       const isQueued = ["creating", "queued"].includes(stage)
-      const { task, world } = at(stage, isQueued ? { task: { run: QUEUED } } : {})
+      const { task, context } = at(stage, isQueued ? { task: { run: QUEUED } } : {})
       for (const input of Object.values(INPUTS)) {
-        const { run } = step(newRun(task, stage, NOW), input, world)
+        const { run } = step(newRun(task, stage, NOW), input, context)
         const targets = [stage, ...(TABLE[stage][input.type] ?? [])]
         expect([stage, input.type, targets.includes(run?.stage as never)]).toEqual([stage, input.type, true])
       }
@@ -265,11 +265,11 @@ describe("a step", () => {
 
   test("a run in an end stage whose ending is unknown produces no commands", () => {
     edges.taken = undefined
-    const { task, world } = at("working")
+    const { task, context } = at("working")
     for (const stage of ["closing", "finalizing", "notifying"] as const)
       for (const type of ["closed", "finalized", "written", "notified"] as const) {
         const run = newRun(task, stage, NOW)
-        if (TABLE[stage][type]) expect(step(run, INPUTS[type], world)).toMatchObject({ run: { stage }, commands: [] })
+        if (TABLE[stage][type]) expect(step(run, INPUTS[type], context)).toMatchObject({ run: { stage }, commands: [] })
       }
   })
 

@@ -240,10 +240,10 @@ describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
   })
 
   test("a failed look is repeated soon, at the run's own deadline", () => {
-    const { run, world } = { ...looking(), ...looking().takes({ type: "looked", waited: false }) }
+    const { run, context } = { ...looking(), ...looking().takes({ type: "looked", waited: false }) }
     expect(run?.lookAt).toBe(NOW + 2000)
-    expect(run && nextDue(run, world)).toBe(NOW + 2000)
-    expect(run && nextDue({ ...run, looking: true }, world)).toBeGreaterThan(NOW + 2000)
+    expect(run && nextDue(run, context)).toBe(NOW + 2000)
+    expect(run && nextDue({ ...run, looking: true }, context)).toBeGreaterThan(NOW + 2000)
   })
 
   test("a look ends an answered run unless it waits for its own tasks or has a check", () => {
@@ -350,10 +350,10 @@ describe("parked", () => {
   )
 
   test("a parked run ignores the clock, events and limits, and stores messages for later", () => {
-    const { takes, run, world } = at("parked", { ...scene, ...LATE })
+    const { takes, run, context } = at("parked", { ...scene, ...LATE })
     for (const input of [{ type: "tick", doing: "nothing" }, { type: "spending" }, heard({ type: "idle" })] as Input[])
       expect(takes(input).run).toBe(run)
-    expect(nextDue(run, world)).toBe(Number.POSITIVE_INFINITY)
+    expect(nextDue(run, context)).toBe(Number.POSITIVE_INFINITY)
     // The time for which it is parked is left out of its limits as a whole.
     expect(takes({ type: "slept", ms: 1000 }).run).toBe(run)
     const told = takes({ type: "tell", text: "MORE", reply: () => {} })
@@ -511,15 +511,15 @@ describe("leading a team", () => {
   const team = { kind: "tries", prompt: "FIND", count: 2, timeout: 0 } as const
   const failed = { ending: { type: "failed", reason: { code: "check", text: "None passed." } } } as const
   const leading = (move: Partial<GroupStep> = {}, more: Scene = {}) => {
-    const world = { nextMembers: () => ({ begin: [], ...move }), ...more.world }
-    return at("supervising", { ...more, task: { group: team, ...more.task }, world })
+    const context = { nextMembers: () => ({ begin: [], ...move }), ...more.context }
+    return at("supervising", { ...more, task: { group: team, ...more.task }, context })
   }
   const won = { task: { group: { ...team, winner: "bg_part0001" } } }
 
   test("a group starts its members with the group's prompt once its dependencies are ready", () => {
     const prepared = { type: "prepared", answers: [], preface: "" } as const
     const ready = (move: GroupStep) =>
-      at("preparing", { task: { group: team }, world: { nextMembers: () => move } }).takes(prepared)
+      at("preparing", { task: { group: team }, context: { nextMembers: () => move } }).takes(prepared)
     const { stage, commands, run } = ready({ begin: [0, 1] })
     expect(stage).toBe("supervising")
     expect(commands).toEqual([0, 1].map((nth) => ({ do: "create member", nth, text: "FIND" })))
@@ -547,7 +547,7 @@ describe("leading a team", () => {
   test("a member that is recorded as winner wins even if a budget is exceeded meanwhile", () => {
     const options = { maxCostPerTask: 0, maxCostPerSession: 1 }
     const spent = () => ({ ...NOTHING_SPENT, session: { ...BILLED, cost: 2 } })
-    const scene = { options, world: { spent } }
+    const scene = { options, context: { spent } }
     expect(leading({}, scene).takes({ type: "spending" }).stage).toBe("closing")
     const passed = leading({}, { ...scene, ...won })
     expect(passed.takes({ type: "spending" })).toMatchObject({ stage: "supervising", does: [] })
@@ -581,7 +581,7 @@ describe("leading a team", () => {
     expect(leading().takes({ type: "spending" })).toMatchObject({ stage: "supervising", does: [] })
     const bought = { maxCostPerTask: 0, maxCostPerSession: 1 }
     const spent = () => ({ ...NOTHING_SPENT, session: { ...BILLED, cost: 2 } })
-    expect(leading({}, { options: bought, world: { spent } }).takes({ type: "spending" }).stage).toBe("closing")
+    expect(leading({}, { options: bought, context: { spent } }).takes({ type: "spending" }).stage).toBe("closing")
     expect(leading().takes({ type: "slept", ms: 7 }).run).toMatchObject({ stage: "supervising", sleptMs: 7 })
     const ended = leading().takes(end)
     expect(ended).toMatchObject({ stage: "closing", does: ["end", "close", "write", "ended"] })

@@ -63,10 +63,10 @@ test("a resume does not change the notification of the ended run, and is listed 
   const outcome = outcomeOf({ toolCalls: 4 })
   const task = named("bg_1", { delivery: deliveryOf(), outcome })
   const resumed = named("bg_1", { status: "resumed", outcome: undefined, run: { generation: 1 } })
-  const news = notificationFacts(task, storeOf(resumed))
-  expect(news.task).toEqual(task)
-  expect(news.whole.toolCalls).toBe(4)
-  expect(idsOf(news.running)).toEqual(["bg_1"])
+  const facts = notificationFacts(task, storeOf(resumed))
+  expect(facts.task).toEqual(task)
+  expect(facts.whole.toolCalls).toBe(4)
+  expect(idsOf(facts.running)).toEqual(["bg_1"])
 })
 
 test("the total in 'all tasks finished' counts the batch and all tasks since the session was idle", () => {

@@ -16,9 +16,9 @@ export function contactLost(run: ActiveRun, since: number, { task, mostAway }: R
 export const contactRestored = (run: ActiveRun, { now }: RunContext): ActiveRun =>
   run.away ? { ...recordActivity(run, now), away: undefined, looking: false, lookAgain: false } : run
 
-export const contact: Handler<"contact"> = (run, input, world) =>
+export const contact: Handler<"contact"> = (run, input, context) =>
   input.lost === undefined
-    ? readMessages(contactRestored(run, world), world)
-    : stay(contactLost(run, input.lost, world))
+    ? readMessages(contactRestored(run, context), context)
+    : stay(contactLost(run, input.lost, context))
 
 export const preparing: Handler<"preparing"> = (run, { what }) => stay({ ...run, preparing: what })

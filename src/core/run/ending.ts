@@ -25,13 +25,13 @@ const MOST_KEPT_CHARS = 4000
  * Ends a run once, by `transition`, so that late inputs are absorbed; then its session is stopped, its place put away
  * and its parent told. An end that messages prove is told first and recorded after; any other is recorded first.
  */
-export function end(run: ActiveRun, ending: Ending, options: EndOptions, world: RunContext): MachineStep {
-  const { task, now } = world
+export function end(run: ActiveRun, ending: Ending, options: EndOptions, context: RunContext): MachineStep {
+  const { task, now } = context
   const { generation, asks } = run
   const at = Math.max(ending.at ?? now, task.run.startedAt ?? 0)
   // A crash may come before the end is closed, and messages do not show the check's result.
   const outcome = withCheck(outcomeOf(run, ending, options), run)
-  const event: TaskEvent = { type: ending.type, generation, at, outcome, delivery: world.delivery(options) }
+  const event: TaskEvent = { type: ending.type, generation, at, outcome, delivery: context.delivery(options) }
   const began = !UNASKED.includes(run.stage)
   const write = options.silent ? "never" : ending.proven ? "soon" : "now"
   const stops = began && (!ending.proven || asks.length > 0)
@@ -62,11 +62,11 @@ const unsaid = ({ sentMessages: words }: ActiveRun): readonly MachineCommand[] =
     held && reply ? [{ do: "answer", reply, with: "ended" } as const] : [],
   )
 
-export const ends: Handler<"end"> = (run, { ending, options }, world) => {
+export const ends: Handler<"end"> = (run, { ending, options }, context) => {
   // The run has ended well already: only its check or merge is stopped.
   if (run.stage === "finalizing") return { run, commands: [{ do: "abort" }] }
-  if (isWon(run, world)) return { run, commands: [] }
-  return end(run, ending, options, world)
+  if (isWon(run, context)) return { run, commands: [] }
+  return end(run, ending, options, context)
 }
 
 /** Reopens an end that a dead process recorded and perhaps did not finish. */
@@ -151,11 +151,11 @@ function post(run: ActiveRun): MachineStep {
   }
 }
 
-export const written: Handler<"written"> = (run, _input, world) => {
+export const written: Handler<"written"> = (run, _input, context) => {
   const { closing } = run
   // The winner is recorded: now the group may end.
   if (run.stage === "supervising")
-    return winnerIn(world.task.group) ? end(run, { type: "completed" }, {}, world) : stay(run)
+    return winnerIn(context.task.group) ? end(run, { type: "completed" }, {}, context) : stay(run)
   return closing ? post({ ...run, closing: { ...closing, writes: closing.writes - 1 } }) : stay(run)
 }
 
@@ -197,5 +197,5 @@ function knownOf(run: ActiveRun, ending: Ending, { messages = [], openTodos = 0 
   return { ...known, toolCalls: calls.size, usage, recentTools, filesChanged: [], moreFiles: 0 }
 }
 
-export const fail = (run: ActiveRun, reason: Reason, world: RunContext): MachineStep =>
-  end(run, { type: "failed", reason }, {}, world)
+export const fail = (run: ActiveRun, reason: Reason, context: RunContext): MachineStep =>
+  end(run, { type: "failed", reason }, {}, context)

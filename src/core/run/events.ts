@@ -42,7 +42,7 @@ export const withReadMessages = (run: ActiveRun, messages: readonly Message[]): 
 type Heard = Extract<Input, { type: "event" }>["event"]
 
 /** Handles an event of the run's session, or of a session below it. */
-export const event: Handler<"event"> = (given, { event }, world) => {
+export const event: Handler<"event"> = (given, { event }, context) => {
   // Writing a record updates the session: no sign of life.
   if (event.type === "updated") return stay(given)
   // Nobody is to answer questions asked between the end and the stop.
@@ -52,21 +52,21 @@ export const event: Handler<"event"> = (given, { event }, world) => {
   const run = { ...given, observed: given.observed.heard ? given.observed : { ...given.observed, heard: true } }
   if (event.type === "idle") {
     if (!own) return stay(run)
-    const next = markIdle({ ...run, retry: undefined }, world)
-    return andThen(next, (rested) => readMessages(rested, world))
+    const next = markIdle({ ...run, retry: undefined }, context)
+    return andThen(next, (rested) => readMessages(rested, context))
   }
-  const alive = recordActivity(run, world.now)
+  const alive = recordActivity(run, context.now)
   if (!own) return ofAny(alive, event)
-  return ofItsOwn(ANSWERS.includes(event.type) ? { ...alive, failing: undefined } : alive, event, world)
+  return ofItsOwn(ANSWERS.includes(event.type) ? { ...alive, failing: undefined } : alive, event, context)
 }
 
 /** Events that prove an answer of the run's model. */
 const ANSWERS: readonly Heard["type"][] = ["began", "thinking", "text", "text-delta", "tool", "answered"]
 
-function ofItsOwn(run: ActiveRun, event: Heard, world: RunContext): MachineStep {
+function ofItsOwn(run: ActiveRun, event: Heard, context: RunContext): MachineStep {
   switch (event.type) {
     case "active":
-      return stay(recordRetry(run, event.activity, world.now))
+      return stay(recordRetry(run, event.activity, context.now))
     case "began":
       return stay({ ...run, observed: { ...run.observed, began: true } })
     case "text":
@@ -81,12 +81,12 @@ function ofItsOwn(run: ActiveRun, event: Heard, world: RunContext): MachineStep 
         event.summary ? askedNext(run) : run,
         withAnswer(run.observed, { ...event, id: event.messageID }),
       )
-      return withCommands(checkLimits(next, world), [{ do: "check shared limits" }])
+      return withCommands(checkLimits(next, context), [{ do: "check shared limits" }])
     }
     case "tool":
-      return called(run, event, world)
+      return called(run, event, context)
     case "error":
-      return readMessages({ ...run, error: { ...event.error, at: world.now } }, world)
+      return readMessages({ ...run, error: { ...event.error, at: context.now } }, context)
   }
   return ofAny(run, event)
 }
@@ -96,17 +96,17 @@ const askedNext = (run: ActiveRun): ActiveRun =>
   run.lastWord?.state === "told" ? { ...run, lastWord: { ...run.lastWord, state: "speaking" } } : run
 
 /** Tells an agent that repeats one call, and ends it if it goes on. */
-function called(run: ActiveRun, event: Heard & { type: "tool" }, world: RunContext): MachineStep {
+function called(run: ActiveRun, event: Heard & { type: "tool" }, context: RunContext): MachineStep {
   const { observed } = run
   const { run: next } = ofAny(run, event)
   const { tool, call } = event
   if (!next || !call || callsIn(next.observed, "ended") === callsIn(observed, "ended")) return stay(next ?? run)
   const after = { ...next, observed: withRepeatedCall(next.observed, tool, call) }
-  const { maxRepeats } = world.options
+  const { maxRepeats } = context.options
   const times = after.observed.repeated?.times ?? 0
   if (maxRepeats === 0 || times < maxRepeats) return stay(after)
-  if (times === maxRepeats && !after.lastWord) return sayRepeats(after, { tool, times }, world)
-  return checkLimits(after, world)
+  if (times === maxRepeats && !after.lastWord) return sayRepeats(after, { tool, times }, context)
+  return checkLimits(after, context)
 }
 
 function ofAny(run: ActiveRun, event: Heard): MachineStep {
@@ -151,5 +151,5 @@ export const questions: Handler<"questions"> = (run, { open, at }) => {
 }
 
 /** Usage from messages, where no event tells it. */
-export const counted: Handler<"counted"> = (run, { messages }, world) =>
-  withCommands(checkLimits(withReadMessages(run, messages), world), [{ do: "check shared limits" }])
+export const counted: Handler<"counted"> = (run, { messages }, context) =>
+  withCommands(checkLimits(withReadMessages(run, messages), context), [{ do: "check shared limits" }])

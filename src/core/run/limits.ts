@@ -29,12 +29,12 @@ import { superviseMembers } from "./supervising.ts"
 const HINT_AGAIN_MS = 10_000
 
 /** The run as its limits see it. Values are computed only when a limit asks for them. */
-export function watchedAs(run: ActiveRun, world: RunContext): Watched {
-  const { task, spent, now } = world
-  const limits = limitsOf(world)
+export function watchedAs(run: ActiveRun, context: RunContext): Watched {
+  const { task, spent, now } = context
+  const limits = limitsOf(context)
   const bill = needsBill(limits, task) ? spent() : NOTHING_SPENT
-  const { presence } = world
-  const ownTasks = waitsForOwn(world)
+  const { presence } = context
+  const ownTasks = waitsForOwn(context)
   return { task: awake(task, run), progress: progressOf(run), limits, spent: bill, ownTasks, presence, now }
 }
 
@@ -46,17 +46,17 @@ const awake = (task: Task, { sleptMs: asleep }: ActiveRun): Task => ({
   run: { ...task.run, startedAt: shiftTime(task.run.startedAt, asleep) },
 })
 
-export function checkLimits(run: ActiveRun, world: RunContext): MachineStep {
+export function checkLimits(run: ActiveRun, context: RunContext): MachineStep {
   // A passed group may have used up the limit: it has won all the same.
-  if (isWon(run, world)) return stay(run)
-  const demand = limitActionOf(watchedAs(run, world))
+  if (isWon(run, context)) return stay(run)
+  const demand = limitActionOf(watchedAs(run, context))
   if (!demand) return stay(run)
   const { action, reason } = demand
-  if (action === "warn") return warn(run, reason, world)
-  if (action === "interrupt") return interrupt(run, world)
+  if (action === "warn") return warn(run, reason, context)
+  if (action === "interrupt") return interrupt(run, context)
   // The last word may be the answer, and events may be lost: ask OpenCode.
   const doubtful = run.lastWord?.state === "spoke" || reason.code === "silence" || reason.code === "empty"
-  if (!doubtful) return fail(run, reason, world)
+  if (!doubtful) return fail(run, reason, context)
   if (run.confirming) return stay(run)
   const by = run.lastWord?.state !== "spoke" && reason.code === "silence" ? "life" : "messages"
   // A model with empty answers sends many a second: do not read all its messages for each.
@@ -65,8 +65,8 @@ export function checkLimits(run: ActiveRun, world: RunContext): MachineStep {
 }
 
 /** Shared spending has changed, or children were paused or resumed. */
-export const spending: Handler<"spending"> = (given, _input, world) =>
-  timed(given, world, (run, counted) => checkLimits(run, counted))
+export const spending: Handler<"spending"> = (given, _input, context) =>
+  timed(given, context, (run, counted) => checkLimits(run, counted))
 
 /** Time since when the run's clock is stopped: all active children are paused, or it waits for a person. */
 function stillFor({ idle, stage, asks }: ActiveRun, { childrenPausedSince, options }: RunContext): number | undefined {
@@ -78,24 +78,24 @@ function stillFor({ idle, stage, asks }: ActiveRun, { childrenPausedSince, optio
 
 function timed(
   given: ActiveRun,
-  world: RunContext,
-  next: (run: ActiveRun, world: RunContext) => MachineStep,
+  context: RunContext,
+  next: (run: ActiveRun, context: RunContext) => MachineStep,
 ): MachineStep {
-  const { task, now } = world
+  const { task, now } = context
   const { stillSince, generation } = task.run
-  const since = stillFor(given, world)
-  if ((since === undefined) === (stillSince === undefined)) return next(given, world)
+  const since = stillFor(given, context)
+  if ((since === undefined) === (stillSince === undefined)) return next(given, context)
   const type = since === undefined ? "counting" : "still"
   const at = since === undefined ? now : Math.min(now, Math.max(since, given.lastSignAt))
   const event = { type, generation, at } as const
   const lastWord = extendLastWord(given.lastWord, now - (stillSince ?? now))
-  const { run, commands } = next({ ...given, lastWord }, { ...world, task: transition(task, event) })
+  const { run, commands } = next({ ...given, lastWord }, { ...context, task: transition(task, event) })
   return { run, commands: [{ do: "record", event, write: true }, ...commands] }
 }
 
 /** Asks for the last word at the next request, or refuses an open question to do so. */
-function warn(run: ActiveRun, reason: Reason, world: RunContext): MachineStep {
-  const { now, ownTasks } = world
+function warn(run: ActiveRun, reason: Reason, context: RunContext): MachineStep {
+  const { now, ownTasks } = context
   const { generation, asks } = run
   const event = { type: "warned", generation, at: now, reason } as const
   const fields = { generation, reason: reason.code }
@@ -106,7 +106,7 @@ function warn(run: ActiveRun, reason: Reason, world: RunContext): MachineStep {
   const next: ActiveRun = { ...run, lastWord: { state: "told", reason, at: now } }
   // Dismissing a question ends the turn of the agent that asked it.
   if (asks.some(({ kind, sessionID }) => kind === "question" && sessionID === run.sessionID)) {
-    const step = interrupt(next, world)
+    const step = interrupt(next, context)
     return { run: step.run, commands: [...commands, ...step.commands] }
   }
   const refusals = asks.map((ask) => ({ do: "refuse", ask, text: lastWordRefusal(reason) }) as const)
@@ -115,14 +115,14 @@ function warn(run: ActiveRun, reason: Reason, world: RunContext): MachineStep {
 }
 
 /** Stops the turn and asks for the last word again, with time of its own. */
-function interrupt(run: ActiveRun, world: RunContext): MachineStep {
+function interrupt(run: ActiveRun, context: RunContext): MachineStep {
   const { lastWord, asks } = run
-  return askLastWord({ ...run, lastWord: lastWord && { ...lastWord, againAt: world.now } }, world, asks)
+  return askLastWord({ ...run, lastWord: lastWord && { ...lastWord, againAt: context.now } }, context, asks)
 }
 
 /** Asks an idle run that waits for children for its last word, unless a message is on its way. */
-export const idle: Handler<"idle"> = (run, _input, world) =>
-  run.lastWord?.state === "told" && !expectsMessage(run) ? askLastWord(run, world) : stay(run)
+export const idle: Handler<"idle"> = (run, _input, context) =>
+  run.lastWord?.state === "told" && !expectsMessage(run) ? askLastWord(run, context) : stay(run)
 
 /** The model is being called: if a last word was requested, this request asks for it. */
 export const request: Handler<"request"> = (given, _input, { now }) => {
@@ -135,19 +135,19 @@ export const request: Handler<"request"> = (given, _input, { now }) => {
 }
 
 /** OpenCode's state for a limit that seemed passed. */
-export const confirmed: Handler<"confirmed"> = (given, { reason, found }, world) => {
+export const confirmed: Handler<"confirmed"> = (given, { reason, found }, context) => {
   const run = { ...given, confirming: false }
   if (!found) return stay(run)
   // This step may have been its last: then its messages end the run.
   if (run.lastWord?.state === "spoke")
-    return classify(found.messages, "working") ? readMessages(run, world) : fail(run, reason, world)
+    return classify(found.messages, "working") ? readMessages(run, context) : fail(run, reason, context)
   if (reason.code === "empty") {
     const read = { ...run, observed: withMessages(run.observed, found.messages) }
-    return emptiesIn(read.observed).length >= MOST_EMPTY_ANSWERS ? fail(read, reason, world) : stay(read)
+    return emptiesIn(read.observed).length >= MOST_EMPTY_ANSWERS ? fail(read, reason, context) : stay(read)
   }
   const { changed, next } = lookedAlive(run, found)
   const alive = changed || hasCall(found.last, "running") || next.asks.length > 0
-  return alive ? stay(recordActivity(next, world.now)) : fail(next, reason, world)
+  return alive ? stay(recordActivity(next, context.now)) : fail(next, reason, context)
 }
 
 function lookedAlive(run: ActiveRun, { last, asks }: Confirmed): { changed: boolean; next: ActiveRun } {
@@ -163,35 +163,35 @@ const hasCall = (message: Message | undefined, state: "pending" | "running"): bo
   message?.parts.some((part) => part.type === "tool" && part.state === state) ?? false
 
 /** Checks limits and questions, and reads the session where it seems idle. */
-export const tick: Handler<"tick"> = (given, input, world) =>
-  timed(given, world, (run, counted) => ticked(run, input, counted))
+export const tick: Handler<"tick"> = (given, input, context) =>
+  timed(given, context, (run, counted) => ticked(run, input, counted))
 
-const ticked: Handler<"tick"> = (given, { doing }, world) => {
-  if (given.stage === "held") return checkLimits(given, world)
+const ticked: Handler<"tick"> = (given, { doing }, context) => {
+  if (given.stage === "held") return checkLimits(given, context)
   // A group's own session is idle and is not read.
   if (given.stage === "supervising")
-    return andThen(checkLimits(recordActivity(given, world.now), world), (run) => superviseMembers(run, world))
-  const seen = watched(given, doing, world)
-  const checked = andThen(seen, (run) => checkLimits(run, world))
+    return andThen(checkLimits(recordActivity(given, context.now), context), (run) => superviseMembers(run, context))
+  const seen = watched(given, doing, context)
+  const checked = andThen(seen, (run) => checkLimits(run, context))
   return andThen(checked, (run) =>
-    run.asks.reduce<MachineStep>((step, ask) => andThen(step, (next) => lookAtAsk(next, ask, world)), stay(run)),
+    run.asks.reduce<MachineStep>((step, ask) => andThen(step, (next) => lookAtAsk(next, ask, context)), stay(run)),
   )
 }
 
-function watched(run: ActiveRun, doing: Parameters<typeof tick>[1]["doing"], world: RunContext): MachineStep {
-  if (doing === undefined) return isUndecided(run) ? readMessages(run, world) : stay(run)
+function watched(run: ActiveRun, doing: Parameters<typeof tick>[1]["doing"], context: RunContext): MachineStep {
+  if (doing === undefined) return isUndecided(run) ? readMessages(run, context) : stay(run)
   if (doing === "nothing")
-    return andThen(markIdle(contactRestored(run, world), world), (next) => readMessages(next, world))
-  if (doing.type === "unreachable") return stay(contactLost(run, world.now, world))
-  return seenAtWork(recordRetry(contactRestored(run, world), doing, world.now), world)
+    return andThen(markIdle(contactRestored(run, context), context), (next) => readMessages(next, context))
+  if (doing.type === "unreachable") return stay(contactLost(run, context.now, context))
+  return seenAtWork(recordRetry(contactRestored(run, context), doing, context.now), context)
 }
 
 /** The run works: forget what its idleness suggested. */
-function seenAtWork(given: ActiveRun, world: RunContext): MachineStep {
-  const { options, task, now } = world
+function seenAtWork(given: ActiveRun, context: RunContext): MachineStep {
+  const { options, task, now } = context
   const over = { idle: false, stuckSince: undefined, todosSince: undefined, lookAt: undefined, lookedAt: now }
   const run = { ...given, ...over }
-  const counts = options.maxTokensPerTask > 0 || needsBill(limitsOf(world), task)
+  const counts = options.maxTokensPerTask > 0 || needsBill(limitsOf(context), task)
   return counts && !run.observed.heard ? { run, commands: [{ do: "count" }] } : stay(run)
 }
 

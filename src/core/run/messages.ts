@@ -41,42 +41,42 @@ const NEVER = Number.NEGATIVE_INFINITY
 export const DELETED: Ending = { type: "cancelled", reason: { code: "deleted", text: "Its session was deleted." } }
 
 /** Result of a read: the run goes on, is checked, or has ended. */
-export const looked: Handler<"looked"> = (given, { waited, found }, world) => {
-  const run = { ...given, looking: false, lookAgain: false, lookedAt: world.now }
+export const looked: Handler<"looked"> = (given, { waited, found }, context) => {
+  const run = { ...given, looking: false, lookAgain: false, lookedAt: context.now }
   // Repeated when contact is back.
   if (run.away && !found) return stay(run)
-  const step = found ? classified(run, found, waited, world) : stay({ ...run, lookAt: world.now + LOOK_AGAIN_MS })
-  return given.lookAgain ? andThen(step, (next) => readMessages(next, world)) : step
+  const step = found ? classified(run, found, waited, context) : stay({ ...run, lookAt: context.now + LOOK_AGAIN_MS })
+  return given.lookAgain ? andThen(step, (next) => readMessages(next, context)) : step
 }
 
-function classified(run: ActiveRun, found: SessionRead, waited: boolean, world: RunContext): MachineStep {
+function classified(run: ActiveRun, found: SessionRead, waited: boolean, context: RunContext): MachineStep {
   const { askedAnew: promptID } = found
-  if (promptID === undefined) return classifiedSince(run, found, waited, world)
+  if (promptID === undefined) return classifiedSince(run, found, waited, context)
   const event = { type: "asked anew", generation: run.generation, promptID } as const
-  const anew = { ...world, task: transition(world.task, event) }
+  const anew = { ...context, task: transition(context.task, event) }
   // What it was asked first is not sent again.
   const step = classifiedSince({ ...run, prompt: undefined, stuckSince: undefined }, found, waited, anew)
   return { run: step.run, commands: [{ do: "record", event, write: true }, ...step.commands] }
 }
 
-function classifiedSince(run: ActiveRun, found: SessionRead, waited: boolean, world: RunContext): MachineStep {
+function classifiedSince(run: ActiveRun, found: SessionRead, waited: boolean, context: RunContext): MachineStep {
   const { messages, gone, busy } = found
   const proven = classify(messages, "working")
-  const lookAt = proven && askedAnewBy(proven, found, world)
+  const lookAt = proven && askedAnewBy(proven, found, context)
   if (lookAt !== undefined) return stay({ ...run, stuckSince: undefined, error: undefined, lookAt })
-  if (proven) return concluded(arrived(withReadMessages(run, messages), messages), proven, found, waited, world)
-  if (gone) return end(run, DELETED, {}, world)
+  if (proven) return concluded(arrived(withReadMessages(run, messages), messages), proven, found, waited, context)
+  if (gone) return end(run, DELETED, {}, context)
   if (busy) return stay({ ...run, stuckSince: undefined, todosSince: undefined })
   const message = skippedMessage(run, messages)
-  if (message && isUnread(run, messages, world)) return resendMessage(run, message, world)
-  if (isRefusedByUs(run, messages)) return askToGoOn(run, messages, refusedText(run.refused?.asks ?? []), world)
-  if (isCutByCompaction(messages)) return askToGoOn(run, messages, COMPACTED, world)
+  if (message && isUnread(run, messages, context)) return resendMessage(run, message, context)
+  if (isRefusedByUs(run, messages)) return askToGoOn(run, messages, refusedText(run.refused?.asks ?? []), context)
+  if (isCutByCompaction(messages)) return askToGoOn(run, messages, COMPACTED, context)
   const idle = classify(messages, "idle", run.error)
-  const since = run.stuckSince ?? world.now
+  const since = run.stuckSince ?? context.now
   const stuck = idle.proven ? run : { ...run, stuckSince: since, ...(message && { lookAt: since + WORD_GRACE_MS }) }
   const next = arrived(withReadMessages(stuck, messages), messages)
-  const isEnd = idle.proven || world.now >= stuckUntil(next, world)
-  return isEnd ? concluded(next, idle, found, waited, world) : stay(missing(next, world))
+  const isEnd = idle.proven || context.now >= stuckUntil(next, context)
+  return isEnd ? concluded(next, idle, found, waited, context) : stay(missing(next, context))
 }
 
 /**
@@ -100,9 +100,9 @@ function isRefusedByUs({ refused, observed }: ActiveRun, messages: readonly Mess
 const COMPACTED =
   "The conversation was compacted while you were at work, and that ended your turn. Go on where you were."
 
-function askToGoOn(run: ActiveRun, messages: readonly Message[], why: string, world: RunContext): MachineStep {
+function askToGoOn(run: ActiveRun, messages: readonly Message[], why: string, context: RunContext): MachineStep {
   const next = { ...arrived(withReadMessages(run, messages), messages), refused: undefined, error: undefined }
-  return run.lastWord ? askLastWord(next, world) : askToContinue(next, why, world)
+  return run.lastWord ? askLastWord(next, context) : askToContinue(next, why, context)
 }
 
 /** Unread last message. It may just have come: it counts once the session has ignored it for a while. */
@@ -139,28 +139,28 @@ function concluded(
   judgement: Ending,
   found: SessionRead,
   waited: boolean,
-  world: RunContext,
+  context: RunContext,
 ): MachineStep {
   const { messages, openTodos } = found
-  const run = missing(given, world)
-  if (isStillTold(run, world)) return stay(run)
-  const ending = endAfter(judgement, inTheEnd(run, world), messages)
+  const run = missing(given, context)
+  if (isStillTold(run, context)) return stay(run)
+  const ending = endAfter(judgement, inTheEnd(run, context), messages)
   // An answer from before its children's notifications is no last word: it is read again.
-  const isOld = judgement.type === "completed" && waited && !waitsForOwn(world)
-  if (ending.type !== "completed" && !isOld) return ended(run, ending, messages, openTodos, world)
-  const todos = openTodos === 0 ? run : { ...run, todosSince: run.todosSince ?? world.now }
-  const waitsForTodos = openTodos > 0 && world.now < todosUntil(todos, world)
+  const isOld = judgement.type === "completed" && waited && !waitsForOwn(context)
+  if (ending.type !== "completed" && !isOld) return ended(run, ending, messages, openTodos, context)
+  const todos = openTodos === 0 ? run : { ...run, todosSince: run.todosSince ?? context.now }
+  const waitsForTodos = openTodos > 0 && context.now < todosUntil(todos, context)
   // Notifications of children sent during this read are not in these messages yet.
-  if (waited || waitsForOwn(world) || waitsForTodos)
+  if (waited || waitsForOwn(context) || waitsForTodos)
     // The turn ended before it could read that it is near a limit.
     return { run: todos, commands: run.lastWord ? [{ do: "check idle" }] : [] }
-  const [first] = world.verifiers
-  if (first === undefined) return ended(todos, ending, messages, openTodos, world)
+  const [first] = context.verifiers
+  if (first === undefined) return ended(todos, ending, messages, openTodos, context)
   return verifies({ ...moved(todos, "verifying"), answered: { ending, messages, openTodos } }, messages, first)
 }
 
-const inTheEnd = (run: ActiveRun, world: RunContext): LastWord | undefined =>
-  run.lastWord && { ...run.lastWord, reason: finalReason(watchedAs(run, world), run.lastWord.reason) }
+const inTheEnd = (run: ActiveRun, context: RunContext): LastWord | undefined =>
+  run.lastWord && { ...run.lastWord, reason: finalReason(watchedAs(run, context), run.lastWord.reason) }
 
 const verifies = (run: ActiveRun, messages: readonly Message[], by: string): MachineStep => ({
   run,
@@ -168,27 +168,27 @@ const verifies = (run: ActiveRun, messages: readonly Message[], by: string): Mac
 })
 
 /** An answer that does not pass is asked for again in the same run. One that passes goes on to the next verifier. */
-export const verified: Handler<"verified"> = (given, { by, verdict }, world) => {
+export const verified: Handler<"verified"> = (given, { by, verdict }, context) => {
   const { answered } = given
   const found = { ...given, ...verdict?.finding }
-  const back = recordActivity({ ...moved(found, "working"), answered: undefined }, world.now)
+  const back = recordActivity({ ...moved(found, "working"), answered: undefined }, context.now)
   // A stopped verifier calls for no new look: that would start it again.
   if (!verdict || !answered) return stay(back)
   if (verdict.ok) {
-    const next = world.verifiers[world.verifiers.indexOf(by) + 1]
+    const next = context.verifiers[context.verifiers.indexOf(by) + 1]
     return next === undefined
-      ? passed(back, answered, world)
+      ? passed(back, answered, context)
       : verifies(moved(found, "verifying"), answered.messages, next)
   }
   return verdict.again || expectsMessage(back)
-    ? sendMessage(back, verdict.ask, world)
-    : fail(back, verdict.failure, world)
+    ? sendMessage(back, verdict.ask, context)
+    : fail(back, verdict.failure, context)
 }
 
 /** Messages sent meanwhile must be read before the run may end. */
-function passed(run: ActiveRun, { ending, messages, openTodos }: Answered, world: RunContext): MachineStep {
-  const next = missing(run, world)
-  return isStillTold(next, world) ? stay(next) : ended(next, ending, messages, openTodos, world)
+function passed(run: ActiveRun, { ending, messages, openTodos }: Answered, context: RunContext): MachineStep {
+  const next = missing(run, context)
+  return isStillTold(next, context) ? stay(next) : ended(next, ending, messages, openTodos, context)
 }
 
 type Answered = NonNullable<ActiveRun["answered"]>
@@ -198,9 +198,9 @@ function ended(
   ending: Ending,
   messages: readonly Message[],
   openTodos: number,
-  world: RunContext,
+  context: RunContext,
 ): MachineStep {
   // Messages do not show a verdict, or changes in the place.
-  const proven = ending.proven && world.verifiers.length === 0 && world.task.place === undefined
-  return end(run, { ...ending, proven }, { messages, openTodos }, world)
+  const proven = ending.proven && context.verifiers.length === 0 && context.task.place === undefined
+  return end(run, { ...ending, proven }, { messages, openTodos }, context)
 }

@@ -36,10 +36,10 @@ const sending = (run: ActiveRun, commands: readonly MachineCommand[]): MachineSt
 export function sendMessage(
   run: ActiveRun,
   saying: Saying,
-  world: RunContext,
+  context: RunContext,
   interrupts?: readonly Ask[],
 ): MachineStep {
-  const [next, message] = spoken(run, saying, world)
+  const [next, message] = spoken(run, saying, context)
   return sending(next, [{ do: "send", message, ...(interrupts && { interrupts }) }])
 }
 
@@ -51,7 +51,7 @@ const without = (run: ActiveRun, message: SentMessage): ActiveRun => ({
 const UNSENT: readonly Stage[] = ["creating", "queued", "held", "preparing"]
 
 /** Sends a message to a running agent, after its prompt if that is not sent yet. */
-export const tell: Handler<"tell"> = (run, { text, reply }, world) => {
+export const tell: Handler<"tell"> = (run, { text, reply }, context) => {
   const { stage, prompt = "" } = run
   if (UNSENT.includes(stage))
     return {
@@ -62,11 +62,11 @@ export const tell: Handler<"tell"> = (run, { text, reply }, world) => {
   if (run.away) return { run, commands: [{ do: "answer", reply, with: { away: run.away.host } }] }
   const saying = { kind: "word", text, reply } as const
   if (stage === "parked") {
-    const [next, message] = spoken(run, saying, world)
+    const [next, message] = spoken(run, saying, context)
     return sending(next, [{ do: "store", message }])
   }
   // OpenCode answers messages in the order of arrival: the prompt must come first.
-  return stage === "prompting" ? stay(spoken(run, saying, world, true)[0]) : sendMessage(run, saying, world)
+  return stage === "prompting" ? stay(spoken(run, saying, context, true)[0]) : sendMessage(run, saying, context)
 }
 
 /** The prompt is accepted: send the messages that waited for it. */
@@ -79,8 +79,8 @@ export function release(run: ActiveRun): MachineStep {
   )
 }
 
-export const sent: Handler<"sent"> = (given, { message, problem }, world) => {
-  const { now } = world
+export const sent: Handler<"sent"> = (given, { message, problem }, context) => {
+  const { now } = context
   const { run, commands } = callReturned(given)
   const { reply, kind } = message
   const answer = (result: Extract<MachineCommand, { do: "answer" }>["with"]): readonly MachineCommand[] =>
@@ -92,13 +92,14 @@ export const sent: Handler<"sent"> = (given, { message, problem }, world) => {
     const missingSince = run.missingSince === undefined ? undefined : now
     return { run: { ...run, sentMessages: words, missingSince }, commands: [...answer("told"), ...commands] }
   }
-  if (kind === "last-word" && run.lastWord) return end(run, { type: "failed", reason: run.lastWord.reason }, {}, world)
+  if (kind === "last-word" && run.lastWord)
+    return end(run, { type: "failed", reason: run.lastWord.reason }, {}, context)
   if (kind === "check" || kind === "schema") {
     const text = `OpenCode did not take ${kind === "check" ? "the check's result" : "the question for a valid answer"}: ${problem}`
-    return end(run, { type: "failed", reason: { code: "host", text } }, {}, world)
+    return end(run, { type: "failed", reason: { code: "host", text } }, {}, context)
   }
   return andThen({ run: without(run, message), commands: [...answer({ problem }), ...commands] }, (next) =>
-    readMessages(next, world),
+    readMessages(next, context),
   )
 }
 
@@ -124,12 +125,12 @@ export function skippedMessage(run: ActiveRun, messages: readonly Message[]): Se
 }
 
 /** Sends it again as a new message. */
-export const resendMessage = (run: ActiveRun, message: SentMessage, world: RunContext): MachineStep =>
-  sendMessage(without(run, message), { kind: "word", text: message.text }, world)
+export const resendMessage = (run: ActiveRun, message: SentMessage, context: RunContext): MachineStep =>
+  sendMessage(without(run, message), { kind: "word", text: message.text }, context)
 
 /** Asks an agent to go on whose turn ended before its work. */
-export const askToContinue = (run: ActiveRun, why: string, world: RunContext): MachineStep =>
-  sendMessage(run, { kind: "word", text: `${AUTOMATIC} ${why}` }, world)
+export const askToContinue = (run: ActiveRun, why: string, context: RunContext): MachineStep =>
+  sendMessage(run, { kind: "word", text: `${AUTOMATIC} ${why}` }, context)
 
 /** Example: `Nobody allowed reading /x in time.` */
 const unallowed = ({ kind, what, doing }: Ask): string =>
@@ -143,13 +144,13 @@ export const unansweredAskText = (ask: Ask): string =>
 export const refusedText = (asks: readonly Ask[]): string =>
   `${asks.map(unallowed).join(" ")} The refusal ended your turn, but not your task. Go on without it, and say in your answer what you could not do.`
 
-export const sayRepeats = (run: ActiveRun, { tool, times }: Repeated, world: RunContext): MachineStep => {
+export const sayRepeats = (run: ActiveRun, { tool, times }: Repeated, context: RunContext): MachineStep => {
   const text = `${AUTOMATIC} You made the same call of ${oneLine(tool, MOST_TOOL_CHARS)} ${times} times in a row, and its result was the same each time. It will not change. Do something else, or finish: say in your answer what you could not do. After ${2 * times} such calls your work is ended.`
-  return sendMessage(run, { kind: "word", text }, world)
+  return sendMessage(run, { kind: "word", text }, context)
 }
 
 /** Sends the request for the last word to a run that makes no request by itself, or that is interrupted for it. */
-export const askLastWord = (run: ActiveRun, world: RunContext, interrupts?: readonly Ask[]): MachineStep =>
+export const askLastWord = (run: ActiveRun, context: RunContext, interrupts?: readonly Ask[]): MachineStep =>
   run.lastWord
-    ? sendMessage(run, { kind: "last-word", text: lastWordRequest(run.lastWord.reason) }, world, interrupts)
+    ? sendMessage(run, { kind: "last-word", text: lastWordRequest(run.lastWord.reason) }, context, interrupts)
     : stay(run)

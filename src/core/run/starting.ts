@@ -13,29 +13,29 @@ import { andThen, extendLastWord, moved, readMessages, recordActivity, stay } fr
 import { superviseMembers } from "./supervising.ts"
 
 /** The session exists, or the run is a resume: start if it has a slot, else queue. */
-export const begin: Handler<"begin"> = (run, { prompt, until }, world) => {
-  const { task, now } = world
+export const begin: Handler<"begin"> = (run, { prompt, until }, context) => {
+  const { task, now } = context
   // Messages sent while the session was created follow the prompt.
   const ready = { ...run, prompt: prompt && `${prompt}${run.prompt ?? ""}`, sessionID: task.sessionID }
   if (prompt === undefined) return stay(moved(ready, "working"))
   if (isQueued(task)) return stay(moved(ready, "queued"))
-  if (task.run.heldBehind === undefined) return start(ready, world, false)
+  if (task.run.heldBehind === undefined) return start(ready, context, false)
   return stay({ ...moved(ready, "held"), warmUpUntil: until ?? now })
 }
 
 /** The scheduler lets it start, or go on. */
-export const admitted: Handler<"admitted"> = (run, input, world) => {
+export const admitted: Handler<"admitted"> = (run, input, context) => {
   // The abort is still pending: it would stop a new prompt.
-  if (run.stage === "parked") return run.calls > 0 ? stay(run) : goOn(run, input, world)
-  if (run.stage === "queued") return starts(run, world, true)
+  if (run.stage === "parked") return run.calls > 0 ? stay(run) : goOn(run, input, context)
+  if (run.stage === "queued") return starts(run, context, true)
   // Its time has counted while it was held.
-  return andThen(checkLimits(run, world), (next) => starts({ ...next, warmUpUntil: undefined }, world, false))
+  return andThen(checkLimits(run, context), (next) => starts({ ...next, warmUpUntil: undefined }, context, false))
 }
 
-function starts(run: ActiveRun, world: RunContext, save: boolean): MachineStep {
-  const { now } = world
+function starts(run: ActiveRun, context: RunContext, save: boolean): MachineStep {
+  const { now } = context
   const event = { type: "admitted", generation: run.generation, at: now } as const
-  const { run: next, commands } = start(recordActivity(run, now), world, save)
+  const { run: next, commands } = start(recordActivity(run, now), context, save)
   return { run: next, commands: [{ do: "record", event, write: false }, ...commands] }
 }
 
@@ -54,27 +54,27 @@ function prompt(run: ActiveRun): MachineStep {
 export const prepared: Handler<"prepared"> = (
   { preparesAgain: reenters, ...run },
   { answers, preface, done = [] },
-  world,
+  context,
 ) => {
-  const { now, task } = world
+  const { now, task } = context
   // Continue with the same prompt.
   if (reenters) return prompt(recordActivity(moved(run, "prompting"), now))
   const text = withAnswers(run.prompt ?? "", answers)
   if (task.group)
-    return superviseMembers({ ...recordActivity(moved(run, "supervising"), now), prompt: text, done }, world)
+    return superviseMembers({ ...recordActivity(moved(run, "supervising"), now), prompt: text, done }, context)
   return prompt({ ...recordActivity(moved(run, "prompting"), now), prompt: text, preface })
 }
 
-export const prepareFailed: Handler<"prepare failed"> = (run, { code, problem }, world) =>
-  end(run, { type: "failed", reason: { code, text: problem } }, {}, world)
+export const prepareFailed: Handler<"prepare failed"> = (run, { code, problem }, context) =>
+  end(run, { type: "failed", reason: { code, text: problem } }, {}, context)
 
 /** A refused prompt ends the run, whose caller is gone. A prompt with an unknown result may have been accepted. */
-export const prompted: Handler<"prompted"> = (given, { problem }, world) => {
+export const prompted: Handler<"prompted"> = (given, { problem }, context) => {
   if (given.stage !== "prompting") return callReturned(given)
   const run = { ...given, calls: given.calls - 1 }
   if (problem !== undefined) {
     const text = `OpenCode did not take the prompt: ${problem}`
-    return end(run, { type: "failed", reason: { code: "host", text } }, {}, world)
+    return end(run, { type: "failed", reason: { code: "host", text } }, {}, context)
   }
   // A read of the same turn continues.
   return release({ ...run, stage: "working" })
@@ -120,8 +120,8 @@ function laidDown(run: ActiveRun, stands: PauseEvent, now: number): MachineStep 
 }
 
 /** Continue after a pause: the same prompt under the same ids. */
-const goOn: Handler<"admitted"> = (run, _input, world) => {
-  const { now, task } = world
+const goOn: Handler<"admitted"> = (run, _input, context) => {
+  const { now, task } = context
   const { at = now } = pauseOf(task.run) ?? {}
   const event = { type: "unparked", generation: run.generation, at: now } as const
   const on = { ...recordActivity(run, now), lastWord: extendLastWord(run.lastWord, now - at) }
@@ -129,8 +129,8 @@ const goOn: Handler<"admitted"> = (run, _input, world) => {
   if (run.preparesAgain)
     return { run: moved(on, "preparing"), commands: [record, { do: "prepare", save: false, again: true }] }
   const { notStarted: unbegun, ...begun } = on
-  const { run: next, commands } = unbegun ? start(begun, world, false) : prompt(moved(on, "prompting"))
+  const { run: next, commands } = unbegun ? start(begun, context, false) : prompt(moved(on, "prompting"))
   return { run: next, commands: [record, ...commands] }
 }
 
-export const look: Handler<"look"> = (run, _input, world) => readMessages(run, world)
+export const look: Handler<"look"> = (run, _input, context) => readMessages(run, context)

@@ -53,10 +53,10 @@ export const edges: { taken?: (edge: Edge) => void } = {}
  * Next state of a run and the commands to carry out. Pure and total: inputs that the table does not allow, or for
  * another process's run, change nothing.
  */
-export function step(run: ActiveRun, input: Input, world: RunContext): MachineStep {
+export function step(run: ActiveRun, input: Input, context: RunContext): MachineStep {
   if (run.heldBy !== "ours" || !TABLE[run.stage][input.type]) return { run, commands: [] }
   const handle = HANDLERS[input.type] as Handler<InputType>
-  const next = handle(run, input, world)
+  const next = handle(run, input, context)
   edges.taken?.(edgeOf(run.stage, input.type, next.run?.stage ?? GONE))
   return next
 }

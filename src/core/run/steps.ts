@@ -6,7 +6,7 @@ import type { Input, InputType, MachineCommand, MachineStep, RunContext } from "
 export type Handler<Type extends InputType> = (
   run: ActiveRun,
   input: Extract<Input, { type: Type }>,
-  world: RunContext,
+  context: RunContext,
 ) => MachineStep
 
 export const stay = (run: ActiveRun): MachineStep => ({ run, commands: [] })
@@ -69,13 +69,13 @@ export const withCommands = ({ run, commands }: MachineStep, more: readonly Mach
 export const waitsForOwn = ({ ownTasks, owed }: RunContext): boolean => ownTasks || owed
 
 /** Reads the messages; once more if a read is under way, which may have begun too early. */
-export function readMessages(run: ActiveRun, world: RunContext): MachineStep {
+export function readMessages(run: ActiveRun, context: RunContext): MachineStep {
   if (run.stage !== "prompting" && run.stage !== "working") return stay(run)
   // Repeated when contact is back.
   if (run.away) return stay(run)
   if (run.looking) return stay({ ...run, lookAgain: true })
   return {
     run: { ...run, looking: true, lookAgain: false, lookAt: undefined },
-    commands: [{ do: "look", waited: waitsForOwn(world) }],
+    commands: [{ do: "look", waited: waitsForOwn(context) }],
   }
 }

@@ -7,11 +7,11 @@ import type { Handler } from "./steps.ts"
 import { stay } from "./steps.ts"
 
 /** Starts, stops or ends members according to their results. */
-export function superviseMembers(run: ActiveRun, world: RunContext): MachineStep {
-  const { group } = world.task
+export function superviseMembers(run: ActiveRun, context: RunContext): MachineStep {
+  const { group } = context.task
   if (!group || winnerIn(group) !== undefined) return stay(run)
-  const { begin, winner, passed, ending, until } = world.nextMembers(run)
-  if (ending) return end(run, ending, {}, world)
+  const { begin, winner, passed, ending, until } = context.nextMembers(run)
+  if (ending) return end(run, ending, {}, context)
   if (winner === undefined) return fielding({ ...run, warmUpUntil: until }, begin)
   const { generation } = run
   const event = { type: "won", generation, winner, ...(passed && { passed: withoutOutput(passed) }) } as const
@@ -32,11 +32,11 @@ function fielding(run: ActiveRun, begin: readonly number[]): MachineStep {
   return { run: { ...run, creatingMembers: [...run.creatingMembers, ...begin] }, commands }
 }
 
-export const members: Handler<"members"> = (run, _input, world) => superviseMembers(run, world)
+export const members: Handler<"members"> = (run, _input, context) => superviseMembers(run, context)
 
 /** A member that could not be created ends the group: the next would fail alike. */
-export const memberCreated: Handler<"member created"> = (given, { nth, problem }, world) => {
+export const memberCreated: Handler<"member created"> = (given, { nth, problem }, context) => {
   const run = { ...given, creatingMembers: given.creatingMembers.filter((each) => each !== nth) }
-  if (problem === undefined) return superviseMembers(run, world)
-  return fail(run, { code: "host", text: `Part ${nth + 1} could not be begun: ${problem}` }, world)
+  if (problem === undefined) return superviseMembers(run, context)
+  return fail(run, { code: "host", text: `Part ${nth + 1} could not be begun: ${problem}` }, context)
 }

@@ -37,7 +37,7 @@ export class Cleanup {
   /** By host with failures during contact: their number, and a function that cancels the next attempt. */
   readonly #failed = new Map<string, { times: number; cancel: (() => void) | undefined }>()
   /** By host. */
-  readonly #paying = new SerialQueue()
+  readonly #payQueue = new SerialQueue()
 
   constructor(ports: CleanupPorts) {
     this.#ports = ports
@@ -76,7 +76,7 @@ export class Cleanup {
   settle(name: string): Promise<void> {
     this.#failed.get(name)?.cancel?.()
     this.#failed.delete(name)
-    return this.#paying.take(() => this.#payAll(name), name)
+    return this.#payQueue.take(() => this.#payAll(name), name)
   }
 
   /** Stops all attempts. */
@@ -123,7 +123,7 @@ export class Cleanup {
     failed.times++
     failed.cancel = clock.after(pause, () => {
       failed.cancel = undefined
-      if (isReached(name)) void this.#paying.take(() => this.#payAll(name), name)
+      if (isReached(name)) void this.#payQueue.take(() => this.#payAll(name), name)
     })
     this.#failed.set(name, failed)
   }

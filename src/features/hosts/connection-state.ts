@@ -41,50 +41,50 @@ const PAUSES_MS = [0, 1000, 2000, 4000, 5000]
 export const IDLE: ConnectionState = { phase: "idle" }
 
 /** Next state. `begins`: an attempt was started. */
-export function step(reach: ConnectionState, input: ConnectionInput, now: number): ConnectionState {
+export function step(state: ConnectionState, input: ConnectionInput, now: number): ConnectionState {
   switch (input.type) {
     case "wanted":
-      return wanted(reach, input.known, now)
+      return wanted(state, input.known, now)
     case "opened":
-      return reach.phase === "idle" || reach.phase === "ended" ? reach : { phase: "contact" }
+      return state.phase === "idle" || state.phase === "ended" ? state : { phase: "contact" }
     case "closed":
-      return closed(reach, input, now)
+      return closed(state, input, now)
     case "due":
-      return reach.phase === "no contact" && reach.nextAt !== undefined && reach.nextAt <= now
-        ? { ...reach, nextAt: undefined }
-        : reach
+      return state.phase === "no contact" && state.nextAt !== undefined && state.nextAt <= now
+        ? { ...state, nextAt: undefined }
+        : state
     case "unwanted":
       return IDLE
   }
 }
 
-function wanted(reach: ConnectionState, known: boolean, now: number): ConnectionState {
-  if (known && reach.phase !== "contact" && reach.phase !== "no contact")
+function wanted(state: ConnectionState, known: boolean, now: number): ConnectionState {
+  if (known && state.phase !== "contact" && state.phase !== "no contact")
     return { phase: "no contact", since: now, tries: 0, nextAt: now }
-  return reach.phase === "idle" || reach.phase === "ended" ? { phase: "connecting", since: now, tries: 0 } : reach
+  return state.phase === "idle" || state.phase === "ended" ? { phase: "connecting", since: now, tries: 0 } : state
 }
 
 function closed(
-  reach: ConnectionState,
+  state: ConnectionState,
   { why, byItself, fatal }: Extract<ConnectionInput, { type: "closed" }>,
   now: number,
 ): ConnectionState {
-  if (reach.phase === "contact") return { phase: "no contact", since: now, tries: 0, nextAt: now, why }
-  if (reach.phase === "connecting") {
-    const tries = byItself ? reach.tries + 1 : reach.tries
+  if (state.phase === "contact") return { phase: "no contact", since: now, tries: 0, nextAt: now, why }
+  if (state.phase === "connecting") {
+    const tries = byItself ? state.tries + 1 : state.tries
     if (fatal || tries >= FIRST_TRIES) return { phase: "ended", why }
-    return { ...reach, tries, why }
+    return { ...state, tries, why }
   }
-  if (reach.phase !== "no contact") return reach
-  const tries = reach.tries + 1
+  if (state.phase !== "no contact") return state
+  const tries = state.tries + 1
   const pause = PAUSES_MS[Math.min(tries, PAUSES_MS.length - 1)] ?? 0
-  return { ...reach, tries, nextAt: now + pause, why }
+  return { ...state, tries, nextAt: now + pause, why }
 }
 
 /** Delay before the next attempt, in ms; undefined where none is due. */
-export function pauseBefore(reach: ConnectionState, now: number): number | undefined {
-  if (reach.phase === "connecting") return reach.tries === 0 ? 0 : (FIRST_PAUSES_MS[reach.tries - 1] ?? 0)
-  if (reach.phase === "no contact") return reach.nextAt === undefined ? undefined : Math.max(0, reach.nextAt - now)
+export function pauseBefore(state: ConnectionState, now: number): number | undefined {
+  if (state.phase === "connecting") return state.tries === 0 ? 0 : (FIRST_PAUSES_MS[state.tries - 1] ?? 0)
+  if (state.phase === "no contact") return state.nextAt === undefined ? undefined : Math.max(0, state.nextAt - now)
   return undefined
 }
 

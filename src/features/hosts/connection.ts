@@ -100,7 +100,7 @@ type LinkPorts = {
   /** Source of the relay. */
   readonly script: () => Promise<string>
   /** Called on each change of state. */
-  readonly changed: (reach: ConnectionState, before: ConnectionState) => void
+  readonly changed: (state: ConnectionState, before: ConnectionState) => void
   /** Called with hints of activity; undefined: events arrive from now on, and earlier ones may be lost. */
   readonly heard: (hint: Hint | undefined) => void
   readonly log: (text: string) => void
@@ -131,7 +131,7 @@ export type Contact = {
 export class HostConnection {
   readonly #settings: LinkSettings
   readonly #ports: LinkPorts
-  #reach: ConnectionState = IDLE
+  #state: ConnectionState = IDLE
   #channel: Line | undefined
   #contact: Contact | undefined
   #far = { skew: 0, cache: "" }
@@ -158,12 +158,12 @@ export class HostConnection {
   }
 
   get reach(): ConnectionState {
-    return this.#reach
+    return this.#state
   }
 
   /** Undefined without contact. */
   get contact(): Contact | undefined {
-    return this.#reach.phase === "contact" && !this.#rests ? this.#contact : undefined
+    return this.#state.phase === "contact" && !this.#rests ? this.#contact : undefined
   }
 
   /** Adds a user of the connection. `known`: there was contact before, so attempts never end. */
@@ -189,10 +189,10 @@ export class HostConnection {
     return new Promise((resolve, reject) => {
       const look = () => {
         const { contact } = this
-        const reach = this.#reach
+        const state = this.#state
         if (contact) return settle(() => resolve(contact))
-        if (reach.phase === "ended") return settle(() => reject(new NoContact(reach.why)))
-        if (signal?.aborted || reach.phase === "idle") settle(() => reject(new NoContact("it was stopped")))
+        if (state.phase === "ended") return settle(() => reject(new NoContact(state.why)))
+        if (signal?.aborted || state.phase === "idle") settle(() => reject(new NoContact("it was stopped")))
       }
       const settle = (answer: () => void) => {
         this.#waiting.delete(look)
@@ -232,10 +232,10 @@ export class HostConnection {
 
   #put(input: ConnectionInput): void {
     const { clock, changed } = this.#ports
-    const before = this.#reach
-    this.#reach = step(before, input, clock.now())
-    if (before === this.#reach) return
-    if (this.#reach.phase !== before.phase) changed(this.#reach, before)
+    const before = this.#state
+    this.#state = step(before, input, clock.now())
+    if (before === this.#state) return
+    if (this.#state.phase !== before.phase) changed(this.#state, before)
     for (const look of [...this.#waiting]) look()
     this.#attempt()
   }
@@ -243,15 +243,15 @@ export class HostConnection {
   #attempt(): void {
     const { clock } = this.#ports
     if (this.#channel || this.#opening) return
-    const pause = pauseBefore(this.#reach, clock.now())
+    const pause = pauseBefore(this.#state, clock.now())
     this.#cancelPause()
     if (pause === undefined) {
-      if (this.#reach.phase === "no contact") void this.#open()
+      if (this.#state.phase === "no contact") void this.#open()
       return
     }
     this.#cancelPause = clock.after(pause, () => {
       this.#put({ type: "due" })
-      if (this.#reach.phase !== "contact" && !this.#channel) void this.#open()
+      if (this.#state.phase !== "contact" && !this.#channel) void this.#open()
     })
   }
 
@@ -263,7 +263,7 @@ export class HostConnection {
     try {
       const text = bootstrapLines(await script(), relay, opencode)
       // The last user may have left.
-      if (pauseBefore(this.#reach, clock.now()) === undefined && this.#reach.phase !== "no contact") {
+      if (pauseBefore(this.#state, clock.now()) === undefined && this.#state.phase !== "no contact") {
         this.#opening = false
         return
       }
@@ -321,10 +321,10 @@ export class HostConnection {
       const server = parseServerState(text)
       if (!server) return this.#refuse(channel, "what it says of its OpenCode cannot be read")
       this.#contact = { ...this.#far, server }
-      const known = this.#reach
+      const known = this.#state
       this.#put({ type: "opened" })
       // A new user of an idle connection gets the same notice as after a loss, and starts pending cleanups.
-      if (known.phase === "contact") this.#ports.changed(this.#reach, known)
+      if (known.phase === "contact") this.#ports.changed(this.#state, known)
       for (const look of [...this.#waiting]) look()
       this.#eventStream.listen()
     } catch {

@@ -190,9 +190,9 @@ export class HostPlace implements Place {
     this.#hosts.rest(remote)
     // An entry in the cleanup queue keeps the connection.
     if (remote.home === undefined) link.release(taskID)
-    const put = await this.#worktrees.putAway(taskID, folder)
-    if (unsaved.length === 0) return put
-    return { ...put, held: `${far} on ${name}`, unsaved: [...put.unsaved, ...unsaved] }
+    const archived = await this.#worktrees.putAway(taskID, folder)
+    if (unsaved.length === 0) return archived
+    return { ...archived, held: `${far} on ${name}`, unsaved: [...archived.unsaved, ...unsaved] }
   }
 
   /** The work is here: a folder that cannot be removed now enters the cleanup queue. */

@@ -111,10 +111,10 @@ export class Hosts {
   }
 
   /** Tells the supervisor of the task, and the terminal. */
-  tell(remote: RemoteSession, news: PlaceEvent): void {
-    if (news.type === "preparing") remote.preparing = news.what
-    else remote.lost = news.lost !== undefined
-    this.#hear(remote.taskID, news)
+  tell(remote: RemoteSession, event: PlaceEvent): void {
+    if (event.type === "preparing") remote.preparing = event.what
+    else remote.lost = event.lost !== undefined
+    this.#hear(remote.taskID, event)
     this.show(remote)
   }
 
@@ -215,7 +215,7 @@ export class Hosts {
         heard: (hint) => this.#heard(name, hint),
       },
     )
-    const turn = new SerialQueue()
+    const queue = new SerialQueue()
     return {
       name,
       settings,
@@ -223,7 +223,7 @@ export class Hosts {
       server: openRemote(fetchOver(link), BASE_URL),
       run: (line, options) => runOnHost(link, line, options),
       ask: (order, options) => sendFilesOrder(link, order, options),
-      inTurn: (work) => turn.take(work),
+      inTurn: (work) => queue.take(work),
     }
   }
 

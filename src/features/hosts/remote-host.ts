@@ -30,31 +30,31 @@ type Answering = {
  * `activity`.
  */
 export class RemoteHost {
-  readonly #near: OpencodeApi
+  readonly #local: OpencodeApi
   readonly #hosts: Hosts
 
-  private constructor(near: OpencodeApi, hosts: Hosts) {
-    this.#near = near
+  private constructor(local: OpencodeApi, hosts: Hosts) {
+    this.#local = local
     this.#hosts = hosts
   }
 
   /** `near` with overrides for remote sessions. */
-  static over(near: OpencodeApi, hosts: Hosts): OpencodeApi {
-    const far = new RemoteHost(near, hosts)
+  static over(local: OpencodeApi, hosts: Hosts): OpencodeApi {
+    const far = new RemoteHost(local, hosts)
     hosts.keep = (remote) => far.#keep(remote)
     const own: Partial<OpencodeApi> = {
       createSession: (input, draft) => far.#createSession(input, draft),
       deleteSession: (sessionID) => far.#deleteSession(sessionID),
-      session: async (sessionID) => far.#noted(await near.session(sessionID)),
-      parent: async (sessionID) => far.#noted(await near.parent(sessionID)),
+      session: async (sessionID) => far.#noted(await local.session(sessionID)),
+      parent: async (sessionID) => far.#noted(await local.parent(sessionID)),
       prompt: (prompt) => far.#prompt(prompt),
       move: async (sessionID, folder) => {
-        if (!hosts.remote(sessionID) || near.folderOf(sessionID) !== folder) await near.move(sessionID, folder)
+        if (!hosts.remote(sessionID) || local.folderOf(sessionID) !== folder) await local.move(sessionID, folder)
       },
       deleteMessage: (sessionID, id) =>
         far.#either(
           sessionID,
-          () => near.deleteMessage(sessionID, id),
+          () => local.deleteMessage(sessionID, id),
           ({ machine, far: { session } }) => machine.server.deleteMessage(session.id, movedID(id, session.skew)),
         ),
       abort: (sessionID) => far.#abort(sessionID),
@@ -63,7 +63,7 @@ export class RemoteHost {
       lastMessage: (sessionID, isWanted) =>
         far.#either(
           sessionID,
-          () => near.lastMessage(sessionID, isWanted),
+          () => local.lastMessage(sessionID, isWanted),
           async ({ machine, far: { session } }) => {
             const skews = skewsOf(machine, session)
             const wanted = isWanted && ((message: Message) => isWanted(movedMessage(message, skews)))
@@ -74,24 +74,24 @@ export class RemoteHost {
       openTodos: (sessionID) =>
         far.#either(
           sessionID,
-          () => near.openTodos(sessionID),
+          () => local.openTodos(sessionID),
           ({ machine, far: { session } }) => machine.server.openTodos(session.id),
         ),
       refuse: (ask, message) =>
         far.#either(
           ask.sessionID,
-          () => near.refuse(ask, message),
+          () => local.refuse(ask, message),
           ({ machine, far: { folder } }) => machine.server.refuse(ask, folder, message),
         ),
       openAsks: () => far.#openAsks(),
-      recordsSince: async (since, whose) => far.#notedAll(await near.recordsSince(since, whose)),
-      recordsOf: async (parentID) => far.#notedAll(await near.recordsOf(parentID)),
+      recordsSince: async (since, whose) => far.#notedAll(await local.recordsSince(since, whose)),
+      recordsOf: async (parentID) => far.#notedAll(await local.recordsOf(parentID)),
     }
-    return override(near, own)
+    return override(local, own)
   }
 
   async #createSession(input: NewSession, draft: TaskDraft): Promise<string> {
-    const sessionID = await this.#near.createSession(input, draft)
+    const sessionID = await this.#local.createSession(input, draft)
     const { place, id: taskID } = draft
     if (!place || !this.#hosts.has(place.kind)) return sessionID
     const { title, agent, model, isModelNamed, rules } = input
@@ -111,7 +111,7 @@ export class RemoteHost {
   async #deleteSession(sessionID: string): Promise<void> {
     const remote = this.#hosts.remote(sessionID)
     if (remote) this.#hosts.drop(remote)
-    await this.#near.deleteSession(sessionID)
+    await this.#local.deleteSession(sessionID)
   }
 
   #noted(info: SessionInfo | undefined): SessionInfo | undefined {
@@ -127,7 +127,7 @@ export class RemoteHost {
   /** The prompt is also stored locally; it is sent with the next contact. */
   async #prompt(prompt: Prompt): Promise<void> {
     const remote = this.#hosts.remote(prompt.sessionID)
-    if (!remote) return this.#near.prompt(prompt)
+    if (!remote) return this.#local.prompt(prompt)
     Object.assign(remote, { live: true, owesAbort: false })
     await this.#stored(prompt)
     const machine = this.#hosts.machine(remote.host)
@@ -151,7 +151,7 @@ export class RemoteHost {
   async #stored(prompt: Prompt): Promise<void> {
     const { agent: _agent, model: _model, ...bare } = prompt
     const kept = { ...bare, noReply: true }
-    await this.#near.prompt({ ...prompt, noReply: true }).catch(() => this.#near.prompt(kept).catch(() => {}))
+    await this.#local.prompt({ ...prompt, noReply: true }).catch(() => this.#local.prompt(kept).catch(() => {}))
   }
 
   /** The task's remote session. Rejects with `NoContact`, or where it does not exist. */
@@ -162,7 +162,7 @@ export class RemoteHost {
 
   async #abort(sessionID: string): Promise<void> {
     const remote = this.#hosts.remote(sessionID)
-    if (!remote?.live) return remote ? undefined : this.#near.abort(sessionID)
+    if (!remote?.live) return remote ? undefined : this.#local.abort(sessionID)
     const machine = this.#hosts.machine(remote.host)
     if (!remote.far) {
       remote.owesAbort = remote.asked
@@ -178,8 +178,8 @@ export class RemoteHost {
 
   async #activity(): Promise<ReadonlyMap<string, Activity>> {
     const live = this.#hosts.live().filter(({ asked }) => asked)
-    if (live.length === 0) return this.#near.activity()
-    const [near, ...far] = await Promise.all([this.#near.activity(), ...live.map((remote) => this.#doing(remote))])
+    if (live.length === 0) return this.#local.activity()
+    const [near, ...far] = await Promise.all([this.#local.activity(), ...live.map((remote) => this.#doing(remote))])
     const all = new Map(near)
     for (const [nth, remote] of live.entries()) {
       const doing = far[nth]
@@ -217,8 +217,8 @@ export class RemoteHost {
 
   async #messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]> {
     const remote = this.#hosts.remote(sessionID)
-    if (!remote) return this.#near.messagesSince(sessionID, messageID)
-    if (!remote.live) return withStoredAnswers(await this.#near.messagesSince(sessionID, messageID))
+    if (!remote) return this.#local.messagesSince(sessionID, messageID)
+    if (!remote.live) return withStoredAnswers(await this.#local.messagesSince(sessionID, messageID))
     if (!remote.far) return this.#remembered(remote, messageID)
     const machine = this.#hosts.machine(remote.host)
     const { session } = remote.far
@@ -241,7 +241,7 @@ export class RemoteHost {
   /** Without contact: messages of the last read, else the stored answer. */
   async #remembered({ read, sessionID }: RemoteSession, messageID: string): Promise<readonly Message[]> {
     if (read?.since === messageID) return read.messages
-    const kept = withStoredAnswers(await this.#near.messagesSince(sessionID, messageID))
+    const kept = withStoredAnswers(await this.#local.messagesSince(sessionID, messageID))
     return kept.some(({ role }) => role === "assistant") ? kept : []
   }
 
@@ -257,7 +257,7 @@ export class RemoteHost {
   }
 
   async #openAsks(): Promise<readonly Ask[]> {
-    const near = await this.#near.openAsks()
+    const near = await this.#local.openAsks()
     await this.#activity()
     return [...near, ...this.#hosts.live().flatMap(({ asks }) => asks)]
   }
@@ -272,7 +272,7 @@ export class RemoteHost {
     const generation = generationOf(read.since)
     const message = {
       sessionID,
-      messageID: this.#near.messageID("answer", taskID, generation, at),
+      messageID: this.#local.messageID("answer", taskID, generation, at),
       agent: remote.agent,
       model: remote.model,
       parts: [{ text }],

@@ -20,8 +20,8 @@ export async function untilReached({ name, link, settings }: Machine, taskID: st
     await link.reached(signal ? AbortSignal.any([limit, signal]) : limit)
   } catch (error) {
     if (!(error instanceof NoContact)) throw error
-    const { reach } = link
-    const why = limit.aborted && "why" in reach && reach.why ? reach.why : error.message
+    const { reach: state } = link
+    const why = limit.aborted && "why" in state && state.why ? state.why : error.message
     throw workUnreachableError(
       name,
       limit.aborted ? `there was no contact within ${duration(most)} (${oneLine(why)})` : why,
@@ -67,8 +67,8 @@ async function contactWith({ name, link, settings }: Machine, taskID: string, si
     return await link.reached(AbortSignal.any([limit, signal].filter((each) => each !== undefined)))
   } catch (error) {
     if (!limit?.aborted || signal?.aborted) throw error
-    const { reach } = link
-    const why = "why" in reach && reach.why ? oneLine(reach.why) : "it does not answer"
+    const { reach: state } = link
+    const why = "why" in state && state.why ? oneLine(state.why) : "it does not answer"
     const known = [`${name} could not be reached: `, `${name}: `].find((start) => why.startsWith(start)) ?? ""
     throw new NoContact(
       `${name} could not be reached: ${why.slice(known.length)} (it was tried for ${duration(contactTimeout)})`,

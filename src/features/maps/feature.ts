@@ -31,7 +31,7 @@ export const maps: Feature = {
             ...(plan.place && { place: plan.place }),
             isFar: plan.total > MOST_NEAR,
           }),
-          next: (members, course) => nextItems(plan, members, course),
+          next: (members, state) => nextItems(plan, members, state),
           prompt: async (text, item) => (await import("./items.ts")).fillPrompt(text, item),
         }
       : undefined,

@@ -10,8 +10,8 @@ const MOST_IN_A_ROW = 10
 const ALONE_MS = 10_000
 
 /** Next members to create. Pure: the result of each item stands in its own record. */
-export function nextItems(plan: ItemsPlan, members: readonly MemberState[], course: MapState): GroupStep {
-  const { coming, generation, done, now } = course
+export function nextItems(plan: ItemsPlan, members: readonly MemberState[], state: MapState): GroupStep {
+  const { coming, generation, done, now } = state
   const own = members.filter(({ task }) => task.member?.run === generation)
   const counts = countItems(plan.total, own, done)
   const ended = own.filter(({ task }) => !isActive(task)).toSorted((a, b) => endedAt(a.task) - endedAt(b.task))
@@ -25,7 +25,7 @@ export function nextItems(plan: ItemsPlan, members: readonly MemberState[], cour
     const text = `${formatInteger(counts.failed)} of ${count(plan.total, "item")} failed.`
     return { begin: [], ending: counts.failed === 0 ? { type: "completed" } : failed(text) }
   }
-  return { ...firstAlone(own, coming, now), begin: waiting.slice(0, mayBegin(own, coming, course)) }
+  return { ...firstAlone(own, coming, now), begin: waiting.slice(0, mayBegin(own, coming, state)) }
 }
 
 const failed = (text: string): Ending => ({ type: "failed", reason: { code: "items", text } })

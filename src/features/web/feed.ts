@@ -44,7 +44,7 @@ export class Feed {
   #gathering: (() => void) | undefined
   #undo: (() => void)[] = []
   /** Reads of the board run one at a time, in order. */
-  readonly #turn = new SerialQueue()
+  readonly #queue = new SerialQueue()
 
   constructor(ports: FeedPorts) {
     this.#ports = ports
@@ -141,7 +141,7 @@ export class Feed {
   }
 
   #inTurn(work: () => Promise<void>): Promise<void> {
-    return this.#turn.take(work).catch((error) => {
+    return this.#queue.take(work).catch((error) => {
       this.#ports.log("warn", "the page could not be told of a change", { error: String(error) })
     })
   }

@@ -53,9 +53,9 @@ export async function keepIgnored(from: Checkout, taskID: string, worktree: Chec
 }
 
 /** Note on ignored files of the task's last run: a sentence, or none. */
-export async function ignoredNotes(home: Checkout, taskID: string): Promise<readonly string[]> {
+export async function ignoredNotes(original: Checkout, taskID: string): Promise<readonly string[]> {
   const ref = refOf("ignored", taskID)
-  const body = await gitLine(["for-each-ref", "--format=%(contents:body)", ref], sharedGitOptions(home))
+  const body = await gitLine(["for-each-ref", "--format=%(contents:body)", ref], sharedGitOptions(original))
   const { count, out, names } = body === "" ? NONE : madeIn(body)
   if (count === 0) return []
   const which = `${count === 1 ? "a file" : `${count} files`} that git ignores: ${listed(names.map((name) => oneLine(name)))}${count > names.length ? " …" : ""}`

@@ -133,19 +133,19 @@ const TEXTS: Record<Hindrance, (names: string) => string> = {
  * Why these files of the user block a merge, and what the user can do. Solving it in the task's worktree is impossible:
  * the states fit there.
  */
-async function adviceOn(home: Checkout, paths: readonly string[]): Promise<string> {
-  const blocking = await Promise.all(paths.map((path) => blocker(home.top, path)))
-  const [{ flags, tracked }, ignored] = await Promise.all([trackedOf(home, paths), ignoredOf(home, blocking)])
+async function adviceOn(original: Checkout, paths: readonly string[]): Promise<string> {
+  const blocking = await Promise.all(paths.map((path) => blocker(original.top, path)))
+  const [{ flags, tracked }, ignored] = await Promise.all([trackedOf(original, paths), ignoredOf(original, blocking)])
   const found = new Map<Hindrance, Set<string>>()
   for (const [nth, path] of paths.entries()) {
     const name = blocking[nth] ?? path
-    const kind = flags.has(path) ? await flagged(home, path) : await hindrance(home, name, { ignored, tracked })
+    const kind = flags.has(path) ? await flagged(original, path) : await hindrance(original, name, { ignored, tracked })
     found.set(kind, (found.get(kind) ?? new Set()).add(name))
   }
   return [...found].map(([kind, names]) => TEXTS[kind](listed([...names], MOST_NAMES))).join(" ")
 }
 
-const stat = (home: Checkout, path: string) => lstat(join(home.top, path)).catch(() => undefined)
+const stat = (original: Checkout, path: string) => lstat(join(original.top, path)).catch(() => undefined)
 
 /** The path itself, or a file above it that blocks a folder. */
 async function blocker(top: string, path: string): Promise<string> {
@@ -156,31 +156,31 @@ async function blocker(top: string, path: string): Promise<string> {
   return path
 }
 
-const flagged = async (home: Checkout, path: string): Promise<Hindrance> =>
-  (await stat(home, path)) ? "hidden" : "sparse"
+const flagged = async (original: Checkout, path: string): Promise<Hindrance> =>
+  (await stat(original, path)) ? "hidden" : "sparse"
 
 type Known = { readonly ignored: ReadonlySet<string>; readonly tracked: ReadonlySet<string> }
 
-async function hindrance(home: Checkout, name: string, { ignored, tracked }: Known): Promise<Hindrance> {
-  const found = await stat(home, name)
+async function hindrance(original: Checkout, name: string, { ignored, tracked }: Known): Promise<Hindrance> {
+  const found = await stat(original, name)
   // A folder blocks by its ignored files; all others would be removed.
   if (found?.isDirectory() || ignored.has(name)) return "ignored"
-  const isReadable = await succeeds(access(join(home.top, name), constants.R_OK))
+  const isReadable = await succeeds(access(join(original.top, name), constants.R_OK))
   if (found?.isFile() && !isReadable) return "unreadable"
   return found && !tracked.has(name) ? "untracked" : "written"
 }
 
 /** Tracked files that git was told not to check: `S` for skip-worktree, lower case for assume-unchanged. */
-async function trackedOf(home: Checkout, paths: readonly string[]) {
+async function trackedOf(original: Checkout, paths: readonly string[]) {
   const names = new Set(paths)
-  const all = await gitList(["ls-files", "-v", "-z"], { ...gitOptions(home), timeLimit: 300_000 })
+  const all = await gitList(["ls-files", "-v", "-z"], { ...gitOptions(original), timeLimit: 300_000 })
   const entries = all.filter((entry) => names.has(entry.slice(2)))
   const named = (some: readonly string[]): ReadonlySet<string> => new Set(some.map((entry) => entry.slice(2)))
   return { tracked: named(entries), flags: named(entries.filter((entry) => /^[Sa-z]/.test(entry))) }
 }
 
-async function ignoredOf(home: Checkout, paths: readonly string[]): Promise<ReadonlySet<string>> {
+async function ignoredOf(original: Checkout, paths: readonly string[]): Promise<ReadonlySet<string>> {
   const input = paths.map((path) => `${path}\0`).join("")
-  const { out } = await git(["check-ignore", "-z", "--stdin"], { ...gitOptions(home), input, accept: [1] })
+  const { out } = await git(["check-ignore", "-z", "--stdin"], { ...gitOptions(original), input, accept: [1] })
   return new Set(out.split("\0"))
 }

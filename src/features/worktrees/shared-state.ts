@@ -19,32 +19,33 @@ export const sharedIn = (ports: WorktreePorts): SharedPlaces => ({
   settle,
   changedIn: (taskID, folder, globs) => changedIn(ports, taskID, folder, globs),
   async isCurrent(taskID, folder) {
-    const home = await requireCheckout(folder)
-    const base = await readRef(home, "base", taskID)
-    return base !== undefined && (await stateToMerge(ports, home, base)).commit === base
+    const checkout = await requireCheckout(folder)
+    const base = await readRef(checkout, "base", taskID)
+    return base !== undefined && (await stateToMerge(ports, checkout, base)).commit === base
   },
 })
 
 /** Gives a task the start of another. */
 async function beginAs(folder: string, from: string, taskID: string): Promise<void> {
-  const home = await requireCheckout(folder)
-  const [base, start] = await Promise.all([readRef(home, "base", from), readRef(home, "start", from)])
-  await writeRefs(home, taskID, { state: base, base, start })
+  const checkout = await requireCheckout(folder)
+  const [base, start] = await Promise.all([readRef(checkout, "base", from), readRef(checkout, "start", from)])
+  await writeRefs(checkout, taskID, { state: base, base, start })
 }
 
 /** Refs of a task's work, except an interrupted merge. */
 const WORK = ["state", "base", "start", "conflict", "ignored", "stash"] as const
 
-async function workRefs(home: Checkout, taskID: string): Promise<Partial<Record<RefKind, string | undefined>>> {
-  const commits = await Promise.all(WORK.map((kind) => readRef(home, kind, taskID)))
+async function workRefs(original: Checkout, taskID: string): Promise<Partial<Record<RefKind, string | undefined>>> {
+  const commits = await Promise.all(WORK.map((kind) => readRef(original, kind, taskID)))
   return Object.fromEntries(WORK.map((kind, at) => [kind, commits[at]]))
 }
 
 /** Gives a task the group's work. The group keeps it until it is settled again. */
 async function goOnAs(folder: string, groupID: string, taskID: string): Promise<void> {
-  const home = await requireCheckout(folder)
+  const checkout = await requireCheckout(folder)
   // The state left by an interrupted run is kept.
-  if ((await readRef(home, "state", taskID)) === undefined) await writeRefs(home, taskID, await workRefs(home, groupID))
+  if ((await readRef(checkout, "state", taskID)) === undefined)
+    await writeRefs(checkout, taskID, await workRefs(checkout, groupID))
 }
 
 /** Makes the winner's work the group's, and archives changes of the others. Repeatable; returns their refs, in words, by task. */
@@ -54,13 +55,14 @@ async function settle(
   winner: string | undefined,
   others: readonly LosingTry[],
 ): Promise<ReadonlyMap<string, string>> {
-  const home = await requireCheckout(folder)
+  const checkout = await requireCheckout(folder)
   const refs = new Map<string, string>()
   for (const { taskID, name } of others) {
     const ref = `${ASIDE}${groupID}/${name}`
-    const { state, start, ignored, stash } = await workRefs(home, taskID)
-    const work = state && start ? await workBetween(home, start, state) : undefined
-    const left = stash && (await gitLine(["log", "-1", "--format=%s", stash], sharedGitOptions(home))) === LEFT_IN_STASH
+    const { state, start, ignored, stash } = await workRefs(checkout, taskID)
+    const work = state && start ? await workBetween(checkout, start, state) : undefined
+    const left =
+      stash && (await gitLine(["log", "-1", "--format=%s", stash], sharedGitOptions(checkout))) === LEFT_IN_STASH
     const all = [
       { ref, commit: work && work.files.length + work.submodules.length > 0 ? state : undefined, what: "" },
       { ref: `${ref}-ignored`, commit: ignored, what: "what git ignores under " },
@@ -68,32 +70,32 @@ async function settle(
     ]
     const kept: string[] = []
     for (const { ref: aside, commit, what } of all) {
-      if (commit) await git(["update-ref", aside, commit], sharedGitOptions(home))
-      if (await isThere(home, aside)) kept.push(`${what}${aside}`)
+      if (commit) await git(["update-ref", aside, commit], sharedGitOptions(checkout))
+      if (await isThere(checkout, aside)) kept.push(`${what}${aside}`)
     }
     if (kept.length > 0) refs.set(taskID, kept.join(" and "))
-    if (state) await dropRefs(home, taskID)
+    if (state) await dropRefs(checkout, taskID)
   }
-  const won = winner === undefined ? {} : await workRefs(home, winner)
+  const won = winner === undefined ? {} : await workRefs(checkout, winner)
   if (winner !== undefined && won.state) {
-    await writeRefs(home, groupID, won)
-    await dropRefs(home, winner)
+    await writeRefs(checkout, groupID, won)
+    await dropRefs(checkout, winner)
   }
   return refs
 }
 
-const isThere = async (home: Checkout, ref: string): Promise<boolean> =>
-  (await git(["rev-parse", "--verify", "--quiet", ref], { ...sharedGitOptions(home), accept: [1] })).code === 0
+const isThere = async (original: Checkout, ref: string): Promise<boolean> =>
+  (await git(["rev-parse", "--verify", "--quiet", ref], { ...sharedGitOptions(original), accept: [1] })).code === 0
 
 /** Drops archived losers older than `before`. */
-export async function expireLosers(home: Checkout, before: number): Promise<void> {
+export async function expireLosers(original: Checkout, before: number): Promise<void> {
   const lines = await gitLine(
     ["for-each-ref", "--format=%(refname) %(committerdate:unix)", ASIDE],
-    sharedGitOptions(home),
+    sharedGitOptions(original),
   )
   for (const line of lines.split("\n").filter(Boolean)) {
     const [ref = "", seconds] = line.split(" ")
-    if (Number(seconds) * 1000 < before) await git(["update-ref", "-d", ref], sharedGitOptions(home))
+    if (Number(seconds) * 1000 < before) await git(["update-ref", "-d", ref], sharedGitOptions(original))
   }
 }
 
@@ -104,9 +106,9 @@ async function changedIn(
   folder: string,
   globs: readonly string[],
 ): Promise<{ readonly files: readonly string[]; readonly named: readonly string[] }> {
-  const home = await requireCheckout(folder)
-  const worktree = readMarker(await worktreeFolder(ports, home, taskID))?.worktree
-  const start = await readRef(home, "start", taskID)
+  const checkout = await requireCheckout(folder)
+  const worktree = readMarker(await worktreeFolder(ports, checkout, taskID))?.worktree
+  const start = await readRef(checkout, "start", taskID)
   if (!worktree || !start) return { files: [], named: [] }
   const { tree, nested } = await filesOf(worktree, start, "whole")
   const { files, named } = await changedBetween(worktree, start, tree, globs)

@@ -74,8 +74,8 @@ export class Worktrees implements Place {
 
   /** Missing dependencies of a task's worktree, and the option that adds them. */
   async lacks(taskID: string, folder: string): Promise<string | undefined> {
-    const home = await requireCheckout(folder)
-    return readMarker(await worktreeFolder(this.#ports, home, taskID))?.lacks
+    const checkout = await requireCheckout(folder)
+    return readMarker(await worktreeFolder(this.#ports, checkout, taskID))?.lacks
   }
 
   /** Creates a run's worktree from the captured state or the last run's. */
@@ -93,40 +93,40 @@ export class Worktrees implements Place {
   }
 
   async #putAway(taskID: string, folder: string): Promise<ArchiveResult> {
-    const home = await requireCheckout(folder)
-    const target = await worktreeFolder(this.#ports, home, taskID)
-    const { unsaved, notes } = await cleanAll(this.#ports, home, taskID)
-    const work = await workOf(home, taskID)
-    const missing = await missingAtStart(home, refOf("start", taskID))
+    const checkout = await requireCheckout(folder)
+    const target = await worktreeFolder(this.#ports, checkout, taskID)
+    const { unsaved, notes } = await cleanAll(this.#ports, checkout, taskID)
+    const work = await workOf(checkout, taskID)
+    const missing = await missingAtStart(checkout, refOf("start", taskID))
     const lacked =
       missing.length > 0 ? [`It worked without what could not be read or is too large: ${missing.join(", ")}`] : []
-    const lacksProgram = await missingFilterNote(home)
+    const lacksProgram = await missingFilterNote(checkout)
     const stored = lacksProgram ? [lacksProgram] : []
     const all = [
       ...notes,
       ...lacked,
       ...stored,
-      ...(await hiddenIn(home, taskID)),
-      ...(await ignoredNotes(home, taskID)),
-      ...(await stashNotes(home, taskID)),
+      ...(await hiddenIn(checkout, taskID)),
+      ...(await ignoredNotes(checkout, taskID)),
+      ...(await stashNotes(checkout, taskID)),
     ]
     return {
       ...work,
       unsaved,
       ...(unsaved.length > 0 && { held: target }),
       ...(all.length > 0 && { notes: all }),
-      ...((await tookFromStash(home, taskID)) && { unseen: STASH_UNSEEN }),
+      ...((await tookFromStash(checkout, taskID)) && { unseen: STASH_UNSEEN }),
     }
   }
 
   /** Archived changes of a task, with their diff. */
   async show(taskID: string, folder: string, mostLines: number): Promise<WorkDiff> {
-    const home = await requireCheckout(folder)
-    const work = await workOf(home, taskID)
+    const checkout = await requireCheckout(folder)
+    const work = await workOf(checkout, taskID)
     const [start, state] = [refOf("start", taskID), refOf("state", taskID)]
     const command = `git diff ${start} ${state}`
     if (work.files.length === 0) return { ...work, diff: "", cut: false, command }
-    const { text, cut } = await diffText(home, start, state, mostLines)
+    const { text, cut } = await diffText(checkout, start, state, mostLines)
     return { ...work, diff: text, cut, command }
   }
 
@@ -142,14 +142,14 @@ export class Worktrees implements Place {
 
   /** Drops merged or empty work of these tasks; returns the ids of the others. */
   async clear(folder: string, taskIDs: readonly string[]): Promise<readonly string[]> {
-    const home = await findCheckout(folder)
-    if (!home) return []
-    const known = (await listTaskRefs(home)).filter(({ taskID }) => taskIDs.includes(taskID))
+    const original = await findCheckout(folder)
+    if (!original) return []
+    const known = (await listTaskRefs(original)).filter(({ taskID }) => taskIDs.includes(taskID))
     const kept: string[] = []
     for (const task of known) {
-      const { state } = readMarker(await worktreeFolder(this.#ports, home, task.taskID)) ?? {}
+      const { state } = readMarker(await worktreeFolder(this.#ports, original, task.taskID)) ?? {}
       if (isUnmerged(task) || state === "held" || state === "used") kept.push(task.taskID)
-      else await dropRefs(home, task.taskID)
+      else await dropRefs(original, task.taskID)
     }
     return kept
   }
@@ -161,15 +161,15 @@ export class Worktrees implements Place {
     all: boolean,
     isKnown: (taskID: string) => boolean,
   ): Promise<readonly string[]> {
-    const home = await findCheckout(folder)
-    if (!home) return []
-    await expireLosers(home, before)
+    const original = await findCheckout(folder)
+    if (!original) return []
+    await expireLosers(original, before)
     const gone: string[] = []
-    for (const task of await listTaskRefs(home)) {
+    for (const task of await listTaskRefs(original)) {
       if (isKnown(task.taskID) || task.keptAt >= before || task.trees.merge !== undefined || (isUnmerged(task) && !all))
         continue
-      if (existsSync(await worktreeFolder(this.#ports, home, task.taskID))) continue
-      await dropRefs(home, task.taskID)
+      if (existsSync(await worktreeFolder(this.#ports, original, task.taskID))) continue
+      await dropRefs(original, task.taskID)
       gone.push(task.taskID)
     }
     return gone
@@ -181,10 +181,10 @@ export class Worktrees implements Place {
    */
   async sweep(folder: string, isBusy: (taskID: string) => boolean): Promise<readonly SweptLeftover[]> {
     if (this.#ports.commands) await endLeftovers(this.#ports.commands)
-    const home = await findWorkingCheckout(folder)
-    if (!home) return []
+    const checkout = await findWorkingCheckout(folder)
+    if (!checkout) return []
     const swept: SweptLeftover[] = []
-    const room = await repoWorktreesFolder(this.#ports, home)
+    const room = await repoWorktreesFolder(this.#ports, checkout)
     for (const name of await jsonNames(room)) {
       const taskID = taskOf(name)
       const target = join(room, name)
@@ -198,19 +198,19 @@ export class Worktrees implements Place {
         swept.push({ taskID, what: `its folder ${target} stays: ${(error as Error).message}` })
       }
     }
-    return [...swept, ...(await finishMerges(this.#ports, home))]
+    return [...swept, ...(await finishMerges(this.#ports, checkout))]
   }
 }
 
-async function hiddenIn(home: Checkout, taskID: string): Promise<readonly string[]> {
-  const [state, start] = await Promise.all([readRef(home, "state", taskID), readRef(home, "start", taskID)])
-  return state && start ? hiddenNotes(home, start, state) : []
+async function hiddenIn(original: Checkout, taskID: string): Promise<readonly string[]> {
+  const [state, start] = await Promise.all([readRef(original, "state", taskID), readRef(original, "start", taskID)])
+  return state && start ? hiddenNotes(original, start, state) : []
 }
 
-async function workOf(home: Checkout, taskID: string): Promise<ChangeStats> {
-  const [state, start] = await Promise.all([readRef(home, "state", taskID), readRef(home, "start", taskID)])
+async function workOf(original: Checkout, taskID: string): Promise<ChangeStats> {
+  const [state, start] = await Promise.all([readRef(original, "state", taskID), readRef(original, "start", taskID)])
   if (!state || !start) return { files: [], added: 0, removed: 0, submodules: [] }
-  return workBetween(home, start, state)
+  return workBetween(original, start, state)
 }
 
 /** States of a task in the local repository, for files on another machine. */

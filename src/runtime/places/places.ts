@@ -34,7 +34,7 @@ export class Places {
   readonly kinds: readonly PlaceKind[]
   /** Resolves when a task's last end is closed. */
   readonly #closed: (taskID: string) => Promise<void>
-  readonly #merging = new SerialQueue()
+  readonly #mergeQueue = new SerialQueue()
 
   constructor(parts: Parts, kinds: readonly PlaceKind[], closed: (taskID: string) => Promise<void>) {
     this.#parts = parts
@@ -170,16 +170,16 @@ export class Places {
         return result
       }
       const unfit = await this.#unfit(task, place, { ...merging, check: once }).catch(mergeFailure)
-      const put = await putAway()
-      const unseen = task.run.check === undefined || !put.unseen ? undefined : refusedMerge(put.unseen)
-      const merge = put.files.length > 0 ? (unfit ?? unseen ?? (await this.mergeBack(task, place))) : undefined
-      return { found: { work: toWork(put, merge) }, ...(result && { check: result }) }
+      const archived = await putAway()
+      const unseen = task.run.check === undefined || !archived.unseen ? undefined : refusedMerge(archived.unseen)
+      const merge = archived.files.length > 0 ? (unfit ?? unseen ?? (await this.mergeBack(task, place))) : undefined
+      return { found: { work: toWork(archived, merge) }, ...(result && { check: result }) }
     })
   }
 
   /** Runs merges one after the other: each is checked with what the one before merged. A stopped one does not wait. */
   inTurn<Value>(signal: AbortSignal, work: () => Promise<Value>): Promise<Value> {
-    return this.#merging.take(work, "", (before) => Promise.race([before, aborted(signal)]))
+    return this.#mergeQueue.take(work, "", (before) => Promise.race([before, aborted(signal)]))
   }
 
   /**

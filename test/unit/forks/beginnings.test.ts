@@ -35,39 +35,39 @@ test("two requests share their messages if nine tenths come before the first dif
 })
 
 test("changes by other plugins to prompt and messages are seen, and title requests are ignored", async () => {
-  const beginnings = new RequestPrefixes()
+  const prefixes = new RequestPrefixes()
   const [output, asked] = [{ system: ["one"] }, request("first", "second")]
-  beginnings.asking("ses_1", asked)
-  beginnings.making("ses_1", output)
+  prefixes.asking("ses_1", asked)
+  prefixes.making("ses_1", output)
   output.system.push("two")
   asked.messages = request("1st", "second").messages
-  await beginnings.sending("ses_1", "title")
-  expect(beginnings.of("ses_1")).toBeUndefined()
-  beginnings.making("ses_1", output)
-  await beginnings.sending("ses_1", { name: "build" })
-  expect(beginnings.of("ses_1")).toEqual({
+  await prefixes.sending("ses_1", "title")
+  expect(prefixes.of("ses_1")).toBeUndefined()
+  prefixes.making("ses_1", output)
+  await prefixes.sending("ses_1", { name: "build" })
+  expect(prefixes.of("ses_1")).toEqual({
     system: "one\ntwo",
     shapes: new Map([
       ["m0", "3"],
       ["m1", "6"],
     ]),
   })
-  beginnings.making("ses_1", output)
-  beginnings.making("ses_1", { system: [] })
-  await beginnings.sending("ses_1", "build")
-  expect(beginnings.of("ses_1")?.system).toBe("one\ntwo")
+  prefixes.making("ses_1", output)
+  prefixes.making("ses_1", { system: [] })
+  await prefixes.sending("ses_1", "build")
+  expect(prefixes.of("ses_1")?.system).toBe("one\ntwo")
 })
 
 test("a probe reports how its request would begin, and the request is never sent", async () => {
-  const beginnings = new RequestPrefixes()
+  const prefixes = new RequestPrefixes()
   let isSent = false
-  const found = await beginnings.probed("ses_p", true, async () => {
-    expect(beginnings.isBriefed("ses_p")).toBe(true)
-    beginnings.asking("ses_p", request("x"))
-    beginnings.making("ses_p", { system: ["s"] })
-    void beginnings.sending("ses_p", "build").then(() => (isSent = true))
+  const found = await prefixes.probed("ses_p", true, async () => {
+    expect(prefixes.isBriefed("ses_p")).toBe(true)
+    prefixes.asking("ses_p", request("x"))
+    prefixes.making("ses_p", { system: ["s"] })
+    void prefixes.sending("ses_p", "build").then(() => (isSent = true))
   })
-  beginnings.forget("ses_p")
+  prefixes.forget("ses_p")
   expect(found).toEqual({ system: "s", shapes: new Map([["m0", "1"]]) })
-  expect([isSent, beginnings.isBriefed("ses_p")]).toEqual([false, false])
+  expect([isSent, prefixes.isBriefed("ses_p")]).toEqual([false, false])
 })

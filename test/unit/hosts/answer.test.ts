@@ -28,7 +28,7 @@ const start = (there: readonly Message[], session: Message[] = [question], skew 
     far: { folder: "/far", session: { id: "ses_far", skew } },
   }
   const link = { contact: { skew } as object | undefined }
-  const near = {
+  const local = {
     activity: async () => new Map(),
     messageID: () => "msg_000000000003abcdefghA00001",
     messagesSince: async () => session,
@@ -52,7 +52,7 @@ const start = (there: readonly Message[], session: Message[] = [question], skew 
     live: () => [remote],
     machine: () => ({ link, server: { messagesSince, lastMessage, folder } }),
   } as unknown as Hosts
-  return { host: RemoteHost.over(near, hosts), remote, link, session, looks: () => looks }
+  return { host: RemoteHost.over(local, hosts), remote, link, session, looks: () => looks }
 }
 
 const textsOf = (messages: readonly Message[]) =>

@@ -109,14 +109,14 @@ describe("credit", () => {
 
 describe("phases", () => {
   const taken = (...inputs: readonly ConnectionInput[]): ConnectionState =>
-    inputs.reduce<ConnectionState>((reach, input) => step(reach, input, 1000), IDLE)
+    inputs.reduce<ConnectionState>((state, input) => step(state, input, 1000), IDLE)
   const wanted = { type: "wanted", known: false } as const
   const closed = { type: "closed", why: "cut", byItself: true } as const
   const due = { type: "due" } as const
 
   test("a connection command that ends by itself is tried three times, then its error is reported", () => {
-    const reach = taken(wanted)
-    expect([reach.phase, pauseBefore(reach, 1000)]).toEqual(["connecting", 0])
+    const state = taken(wanted)
+    expect([state.phase, pauseBefore(state, 1000)]).toEqual(["connecting", 0])
     expect(pauseBefore(taken(wanted, closed), 1000)).toBe(1500)
     expect(pauseBefore(taken(wanted, closed, closed), 1000)).toBe(3000)
     expect(taken(wanted, closed, closed, closed)).toEqual({ phase: "ended", why: "cut" })
@@ -130,15 +130,15 @@ describe("phases", () => {
   })
 
   test("a lost connection is tried again at once, then after growing pauses of at most 5 s", () => {
-    let reach = taken(wanted, { type: "opened" }, closed)
+    let state = taken(wanted, { type: "opened" }, closed)
     const pauses = []
     for (let nth = 0; nth < 6; nth++) {
-      expect(reach.phase).toBe("no contact")
-      pauses.push(pauseBefore(reach, 1000))
-      reach = step(step(reach, due, 100_000), closed, 1000)
+      expect(state.phase).toBe("no contact")
+      pauses.push(pauseBefore(state, 1000))
+      state = step(step(state, due, 100_000), closed, 1000)
     }
     expect(pauses).toEqual([0, 1000, 2000, 4000, 5000, 5000])
-    expect(step(reach, { type: "opened" }, 1000)).toEqual({ phase: "contact" })
+    expect(step(state, { type: "opened" }, 1000)).toEqual({ phase: "contact" })
   })
 
   test("a host that was reached before is tried until it is reached again", () => {

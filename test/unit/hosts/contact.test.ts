@@ -22,8 +22,8 @@ import { askOf, progressOf, taskOf } from "../../support/tasks.ts"
 
 const AT_WORK = ["preparing", "prompting", "working", "verifying"] as const
 const place = { kind: "big", folder: "/here", merge: false }
-const world = { mostAway: () => 60_000 }
-const scene = { task: { place }, world, options: { stallTimeout: 1000, permissionTimeout: 1000, lastWord: 100 } }
+const context = { mostAway: () => 60_000 }
+const scene = { task: { place }, context, options: { stallTimeout: 1000, permissionTimeout: 1000, lastWord: 100 } }
 const away = { host: "big", since: NOW - 5000, most: 60_000 }
 const unreachable = { type: "tick", doing: { type: "unreachable" } } as const
 
@@ -69,8 +69,8 @@ describe("without contact", () => {
   })
 
   test("a run without contact has no deadline before its contactTimeout", () => {
-    const { run, world } = at("working", { ...gone, task: { place, run: { timeout: 0 } } })
-    expect(nextDue(run, world)).toBe(away.since + away.most)
+    const { run, context } = at("working", { ...gone, task: { place, run: { timeout: 0 } } })
+    expect(nextDue(run, context)).toBe(away.since + away.most)
   })
 
   test("a run without contact for longer than contactTimeout ends, with its usage as a minimum", () => {

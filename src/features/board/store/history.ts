@@ -41,7 +41,7 @@ export class History {
   readonly #badLines = new Set<number>()
   #scan?: Scan
   #highest = 0
-  readonly #turn = new SerialQueue()
+  readonly #queue = new SerialQueue()
 
   /** `onBadLine`: called once for each unreadable line, which is skipped and kept. `most`: size limit in bytes. */
   constructor(path: string, onBadLine: (offset: number) => void, most = MOST_BYTES) {
@@ -52,7 +52,7 @@ export class History {
 
   /** Reads additions; calls run in order. Must precede `has`, `find` and `highestId`. */
   refresh(): Promise<void> {
-    return this.#turn.take(() => this.#refresh())
+    return this.#queue.take(() => this.#refresh())
   }
 
   async #refresh(): Promise<void> {

@@ -54,7 +54,7 @@ export class Store {
   readonly #lease: Lock
   /** Greater than every id read so far: the file may be deleted, or its `nextId` lowered. */
   #nextId = 1
-  readonly #turn = new SerialQueue()
+  readonly #queue = new SerialQueue()
 
   constructor(ports: StorePorts) {
     this.#ports = ports
@@ -130,7 +130,7 @@ export class Store {
    * Reads, changes and writes the board under the lock. If `work` rejects, nothing is written except interrupted moves.
    */
   change<Value>(work: Work<Value>): Promise<Value> {
-    return this.#turn.take(() => this.#guard(() => this.#locked(() => this.#change(work))))
+    return this.#queue.take(() => this.#guard(() => this.#locked(() => this.#change(work))))
   }
 
   /** Restores archived tasks of a missing history. */

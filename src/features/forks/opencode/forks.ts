@@ -29,7 +29,7 @@ export type ForkParts = {
   readonly directory: string
   readonly counter: Pick<TokenCounter, "count">
   /** Request prefixes; absent where they are not observed. */
-  readonly beginnings?: RequestPrefixes
+  readonly prefixes?: RequestPrefixes
   /** Tool settings of every message. */
   readonly usual?: DefaultTools
 }
@@ -58,16 +58,16 @@ export class OpencodeForks implements ForkHost {
   readonly #directory: string
   readonly #counter: Pick<TokenCounter, "count">
   readonly #usual: DefaultTools | undefined
-  readonly #beginnings: RequestPrefixes | undefined
+  readonly #prefixes: RequestPrefixes | undefined
   /** Probe results by parent, valid while its prefix stays the same. */
   readonly #alike = new Map<string, { readonly begins: string; readonly isAlike: Promise<boolean | undefined> }>()
   readonly #models = new Cached<ReadonlyMap<string, Facts>>(KEEP_MODELS_MS, () => this.#readModels())
   /** False once OpenCode turned out to have no replay route. */
   #replays = true
 
-  constructor({ client, sessions, directory, counter, usual, beginnings }: ForkParts) {
+  constructor({ client, sessions, directory, counter, usual, prefixes }: ForkParts) {
     this.#usual = usual
-    this.#beginnings = beginnings
+    this.#prefixes = prefixes
     this.#client = client
     this.#sessions = sessions
     this.#directory = directory
@@ -108,7 +108,7 @@ export class OpencodeForks implements ForkHost {
 
   async beginsAlike(session: NewSession, history: WeighedMessages, briefed: boolean): Promise<boolean | undefined> {
     const { parentID } = session
-    const sent = this.#beginnings?.of(parentID)
+    const sent = this.#prefixes?.of(parentID)
     if (sent === undefined) return undefined
     const shapes = rewrittenIn(sent, history.messages)
     const begins = [sent.system, ...(shapes ?? [])].join("\n")
@@ -144,10 +144,10 @@ export class OpencodeForks implements ForkHost {
       if (history)
         await replay(this.#client, { sessionID, directory: this.#directory }, history.messages, history.tokens)
       const ask = () => call("send a prompt", this.#client.session.promptAsync(prompt))
-      return await this.#beginnings?.probed(sessionID, briefed, ask)
+      return await this.#prefixes?.probed(sessionID, briefed, ask)
     } finally {
       await this.#sessions.deleteSession(sessionID).catch(() => {})
-      this.#beginnings?.forget(sessionID)
+      this.#prefixes?.forget(sessionID)
     }
   }
 
