@@ -23,7 +23,7 @@ import { Groups } from "./groups/groups.ts"
 import { GroupMembers } from "./groups/members.ts"
 import { Journal } from "./journal.ts"
 import { type Launching, launchingOf } from "./launch/create-launcher.ts"
-import { Dependencies } from "./launch/dependencies.ts"
+import { TaskDependencies } from "./launch/dependencies.ts"
 import { Unattended } from "./launch/unattended.ts"
 import type { Ledgers } from "./ledgers.ts"
 import { outboxOf } from "./mailbox/create-outbox.ts"
@@ -127,7 +127,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
     wakeAgain: (task) => outbox.wakeAgain(task),
   })
   const pausers = new Pausers({ parked: breakers })
-  const dependencies = new Dependencies(parts, dispatcher)
+  const dependencies = new TaskDependencies(parts, dispatcher)
   const begins = { dependencies, dispatcher, breakers, places, allowance, elsewhere, ledgers, watch }
   const launching: Launching = launchingOf(parts, { ...ports, ...begins, bodies: [...bodies.values()] })
   const recovery = new Recovery(parts, { ...begins, groups, pausers, outbox, ledger, verifiers, changed: freed })

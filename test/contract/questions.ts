@@ -106,7 +106,7 @@ export function questionContract(driver: Driver): void {
       }
     })
 
-    describe("beside another one of the same step", () => {
+    describe("another question of the same step", () => {
       const question = (text: string) => ({
         name: "question",
         args: { questions: [{ question: text, header: "Which", options: [{ label: "a", description: "b" }] }] },

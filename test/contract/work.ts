@@ -4,7 +4,7 @@ import { emptiesIn, NOTHING_OBSERVED, withMessages } from "../../src/core/run/pr
 import { CONTEXT, type Driver } from "./driver.ts"
 
 export function workContract(driver: Driver): void {
-  describe("the model's work", () => {
+  describe("a working model", () => {
     test("a session is reported as active while its model works; a session without an activity is idle", async () => {
       driver.world.onPrompt("BUSY", { text: "done", delay: 500 })
       const sessionID = await driver.child()

@@ -133,7 +133,7 @@ describe("two batches at once", () => {
   })
 })
 
-describe("figures", () => {
+describe("usage figures", () => {
   test("the figures of two runs equal OpenCode's own, and each run's figures are shown separately", async () => {
     const usage = (input: number) => ({ input, output: 10 })
     model.use(({ lastUser, sinceUser }) => {
@@ -177,7 +177,7 @@ describe("figures", () => {
   })
 })
 
-describe("a child", () => {
+describe("a child's system prompt", () => {
   test("a fresh child's system prompt says that it works in the background; a fork's does not", async () => {
     const session = await openSession(host)
     await ask(host, session, "hello")

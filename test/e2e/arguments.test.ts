@@ -185,7 +185,7 @@ describe("a malformed call", () => {
   })
 })
 
-describe("an argument", () => {
+describe("an argument's limits", () => {
   test("an argument of null counts as absent", async () => {
     const mine = await openSession(host)
     const absent = { fork: null, resume: null, model: null, batch: null, timeout: null } as never

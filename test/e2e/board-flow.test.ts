@@ -48,7 +48,7 @@ beforeEach(() => model.reset())
 
 const boardTools = (request: ModelRequest) => request.tools.filter((name) => name.startsWith("tasks_"))
 
-describe("the tools", () => {
+describe("the board tools", () => {
   test("only the agents of the board, explore among them, are offered the board tools", async () => {
     for (const [agent, count] of [
       ["build", 14],
@@ -136,7 +136,7 @@ describe("the tools", () => {
   })
 })
 
-describe("the job", () => {
+describe("a subtask of a board task", () => {
   test("a board task passes through a subtask in another agent's thread to its parent's wake-up and its end", async () => {
     const seen: string[] = []
     const library = gate()
@@ -215,7 +215,7 @@ describe("the job", () => {
   })
 })
 
-describe("a new owner", () => {
+describe("a board task's new owner", () => {
   test("a board task's new owner continues in the old thread with its own prompt, replacing the previous owner", async () => {
     model.use((request) => {
       if (!taskOf(request)) return undefined
@@ -285,7 +285,7 @@ describe("the <Task> block", () => {
   })
 })
 
-describe("a run", () => {
+describe("a board task's run", () => {
   test("a board task's run works in its thread, notifies nobody and is not repeated", async () => {
     const session = await openSession(host)
     const id = idIn(await callBoard(host, model, session, "create_task", { title: "Quiet", owner: "librarian" }))
@@ -333,7 +333,7 @@ describe("a run", () => {
   })
 })
 
-describe("a person", () => {
+describe("a request for a person", () => {
   test("only a thread can notify a person, and the task's state says so until the person writes there", async () => {
     const session = await openSession(host)
     const outside = callBoard(host, model, session, "notify_user", { message: "hello" })

@@ -22,7 +22,7 @@ const TRY = { description: "try", prompt: "P-TRY", fork: "whole" }
 
 /** The short form of `npm run bench -- cache`: each figure of the contract, once. */
 
-describe.each<Form>(["openai", "anthropic"])("with %s's cache", (form) => {
+describe.each<Form>(["openai", "anthropic"])("the cache of %s", (form) => {
   let bench: CacheBench
   let model: ScriptedModel
   let host: Host

@@ -32,7 +32,7 @@ const listed = async (session: string) =>
 /** The prompt that stands behind what else a model is told first. */
 const promptIn = (text: string) => /N-\d+/.exec(text.split("Your task:").at(-1) ?? "")?.[0]
 
-describe("a task that waits for others", () => {
+describe("a task with dependencies", () => {
   test("a task with `after` takes no slot while it waits, and starts with the awaited answers in order", async () => {
     const door = gate()
     model.use(async ({ lastUser }) => {

@@ -40,7 +40,7 @@ const script = (steps: number, delay = 150) =>
     return { tools: [{ name: "read", args: { filePath: "README.md" } }], text: "on it", usage: CENT, delay }
   })
 
-describe("with budgets for a task and a session", () => {
+describe("the budgets of tasks and sessions", () => {
   beforeAll(async () => {
     const options = { maxCostPerSession: 0.1, maxCostPerTask: 0.05, maxLaunchesPerMinute: 0, lastWord: 5000 }
     host = await startPlugged(model, { ...options, resumable: ["completed", "error"] })
@@ -102,7 +102,7 @@ describe("with budgets for a task and a session", () => {
   })
 })
 
-describe("with a budget for the day", () => {
+describe("the budget of a day", () => {
   afterEach(() => host?.stop())
 
   test("the day's spending still counts after a SIGKILL during last words, which are not requested again", async () => {

@@ -109,7 +109,7 @@ test("a compaction that uses the last tokens does not end a run before its last 
   expect(asked(child).map(({ tools }) => tools.length > 0)).toEqual([true])
 })
 
-describe.concurrent("near each kind of limit a child that obeys ends with its last word:", () => {
+describe.concurrent("the last word near each limit", () => {
   const steps = () => read({ usage: CENT, delay: 60 })
 
   test("a child near its time limit ends with its last word, in a fork as well", async () => {

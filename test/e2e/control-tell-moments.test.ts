@@ -9,7 +9,7 @@ import { endsWith, host, isBusy, model, outputOf, PATIENT, tell, tellScene } fro
 
 tellScene()
 
-describe("a word reaches a task", () => {
+describe("a message to a task", () => {
   test("a task that streams its last text reads a new message, continues and answers it", async () => {
     const door = gate()
     model.use(({ lastUser }) => {

@@ -26,7 +26,7 @@ test("a running task reads a message at its next step", async () => {
   expect(await outputOf(session, id)).not.toContain("(resumed)")
 })
 
-describe("a word is refused", () => {
+describe("a refused message", () => {
   test("superagents_task refuses an empty message, an unknown task, and an ended task, where it suggests `resume`", async () => {
     const session = await openSession(host)
     const { id, child } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)

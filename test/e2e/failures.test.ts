@@ -71,7 +71,7 @@ describe("a model that answers 400", () => {
   })
 })
 
-describe("a model that fails for a moment", () => {
+describe("a model that fails briefly", () => {
   test("a task whose model answers 500 twice is shown as retried, and completes at the third try", async () => {
     const tried: ModelRequest[] = []
     model.use((request) => {
@@ -107,7 +107,7 @@ describe("a model that fails for a moment", () => {
   })
 })
 
-describe("a model that says nothing for ever", () => {
+describe("a model with empty answers", () => {
   test("a task whose model returns an empty body at every request ends within ten seconds", async () => {
     model.use((request) => (request.lastUser === "P-EMPTY" ? { empty: true } : undefined))
     const session = await openSession(host)
@@ -123,7 +123,7 @@ describe("a model that says nothing for ever", () => {
   })
 })
 
-describe("an answer with something wrong about it", () => {
+describe("a faulty answer", () => {
   test("a task whose answer reached the output limit is completed with a note", async () => {
     model.use((request) => (request.lastUser === "P-LENGTH" ? { text: "and then", finish: "length" } : undefined))
     const session = await openSession(host)

@@ -69,7 +69,7 @@ const forkOf = async (host: Host, past: readonly PastMessage[]) => {
   return { messages: Number(messages), tokens: Number(tokens.replaceAll(",", "")), request, output }
 }
 
-describe("in an installed package", () => {
+describe("token counts in an installed package", () => {
   let host: Host
   beforeAll(async () => {
     host = await startPlugged(model, {}, { plugin: installed })
@@ -132,7 +132,7 @@ describe("in an installed package", () => {
   })
 })
 
-describe("in a host in which no thread starts", () => {
+describe("forks without a counting thread", () => {
   test("a fork is made with estimated token counts when no thread can start, and OpenCode stays alive", async () => {
     rmSync(join(installed, "dist", "tokenizer.js"))
     const host = await startPlugged(model, {}, { plugin: installed })

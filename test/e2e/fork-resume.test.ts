@@ -117,7 +117,7 @@ describe("a completed task", () => {
   })
 })
 
-describe("a resume is refused", () => {
+describe("a refused resume", () => {
   test("a resume is refused for a running or failed task, another session's, and one without a session", async () => {
     const session = await openSession(host)
     const running = await launch(host, model, session, { prompt: "HANG on" })

@@ -47,7 +47,7 @@ export default {
   return file
 }
 
-describe.each([[true], ["exact"]] as const)("with the gate %s", (gate) => {
+describe.each([[true], ["exact"]] as const)("the fetch gate %s", (gate) => {
   let model: ScriptedModel
   let host: Host
   let folder: string

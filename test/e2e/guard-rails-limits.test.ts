@@ -29,7 +29,7 @@ const outputOf = async (session: string, id: string) =>
 
 const words = (count: number) => Array.from({ length: count }, (_, index) => `word${index} `).join("")
 
-describe("a task that passes a limit is ended, says which, and keeps its text:", () => {
+describe("a task over a limit", () => {
   test("a task that passes the option taskTimeout is ended, names that limit, and keeps its text", async () => {
     model.use((request) =>
       request.lastUser === "P-ENDLESS" ? { text: words(200), chunks: 200, pace: 300 } : undefined,
@@ -110,7 +110,7 @@ describe("a task that passes a limit is ended, says which, and keeps its text:",
   })
 })
 
-describe("what counts as life:", () => {
+describe("signs of life", () => {
   test("a running tool keeps a task from counting as silent", async () => {
     model.use((request) => {
       if (request.lastUser !== "P-TOOL") return undefined
@@ -132,7 +132,7 @@ describe("what counts as life:", () => {
   })
 })
 
-describe("an agent that left todos open", () => {
+describe("an agent with open todos", () => {
   const todos = [
     { content: "first", status: "completed", priority: "high" },
     { content: "second", status: "pending", priority: "low" },

@@ -46,7 +46,7 @@ const scriptDoors = () => {
 const listed = async (session: string) =>
   ((await callTool(host, model, session, "superagents_list", {})).output ?? "").split("\n")
 
-describe("two slots", () => {
+describe("a limit of two slots", () => {
   test("two slots run two of five tasks at once, and the others in order", async () => {
     const { atWork, open, peak } = scriptDoors()
     const session = await openSession(host)
@@ -153,7 +153,7 @@ describe("two slots", () => {
   })
 })
 
-describe("six launches a minute", () => {
+describe("the launch rate", () => {
   test("the seventh launch in a minute is refused with a time to retry; refused launches do not count", async () => {
     const session = await openSession(host)
     const calls = Array.from({ length: 8 }, (_, index) => ({

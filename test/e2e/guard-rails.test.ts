@@ -42,7 +42,7 @@ const hangs = (prompt: string) => model.use((request) => (request.lastUser === p
 
 const asked = (child: string): Promise<ModelRequest> => model.waitFor((request) => request.sessionID === child)
 
-describe("at the depth limit", () => {
+describe("a child at the depth limit", () => {
   test("a child at the depth limit is offered neither our launching tool nor OpenCode's", async () => {
     const session = await openSession(host)
     const { child } = await launch(host, model, session, { prompt: "P-SHALLOW" })
@@ -97,7 +97,7 @@ describe("the model of a child", () => {
   })
 })
 
-describe("what it costs", () => {
+describe("tokens and cost", () => {
   test("tokens and cost agree in the output, the list, the hint and the total", async () => {
     const usage = { input: 1000, output: 200, reasoning: 50, cached: 300 }
     model.use((request) => {
@@ -125,7 +125,7 @@ describe("what it costs", () => {
   })
 })
 
-describe("when somebody else ends something:", () => {
+describe("an end by the user", () => {
   test("aborting the parent leaves its children running, and they report their ends", async () => {
     const door = gate()
     model.use(async (request) => {

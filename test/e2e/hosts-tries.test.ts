@@ -132,7 +132,7 @@ test("a try on a host that changes a guarded file fails even if its check passes
   expect([user.read("test.sh"), user.read("sum.txt")]).toEqual(["grep -q right sum.txt\n", "right\n"])
 }, 180_000)
 
-describe("tries that stop without contact", () => {
+describe("tries stopped without contact", () => {
   /** Two that work there, cut off: `works` tells whether any does. */
   const cutOff = async (prompt: string) => {
     const pid = (nth: number) => join(far.root, `${prompt}-${nth}.pid`)

@@ -277,7 +277,7 @@ describe("the list", () => {
   })
 })
 
-describe("what the user chose", () => {
+describe("the user's choice of model", () => {
   test("the user's choice of model, agent and variant stays after a notification and for the woken model", async () => {
     const session = await openSession(host)
     const chosen = { model: "scripted/beta", agent: "plan", variant: "keen" }

@@ -144,7 +144,7 @@ describe("a notification", () => {
   })
 })
 
-describe("ten tasks side by side", () => {
+describe("ten parallel tasks", () => {
   test("ten parallel tasks send ten notifications, 1/10 to 10/10, and only one says that all have finished", async () => {
     const door = gate()
     model.use(async (request) => {
@@ -248,7 +248,7 @@ describe("a busy parent", () => {
   })
 })
 
-describe("three tasks that end at once", () => {
+describe("three tasks with a common end", () => {
   test("three tasks that end at once send three notifications and wake the parent at most twice", async () => {
     const door = gate()
     model.use(async (request) => {

@@ -119,7 +119,7 @@ test("the receipt of thirty commands lists what really ran, not what the agent c
   expect(shown).toContain("- `sleep 60`: cut off")
 }, 180_000)
 
-describe("a project with a folder of OpenCode's, where no registry answers:", () => {
+describe("a project with OpenCode's folder", () => {
   const INSTALLED = JSON.stringify({ packages: { "": { dependencies: { "@opencode-ai/plugin": "*" } } } })
   /** The project as `opencode plugin` leaves it; `isInstalled`: OpenCode has put its packages there. */
   const project = (isInstalled: boolean) => {

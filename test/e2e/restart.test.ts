@@ -19,7 +19,7 @@ afterAll(async () => {
 
 const inSession = (prompt: string) => (request: { lastUser: string }) => request.lastUser.startsWith(prompt)
 
-describe("after SIGKILL and a restart", () => {
+describe("a SIGKILL and a restart", () => {
   test("a running task is reported once as interrupted after SIGKILL, with its text and advice", async () => {
     const remove = model.use((request) =>
       inSession("HANG")(request) ? { hang: true, text: "half an answer" } : undefined,

@@ -21,7 +21,7 @@ afterAll(async () => {
 
 beforeEach(() => model.reset())
 
-describe("the scripted model on a real host", () => {
+describe("the scripted model", () => {
   test("the scripted model answers a prompt on the real OpenCode", async () => {
     model.use((request) => (request.lastUser === "hello" ? { text: "good day to you", chunks: 4 } : undefined))
     const sessionID = await openSession(host)
@@ -94,7 +94,7 @@ describe("the scripted model on a real host", () => {
   })
 })
 
-describe("tool calls", () => {
+describe("scripted tool calls", () => {
   test("a scripted tool call reaches the plugin and returns with its result", async () => {
     const sessionID = await openSession(host)
     const outcome = await callTool(host, model, sessionID, "echo", { text: "hi" })
@@ -134,7 +134,7 @@ describe("tool calls", () => {
   })
 })
 
-describe("the host", () => {
+describe("the test support's OpenCode", () => {
   test("the test support's OpenCode waits for past and future events, and names those that never came", async () => {
     const since = host.events.mark()
     const sessionID = await openSession(host)

@@ -49,7 +49,7 @@ describe("a stopped agent", () => {
   })
 })
 
-describe("after its user's ESC a parent", () => {
+describe("a parent stopped by its user", () => {
   test("a parent whose user pressed ESC is notified without being woken until its user writes again", async () => {
     const door = gate()
     model.use(async ({ lastUser }) => {
@@ -191,7 +191,7 @@ describe("a compaction", () => {
   })
 })
 
-describe("a turn that ended at a refusal", () => {
+describe("a turn ended by a refusal", () => {
   const command = (text: string) => ({ name: "bash", args: { command: `echo ${text}`, description: "says it" } })
   const asksOf = async (child: string) =>
     (await unwrap(host.client.permission.list())).filter(({ sessionID }) => sessionID === child)

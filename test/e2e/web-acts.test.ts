@@ -46,7 +46,7 @@ const agent = (prompt: string, ...replies: ((said: string) => object)[]) =>
 
 const answerOf = async (id: string) => (await askPage(host, `/api/agents/${id}`)).json.answer
 
-describe.skipIf(!browser)("on the page", () => {
+describe.skipIf(!browser)("questions on the page", () => {
   test("a permission allowed on the page continues the agent, and one refused there gives it the reason", async () => {
     for (const name of ["YES", "NO"])
       agent(

@@ -75,7 +75,7 @@ test("the server in a real OpenCode process refuses strangers and large bodies, 
   }
 })
 
-describe.skipIf(!browser)("in a browser", () => {
+describe.skipIf(!browser)("tasks in a browser", () => {
   test("a task is followed in a browser from launch to answer without a reload", async () => {
     const door = gate()
     model.use(async (request) => {

@@ -14,7 +14,7 @@ import { workingDay } from "../support/web-scene.ts"
 
 const { browser, serve, open } = await pageTests()
 
-describe.skipIf(!browser)("the page, attacked,", () => {
+describe.skipIf(!browser)("attacks on the page", () => {
   test("the page runs and loads nothing from the names, texts and changes of agents and tasks", async () => {
     const evil = (where: string) =>
       `${where}"'><img src=x onerror="hacked('${where}')"><script>hacked('${where}')</script> [l](javascript:hacked('${where}')) ![i](https://evil.example/${where}.png) </style></script>`
@@ -111,7 +111,7 @@ describe.skipIf(!browser)("the page, attacked,", () => {
     expect(problems).toEqual([])
   })
 
-  describe("and another page", () => {
+  describe("another website", () => {
     let other: Server
     let origin: string
 

@@ -78,7 +78,7 @@ test("a failed check's result does not restart an agent that was stopped meanwhi
   expect(rig.answers(sessionID).filter(({ error }) => !error)).toHaveLength(1)
 })
 
-describe("before it is merged by itself, what was merged meanwhile is brought in, and it is checked again:", () => {
+describe("the second check before a merge", () => {
   const merging = async (
     check: string,
     brought: "merged" | "nothing" | Error,
@@ -223,7 +223,7 @@ test.each([
   },
 )
 
-describe("a task that is merged by itself keeps its check:", () => {
+describe("the check of automatic merges", () => {
   const merging = async (check?: string) => {
     const calls: string[] = []
     const worktrees = {

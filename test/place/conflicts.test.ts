@@ -37,7 +37,7 @@ async function staysUnsolved() {
   expect(user.state()).toEqual(before)
 }
 
-describe("the user's side comes first:", () => {
+describe("the user's side in a merge", () => {
   const settings = () => {
     user.git("config", "merge.ours.driver", "true")
     user.write(".gitattributes", "config merge=ours\n").write("config", text()).write("a", text()).commit()
@@ -80,7 +80,7 @@ describe("the user's side comes first:", () => {
   })
 })
 
-describe("marks", () => {
+describe("conflict marks", () => {
   const inOne = async (before = text(), theirs = text({ 5: "theirs" }), mine = text({ 5: "mine" })) => {
     user.write("a", before).commit()
     await conflicting(
@@ -147,7 +147,7 @@ describe("marks", () => {
   })
 })
 
-describe("a conflict that git makes no marks for has some, and stays one until it is decided:", () => {
+describe("a conflict without marks from git", () => {
   test("a file deleted by the user and edited by the agent is a conflict with marks until decided", async () => {
     user.write("a", "before\n").commit()
     await conflicting(

@@ -103,7 +103,7 @@ test("a worktree that is archived while work is merged into it is archived with 
   expect(names).toEqual(["sub/one", "sub/three", "sub/two"])
 })
 
-describe("making ready", () => {
+describe("a crash while making a worktree", () => {
   test.each(["capture: state kept", "ready: marked", "ready: added", "ready: stash noted", "ready: set up"])(
     "a launch that dies at %s while making its worktree leaves nothing behind",
     async (moment) => {
@@ -146,7 +146,7 @@ describe("making ready", () => {
   })
 })
 
-describe("an agent at work or putting away", () => {
+describe("a crash while archiving a worktree", () => {
   test.each(["away: state kept", "away: marked", "away: removed"])(
     "a task that dies at %s while its worktree is put away keeps its work",
     async (moment) => {
@@ -186,7 +186,7 @@ describe("an agent at work or putting away", () => {
   })
 })
 
-describe("a merge", () => {
+describe("a crash during a merge", () => {
   const RESULT = {
     a: text({ 0: "mine, uncommitted", 10: "theirs" }),
     b: text({ 10: "theirs" }),

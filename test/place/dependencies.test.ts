@@ -61,7 +61,7 @@ function npmProject() {
     .link("node_modules/.bin/greet", "../greet/cli.js")
 }
 
-describe("a project of npm's", () => {
+describe("an npm project", () => {
   test("an npm project runs its tests in a worktree at once without changing the user's files or the merge", async () => {
     npmProject()
     const before = user.state()
@@ -172,7 +172,7 @@ describe("a link out of the repository", () => {
   })
 })
 
-describe("an environment of Python's", () => {
+describe("a Python environment", () => {
   const ignores = () => user.write(".gitignore", ".venv/\n").write("pyproject.toml", '[project]\nname = "p"\n')
 
   test("a Python environment made by venv runs the worktree's own sources and scripts", async () => {
@@ -248,7 +248,7 @@ test.each([
   },
 )
 
-describe("what a worktree lacks", () => {
+describe("a worktree's missing packages", () => {
   test("packages that a worktree lacks are reported to the parent and the agent, with the option that brings them", async () => {
     user
       .write("package.json", json({ devDependencies: { vitest: "1" } }))
@@ -331,7 +331,7 @@ test("a later run gets fresh dependencies together with its own earlier work", a
   expect([again.read("mine.txt"), run(again, "npm test --offline").includes("hello")]).toEqual(["x", true])
 })
 
-describe("what the host has installed for itself", () => {
+describe("OpenCode's own packages", () => {
   const hostFolder = () => ({
     name: ".opencode",
     installs: [".gitignore", "package.json", "package-lock.json", "bun.lock", "node_modules"],

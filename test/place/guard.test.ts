@@ -22,7 +22,7 @@ async function guarded(work: string) {
   return named
 }
 
-describe("a guarded file is named that", () => {
+describe("a guarded file reported as changed", () => {
   test.each<[string, string, string]>([
     ["was changed", "echo > test/a.sh", "test/a.sh"],
     [
@@ -53,7 +53,7 @@ describe("a guarded file is named that", () => {
   })
 })
 
-describe("no file is named that", () => {
+describe("a file that is not reported", () => {
   test.each<[string, string]>([
     ["was ignored before", "mkdir test/__pycache__; echo > test/__pycache__/a.pyc; echo > test/run.log"],
     ["is ignored by an old rule in a file that was changed", "echo dist >> .gitignore; echo > test/run.log"],

@@ -34,7 +34,7 @@ async function under(variables: Record<string, string>, work: () => Promise<unkn
   }
 }
 
-describe("work that git itself would lose", () => {
+describe("repositories inside a worktree", () => {
   test("a repository that the child added to its own as a link is not lost with its worktree", async () => {
     user.write("a", "a").commit()
     const child = await bench.ready()
@@ -186,7 +186,7 @@ test("a merge waits while the user's git packs the refs", async () => {
   expect(await bench.unmerged()).toEqual([])
 })
 
-describe("variables of whoever started the host", () => {
+describe("git's environment variables", () => {
   test("environment variables that redirect git prevent a worktree, since the agent's git would obey them", async () => {
     user.write("a", "a").commit()
     for (const name of ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"])
@@ -225,7 +225,7 @@ describe("variables of whoever started the host", () => {
   })
 })
 
-describe("settings of the user's", () => {
+describe("the user's git settings", () => {
   test("the user's settings for encodings, signing, colours and split indexes do not change the work", async () => {
     user.write("a", text()).commit()
     for (const [name, value] of [
@@ -362,7 +362,7 @@ test("a file is written according to the .gitattributes that are merged with it"
   expect(user.has("in")).toBe(false)
 })
 
-describe("a parent", () => {
+describe("an unusual parent", () => {
   test.each<[string, () => Repository]>([
     [
       "within a submodule",

@@ -96,7 +96,7 @@ const home = async (from: RepositoryHost) => {
 
 const refs = () => user.git("for-each-ref", "--format=%(refname)").trim().split("\n")
 
-describe("files", () => {
+describe("files on a host", () => {
   test("files are sent to a host as they are and come back as the agent left them, committed or not", async () => {
     user.write("a", "a\n").write("gone", "x").commit()
     user.write("a", "a, not committed\n").write("new", "untracked")
@@ -155,7 +155,7 @@ describe("files", () => {
     expect(child.read("my.key")).toBe("KEY")
   })
 
-  describe("that an agent made and git ignores", () => {
+  describe("ignored files of an agent", () => {
     const ignored = `refs/superagents-ignored/${ID}`
     const shown = (path: string) => user.git("show", `${ignored}:${path}`)
     /** As if the run had begun a moment ago: files copied to the host are no work of the agent's. */
@@ -229,7 +229,7 @@ describe("files", () => {
 })
 
 /** What the agent changed comes home, whatever it did to git there. */
-describe("work that git does not show by itself", () => {
+describe("work hidden from git", () => {
   beforeEach(() => void user.write("a", "a\n").write("d/b", "b\n").write("c", "c\n").commit())
 
   const changed = async () => (await bench.places.show(ID, user.top, 10)).files.toSorted()
@@ -278,7 +278,7 @@ describe("work that git does not show by itself", () => {
   })
 })
 
-describe("a later run", () => {
+describe("a later run on a host", () => {
   beforeEach(() => void user.write(".gitignore", "*.key\n").write("a", "a\n").commit())
 
   test("a later run starts and keeps the agent's file even if the agent committed what the host's option sends", async () => {
@@ -298,7 +298,7 @@ describe("a later run", () => {
   })
 })
 
-describe("what a host lacks", () => {
+describe("missing programs on a host", () => {
   beforeEach(() => void user.write("a", "a").commit())
 
   const without = (path: string) =>
@@ -340,7 +340,7 @@ describe("what a host lacks", () => {
   })
 })
 
-describe("a host that sends what it should not", () => {
+describe("a hostile host", () => {
   beforeEach(async () => {
     user.write("a", "a").commit()
     user.git("branch", "secret")

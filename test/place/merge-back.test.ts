@@ -70,7 +70,7 @@ test("stashed work of an agent is archived, but not merged automatically if no c
   expect(user.read("a")).toBe(text({ 3: "the agent, stashed" }))
 })
 
-describe("new hidden files at the top", () => {
+describe("new hidden files", () => {
   const agents = (child: Repository) =>
     child.write("mine.txt", "x").write(".omo/state.json", "{}").write(".omo/sub/run.log", "x").write("a", text())
 
@@ -103,7 +103,7 @@ describe("new hidden files at the top", () => {
   })
 })
 
-describe("a check", () => {
+describe("a check in a worktree", () => {
   test("a check must pass even if its agent changed nothing", async () => {
     user.write("a", text()).commit()
     agent("FIND", (child) => child.write("a", text()))
@@ -128,7 +128,7 @@ describe("a check", () => {
   })
 })
 
-describe("a resume begins with the parent's present state:", () => {
+describe("the files of a resumed task", () => {
   const preface = (id: string) =>
     rig.host
       .stored(rig.task(id).sessionID)

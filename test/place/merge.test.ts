@@ -469,7 +469,7 @@ describe("a conflict", () => {
   })
 })
 
-describe("a merge that cannot be finished is put back:", () => {
+describe("an undone merge", () => {
   test("a merge that meets a file the user is writing keeps the user's text and is undone", async () => {
     user.write("a", text()).write("b", text()).write("c", text()).commit()
     let count = 0
@@ -566,7 +566,7 @@ describe("a merge that cannot be finished is put back:", () => {
   })
 })
 
-describe("what the parent changed since", () => {
+describe("later changes of the parent", () => {
   test("the parent's later changes are brought into the worktree before the work is checked again", async () => {
     user.write("a", text()).commit()
     const child = await bench.ready()
@@ -591,7 +591,7 @@ describe("what the parent changed since", () => {
   })
 })
 
-describe("refs", () => {
+describe("git refs of a task's work", () => {
   test("clearing tasks deletes refs of merged and empty work, while unmerged work stays and is named", async () => {
     user.write("a", "a").commit()
     await bench.worked((child) => child.write("one", "1"), { id: "bg_merged00" })

@@ -77,7 +77,7 @@ describe("a project that is a submodule", () => {
   })
 })
 
-describe("a git folder that an agent has made among its files", () => {
+describe("an agent's own git folder", () => {
   const bare = (at: string) => execFileSync("git", ["init", "--quiet", "--bare", at])
 
   test("a git folder that an agent has made is reported and not merged, and other work is", async () => {
@@ -107,7 +107,7 @@ describe("a git folder that an agent has made among its files", () => {
   })
 })
 
-describe("a home folder of dotfiles, in which git shows no untracked files", () => {
+describe("a home folder of dotfiles", () => {
   beforeEach(() => {
     user.write(".bashrc", "b\n").write("tools/run", "r\n").commit()
     user.git("config", "status.showUntrackedFiles", "no")
@@ -164,7 +164,7 @@ test("OpenCode's own data below a project is never stored in the repository, eve
   for (const secret of ["session\n", "record key\n", "log\n"]) expect(stored()).not.toContain(secret)
 })
 
-describe("untracked files that are too large to be kept", () => {
+describe("untracked files over the size limit", () => {
   const huge = (repository: Repository, name: string) => {
     repository.write(name, "")
     truncateSync(join(repository.top, name), 600 * 1024 * 1024)
@@ -209,7 +209,7 @@ test("a repository with a line break in its path works like any other", async ()
   expect(user.read("a")).toBe("theirs\n")
 })
 
-describe("files in the care of a program that is not installed, as of Git LFS,", () => {
+describe("files of a missing git filter", () => {
   const POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 3\n"
   const PROGRAM = "superagents-no-such-program"
 
@@ -271,7 +271,7 @@ describe("files in the care of a program that is not installed, as of Git LFS,",
   })
 })
 
-describe("a project that git ignores, inside of a repository,", () => {
+describe("a project that git ignores", () => {
   beforeEach(() => {
     user.write(".gitignore", "ignored/\n").write("a", "a\n").commit()
     user.write("ignored/app/x", "x\n").write("own/.gitignore", "*\n").write("own/x", "x\n")
@@ -308,7 +308,7 @@ function throughShell(line: string) {
   vi.stubEnv("PATH", `${bin.top}:${process.env.PATH}`)
 }
 
-describe("what git refuses is said in a sentence, with what to do:", () => {
+describe("a repository that git refuses", () => {
   test("a repository that belongs to another user is refused with advice on how to trust it", async () => {
     user.write("a", "a\n").commit()
     vi.stubEnv("GIT_CONFIG_GLOBAL", "/dev/null")
@@ -319,7 +319,7 @@ describe("what git refuses is said in a sentence, with what to do:", () => {
   })
 })
 
-describe("files that an agent makes and git ignores", () => {
+describe("ignored files of an agent", () => {
   beforeEach(() => {
     user.write(".gitignore", "dist/\n*.log\nnode_modules/\ncache/\n").write(".gitattributes", "* text=auto eol=crlf\n")
     user.write("a", "a\r\n").commit()

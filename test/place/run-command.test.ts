@@ -74,7 +74,7 @@ test("a service that a command started outside its process group keeps running a
   process.kill(Number(found))
 })
 
-describe("a command whose OpenCode dies", () => {
+describe("a command of a dead OpenCode", () => {
   const RUNNER = fileURLToPath(new URL("../support/fixtures/marked-command.ts", import.meta.url))
   const marks = (alive = false) => ({
     folder: join(cwd, "marks"),

@@ -41,7 +41,7 @@ const list = () => user.git("stash", "list").trim().split("\n").filter(Boolean)
 const merge = (id = ID) => bench.places.merge(id, user.top)
 const putAway = (id = ID) => bench.places.putAway(id, user.top)
 
-describe("an agent that pops what is the user's", () => {
+describe("the user's stash", () => {
   test.each<[string, (child: Repository) => void]>([
     ["pops with nothing to stash", (child) => void child.git("stash", "pop")],
     ["drops one in the middle", (child) => void child.git("stash", "drop", "stash@{1}")],
@@ -75,7 +75,7 @@ describe("an agent that pops what is the user's", () => {
   })
 })
 
-describe("an agent that stashes and ends", () => {
+describe("an agent's stash", () => {
   test("an agent's stashed work is restored at its end while the user's stash list stays the same", async () => {
     stashes()
     const before = user.state()
@@ -158,7 +158,7 @@ describe("an agent that stashes and ends", () => {
   })
 })
 
-describe("what the user does with the stash while an agent works", () => {
+describe("the user's stash during a task", () => {
   test("the user's new and popped stash entries stay as they are while an agent works", async () => {
     stashes()
     const child = await bench.ready()
@@ -203,7 +203,7 @@ describe("what the user does with the stash while an agent works", () => {
   })
 })
 
-describe("agents at the same commit", () => {
+describe("stashes of agents on one commit", () => {
   test("agents at the same commit each get their own stash back, whichever ends first", async () => {
     stashes()
     const before = user.state()

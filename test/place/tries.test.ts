@@ -58,7 +58,7 @@ const launch = (request: Partial<LaunchRequest> = {}) => rig.launch({ check: CHE
 
 const output = async (id: string) => renderOutput(await rig.manager.output(id, rig.caller), 0).output
 
-describe("side by side", () => {
+describe("parallel tries", () => {
   test("the first try that passes its check is merged once, and the others are archived", async () => {
     agents((nth, folder) => {
       write(folder, "sum.txt", nth === 2 ? "right\n" : "nearly\n")
@@ -243,7 +243,7 @@ describe("a ladder", () => {
   })
 })
 
-describe("what the check stands on", () => {
+describe("the files behind a check", () => {
   test("a passing try that changed the check's own files is reported with those files", async () => {
     agents((_nth, folder) => {
       write(folder, "test/sum.test.sh", "exit 0\n")
@@ -315,7 +315,7 @@ async function killedAt(
   await rig.manager.ready(rig.parent)
 }
 
-describe("after a crash", () => {
+describe("tries after a crash", () => {
   test("tries that a crash ended without a winner are interrupted, and a resume continues from the same files", async () => {
     let attempt = 0
     agents((nth, folder) => {
@@ -363,7 +363,7 @@ describe("after a crash", () => {
   })
 })
 
-describe("a resume of what was won", () => {
+describe("a resume of won tries", () => {
   /** The first try wins; asked again, it does what `again` says. */
   const won = async (again: (folder: string) => string, more: Partial<LaunchRequest> = {}) => {
     const asked: string[] = []
@@ -470,7 +470,7 @@ describe("a resume of what was won", () => {
   })
 })
 
-describe("whose work could not be put away at their end", () => {
+describe("tries that could not be archived", () => {
   /** Nothing is put away until `isOut` is false. */
   const outage = () => {
     const state = { isOut: true }
@@ -584,7 +584,7 @@ test(`after ${KILLS} kills and one resume each, tries have one winner, one merge
   )
 }, 3_600_000)
 
-describe("what was changed in the parent's files meanwhile", () => {
+describe("later changes of the parent", () => {
   const changing = async (text: string, check = CHECK) => {
     agents((_nth, folder) => {
       write(folder, "sum.txt", "right\n")

@@ -87,7 +87,7 @@ test("an agent's unreadable files are not lost: their folder stays and is report
   expect(child.has("made/by it")).toBe(true)
 })
 
-describe("where nothing may be written it is said which folder, and what to do:", () => {
+describe("folders without write permission", () => {
   const locked = (folder: string, work: () => void) => {
     execFileSync("chmod", ["-R", "a-w", join(user.top, folder)])
     try {

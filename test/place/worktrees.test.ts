@@ -217,7 +217,7 @@ describe("a fresh worktree", () => {
   })
 })
 
-describe("no worktree is made, and it is said why,", () => {
+describe("a refused worktree", () => {
   const refused = async (text: RegExp, folder = user.top) => {
     await expect(bench.ready({ folder })).rejects.toThrow(text)
     expect(bench.leftovers()).toEqual([])
@@ -255,7 +255,7 @@ describe("no worktree is made, and it is said why,", () => {
   })
 })
 
-describe("putting away", () => {
+describe("the archiving of a worktree", () => {
   test("archiving a worktree keeps its files and the agent's own commits, and leaves nothing else behind", async () => {
     dirty()
     const before = user.state()
@@ -454,7 +454,7 @@ describe("submodules", () => {
     expect(named()).toBe(before)
   })
 
-  describe("that became something else, or came of it, stay out with all below them and what names them:", () => {
+  describe("replaced submodules", () => {
     /** What the agent does to them comes home in no part, and is not lost when the task is cleared. */
     async function staysOut(work: (child: Repository) => void, names: readonly string[]) {
       await bench.worked((child) => {

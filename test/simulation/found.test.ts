@@ -844,7 +844,7 @@ test("a parked task that was given another model continues with that model after
   expect(world.rig.timers.pending).toBe(0)
 })
 
-describe("what is left of a parked task's step cannot be taken back at once", () => {
+describe("a parked task's unremoved step", () => {
   async function parked() {
     const world = new World({ options: {}, lastWord: "obeys" })
     await world.launch({ prompt: "DO quick" })

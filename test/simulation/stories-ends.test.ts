@@ -13,7 +13,7 @@ import { family, HANG, MINUTE, witness } from "./witness.ts"
 
 const failure = new OpencodeError("out of order")
 
-describe("3: a step that failed", () => {
+describe("3: a failed step", () => {
   for (const finish of ["error", "other"])
     test(`a step that ends with the finish reason ${finish} and no error is a failure`, async () => {
       const rig = new Rig()
@@ -24,7 +24,7 @@ describe("3: a step that failed", () => {
     })
 })
 
-describe("4: a turn that ended at a refusal", () => {
+describe("4: a turn ended by a refusal", () => {
   const TWO = { tools: [1, 2].map((number) => ({ name: "bash", args: { number } })) }
   const asking = (reply: Reply, options: object = {}) => {
     const rig = new Rig({ options: { permissionTimeout: 10_000, ...options } })
@@ -60,7 +60,7 @@ describe("4: a turn that ended at a refusal", () => {
   })
 })
 
-describe("6: a wait is kept by the run, whatever fails or sleeps:", () => {
+describe("6: waits of a run", () => {
   test("a refusal of a question is tried again when its call fails once", async () => {
     const rig = new Rig({ options: { permissionTimeout: 10_000, taskTimeout: 0, stallTimeout: 0 } })
     rig.host.asking.add("bash")
@@ -101,7 +101,7 @@ describe("6: a wait is kept by the run, whatever fails or sleeps:", () => {
   })
 })
 
-describe("7: a model that goes on without end", () => {
+describe("7: a model without an end", () => {
   test("a model that sends endless texts without a tool call or end is stopped", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "hm", finish: "unknown", delay: 50 })
@@ -138,7 +138,7 @@ describe("8: an agent with tasks of its own", () => {
   })
 })
 
-describe("9: what is kept, and how much", () => {
+describe("9: the limits of the history", () => {
   /** A parent, its ended agent A, and A's own ended agent B. */
   const ended = async (options: object = {}) => {
     const rig = new Rig({ options: { maxDepth: 2, ...options } })

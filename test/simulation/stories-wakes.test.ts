@@ -60,7 +60,7 @@ describe("1: a stopped agent", () => {
   })
 })
 
-describe("2: after its user's ESC a parent", () => {
+describe("2: a parent stopped by its user", () => {
   /** A parent in the middle of a turn of its own, whose agent ends two seconds from now. */
   const interrupted = async () => {
     const rig = new Rig()
@@ -113,7 +113,7 @@ describe("2: after its user's ESC a parent", () => {
   })
 })
 
-describe("5: with `wake: last` a batch that is over wakes its parent", () => {
+describe("5: a finished batch with wake: last", () => {
   test("a finished batch wakes its parent even if its last task was forgotten at the screen", async () => {
     const rig = new Rig({ options: { wake: "last" } })
     rig.onPrompt("BRIEF", { text: "done", delay: 200 })
@@ -146,7 +146,7 @@ describe("5: with `wake: last` a batch that is over wakes its parent", () => {
   })
 })
 
-describe("10: agents that answer within a second", () => {
+describe("10: agents with quick answers", () => {
   /** Three agents whose last texts come within 26 ms; the host then takes so long to close their turns. */
   const three = async (snapshots: readonly number[]) => {
     const rig = new Rig()

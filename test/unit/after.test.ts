@@ -14,7 +14,7 @@ const strandedIn = (...tasks: Task[]) =>
     among(tasks),
   ).map(({ task, reason }) => [task.id, reason.text])
 
-describe("a task waits for", () => {
+describe("a task's dependencies", () => {
   const find = among([ended("a", "completed"), ended("b", "resumed"), taskOf({ id: "c" })])
 
   test("a task waits for the tasks that have not completed, in the given order", () => {
@@ -30,7 +30,7 @@ describe("a task waits for", () => {
   })
 })
 
-describe("a task never begins", () => {
+describe("an unmet dependency", () => {
   test.each([
     ["error", "failed"],
     ["cancelled", "was cancelled"],
@@ -80,7 +80,7 @@ describe("a task never begins", () => {
   })
 })
 
-describe("answers stand in front of the prompt", () => {
+describe("the answers of dependencies", () => {
   const answered = (text: string) => [{ task: ended("bg_a", "completed"), text }]
 
   test("answers of dependencies stand before the prompt in the given order between tags", () => {

@@ -17,7 +17,7 @@ const rigWith = (general: object, options = {}) => {
   return rig
 }
 
-describe("what the user has set for an agent", () => {
+describe("the options of an agent", () => {
   test("the options of an agent apply to a launch and a resume that do not say otherwise", async () => {
     const rig = rigWith({ timeout: 60_000, maxCost: 0.5, place: "worktree", model: "scripted/beta" })
     const { id } = await rig.launch()

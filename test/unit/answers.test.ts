@@ -49,7 +49,7 @@ const refuse = (
 const ask = (init: unknown = { headers: HEADERS }) => fetch("http://provider.test/v1", init as RequestInit)
 const said = (answers: RefusalReader) => vi.waitFor(() => expect(answers.refusal(HERE)?.body).toBeDefined())
 
-describe("of a refusal to a task's session", () => {
+describe("a refusal to a task's session", () => {
   test("a refusal's status, timing headers and body are read, and OpenCode gets the same response", async () => {
     const answers = read()
     const given = refuse('{"resets_in_seconds":9}', {
@@ -187,7 +187,7 @@ describe("a hostile provider", () => {
   })
 })
 
-describe("the process's fetch", () => {
+describe("the wrapped fetch", () => {
   test("the wrapped fetch passes on the same arguments and returns the same promise", async () => {
     read()
     const promise = Promise.resolve(new Response("fine"))

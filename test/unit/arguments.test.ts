@@ -95,7 +95,7 @@ describe("arguments", () => {
   })
 })
 
-describe("a malformed call makes no session, changes nothing, and names what is wrong:", () => {
+describe("a malformed call", () => {
   const valid = { description: "find it", prompt: "FIND", agent: "general" }
 
   test.each<[string, unknown, RegExp]>([

@@ -6,7 +6,7 @@ import { createOnce, replaceFile, replaceFileSync, writeDraft } from "../../src/
 
 const newFile = () => join(mkdtempSync(join(tmpdir(), "atomic-")), "file.json")
 
-describe("a file that is written whole", () => {
+describe("an atomically written file", () => {
   it.each([
     ["replace", replaceFile],
     ["replaceSync", replaceFileSync],

@@ -26,7 +26,7 @@ beforeEach(() => {
 const call = async (name: "superagents_output" | "superagents_task", args: object) =>
   (await toolsFor(rig.manager, rig.options)[name]?.execute(args, rig.caller)) ?? { title: "", output: "" }
 
-describe("a batch by its name", () => {
+describe("a batch by name", () => {
   test("superagents_output of a batch shows each answer, each failure and what still runs", async () => {
     rig.onPrompt("HANG", { hang: true })
     rig.onPrompt("FAIL", { status: 400, body: { error: { message: "no credit" } } })

@@ -64,7 +64,7 @@ describe("a bill", () => {
   })
 })
 
-describe("the day", () => {
+describe("the bill of a day", () => {
   test("a run counts toward the day until 24 hours after its end", () => {
     expect(bill([[task("a", "p", { run: ended(23) }), 1]]).day().cost).toBe(1)
     expect(bill([[task("a", "p", { run: ended(24) }), 1]]).day().cost).toBe(0)
@@ -92,7 +92,7 @@ describe("the day", () => {
   })
 })
 
-describe("a resume remembers", () => {
+describe("the remembered cost of earlier runs", () => {
   const ran = (cost: number, run: Partial<Task["run"]> = {}) =>
     task("a", "p", { run, outcome: outcomeOf({ usage: spent(cost) }) })
 
@@ -109,7 +109,7 @@ describe("a resume remembers", () => {
   })
 })
 
-describe("of a task that is forgotten", () => {
+describe("the bill of a forgotten task", () => {
   const usage = spent(0.5)
   const secret = {
     description: "secret",

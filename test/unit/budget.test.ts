@@ -117,7 +117,7 @@ describe("a session's budget", () => {
   })
 })
 
-describe("without any option", () => {
+describe("the default limits", () => {
   const HUNGRY = { tools: [{ name: "read", args: { ms: 200 } }], usage: { input: 300_000 } }
   const hungry = (options: object = {}) => {
     const rig = new Rig({ options: { lastWord: 0, ...options } })
@@ -215,7 +215,7 @@ describe("a task's budget", () => {
   })
 })
 
-describe("the day's budget", () => {
+describe("the budget of a day", () => {
   test("the day's budget covers all sessions, restarts and processes of a project", async () => {
     const rig = rigged({ maxCostPerDay: 0.1 })
     const { id } = await rig.launch(spend)
@@ -284,7 +284,7 @@ test("budgets and an unneeded last word cause no additional host calls", async (
   expect(await calls({ maxCostPerTask: 1, maxCostPerSession: 1, maxTokensPerSession: 100_000 })).toEqual(plain)
 })
 
-describe("what was spent is not forgotten", () => {
+describe("past spending", () => {
   test("a clear and a restart do not reset what a session and a day have spent", async () => {
     const limits = { maxCostPerSession: 0.04, maxCostPerDay: 0.08 }
     const rig = rigged(limits)

@@ -68,7 +68,7 @@ test.each(["plain words of a reason, ", "無法讀取檔案，因為權限不足
   },
 )
 
-describe("what the user reads", () => {
+describe("a notification's visible text", () => {
   test.each([
     ["completed", 0, '✓ **Agent "find it" finished in 12.3s.**\nTask Progress: 2/3'],
     ["error", 0, '✗ **Agent "find it" failed in 12.3s.**\nTask Progress: 2/3'],
@@ -90,7 +90,7 @@ describe("what the user reads", () => {
   })
 })
 
-describe("what only the model reads", () => {
+describe("a notification's hidden text", () => {
   test("a notification lists the tasks of the session that still run, with the exact waiting hint", () => {
     const facts = newsOf(ended("completed"), { answer: "found", running: [other, third], notFetched: [other] })
     expect(hiddenLines(facts)).toEqual([
@@ -207,7 +207,7 @@ describe("what only the model reads", () => {
   })
 })
 
-describe("a notification that the next one follows", () => {
+describe("a notification before another", () => {
   const runs = newsOf(ended("completed"), { answer: "found\nStill running: x\n1\n2\n3", running: [other, third] })
 
   test("an earlier notification loses only the lines about running tasks when the next one follows", () => {

@@ -5,7 +5,7 @@ import { Rig } from "../support/rig.ts"
 
 const HANG = { hang: true } as const
 
-describe("a run completes", () => {
+describe("a completed run", () => {
   test("a run completes when its model's turn ends, its parent is notified once, and no timer is left", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "the answer", chunks: 3 })
@@ -118,7 +118,7 @@ describe("a run completes", () => {
   }
 })
 
-describe("open todos", () => {
+describe("an idle child's open todos", () => {
   const withTodos = (options: object = {}) => {
     const rig = new Rig({ options: { todoGrace: 5000, ...options } })
     rig.script(({ toolResults, lastUser }) => {
@@ -178,7 +178,7 @@ describe("open todos", () => {
   })
 })
 
-describe("a run fails", () => {
+describe("a failed run", () => {
   test("a run whose provider fails ends once, with the error text of the provider", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { status: 400, body: { error: { message: "no such luck" } } })
@@ -328,7 +328,7 @@ describe("a child's session", () => {
   )
 })
 
-describe("the host's failures", () => {
+describe("failed requests to OpenCode", () => {
   test("a run completes although several requests to the host fail while it is watched", async () => {
     const rig = new Rig()
     let failures = 0

@@ -17,7 +17,7 @@ const between = async () => {
   return { rig, ...task }
 }
 
-describe("between two steps of its work a run", () => {
+describe("a run between two steps", () => {
   test.each(["idle", "error"] as const)("a run between two steps is not ended by a late %s event", async (type) => {
     const { rig, id, sessionID } = await between()
     const error = { name: "UnknownError", message: "of an earlier run" }

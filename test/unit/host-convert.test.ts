@@ -6,7 +6,7 @@ import { Cached } from "../../src/opencode/cached.ts"
 import { call, clientOn } from "../../src/opencode/client.ts"
 import { asksAgain, toAgent, toError, toMessage, toUsage } from "../../src/opencode/convert.ts"
 
-describe("the host's words become ours:", () => {
+describe("converted values from OpenCode", () => {
   test("usage from the host is converted, with 0 for missing figures", () => {
     const none = { input: 0, output: 0, reasoning: 0, cacheRead: 0, cacheWrite: 0, cost: 0 }
     for (const tokens of [undefined, null, {}]) expect(toUsage(tokens, undefined)).toEqual(none)
@@ -196,7 +196,7 @@ describe("the host's words become ours:", () => {
   })
 })
 
-describe("a call to the host", () => {
+describe("a call to OpenCode", () => {
   const answer = (result: object) => call("do it", Promise.resolve(result))
 
   test("a call to the host returns its data, or undefined for an empty answer", async () => {
@@ -254,7 +254,7 @@ describe("a call to the host", () => {
   })
 })
 
-describe("a kept value", () => {
+describe("a cached value", () => {
   test("an expired cached value is refreshed in the background and stays if the refresh fails", async () => {
     vi.useFakeTimers()
     try {
@@ -287,7 +287,7 @@ describe("a kept value", () => {
   })
 })
 
-describe("the real clock", () => {
+describe("the system clock", () => {
   test("the system clock runs a timer once, and not at all after a cancel", () => {
     vi.useFakeTimers()
     try {

@@ -17,7 +17,7 @@ const spoken = (id: string, created: number, agent: string) => ({
   },
 })
 
-describe("what the host has told by itself", () => {
+describe("cached session rows from events", () => {
   test("the event cache has the newest row of a session until the session is deleted", () => {
     const known = heard(
       ["session.created", { info: { id: "ses_1", title: "old" } }],

@@ -7,7 +7,7 @@ const heard = (type: string, properties: unknown) => reader.read({ type, propert
 const sessionID = "ses_1"
 const messageID = "msg_1"
 
-describe("an event of the host becomes one of ours:", () => {
+describe("a converted event of OpenCode", () => {
   test.each<[string, unknown, unknown]>([
     [
       "session.created",
@@ -230,7 +230,7 @@ test("a text from a child or its provider is put on one line and cannot open a t
   expect(heard("question.asked", asked)).toMatchObject({ ask: { what: line } })
 })
 
-describe("an event tells nothing", () => {
+describe("an ignored event", () => {
   test.each<[string, unknown]>([
     ["session.status", { sessionID, status: { type: "idle" } }],
     ["session.status", { sessionID }],

@@ -59,7 +59,7 @@ test("several added texts become parts of one message, and no text adds no messa
   expect(quiet).toEqual(request("user"))
 })
 
-describe("the turn of a request", () => {
+describe("a request's turn", () => {
   const turn = (...messages: [role: "user" | "assistant", more?: object][]) =>
     turnOf({
       messages: messages.map(([role, more], index) => ({
@@ -88,7 +88,7 @@ describe("the turn of a request", () => {
   })
 })
 
-describe("a notification", () => {
+describe("a notification in a request", () => {
   const AUTOMATIC = "Automatic message, not written by the user."
   const STALE =
     "\nStill running: bg_b (other)\nIf you need results immediately, use superagents_output(task_id=\"bg_a\").\nYou can continue working or just say 'waiting' and halt.\nWATCH OUT for leftovers, you will likely WANT to wait for all agents to complete."

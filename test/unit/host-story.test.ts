@@ -23,7 +23,7 @@ const tool = (name: string, state: object) => ({ type: "tool", tool: name, state
 const prompt = (generation: number, at: number, text: string) =>
   user(messageID("prompt", TASK, generation, at), at, text, { hidden: "You work in a worktree." })
 
-describe("a task's story", () => {
+describe("a task's history", () => {
   test("the history of a task lists its runs with prompt, messages, steps and text", () => {
     const runs = runsIn(
       [

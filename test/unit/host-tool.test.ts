@@ -32,7 +32,7 @@ const launched = async (picks: boolean, refused: readonly string[] = [], why?: s
   return { asked, outcome }
 }
 
-describe("a launch", () => {
+describe("the permissions of a launch", () => {
   test("a launch asks for permission for superagents_task with the agent's name", async () => {
     expect(await launched(false)).toEqual({ asked: ["superagents_task general"], outcome: "launched" })
     expect((await launched(false, ["task"])).outcome).toBe("launched")

@@ -38,7 +38,7 @@ const heard = (...events: Told[]) => {
   return transcripts
 }
 
-describe("what was heard since a prompt", () => {
+describe("a run's transcript from events", () => {
   test.each<[string, Told[]]>([
     ["the text of the last answer", [assistant("msg_3", "msg_2", { finish: "stop" })]],
     [

@@ -17,7 +17,7 @@ test("a tool call near a limit is refused with that limit as the reason", () => 
   expect(lastWordRefusal(reason)).toContain("Refused. You are near your time limit of 2s (the option taskTimeout). ")
 })
 
-describe("a run that was asked for its last word", () => {
+describe("a requested last word", () => {
   const word = (state: LastWord["state"]): LastWord => ({ state, reason, at: 5 })
   const completed = { type: "completed", at: 7, proven: true } as const
   const said = (text: string): Message => ({

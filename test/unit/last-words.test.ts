@@ -36,7 +36,7 @@ const ended = async (options: object, work: Reply, word: Reply, launch: Paramete
 
 const SAID = { text: "half is done" }
 
-describe("near a limit a run that obeys ends with its last word:", () => {
+describe("the last word near a limit", () => {
   test.each([
     ["time", { taskTimeout: 9000, lastWord: 2000 }, {}, "timeout"],
     ["tokens", { maxTokensPerTask: 1000 }, {}, "tokens"],
@@ -71,7 +71,7 @@ describe("near a limit a run that obeys ends with its last word:", () => {
   })
 })
 
-describe("near its time limit a run", () => {
+describe("a run near its time limit", () => {
   const limits = { taskTimeout: 9000, lastWord: 2000, permissionTimeout: 0 }
 
   test("a run that ignores the request for its last word is refused its tools and finally stopped", async () => {
@@ -217,7 +217,7 @@ test("a run that is saying its last word shows that in the list and in its recor
   expect(rig.task(id).run.lastWordAt).toBeDefined()
 })
 
-describe("a process that dies", () => {
+describe("a crash during a last word", () => {
   const limits = { taskTimeout: 9000, lastWord: 2000, permissionTimeout: 0, maxCostPerDay: 5 }
   const priced = (reply: Reply): Reply => ({ ...reply, usage: { input: 10_000 } }) as Reply
   /** What became of the run after a crash at `at`. */

@@ -32,7 +32,7 @@ const answerAgain = async (rig: Rig, id: string) => {
 const cancelAll = (rig: Rig, ms = 1000) =>
   Promise.all([rig.manager.cancel({ type: "all" }, rig.caller), rig.clock.advance(ms)])
 
-describe("what comes into a session after its run has ended, since that took very long, does not stop the next one:", () => {
+describe("late messages of an ended run", () => {
   test.each([undefined, new OpencodeError("cut off")])(
     "a message that arrives late after its run has ended does not stop the next run (%s)",
     async (fail) => {

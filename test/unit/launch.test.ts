@@ -175,7 +175,7 @@ describe("a launch", () => {
   })
 })
 
-describe("a launch is refused, and leaves no session,", () => {
+describe("a refused launch", () => {
   const refused = async (rig: Rig, request: Parameters<Rig["launch"]>[0], text: string | RegExp) => {
     const sessions = rig.host.database.sessions.size
     await expect(rig.launch(request)).rejects.toMatchObject({ name: "CallError", message: expect.stringMatching(text) })

@@ -10,7 +10,7 @@ import { describe, expect, test } from "vitest"
 
 const READERS = fileURLToPath(new URL("../support/fixtures/readers.ts", import.meta.url))
 
-describe.each(["steps", "time"])("the %s to read a text is in proportion to its length:", async (kind) => {
+describe.each(["steps", "time"])("linear %s for reading a text", async (kind) => {
   const { stdout } = await promisify(execFile)(process.execPath, ["--import", "tsx", READERS, kind])
 
   test.each(Object.entries(JSON.parse(stdout)))("%s", (_what, tooMuch) => {

@@ -10,7 +10,7 @@ const listed = Object.entries(lock.packages).flatMap(([key, entry]) => {
   return entry.optional && "integrity" in entry && platformOf(name) ? [{ name, entry }] : []
 })
 
-describe("this project's lock", () => {
+describe("this project's package lock", () => {
   test("the package lock has entries for all platforms and names no registry (npm run lock)", () => {
     expect(missingIn(lock)).toEqual([])
     expect(withHost(lock)).toEqual([])
@@ -50,7 +50,7 @@ describe("a platform package's name", () => {
   )
 })
 
-describe("completing a lock", () => {
+describe("the completion of a package lock", () => {
   const parent = (optionalDependencies: Record<string, string>) => ({
     version: "1.0.0",
     dev: true,

@@ -36,7 +36,7 @@ const HEARD = {
   recentTools: ["read"],
 }
 
-describe("an end", () => {
+describe("a run's end", () => {
   const timeOf = (scene: Scene, at_: number | undefined, stage: Parameters<typeof at>[0] = "working") => {
     const event = command(at(stage, scene).takes(end({ ...cancelled, at: at_ })).commands, "end")?.event
     return event && "at" in event ? event.at : undefined
@@ -201,7 +201,7 @@ describe("an end", () => {
   })
 })
 
-describe("its session is quiet", () => {
+describe("a closed run", () => {
   const leaving = (closing: Partial<Closing> = {}, scene: Scene = {}) =>
     at("closing", { ...scene, run: { ...scene.run, closing: closing as Closing } })
   const call = { type: "tool", callID: "call_1", tool: "edit", state: "completed", refused: false } as const
@@ -269,7 +269,7 @@ describe("its session is quiet", () => {
 /** Its parent is to be told. */
 const TOLD = { delivery: { state: "pending", wake: true, done: 1, total: 1, running: 0 } } as const
 
-describe("what came of its check and its value", () => {
+describe("the verdicts on an answer", () => {
   const check = { command: "true", passed: true, runs: 1, how: "exit code 0" }
   const value = { valid: true, asked: 1, at: 0, length: 2 } as const
   const leaving = (run: Partial<ActiveRun>, write: Closing["write"] = "now", writes = 1, task: object = TOLD) =>
@@ -336,7 +336,7 @@ describe("what came of its check and its value", () => {
   })
 })
 
-describe("its place was left", () => {
+describe("an end after leaving the place", () => {
   test("the outcome has what leaving the place found, and a check at the merge replaces the earlier one", () => {
     const check = { command: "true", passed: true, runs: 1, how: "exit code 0" }
     const { run } = at("finalizing", { run: { check } }).takes({ type: "finalized", found: { note: "kept" } })
@@ -362,7 +362,7 @@ describe("its place was left", () => {
   })
 })
 
-describe("an end that a dead process had written", () => {
+describe("an end from a dead process", () => {
   const ended = (more: Partial<Task> = {}) =>
     taskOf({ status: "completed", outcome: NOTHING_DONE, place, ...more } as never)
 
@@ -416,7 +416,7 @@ describe("an end that a dead process had written", () => {
   })
 })
 
-describe("what is written of a team", () => {
+describe("the record of a group", () => {
   test("a written record with a winner ends the run that leads the tries, and no other", () => {
     const written = (team: object) => at("supervising", { task: { group: team as never } }).takes({ type: "written" })
     const won = written({ ...tries, winner: "bg_part0001" })

@@ -21,7 +21,7 @@ const WAITS: Partial<ActiveRun> = {
 }
 const working = (run: Partial<ActiveRun> = {}, more: Scene = {}) => at("working", { ...more, run })
 
-describe("an event of its own session", () => {
+describe("an event of the run's session", () => {
   test("an event of a run's own session is a sign of life and ends its waits", () => {
     const { run } = working({ ...WAITS, idle: true, endsText: true }).takes(heard({ type: "began" }))
     expect(run).toMatchObject({ lastSignAt: NOW, idle: false, endsText: false, observed: { heard: true } })
@@ -123,7 +123,7 @@ describe("an event of its own session", () => {
   })
 })
 
-describe("idleness", () => {
+describe("an idle event", () => {
   test("an idle event of a run's session starts a read of its messages and ends the retry", () => {
     const retry = { type: "retry", attempt: 2, message: "wait" } as never
     const { run, does } = working({ retry }).takes(heard({ type: "idle" }))
@@ -153,7 +153,7 @@ describe("idleness", () => {
   })
 })
 
-describe("an event of a session below", () => {
+describe("an event of a descendant session", () => {
   test("an event of a descendant session is a sign of life and reports calls and questions", () => {
     const call = {
       type: "tool",
@@ -180,7 +180,7 @@ describe("an event of a session below", () => {
   })
 })
 
-describe("what comes after its end", () => {
+describe("events after the end", () => {
   test("an event after the end changes nothing, and a new question is refused without a text", () => {
     const ended = at("closing")
     const ask = askOf()
@@ -191,7 +191,7 @@ describe("what comes after its end", () => {
   })
 })
 
-describe("open questions that nobody told of", () => {
+describe("unreported open questions", () => {
   const [one, two] = [askOf({ id: "per_1" }), askOf({ id: "per_2" })]
 
   test("the host's list of open questions announces new ones and removes those that are gone", () => {
@@ -210,7 +210,7 @@ describe("open questions that nobody told of", () => {
   })
 })
 
-describe("when it has to be looked at", () => {
+describe("the deadlines of a run", () => {
   const due = (stage: Parameters<typeof at>[0], scene: Scene = {}) => {
     const { run, context } = at(stage, {
       ...scene,
@@ -278,7 +278,7 @@ describe("when it has to be looked at", () => {
   })
 })
 
-describe("another stage", () => {
+describe("a new stage", () => {
   test("a new stage of a run drops the pending requests of the stage before", () => {
     const before = { looking: true, lookAgain: true, confirming: true, preparing: "x", stageCount: 4 }
     const { run } = working(before as never).takes({ type: "end", ending: { type: "completed" }, options: {} })
@@ -299,7 +299,7 @@ describe("another stage", () => {
   })
 })
 
-describe("before its prompt", () => {
+describe("a run before its prompt", () => {
   test("a message that arrived while the session was made is added to the prompt", () => {
     const { run } = at("creating", { run: { prompt: "\n\nMORE" } }).takes({ type: "begin", prompt: "FIND" })
     expect(run?.prompt).toBe("FIND\n\nMORE")

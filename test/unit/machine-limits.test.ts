@@ -27,7 +27,7 @@ const emptyOnes = (count: number) => ({
   ),
 })
 
-describe("a limit that is passed", () => {
+describe("a passed limit", () => {
   test("a passed limit on known figures ends the run at once", () => {
     const { stage, run } = working({}, { task: lasting(1000), options: { lastWord: 0 } }).takes(tick())
     expect(stage).toBe("closing")
@@ -80,7 +80,7 @@ describe("a limit that is passed", () => {
   })
 })
 
-describe("near a limit", () => {
+describe("a run near a limit", () => {
   const near = { task: lasting(1200), options: { lastWord: 300 } }
   const reason = { code: "timeout", text: "Stopped at its time limit of 1.2s (its timeout argument)." } as const
 
@@ -126,7 +126,7 @@ describe("near a limit", () => {
   })
 })
 
-describe("a run that was told of its limit", () => {
+describe("a requested last word", () => {
   const told = { state: "told", reason: timeout, at: NOW - 300 } as const
   const over = { task: lasting(1000), options: { lastWord: 300 } }
 
@@ -159,7 +159,7 @@ describe("a run that was told of its limit", () => {
   })
 })
 
-describe("what the host says of a limit that seemed to be passed", () => {
+describe("the verification of a passed limit", () => {
   const found = { messages: [], asks: [] }
   const last = answer({ createdAt: NOW - 5000 })
   const verified = (run: Partial<ActiveRun>, reason: typeof silence | typeof empty, more: object = {}) =>
@@ -223,7 +223,7 @@ describe("what the host says of a limit that seemed to be passed", () => {
   })
 })
 
-describe("time that does not count", () => {
+describe("a stopped clock", () => {
   const since = NOW - 800
   const childrenPausedSince = (parked: number | undefined) => ({ ownTasks: true, childrenPausedSince: () => parked })
   const recorded = ({ commands }: ReturnType<ReturnType<typeof at>["takes"]>) => command(commands, "record")
@@ -294,7 +294,7 @@ describe("time that does not count", () => {
   })
 })
 
-describe("held behind another", () => {
+describe("a held run", () => {
   test("a held run is admitted like a new one, and its hold is cleared in the next record", () => {
     const { run, commands } = at("held", { run: { warmUpUntil: NOW + 5 } }).takes({ type: "admitted" })
     expect(commands[0]).toEqual({ do: "record", event: { type: "admitted", generation: 0, at: NOW }, write: false })
@@ -304,7 +304,7 @@ describe("held behind another", () => {
   })
 })
 
-describe("the clock, and what its session does by then", () => {
+describe("a poll of the session", () => {
   const waits = { idle: true, stuckSince: 1, todosSince: 2, lookAt: NOW + 50 }
 
   test("a poll that finds the session busy ends the run's waits", () => {
@@ -357,7 +357,7 @@ describe("the clock, and what its session does by then", () => {
   })
 })
 
-describe("its open questions", () => {
+describe("a run's open questions", () => {
   const old = askOf({ id: "per_1", what: "bash: ls", askedAt: NOW - 1000 })
   const young = askOf({ id: "per_2", askedAt: NOW - 999 })
   const asking = (run: Partial<ActiveRun>, scene: Scene = {}) =>

@@ -25,7 +25,7 @@ const looked = (more: object | undefined, run: Partial<ActiveRun> = {}, scene: S
   })
 const seen = { observed: { ...NOTHING_OBSERVED, heard: true } }
 
-describe("a look", () => {
+describe("a read of the messages", () => {
   test("a read of the messages ends when it returns, and a request made meanwhile starts another", () => {
     const { run, does } = looked(unanswered, { lookAgain: false })
     expect(run).toMatchObject({ looking: false, lookAgain: false, lookedAt: NOW })
@@ -52,7 +52,7 @@ describe("a look", () => {
   })
 })
 
-describe("a session whose user takes the prompt back", () => {
+describe("an undone prompt", () => {
   const error = { message: "Aborted", aborted: true } as const
   const cut = (more: object = {}) => [asked(), answer({ finish: undefined, error, ...more })]
 
@@ -83,7 +83,7 @@ describe("a session whose user takes the prompt back", () => {
   })
 })
 
-describe("a session that is gone", () => {
+describe("a deleted session", () => {
   test("a run whose session is gone was deleted, unless it had ended before", () => {
     const gone = looked({ ...unanswered, gone: true })
     expect(gone.run?.closing).toMatchObject({ ending: DELETED, task: { status: "cancelled" } })
@@ -92,7 +92,7 @@ describe("a session that is gone", () => {
   })
 })
 
-describe("a session at work", () => {
+describe("a busy session", () => {
   test("a run whose session is busy has not ended and stops its waits", () => {
     const { run, stage } = looked({ ...unanswered, busy: true }, { stuckSince: 1, todosSince: 2 })
     expect(stage).toBe("working")
@@ -100,7 +100,7 @@ describe("a session at work", () => {
   })
 })
 
-describe("an idle session without an answer", () => {
+describe("an idle run without an answer", () => {
   test("an idle run without an answer ends when the time for an answer is over", () => {
     const first = looked(unanswered, seen)
     expect(first).toMatchObject({ stage: "working", does: [], run: { stuckSince: NOW } })
@@ -134,7 +134,7 @@ describe("an idle session without an answer", () => {
   })
 })
 
-describe("a word that its session has let lie", () => {
+describe("a message that the session ignored", () => {
   const words = [wordOf({ taken: true, expected: false })]
   const last = [asked(), calling, asked("msg_word")]
 
@@ -166,7 +166,7 @@ describe("a word that its session has let lie", () => {
   })
 })
 
-describe("a turn that ended at a refusal", () => {
+describe("a turn ended by a refusal", () => {
   const messages = [asked(), refusedCall]
 
   test("a turn that ended at the plugin's own refusal of a question is continued", () => {
@@ -260,7 +260,7 @@ describe("an answer", () => {
   })
 })
 
-describe("a run that was asked for its last word", () => {
+describe("a requested last word", () => {
   const options = { maxCostPerSession: 1 }
   const text = "Stopped at the session's budget: the session's tasks spent $0.95 of $1.00 (option maxCostPerSession)."
   const reason = { code: "budget", text } as const
@@ -288,7 +288,7 @@ describe("a run that was asked for its last word", () => {
   })
 })
 
-describe("an answer that is to be judged", () => {
+describe("an answer to be verified", () => {
   const schema = { type: "object" }
   const ending = { type: "completed", proven: true } as const
   const answered = { ending, messages: found.messages, openTodos: 3 }

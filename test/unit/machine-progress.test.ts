@@ -29,7 +29,7 @@ const call = (more: Partial<Parameters<typeof withTool>[1]> = {}) => ({
 const ended = (observed: Observed, id: string, more: object = {}) =>
   withAnswer(observed, { id, usage: USED, finish: "done", ...more })
 
-describe("a call of a tool", () => {
+describe("a tool call", () => {
   test("a tool call is open until it ends, and is counted once however often it is reported", () => {
     const begun = withTool(NOTHING_OBSERVED, call())
     expect(begun.recentTools).toEqual(["read"])
@@ -82,7 +82,7 @@ describe("a call of a tool", () => {
   })
 })
 
-describe("a text", () => {
+describe("a run's text", () => {
   test("the last text of a run replaces earlier ones, keeps its end, and ignores empty texts", () => {
     const observed = withText(NOTHING_OBSERVED, "prt_1", "hello", "msg_a")
     expect(observed).toMatchObject({ textPart: "prt_1", text: "hello" })
@@ -100,7 +100,7 @@ describe("a text", () => {
   })
 })
 
-describe("an answer that has ended", () => {
+describe("an ended answer", () => {
   test("an ended answer is counted once with its usage, and a summary counts as usage only", () => {
     const one = ended(NOTHING_OBSERVED, "msg_a")
     expect(one).toMatchObject({ ended: 1, usage: { input: 10, cost: 1 } })
@@ -138,7 +138,7 @@ describe("an answer that has ended", () => {
   })
 })
 
-describe("its messages", () => {
+describe("stored messages", () => {
   const tool = (state: string) => ({ type: "tool", callID: "call_1", tool: "read", state }) as never
   const text = (said: string) => ({ type: "text", text: said, synthetic: false }) as const
   const of = (more: Partial<Message>) => withMessages(NOTHING_OBSERVED, [asked(), answer({ usage: USED, ...more })])

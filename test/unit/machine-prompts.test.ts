@@ -20,7 +20,7 @@ const saidTo = (commands: readonly MachineCommand[]) => command(commands, "send"
 const FRESH = { expected: true, held: false, taken: false }
 const idOf = (kind: SentMessage["kind"], time = NOW) => messageID(kind, "bg_aaaaaaaa", 0, time)
 
-describe("a word to a run", () => {
+describe("a message to a run", () => {
   test("a user message for a run that is not prompted yet is appended to its prompt", () => {
     for (const stage of ["creating", "queued", "held", "preparing"] as const) {
       const { run, commands } = at(stage).takes(tell())
@@ -79,7 +79,7 @@ describe("a word to a run", () => {
   })
 })
 
-describe("what came of a word", () => {
+describe("the result of a message", () => {
   const [one, two] = [wordOf({ id: "msg_1", reply }), wordOf({ id: "msg_2" })]
   const said = (message: SentMessage, problem?: string): Input => ({ type: "sent", message, problem })
 
@@ -157,7 +157,7 @@ describe("what came of a word", () => {
   })
 })
 
-describe("a word that its session has let lie", () => {
+describe("a message that the session ignored", () => {
   const message = wordOf({ id: "msg_word", taken: true, reply })
   const other = wordOf({ id: "msg_other", text: "OTHER", taken: true, expected: false })
   /** It began to answer something else when the word came, which then stood before that answer. */
@@ -196,7 +196,7 @@ describe("a word that its session has let lie", () => {
   })
 })
 
-describe("a word that is among its messages", () => {
+describe("a message found in the session", () => {
   test("a message that appears in the session is no longer expected, while the others still are", () => {
     const words = [wordOf({ id: "msg_1" }), wordOf({ id: "msg_2" })]
     const messages = [asked(), asked("msg_1"), answer({ parentID: "msg_1" })]
@@ -210,7 +210,7 @@ describe("a word that is among its messages", () => {
   })
 })
 
-describe("an agent is asked again", () => {
+describe("an agent that is asked again", () => {
   test("an agent is asked again with its verifier's text when its answer does not pass", () => {
     const answered = { ending: { type: "completed" }, messages: [asked(), answer()], openTodos: 0 } as const
     const { takes } = at("verifying", { task: { run: { check: "npm test" } }, run: { answered } })

@@ -13,7 +13,7 @@ import { askOf, taskOf } from "../support/tasks.ts"
 const STAGES = Object.keys(TABLE) as Stage[]
 const reply = () => {}
 
-describe("a run that is made", () => {
+describe("a new run", () => {
   const made = () => newRun(taskOf({ run: { generation: 2 } }), "creating", NOW)
 
   test("a new run starts without observations, sent messages or questions", () => {
@@ -64,7 +64,7 @@ describe("a run that is made", () => {
   })
 })
 
-describe("what is seen of a run", () => {
+describe("the progress of a run", () => {
   const seen = (run: Partial<ActiveRun> = {}, stage: Stage = "working") => progressOf(at(stage, { run }).run)
 
   test("the progress of a run contains what was observed and what it waits for", () => {
@@ -119,7 +119,7 @@ describe("what is seen of a run", () => {
   })
 })
 
-describe("a run", () => {
+describe("a run's state", () => {
   test("a run counts as ended from the stage closing on", () => {
     expect(STAGES.filter((stage) => hasEnded(at(stage).run))).toEqual(["closing", "finalizing", "notifying"])
   })
@@ -153,7 +153,7 @@ describe("a run", () => {
   })
 })
 
-describe("contact", () => {
+describe("contact with a host", () => {
   const place = { kind: "big", folder: "/here", merge: false }
   const there: Scene = { task: { place }, context: { mostAway: () => 60_000 }, options: { stallTimeout: 0 } }
   const away = { host: "big", since: NOW - 5000, most: 60_000 }
@@ -243,7 +243,7 @@ const INPUTS: { readonly [Type in InputType]: Extract<Input, { type: Type }> } =
   notified: { type: "notified" },
 }
 
-describe("a step", () => {
+describe("the transitions of a run", () => {
   const before = edges.taken
   afterEach(() => {
     edges.taken = before

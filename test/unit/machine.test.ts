@@ -38,7 +38,7 @@ const SPENT = { options: { maxTokensPerTask: 100, lastWord: 0 } } as const
 const FULL = { observed: { calls: new Map(), answers: new Map(), usage: BILLED } } as unknown as Partial<ActiveRun>
 const heard = (event: object): Input => ({ type: "event", event: { sessionID: SESSION, ...event } as never })
 
-describe.each(AT_WORK)("at %s", (stage) => {
+describe.each(AT_WORK)("a run in the stage %s", (stage) => {
   const scene = stage === "verifying" ? { task: { run: { check: "true" } } } : {}
   const here = (more: object = {}) => at(stage, { ...scene, ...more })
 
@@ -143,7 +143,7 @@ describe.each(AT_WORK)("at %s", (stage) => {
   })
 })
 
-describe("before it begins", () => {
+describe("a run before its prompt", () => {
   test("a queued run appends messages to its prompt, can be admitted, and can end without being stopped", () => {
     const reply = () => {}
     const { takes } = at("queued", { task: { run: QUEUED } })
@@ -175,7 +175,7 @@ describe("before it begins", () => {
   })
 })
 
-describe("held behind the first of several alike", () => {
+describe("a held run", () => {
   const held = (more: object = {}) => at("held", { ...more, run: { warmUpUntil: NOW + 1000, ...(more as Scene).run } })
   const spent = { ...SPENT, run: { ...FULL, warmUpUntil: NOW + 1000 } }
 
@@ -199,7 +199,7 @@ describe("held behind the first of several alike", () => {
   })
 })
 
-describe("its prompt", () => {
+describe("a run's prompt", () => {
   test("messages that arrive while the prompt is being sent follow it in their order", () => {
     const words = [wordOf({ id: "msg_1", held: true }), wordOf({ id: "msg_2", held: true })]
     const { run, commands } = at("prompting", { run: { calls: 1, sentMessages: words } }).takes({ type: "prompted" })
@@ -226,7 +226,7 @@ describe("its prompt", () => {
   })
 })
 
-describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
+describe.each(["prompting", "working"] as const)("a look in the stage %s", (stage) => {
   const found = { messages: [asked(), answer()], gone: false, busy: false, openTodos: 0 }
   const looking = (more: object = {}) => at(stage, { run: { looking: true, ...more } })
 
@@ -284,7 +284,7 @@ describe.each(["prompting", "working"] as const)("a look at %s", (stage) => {
   })
 })
 
-describe("its verifiers", () => {
+describe("a run's verifiers", () => {
   const checking = (more: object = {}) =>
     at("verifying", {
       task: { run: { check: "npm test" } },
@@ -327,7 +327,7 @@ describe("its verifiers", () => {
   })
 })
 
-describe("parked", () => {
+describe("a parked run", () => {
   const parked = { at: NOW - 5000, model: "mock/one", why: "its limit" }
   const scene = { task: { run: { parked } } }
 
@@ -415,7 +415,7 @@ describe("parked", () => {
   })
 })
 
-describe("once it has ended", () => {
+describe("an ended run", () => {
   const quiet = { type: "closed", messages: [asked(), answer()] } as const
 
   test("a silent run is dropped when its session is quiet, and any other run notifies its parent", () => {
@@ -507,7 +507,7 @@ test("an input that the table lacks changes nothing, and neither does one for an
   expect(NOTHING_DONE.toolCalls).toBe(0)
 })
 
-describe("leading a team", () => {
+describe("supervising a group", () => {
   const team = { kind: "tries", prompt: "FIND", count: 2, timeout: 0 } as const
   const failed = { ending: { type: "failed", reason: { code: "check", text: "None passed." } } } as const
   const leading = (move: Partial<GroupStep> = {}, more: Scene = {}) => {

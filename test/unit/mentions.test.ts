@@ -33,7 +33,7 @@ function watch(given: Rig): Rig {
 /** The files are real: until they were looked at, the rig's clock must not go on. */
 const isSent = (times: number) => vi.waitFor(() => expect(sent).toHaveLength(times), { timeout: 10_000 })
 
-describe("a file that a prompt names with an @", () => {
+describe("a prompt's @ mentions", () => {
   test("a prompt's @ mentions attach files and folders, but missing or outside paths stay text", async () => {
     const prompt = "Read @a.ts, @src/b.ts and @src/deep. Ask me@a.ts, @nobody, `@a.ts`, @../outside and @leads-out."
     const { id } = await rig.launch({ prompt })

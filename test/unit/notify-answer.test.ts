@@ -6,7 +6,7 @@ import { Rig } from "../support/rig.ts"
 
 const wrapped = (text: string) => `<task_output>\n${text}\n</task_output>`
 
-describe("an answer that comes with the news", () => {
+describe("an answer inside a notification", () => {
   test("an answer inside a notification counts as fetched, even after a restart", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { text: "found it" })

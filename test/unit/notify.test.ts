@@ -187,7 +187,7 @@ describe("a notification", () => {
   })
 })
 
-describe("progress", () => {
+describe("the task progress", () => {
   test("the task progress counts all unnamed tasks launched since the session was last idle", async () => {
     const rig = new Rig()
     for (const [index, delay] of [100, 200, 300].entries()) rig.onPrompt(`NUMBER ${index}`, { text: "ok", delay })
@@ -214,7 +214,7 @@ describe("progress", () => {
   })
 })
 
-describe("waking", () => {
+describe("wake-ups of the parent", () => {
   test("three tasks that end in one moment send three notifications, and only the last wakes the parent", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", HANG)

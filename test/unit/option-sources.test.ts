@@ -10,7 +10,7 @@ import { DEFAULTS, meet, optionsFrom, parseOptions, SPECS } from "../support/opt
 
 const options = (own: unknown, project: unknown) => meet(own, project).options
 
-describe("a user's own options and a project's", () => {
+describe("the options of user and project", () => {
   test("the options of the user or the project apply alone if the other sets none", () => {
     const given = { maxCostPerDay: 3, board: {}, wake: "last" }
     const alone = parseOptions(given).options
@@ -202,7 +202,7 @@ test.each(["127.0.0.1", "127.0.0.53", "::1", "localhost"])("the page can be serv
   expect(parseOptions({ web: { host } })).toMatchObject({ options: { web: { host } }, problems: [] })
 })
 
-describe("the user's own configuration", () => {
+describe("the user's configuration", () => {
   const PACKAGE = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "")
   let home: string
   const write = (path: string, text: unknown) => {

@@ -64,7 +64,7 @@ const leftToTheNext = async (scene = setUp()) => {
   return { ...scene, takeBack }
 }
 
-describe("when the plugin ends", () => {
+describe("the end of the plugin", () => {
   test.each(["a message is to be tried again", "others are waited for", "the parent is at work"])(
     "the end of the plugin stops all sending and all timers while %s",
     async (what) => {
@@ -98,7 +98,7 @@ describe("when the plugin ends", () => {
   })
 })
 
-describe("where the parent was stopped", () => {
+describe("a message to a stopped parent", () => {
   test("a message to a stopped parent does not ask its model's breaker, so no later wake-up is recorded", async () => {
     const noted: string[] = []
     const isClosed: OutboxPorts["isClosed"] = ({ id }) => noted.push(id) > 0
@@ -114,7 +114,7 @@ describe("where the parent was stopped", () => {
   })
 })
 
-describe("a message that wakes nobody", () => {
+describe("a message without a wake-up", () => {
   test("a message that does not wake the parent is confirmed as soon as OpenCode accepts it", async () => {
     const { outbox, states } = setUp()
     outbox.post(cleanup(A, false))
@@ -167,7 +167,7 @@ describe("a message that wakes nobody", () => {
   })
 })
 
-describe("waking", () => {
+describe("the wait for other tasks", () => {
   test("a message stops waiting for other tasks once another task has ended too", async () => {
     const { clock, world, outbox, told } = setUp()
     world.isLast = false
@@ -228,7 +228,7 @@ describe("waking", () => {
   })
 })
 
-describe("a parent that was woken and becomes idle", () => {
+describe("a woken parent that becomes idle", () => {
   test("a parent that becomes idle while its message is being sent is reminded once if it is unread", async () => {
     const scene = setUp()
     const { clock, world, outbox, told } = scene
@@ -356,7 +356,7 @@ describe("a parent that was woken and becomes idle", () => {
   })
 })
 
-describe("a session that was deleted", () => {
+describe("a deleted session", () => {
   test("an answer does not count as delivered when the parent session was deleted", async () => {
     const { clock, world, outbox, states, told } = setUp()
     world.handsOver = true
@@ -383,7 +383,7 @@ describe("a session that was deleted", () => {
   })
 })
 
-describe("in memory", () => {
+describe("the outbox's memory", () => {
   setFlagsFromString("--expose-gc")
   const collect: () => void = runInNewContext("gc")
   const MANY = 200

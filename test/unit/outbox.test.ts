@@ -5,7 +5,7 @@ import { deliveryOf } from "../support/tasks.ts"
 
 /** What a message is, and when it goes. How the outbox works with the rest is in `notify.test.ts`. */
 
-describe("a message", () => {
+describe("a notification message", () => {
   test("a notification message has two parts, of which the second is hidden", async () => {
     const { clock, outbox, sent, states } = setUp()
     outbox.post(cleanup("bg_aaaaaaaa"))
@@ -238,7 +238,7 @@ describe("a message", () => {
   })
 })
 
-describe("a message that was to wake the parent", () => {
+describe("a notification that wakes the parent", () => {
   const woken = async () => {
     const all = setUp()
     all.outbox.post(cleanup("bg_aaaaaaaa"))

@@ -13,7 +13,7 @@ import { FakeHost } from "../support/fake-host.ts"
 import { Rig } from "../support/rig.ts"
 import { taskOf } from "../support/tasks.ts"
 
-describe("looking at a task", () => {
+describe("a fetched answer", () => {
   test("an answer is marked as fetched once, at the first look after the task's end", async () => {
     const rig = new Rig({ options: { notifyAnswerChars: 0 } })
     rig.onPrompt("FIND", { text: "the answer", delay: 100 })
@@ -198,7 +198,7 @@ describe("looking at a task", () => {
   })
 })
 
-describe("a list", () => {
+describe("a task list", () => {
   test("a list has only the session's own tasks, oldest first, and filters by status and batch", async () => {
     const rig = new Rig()
     rig.onPrompt("SLOW", { hang: true })
@@ -215,7 +215,7 @@ describe("a list", () => {
   })
 })
 
-describe("history", () => {
+describe("the history of tasks", () => {
   const filled = async (count: number, maxHistory: number) => {
     const rig = new Rig({ options: { maxHistory, notifyAnswerChars: 0, maxCostPerSession: 0 } })
     const ids = []
@@ -261,7 +261,7 @@ describe("history", () => {
   })
 })
 
-describe("a reference", () => {
+describe("a task reference", () => {
   const own = [
     taskOf({ id: "bg_aaaa1111", sessionID: "ses_x1", description: "one" }),
     taskOf({ id: "bg_aaaa2222", sessionID: "ses_y2", description: "two" }),
@@ -292,7 +292,7 @@ describe("a reference", () => {
   })
 })
 
-describe("a reference to a batch", () => {
+describe("a batch reference", () => {
   const tasks = [
     taskOf({ id: "bg_aaaa1111", batch: "auto:bg_aaaa1111" }),
     taskOf({ id: "bg_aaaa2222", batch: "auto:bg_aaaa1111" }),
@@ -315,7 +315,7 @@ describe("a reference to a batch", () => {
   })
 })
 
-describe("the record", () => {
+describe("record writes", () => {
   test("a burst of changes writes a record at most twice, with the newest state last", async () => {
     const clock = new FakeClock()
     const host = new FakeHost({ clock })
@@ -411,7 +411,7 @@ describe("the record", () => {
   })
 })
 
-describe("a conversation that its user has forked from another", () => {
+describe("a conversation forked by its user", () => {
   const forked = async (tool = "superagents_task", state: "completed" | "error" = "completed") => {
     const rig = new Rig()
     const { id } = await rig.launch()

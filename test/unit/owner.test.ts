@@ -8,7 +8,7 @@ import { ownerNow, ownershipOf, registerInstance, startOf, unregisterInstance } 
 const other = ownerNow("other")
 const expired = Date.now() - LEASE_MS - 1000
 
-describe("the owner of a record is", () => {
+describe("a record's owner", () => {
   test("a record's owner is ours when it is this very instance", () => {
     const instance = registerInstance()
     expect(ownershipOf(ownerNow(instance), instance)).toBe("ours")

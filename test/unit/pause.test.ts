@@ -96,7 +96,7 @@ test("a record stores the current pause, the total time and the count of each pa
   expect(Object.keys(PAUSE_FIELDS)).toEqual(["parked", "parkedMs", "parkedTimes"])
 })
 
-describe("since when all of a task's own are parked", () => {
+describe("the pause of all children", () => {
   const own = (run: Parameters<typeof taskOf>[0]) => taskOf(run)
   const parked = (at: number) => parkedOf({ at })
   test.each<[string, readonly Task[], number | undefined]>([
@@ -109,7 +109,7 @@ describe("since when all of a task's own are parked", () => {
   )
 })
 
-describe("the time of a task that waits for parked ones", () => {
+describe("a clock stopped by parked tasks", () => {
   const running = taskOf({ run: { startedAt: 1000 } })
   const still = transition(running, { type: "still", generation: 0, at: 3000 })
 

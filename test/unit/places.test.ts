@@ -418,7 +418,7 @@ describe("tasks of a task in a worktree", () => {
   })
 })
 
-describe("merging", () => {
+describe("merges", () => {
   test("an automatic merge happens only when the task completes", async () => {
     const done = await rig.ended((await rig.launch({ ...IN_WORKTREE, merge: true })).id)
     expect(done.outcome?.work?.merge).toEqual({ kind: "merged", files: ["a"] })
@@ -540,7 +540,7 @@ describe("merging", () => {
   })
 })
 
-describe("what is kept", () => {
+describe("archived work", () => {
   test("clearing a session's tasks names those with archived work that is not merged", async () => {
     const { id } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
     places.kept = [id]
@@ -555,7 +555,7 @@ describe("what is kept", () => {
     expect(rig.host.logs.some(({ message }) => message.includes("could not be looked after"))).toBe(true)
   })
 
-  describe("of a merge that was cut off", () => {
+  describe("an interrupted merge", () => {
     const sweepOf = async (merge: MergeResult, besides?: () => Promise<unknown>) => {
       const { id } = await rig.ended((await rig.launch(IN_WORKTREE)).id)
       places.swept = [{ taskID: id, what: "its merge was cut off", merge }]

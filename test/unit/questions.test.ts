@@ -6,7 +6,7 @@ import { Rig } from "../support/rig.ts"
 
 const HANG = { hang: true } as const
 
-describe("questions", () => {
+describe("a child's questions", () => {
   const asking = async (options: object = {}, isTerminal?: () => Promise<boolean>) => {
     const rig = new Rig({ options: { permissionTimeout: 60_000, ...options }, isTerminal })
     rig.host.asking.add("bash")
@@ -80,7 +80,7 @@ describe("questions", () => {
     expect(rig.view(id).phase).toBe("working")
   })
 
-  describe("by default", () => {
+  describe("the default time for questions", () => {
     const MINUTE_MS = 60_000
     const waiting = async (isTerminal?: () => Promise<boolean>) => {
       const { rig, id } = await asking({ permissionTimeout: null, taskTimeout: 20 * MINUTE_MS }, isTerminal)

@@ -9,7 +9,7 @@ const character = (command: string) => {
   return [tests ? "reports" : "", shows ? "shows" : "", masked ? "masked" : ""].filter(Boolean).join(" ")
 }
 
-describe("a report of tests in the output", () => {
+describe("a test report in the output", () => {
   test.each([
     "npm test",
     "cd packages/a && npm test",

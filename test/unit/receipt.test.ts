@@ -8,7 +8,7 @@ import { testsIn } from "../../src/core/receipts/tests.ts"
 const GREEN = "\u001b[32m"
 const PLAIN = "\u001b[39m"
 
-describe("tests that a command reported", () => {
+describe("test counts in the output", () => {
   test.each<[string, string, [passed: number, failed: number, skipped: number]]>([
     [
       "vitest",

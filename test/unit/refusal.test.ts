@@ -11,7 +11,7 @@ const opens = (refusal: Partial<Refusal>) => {
   return until === undefined ? undefined : (until - NOW) / 1000
 }
 
-describe("a refusal is about", () => {
+describe("the kind of a refusal", () => {
   test.each<[string, Partial<Refusal>, string]>([
     ["money: 402", { status: 402 }, "money"],
     ["money: a quota that is used up", { status: 429, body: '{"error":{"code":"insufficient_quota"}}' }, "money"],
@@ -107,7 +107,7 @@ describe("a refusal is about", () => {
   })
 })
 
-describe("a provider opens when it says so", () => {
+describe("a provider's reset time", () => {
   test.each<[string, Partial<Refusal>, number | undefined]>([
     ["retry-after-ms", { headers: { "retry-after-ms": "1500", "retry-after": "9" } }, 1.5],
     ["retry-after in seconds", { headers: { "retry-after": "18" } }, 18],

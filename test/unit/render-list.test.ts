@@ -10,7 +10,7 @@ import { DEFAULTS } from "../support/options.ts"
 import { outcomeOf, taskOf } from "../support/tasks.ts"
 import { endedView, figuresOf, usage, viewOf } from "../support/views.ts"
 
-describe("a list reads", () => {
+describe("the text of a task list", () => {
   test("a task list has one row per task with its total figures, and a row with their sum", () => {
     const fork = { messages: 1, tokens: 1, droppedMessages: 0, cutResults: 0 }
     const views = [

@@ -10,7 +10,7 @@ const output = (view: TaskView, answer?: string, offset = 0) =>
   renderOutput({ view, answer, firstLook: false }, offset).output
 const wrappedIn = (text: string) => /<task_output id="bg_aaaaaaaa">\n([\s\S]*)\n<\/task_output>/.exec(text)?.[1] ?? ""
 
-describe("a launch reads", () => {
+describe("the text of a launch", () => {
   test("the launch text of a running task names its id and description", () => {
     expect(renderLaunch({ view: viewOf(), reused: false, allowance: [] })).toEqual({
       title: "find it",
@@ -147,7 +147,7 @@ describe("a launch reads", () => {
   })
 })
 
-describe("the output of a fork that rides on the cache says", () => {
+describe("the output of a whole fork", () => {
   const usage = { ...NO_FIGURES.usage, input: 129, cacheRead: 14_058 }
   const text = (outcome: object, fork: object = { whole: true, rides: "ses_a" }) => {
     const inherited = { messages: 1, tokens: 1, droppedMessages: 0, cutResults: 0, ...fork }
@@ -174,7 +174,7 @@ describe("the output of a fork that rides on the cache says", () => {
   })
 })
 
-describe("what a task changed in a worktree", () => {
+describe("a worktree task's diff", () => {
   const shownWith = (diff: string, cut = false) => {
     const work = { files: ["a"], added: 1, removed: 0, submodules: [] }
     const shown = { ...work, diff, cut, command: "git diff x y" }
@@ -232,7 +232,7 @@ test("a resume text says whether the resume started or waits for a slot", () => 
   )
 })
 
-describe("a running task reads", () => {
+describe("a running task's output", () => {
   test("a running task's output shows everything that is known of it", () => {
     const view = viewOf({
       waited: 2500,
@@ -355,7 +355,7 @@ describe("a running task reads", () => {
   })
 })
 
-describe("an ended task reads", () => {
+describe("an ended task's output", () => {
   test("an ended task's output shows the last tools it called", () => {
     const text = output(endedView({}, { whole: figuresOf({ toolCalls: 2 }), recentTools: ["read", "edit"] }), "x")
     expect(text).toContain("Tool calls: 2 (last: read, edit)\n")

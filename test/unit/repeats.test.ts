@@ -28,7 +28,7 @@ const polling = async (options: object, results: (nth: number) => string, ms = 0
   return { rig, task, words, calls }
 }
 
-describe("an agent that makes the same call with the same result again and again", () => {
+describe("an agent that repeats a call", () => {
   test("an agent that repeats a call maxRepeats times is warned, and can do something else", async () => {
     const { task, words, calls } = await polling({}, () => "pending", 0, { text: "I stop" })
     expect(task.status).toBe("completed")

@@ -3,7 +3,7 @@ import { LEASE_MS, OpencodeError } from "../../src/core/ports.ts"
 import { FakeHost } from "../support/fake-host.ts"
 import { Rig, running } from "../support/rig.ts"
 
-describe("after a crash and a restart", () => {
+describe("a crash and a restart", () => {
   test("after a crash, a running task ends as interrupted, notifies once and wakes its parent", async () => {
     const { rig, id, sessionID } = await running()
     rig.restart()
@@ -22,7 +22,7 @@ describe("after a crash and a restart", () => {
     expect(rig.notices()).toHaveLength(1)
   })
 
-  describe("a parent that its user had stopped", () => {
+  describe("a parent stopped by its user", () => {
     /** Parent at work when its user pressed ESC; its agent still is. */
     const stopped = async () => {
       const all = await running()
@@ -289,7 +289,7 @@ test("a cleared task does not come back even if its record could not be removed"
   expect(rig.notices()).toEqual([])
 })
 
-describe("another process on the same project", () => {
+describe("another process on the project", () => {
   const second = (rig: Rig) => {
     const { host, manager } = rig
     const other = new Rig({ options: rig.options as never, share: { clock: rig.clock, database: host.database } })

@@ -152,7 +152,7 @@ describe("a resume", () => {
   })
 })
 
-describe("a resume is refused", () => {
+describe("a refused resume", () => {
   test("a resume is refused while the task is still running", async () => {
     const rig = new Rig()
     rig.onPrompt("FIND", { hang: true })

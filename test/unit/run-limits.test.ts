@@ -5,7 +5,7 @@ import { Rig } from "../support/rig.ts"
 
 const HANG = { hang: true } as const
 
-describe("a limit ends a run, really stops it, and keeps what it had written:", () => {
+describe("a run over a limit", () => {
   const limited = async (options: object, reply: Parameters<Rig["onPrompt"]>[1]) => {
     const rig = new Rig({ options })
     rig.onPrompt("FIND", reply)
@@ -112,7 +112,7 @@ test("a time limit holds without constant retries even if OpenCode does not repo
   expect(rig.host.logs.filter(({ message }) => message === "could not look at the host").length).toBeLessThan(60)
 })
 
-describe("silence", () => {
+describe("the limit on silence", () => {
   test("a run is not silent while a tool runs, a question waits or OpenCode retries", async () => {
     const rig = new Rig({ options: { stallTimeout: 5000, permissionTimeout: 0 } })
     rig.host.asking.add("bash")

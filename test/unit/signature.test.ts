@@ -78,7 +78,7 @@ describe("the installation's key", () => {
   })
 })
 
-describe("tasks that are not believed", () => {
+describe("tasks with an unknown signature", () => {
   const one = { sessionID: "ses_a", cost: 1, changedAt: 1 }
 
   test("tasks with an unknown signature are reported with the known cause and the costs that still count", () => {

@@ -16,7 +16,7 @@ const cost = (amount: number, atLeast = false) => ({
   ...(atLeast && ({ atLeast } as const)),
 })
 
-describe("nothing may begin where a limit is used up:", () => {
+describe("a used-up limit", () => {
   const refused = (limits: Partial<SpendingLimits>, spent: Partial<typeof NOTHING_SPENT>) =>
     spendingRefusal({ ...OFF, ...limits }, { ...NOTHING_SPENT, ...spent })
 
@@ -69,7 +69,7 @@ describe("nothing may begin where a limit is used up:", () => {
   })
 })
 
-describe("what a run may spend is told", () => {
+describe("a run's allowance", () => {
   const all = { maxCostPerTask: 1, maxCostPerSession: 10, maxTokensPerSession: 5000, maxCostPerDay: 20 }
   const task = taskOf({ run: { budget: { max: 0.5, before: 0.2 } } })
   const told = (limits: Partial<SpendingLimits>, spent: Partial<typeof NOTHING_SPENT> = {}, run = task) =>

@@ -17,7 +17,7 @@ const running = async (count = 1, options: object = {}) => {
 }
 const busy = async (rig: Rig) => [...(await rig.host.activity()).keys()].filter((id) => id !== rig.parent)
 
-describe("cancelling", () => {
+describe("a cancel", () => {
   test("a cancel ends a task once, stops its session, and leaves its text readable", async () => {
     const { rig, first } = await running()
     const [view] = await rig.manager.cancel({ type: "task", reference: first.id }, rig.caller)
@@ -163,7 +163,7 @@ describe("cancelling", () => {
   })
 })
 
-describe("clearing", () => {
+describe("a clear", () => {
   test("superagents_clear forgets the session's tasks and records, stops running ones and notifies nobody", async () => {
     const { rig, tasks } = await running(2, { maxCostPerSession: 0 })
     const done = await rig.launch({ prompt: "QUICK" })
@@ -210,7 +210,7 @@ describe("clearing", () => {
   })
 })
 
-describe("a parent that is deleted", () => {
+describe("a deleted parent", () => {
   test("a deleted parent's tasks and forks are stopped, and nobody is notified", async () => {
     const { rig, first } = await running()
     const fork = await rig.launch({ fork: true })
@@ -228,7 +228,7 @@ describe("a parent that is deleted", () => {
   })
 })
 
-describe("whatever ends a task but completion stops its own tasks:", () => {
+describe("the tasks of an ended task", () => {
   const nested = async () => {
     const rig = new Rig({ options: { maxDepth: 3 } })
     rig.onPrompt("FIND", HANG)

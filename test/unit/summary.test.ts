@@ -35,7 +35,7 @@ test("a failed map names the resume that reruns invalid items, and a try names i
   )
 })
 
-describe("what is said of work in a worktree", () => {
+describe("a summary of worktree work", () => {
   test("a worktree task's summary has no changes that were made in the parent's folder meanwhile", () => {
     const meanwhile = { files: ["b"], more: 0 }
     expect(summaryOf(taskOf({ status: "completed", outcome: outcomeOf({ meanwhile }) }))).toEqual([
@@ -150,7 +150,7 @@ describe("what is said of work in a worktree", () => {
   })
 })
 
-describe("what is said of models and teams", () => {
+describe("a summary of models and groups", () => {
   test("a summary lists each fallback model with the step and the reason of the change", () => {
     const switches = [{ model: "p/two", step: 4, why: "limit until 07:12" }]
     const told = (model?: { provider: string; id: string }) =>

@@ -41,7 +41,7 @@ test("a task's waiting time runs from its launch to its admission, to its end, o
   expect(waited(queued, 0)).toBe(0)
 })
 
-describe("the phase", () => {
+describe("a task's phase", () => {
   const retry = { attempt: 1, message: "busy" }
   const asks = [askOf({ kind: "question" })]
 

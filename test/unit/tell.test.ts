@@ -11,7 +11,7 @@ const rigged = (options: object = {}) => {
 }
 const answerOf = async (rig: Rig, id: string) => (await rig.manager.output(id, rig.caller)).answer
 
-describe("a word to a task", () => {
+describe("a message to a task", () => {
   test("a message to a working task is read at its next step and answered in the same run", async () => {
     const rig = rigged()
     rig.onPrompt("FIND", { tools: [{ name: "build", args: { ms: 500 } }] })
@@ -218,7 +218,7 @@ describe("a word to a task", () => {
   })
 })
 
-describe("a word that overtakes the prompt of its run", () => {
+describe("a message ahead of the prompt", () => {
   test.each([
     ["as it is launched", {}, 0],
     ["while its prompt is sent", {}, 60],

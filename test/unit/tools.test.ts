@@ -271,7 +271,7 @@ test("tasks launched without a batch name are not shown as a batch", async () =>
   )
 })
 
-describe("what goes wrong inside a tool", () => {
+describe("an error inside a tool", () => {
   const failing = (error: unknown) =>
     defineTool({
       description: "",

@@ -34,7 +34,7 @@ test("a task remembers that its parent's user stopped it, until the user goes on
   }
 })
 
-describe("admission", () => {
+describe("the admission of a run", () => {
   const queued = taskOf({ run: { startedAt: undefined } })
 
   test("an admission starts a queued run", () => {
@@ -52,7 +52,7 @@ describe("admission", () => {
   })
 })
 
-describe("a held run", () => {
+describe("the admission of a held run", () => {
   test("a held run is admitted only once, in its own generation and before its end", () => {
     const held = taskOf({ run: { heldBehind: "bg_b" } })
     const free = transition(held, { type: "admitted", generation: 0, at: 5000 })
@@ -131,7 +131,7 @@ describe("a resume", () => {
   })
 })
 
-describe("a first look", () => {
+describe("a first retrieval", () => {
   test("the first retrieval of an ended task is recorded once", () => {
     const task = transition(terminal("error"), { type: "retrieved", at: 9500 })
     expect(task.retrievedAt).toBe(9500)
@@ -144,7 +144,7 @@ describe("a first look", () => {
   })
 })
 
-describe("a last word", () => {
+describe("the request for a last word", () => {
   const reason = { code: "timeout", text: "Stopped at its time limit." } as const
   const warned = (generation = 0) => ({ type: "warned", generation, at: 50, reason }) as const
 
@@ -163,7 +163,7 @@ describe("a last word", () => {
   })
 })
 
-describe("what is learned after an end", () => {
+describe("an outcome found after the end", () => {
   const outcome = outcomeOf({ toolCalls: 9 })
 
   test("an outcome that is found after the end replaces the earlier outcome", () => {
@@ -178,7 +178,7 @@ describe("what is learned after an end", () => {
   })
 })
 
-describe("a notification", () => {
+describe("a notification's state", () => {
   const notified = (state: "confirmed" | "abandoned", generation = 0): TaskEvent => ({
     type: "notified",
     generation,

@@ -18,7 +18,7 @@ const standing = (options: ConstructorParameters<typeof Rig>[0] = {}) => {
   return { rig, sessionID, runs, start, ended }
 }
 
-describe("a run that nobody launched", () => {
+describe("an unattended run", () => {
   test("an unattended run works in an existing session and notifies nobody of its end", async () => {
     const { rig, sessionID, runs, start, ended } = standing()
     rig.onPrompt("WORK", { text: "done" })
@@ -189,7 +189,7 @@ describe("a run that nobody launched", () => {
   })
 })
 
-describe("what its user writes in such a session", () => {
+describe("a user's message in its session", () => {
   let count = 0
   const write = async ({ rig, sessionID, runs }: ReturnType<typeof standing>, text: string) => {
     const time = (BigInt(rig.clock.now()) * 4096n).toString(16).padStart(12, "0").slice(-12)

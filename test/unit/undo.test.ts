@@ -13,7 +13,7 @@ const undone = async (more: object = {}) => {
   return { rig, id, later, kept }
 }
 
-describe("what a parent's user has undone", () => {
+describe("a parent's undone messages", () => {
   test("a notification waits while the parent has undone messages, and arrives after the redo", async () => {
     const { rig, id, kept } = await undone()
     await rig.clock.advance(60_000)
@@ -84,7 +84,7 @@ describe("what a parent's user has undone", () => {
   )
 })
 
-describe("an undo of the message that launched agents", () => {
+describe("an undone launch", () => {
   const edits = (filePath: string) => ({ tools: [{ name: "edit", args: { filePath } }] })
   /** One agent that has edited two files and works on, and one that has ended. */
   const launched = async () => {
@@ -155,7 +155,7 @@ describe("an undo of the message that launched agents", () => {
   })
 })
 
-describe("a prompt that a child's user has undone", () => {
+describe("a child's undone prompt", () => {
   const BETTER = "look there instead"
   const rewritten = async (more: { stops: boolean }) => {
     const rig = new Rig({ options: { maxDepth: 2 } })

@@ -36,7 +36,7 @@ const EVERY: readonly SessionState[] = ["working", "idle", "orphaned"]
 const INTERRUPTED = { type: "failed", reason: { code: "interrupted" } }
 const ABORTED: Ending = { type: "cancelled", reason: { code: "aborted", text: "It was stopped in its own session." } }
 
-describe("by its messages alone, whatever becomes of its session, a run has", () => {
+describe("a run judged by its messages", () => {
   test.each<[string, readonly Message[]]>([
     ["its last answer ended well", [user(), answer()]],
     ["its answer ended well after other steps", [user(), answer({ finish: "called" }), answer()]],
@@ -64,7 +64,7 @@ describe("by its messages alone, whatever becomes of its session, a run has", ()
   })
 })
 
-describe("an answer that was stopped", () => {
+describe("an aborted answer", () => {
   const messages = [user(), answer({ error: aborted, finish: undefined })]
 
   test("an aborted answer counts as stopped by a user while OpenCode is alive", () => {
@@ -77,7 +77,7 @@ describe("an answer that was stopped", () => {
   })
 })
 
-describe("an answer after which the host goes on", () => {
+describe("an intermediate answer", () => {
   const gap = [user(), answer({ finish: "called", parts: [tool()] })]
 
   test("an intermediate answer ends no run while OpenCode may be at work", () => {
@@ -127,7 +127,7 @@ describe("an answer after which the host goes on", () => {
   })
 })
 
-describe("an answer that is open", () => {
+describe("an unfinished answer", () => {
   const open = [user(), answer({ finish: undefined, completedAt: undefined })]
 
   test("an unfinished answer is no end during work, a failure in an idle session, interrupted after a crash", () => {
@@ -286,7 +286,7 @@ describe("a last message without a text", () => {
   })
 })
 
-describe("a run's messages tell", () => {
+describe("a run's facts", () => {
   const files = (...paths: string[]): MessagePart => ({ type: "files", own: true, paths })
   const snapshot = (...paths: string[]): MessagePart => ({ type: "files", own: false, paths })
 

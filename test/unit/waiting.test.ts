@@ -18,7 +18,7 @@ const promptOf = (rig: Rig, sessionID: string) => {
   return part?.type === "text" ? part.text : undefined
 }
 
-describe("a task that waits for others", () => {
+describe("a task with dependencies", () => {
   test("a waiting task begins with the others' answers when all have completed, and holds no slot before", async () => {
     const rig = rigged({ maxConcurrentTasks: 2 })
     const a = await rig.launch({ prompt: "DOES a" })
@@ -173,7 +173,7 @@ test("when a budget ends several tasks, the tasks that wait for them end too", a
   ])
 })
 
-describe("a launch is an error where it would wait for", () => {
+describe("a refused or failed dependency", () => {
   test("a launch that waits for a failed, unknown or foreign task is refused", async () => {
     const rig = rigged()
     const failed = await rig.launch({ prompt: "FAILS" })
@@ -231,7 +231,7 @@ test("the refusal to wait for a failed task says what can be done", async () => 
   )
 })
 
-describe("launches of one message, which come side by side:", () => {
+describe("dependencies within one message", () => {
   const slow = (rig: Rig) => {
     rig.host.onCall = (method) => (method === "createSession" ? { slow: 500 } : undefined)
   }

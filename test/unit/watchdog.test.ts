@@ -50,7 +50,7 @@ const watched = ({ limits, progress, spent, ...more }: Given = {}): Watched => (
 const demand = (given: Given = {}) => limitActionOf(watched(given))
 const timed = (timeout: number): Task => taskOf({ run: { startedAt: 1000, timeout } })
 
-describe("a question that nobody answers", () => {
+describe("an unanswered question", () => {
   const until = (permissionTimeout: number | null, isOpen: boolean, wroteAt = Number.NEGATIVE_INFINITY) =>
     askTimeoutAt(askOf({ askedAt: 10_000_000 }), permissionTimeout, { isOpen, wroteAt }) - 10_000_000
 
@@ -67,7 +67,7 @@ describe("a question that nobody answers", () => {
   })
 })
 
-describe("equal calls in a row", () => {
+describe("equal calls", () => {
   const repeats = (times: number, more: Given = {}) =>
     demand({
       limits: { maxRepeats: 12, lastWord: 1000, ...more.limits },
@@ -127,7 +127,7 @@ test("a last word's time stops while its task is paused, but the purse's deadlin
   expect([endOf(), endOf({ max: 1, openedAt: 0, until: 1700 })]).toEqual([Number.POSITIVE_INFINITY, 1700])
 })
 
-describe("the end of the board's purse", () => {
+describe("the end of the purse", () => {
   const purse = { max: 1, openedAt: 0, until: 10_000 }
   const reason = { code: "purse", text: "" } as const
   const limits = { lastWord: 3000, purse }
@@ -165,7 +165,7 @@ test("a launch is refused when the purse has ended or too little time of it is l
   expect(tooLateFor({ lastWord: 0, purse }, 9000)).toMatch(/^the board's purse paid until \d\d:\d\d \(tasks_purse\)$/)
 })
 
-describe("a run is stopped", () => {
+describe("a run over its limit", () => {
   test("a run is stopped at its time limit, counted from admission, and the reason names the limit", () => {
     const limits = { taskTimeout: 2000 }
     expect(demand({ task: timed(2000), limits, now: 2999 })).toBeUndefined()
@@ -281,7 +281,7 @@ describe("a run is stopped", () => {
   })
 })
 
-describe("a run is asked for its last word", () => {
+describe("the request for a last word", () => {
   const worked = { toolCalls: 1 }
 
   test("a last word is requested before the time limit, at most a third of it earlier", () => {
@@ -321,7 +321,7 @@ describe("a run is asked for its last word", () => {
   })
 })
 
-describe("a run that was asked for its last word", () => {
+describe("a requested last word", () => {
   const LIMITS = { lastWord: 60_000, maxCostPerSession: 0.1, taskTimeout: 600_000 }
   const reason = { code: "budget", text: "Stopped at the session's budget." } as const
   const asked = (word: Partial<LastWord>, given: Given = {}) =>
@@ -437,7 +437,7 @@ describe("the next deadline", () => {
   })
 })
 
-describe("a run whose turn it is not, since its place is made or its check runs,", () => {
+describe("a run waiting for place or check", () => {
   const limits = { lastWord: 500, maxCostPerTask: 0.1 }
   const held = { held: true, openCalls: 1, toolCalls: 1 } as const
   const at = (now: number, progress: Partial<Progress> = held) => watched({ task: timed(3000), limits, progress, now })

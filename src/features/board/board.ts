@@ -12,7 +12,7 @@ import { PurseApi } from "./purse/purses.ts"
 import type { BoardChange, BoardCommand, CommandOf } from "./rules/command.ts"
 import { archivedBy, noSuchTask, taskOf } from "./rules/common.ts"
 import type { Runs } from "./runs.ts"
-import { Scheduler } from "./scheduler.ts"
+import { BoardScheduler } from "./scheduler.ts"
 import {
   type Actor,
   type Archived,
@@ -73,7 +73,7 @@ export class TaskBoard implements Board {
   readonly #store: Store
   readonly #world: BoardContext
   readonly #threads: ThreadMaker
-  readonly #scheduler: Scheduler
+  readonly #scheduler: BoardScheduler
   readonly #listeners = new Set<() => void>()
 
   constructor(setup: BoardSetup) {
@@ -93,7 +93,7 @@ export class TaskBoard implements Board {
     const change = (command: BoardCommand) => this.#do(command)
     const read = () => this.#read()
     this.purse = new PurseApi({ read, change, runs, now: () => clock.now() })
-    this.#scheduler = new Scheduler({
+    this.#scheduler = new BoardScheduler({
       purse: new PurseManager({ ...setup, store: this.#store, change, nightly: options.purse }),
       store: this.#store,
       runs,

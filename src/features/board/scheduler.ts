@@ -54,7 +54,7 @@ export type SchedulerPorts = {
  * Runs the board's tasks, in one process at a time by a lease. It keeps no state: each look compares wakes in the file
  * with runs of the manager, after every change and at each heartbeat.
  */
-export class Scheduler {
+export class BoardScheduler {
   readonly #ports: SchedulerPorts
   /** Active threads and their tasks. */
   readonly #flights = new Map<string, { readonly id: string; readonly byClock: boolean }>()

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process"
 import { LINE } from "./bootstrap.ts"
 import { bytesOf, Credit, encode, type Frame, Frames, HEAD_BYTES, Intake, inFrames, textOf } from "./frames.ts"
-import { type CallEnd, endIn, type Hello, type Order, type PingReply } from "./orders.ts"
+import { type CallEnd, endIn, type Order, type PingReply, type RelayHello } from "./orders.ts"
 
 /** Characters of the transport's stderr that are kept to explain its end. */
 const MOST_COMPLAINT_CHARS = 4000
@@ -44,7 +44,7 @@ export type ChannelPorts = {
   /** Called at the host's first output of any kind: the connection works. */
   readonly heard: () => void
   /** Called when the relay has started. */
-  readonly opened: (hello: Hello) => void
+  readonly opened: (hello: RelayHello) => void
   readonly closed: (closed: Closed) => void
 }
 
@@ -168,7 +168,7 @@ export class Channel {
     const waiting = this.#waiting.get(call)
     if (kind === "hello" && !this.#isOpen) {
       this.#isOpen = true
-      this.#ports.opened(JSON.parse(textOf(body)) as Hello)
+      this.#ports.opened(JSON.parse(textOf(body)) as RelayHello)
     }
     if (kind === "pong") this.#pong?.(JSON.parse(textOf(body)) as PingReply)
     if (kind === "head") waiting?.receiver.head?.(textOf(body))

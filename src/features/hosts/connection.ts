@@ -16,12 +16,12 @@ import { RemoteEventStream } from "./event-stream.ts"
 import { textOf } from "./frames.ts"
 import {
   type CallEnd,
-  type Hello,
   type Hint,
   isHello,
   type Order,
   type PingReply,
   parseServerState,
+  type RelayHello,
   type RelaySettings,
   type RemoteServerState,
 } from "./orders.ts"
@@ -299,7 +299,7 @@ export class HostConnection {
   }
 
   /** The relay has started: start OpenCode's server and compare clocks. */
-  async #greet(channel: Line, hello: Hello): Promise<void> {
+  async #greet(channel: Line, hello: RelayHello): Promise<void> {
     if (!isHello(hello)) return this.#refuse(channel, NOT_OURS)
     const { now, cache } = hello
     this.#far = { skew: now - this.#ports.clock.now(), cache }

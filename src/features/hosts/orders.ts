@@ -70,7 +70,7 @@ export type RelaySettings = {
 }
 
 /** First message of a relay. */
-export type Hello = { readonly now: number; readonly cache: string; readonly pid: number }
+export type RelayHello = { readonly now: number; readonly cache: string; readonly pid: number }
 
 /** Answer to a ping. `server`: whether OpenCode's server answers; undefined where none was started or asked. */
 export type PingReply = { readonly now: number; readonly server?: boolean }
@@ -92,8 +92,8 @@ export type CallHead = { readonly status: number; readonly headers: Readonly<Rec
 export type Hint = { readonly session: string; readonly urgent: boolean }
 
 /** A relay is not trusted: its message is validated. */
-export const isHello = (given: unknown): given is Hello => {
-  const { now, cache } = (given ?? {}) as Partial<Hello>
+export const isHello = (given: unknown): given is RelayHello => {
+  const { now, cache } = (given ?? {}) as Partial<RelayHello>
   const isPath = typeof cache === "string" && PATH.test(cache)
   return typeof now === "number" && Math.abs(now) < MOST_TIME_MS && isPath
 }

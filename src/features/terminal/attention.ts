@@ -3,7 +3,7 @@ import { type Ask, isActive, isMember, isUnattended } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 import { askToast, endToast } from "../../present/toasts.ts"
 import { type BoardTask, headOf } from "../board/task.ts"
-import type { Change } from "./known-tasks.ts"
+import type { TaskChange } from "./known-tasks.ts"
 
 /**
  * Desktop notifications about children and board tasks. OpenCode itself plays sounds and notifies about root sessions,
@@ -15,12 +15,12 @@ export function createAttention(api: TuiPluginApi, enabled: () => boolean) {
     api.attention.notify({ title, message, notification: { when: "blurred" }, sound: false }).catch(() => {})
   }
   return {
-    onChange: ({ seen: { task }, before }: Change) => {
+    onChange: ({ seen: { task }, before }: TaskChange) => {
       if (!isUnattended(task) && !isMember(task) && before && isActive(before) && !isActive(task))
         notify(endToast(task))
     },
     onNeed: (task: BoardTask, what: string) => notify({ title: headOf(task), message: oneLine(what) }),
-    onAsk: (ask: Ask, { seen: { task } }: Change) => {
+    onAsk: (ask: Ask, { seen: { task } }: TaskChange) => {
       if (!isUnattended(task)) notify(askToast(task, ask))
     },
   }

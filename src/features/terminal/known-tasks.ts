@@ -12,12 +12,12 @@ import type { ObservedTask } from "./view-model.ts"
 const TELL_EVERY_MS = 100
 
 /** A task's record before and after a change. */
-export type Change = { readonly seen: ObservedTask; readonly before: Task | undefined }
+export type TaskChange = { readonly seen: ObservedTask; readonly before: Task | undefined }
 
 /** Called for each later change; must not throw. */
 export type Listeners = {
-  readonly onChange?: (change: Change) => void
-  readonly onAsk?: (ask: Ask, change: Change) => void
+  readonly onChange?: (change: TaskChange) => void
+  readonly onAsk?: (ask: Ask, change: TaskChange) => void
 }
 
 type TaskHandle = TrackedTask & { readonly usage: Usage; readonly fetches?: true }

@@ -4,7 +4,7 @@ import { useTerminalDimensions } from "@opentui/solid"
 import { createEffect, createMemo, createSignal, For, Index, Show } from "solid-js"
 import { isActive } from "../../core/task.ts"
 import { createClock } from "./clock.ts"
-import type { Source } from "./source.ts"
+import type { TaskSource } from "./source.ts"
 import {
   type Batch,
   badgeOf,
@@ -25,7 +25,7 @@ const SIDEBAR_COLUMNS = 36
 /** OpenCode's own sections fold from the third line. */
 const FOLDS_FROM = 3
 
-type Props = { api: TuiPluginApi; source: Source; sessionID: string; limits: () => SessionLimits }
+type Props = { api: TuiPluginApi; source: TaskSource; sessionID: string; limits: () => SessionLimits }
 
 /** Sidebar section of a session's tasks; hidden without any. */
 export function BackgroundAgents(props: Props) {
@@ -134,7 +134,7 @@ function colorOf(api: TuiPluginApi, tone: Tone): RGBA {
 const NARROW_COLUMNS = 120
 
 /** Number of running tasks, or an open question, beside the prompt where the sidebar is hidden. Uses no timer. */
-export function Badge(props: { api: TuiPluginApi; source: Source; sessionID: string }) {
+export function Badge(props: { api: TuiPluginApi; source: TaskSource; sessionID: string }) {
   const theme = () => props.api.theme.current
   const dimensions = useTerminalDimensions()
   const badge = createMemo(() => badgeOf(props.source.tasksOf(props.sessionID), props.source.all()))

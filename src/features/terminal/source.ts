@@ -5,7 +5,7 @@ import { decodeRecord } from "../../runtime/record/codec.ts"
 import { catchUp, keyOf, readSessions } from "./catch-up.ts"
 import { KnownTasks, type Listeners } from "./known-tasks.ts"
 
-export type Source = ReturnType<typeof createSource>
+export type TaskSource = ReturnType<typeof createSource>
 
 const EVENTS = [
   "session.status",

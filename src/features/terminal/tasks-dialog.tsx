@@ -9,12 +9,12 @@ import { createClock } from "./clock.ts"
 import { askForWords } from "./message-dialog.tsx"
 import { askQuestions } from "./question-dialog.tsx"
 import type { Settings } from "./settings.ts"
-import type { Source } from "./source.ts"
+import type { TaskSource } from "./source.ts"
 import { inOrder, type ObservedTask, rowOf, stateText } from "./view-model.ts"
 
 export type TasksDialogPorts = {
   readonly api: TuiPluginApi
-  readonly source: Source
+  readonly source: TaskSource
   readonly actions: Actions
   readonly settings: () => Settings
 }

@@ -14,7 +14,7 @@ export type AuthPorts = {
 }
 
 /** Authenticated caller: a script with the token, or the page with a web session. */
-export type Caller = { readonly kind: "script" } | { readonly kind: "page"; readonly pass: string }
+export type PageCaller = { readonly kind: "script" } | { readonly kind: "page"; readonly pass: string }
 
 /** Authentication. Secrets are compared in constant time. */
 export class Auth {
@@ -40,7 +40,7 @@ export class Auth {
   }
 
   /** Caller with this key; undefined for an invalid one. */
-  caller(key: string): Caller | undefined {
+  caller(key: string): PageCaller | undefined {
     if (timingSafeEqual(digest(key), this.#token)) return { kind: "script" }
     const id = this.#idOf(key)
     if (id === undefined || codeIn(id) || !this.#isGood(id)) return undefined

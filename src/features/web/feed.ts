@@ -5,7 +5,7 @@ import type { Board } from "../board/service.ts"
 import type { Log, Source } from "./ports.ts"
 import { agentRow } from "./rows.ts"
 import { listOf } from "./tasks.ts"
-import type { Delta, Snapshot, TaskList } from "./wire.ts"
+import type { Delta, PageSnapshot, TaskList } from "./wire.ts"
 
 /** Changes within this time are sent together, in ms: text arrives in many deltas a second. */
 const GATHER_MS = 150
@@ -235,7 +235,7 @@ export class Feed {
       problem: this.#fact("problem"),
     })
     const large = { agents: list(this.#agents), board: board && boardText, spent: this.#fact("spent") }
-    return object({ ...texts(small satisfies Partial<Snapshot>), ...large })
+    return object({ ...texts(small satisfies Partial<PageSnapshot>), ...large })
   }
 }
 

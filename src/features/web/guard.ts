@@ -1,9 +1,9 @@
 import type { Context, MiddlewareHandler } from "hono"
-import type { Auth, Caller } from "./auth.ts"
+import type { Auth, PageCaller } from "./auth.ts"
 import { WebError } from "./errors.ts"
 
 /** Values that guards pass on to routes. */
-export type Env = { Variables: { caller: Caller } }
+export type Env = { Variables: { caller: PageCaller } }
 
 const LOOPBACK: readonly string[] = ["localhost", "127.0.0.1", "[::1]"]
 const AUTHORITY = /^(\[[\da-f:]+\]|[\w.-]+)(?::\d{1,5})?$/i

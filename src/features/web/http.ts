@@ -13,9 +13,9 @@ const MOST_AT_ONCE = 128
 const BODY_MS = 10_000
 const STALL_MS = 30_000
 
-export type Limits = { readonly bodyMs: number; readonly stallMs: number; readonly atOnce: number }
+export type HttpLimits = { readonly bodyMs: number; readonly stallMs: number; readonly atOnce: number }
 
-const LIMITS: Limits = { bodyMs: BODY_MS, stallMs: STALL_MS, atOnce: MOST_AT_ONCE }
+const LIMITS: HttpLimits = { bodyMs: BODY_MS, stallMs: STALL_MS, atOnce: MOST_AT_ONCE }
 
 /**
  * Server on `node:http`, which OpenCode's Bun and Node both have; undefined for a port in use. Does not keep the
@@ -25,7 +25,7 @@ export function listen(
   fetch: Fetch,
   port: number,
   host: string,
-  limits: Limits = LIMITS,
+  limits: HttpLimits = LIMITS,
 ): Promise<Listener | undefined> {
   let underWay = 0
   const server = createServer((incoming, outgoing) => {
@@ -67,7 +67,7 @@ async function answer(
   fetch: Fetch,
   incoming: IncomingMessage,
   outgoing: ServerResponse,
-  { bodyMs, stallMs }: Limits,
+  { bodyMs, stallMs }: HttpLimits,
 ): Promise<void> {
   const gone = new AbortController()
   const { socket } = incoming

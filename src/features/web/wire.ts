@@ -132,7 +132,7 @@ export type Ended = TaskRow & { readonly canceled: readonly string[]; readonly o
 type Spent = { readonly cost: number; readonly atLeast: boolean }
 
 /** Whole state of the page: first event of a stream. */
-export type Snapshot = {
+export type PageSnapshot = {
   readonly project: string
   /** The server's clock. */
   readonly now: number

@@ -1,7 +1,7 @@
 import type { BlockSource } from "../../core/blocks.ts"
 import type { Parts } from "../parts.ts"
 import { type AdmissionPorts, Scheduler } from "../scheduler.ts"
-import type { Dependencies } from "./dependencies.ts"
+import type { TaskDependencies } from "./dependencies.ts"
 import { Launcher, type LauncherPorts } from "./launcher.ts"
 import { Queue, type QueuePorts } from "./queue.ts"
 import { Resuming, type ResumingPorts } from "./resuming.ts"
@@ -12,7 +12,7 @@ type LaunchingPorts = Omit<
   QueuePorts & LauncherPorts & ResumingPorts & AdmissionPorts,
   "queue" | "scheduler" | "sources"
 > & {
-  readonly dependencies: Dependencies
+  readonly dependencies: TaskDependencies
   /** Of the features. */
   readonly bodies: readonly Partial<BlockSource>[]
 }

@@ -35,7 +35,7 @@ function ofBatch(name: string, own: readonly Task[]): readonly Task[] {
 }
 
 /** Blocks the runs that wait for other tasks, and ends those that would wait for ever. */
-export class Dependencies implements BlockSource {
+export class TaskDependencies implements BlockSource {
   readonly #parts: Parts
   readonly #dispatcher: Dispatcher
 

@@ -1,10 +1,10 @@
 import { isActive, owesNotification, type Task } from "../../core/task.ts"
-import type { Dependencies } from "../launch/dependencies.ts"
+import type { TaskDependencies } from "../launch/dependencies.ts"
 import type { Parts } from "../parts.ts"
 import type { Places } from "../places/places.ts"
 
 type RetentionPorts = {
-  readonly dependencies: Dependencies
+  readonly dependencies: TaskDependencies
   readonly forget: (task: Task) => Promise<void>
   readonly places: Pick<Places, "isAway">
 }
@@ -15,7 +15,7 @@ type RetentionPorts = {
  */
 export class Retention {
   readonly #parts: Parts
-  readonly #dependencies: Dependencies
+  readonly #dependencies: TaskDependencies
   readonly #forget: (task: Task) => Promise<void>
   readonly #places: Pick<Places, "isAway">
 

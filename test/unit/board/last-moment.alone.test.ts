@@ -67,7 +67,7 @@ afterEach(() => {
   rmSync(root, { recursive: true, force: true })
 })
 
-describe("a hand that saves in the last moment before the board's own write takes the file's place", () => {
+describe("an edit just before a write", () => {
   test.each(["in place", "by another file"] as const)(
     "a user's edit just before the board's own write is kept, and so is the board's change: %s",
     async (how) => {

@@ -22,7 +22,7 @@ beforeAll(() => {
 })
 afterAll(() => rmSync(root, { recursive: true, force: true }))
 
-describe("the project of a folder", () => {
+describe("a folder's project", () => {
   test("the project of a folder is its repository's main checkout, also for a linked worktree", () => {
     expect(mainCheckout(join(root, "main"), join(root, "main", "sub"))).toBe(join(root, "main"))
     expect(mainCheckout(join(root, "linked"), join(root, "linked"))).toBe(join(root, "main"))
@@ -52,7 +52,7 @@ describe("the project of a folder", () => {
   })
 })
 
-describe("the tools' gate", () => {
+describe("access to the board tools", () => {
   const rulesOf = (config: Parameters<typeof restrictTools>[0], name: string) => config.agent?.[name]?.permission
 
   test("the board's tools are denied to hidden agents and to agents that the option does not name", () => {

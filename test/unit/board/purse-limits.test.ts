@@ -35,7 +35,7 @@ const rigged = ({ ms = 200, ...options }: { ms?: number; [option: string]: unkno
   return { rig, runs, sessions, start, open, ended }
 }
 
-describe("a purse's runs", () => {
+describe("the limits of a purse's runs", () => {
   test("runs of a purse say their last word in time and overrun the purse by one step each", async () => {
     const { rig, runs, sessions, start, open, ended } = rigged()
     open(0.3)

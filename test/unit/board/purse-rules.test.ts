@@ -19,7 +19,7 @@ const ran = (began: string, counts = true) =>
 const ended = (state: BoardState, why: "money" | "closed" = "money") =>
   rules.endPurse(state, { type: "end purse", why, stopped: {} }, facts).state
 
-describe("a purse of the board", () => {
+describe("the rules of a purse", () => {
   test("a purse's report is sent to the agent that opened it, or nowhere if a person did", () => {
     expect(opened().purse).not.toHaveProperty("by")
     expect(reported(ended(opened())).state.owed).toBeUndefined()

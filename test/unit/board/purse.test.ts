@@ -385,7 +385,7 @@ describe("a purse", () => {
   })
 })
 
-describe("the purse of each night", () => {
+describe("the nightly purse", () => {
   test("the nightly purse opens once within its hours and not again after it was closed", async () => {
     await rig.close()
     const at = (hour: number) => {

@@ -6,7 +6,7 @@ import { agent, RuledBoard } from "../../support/board-state.ts"
 
 const build = agent("build")
 
-describe("a new task", () => {
+describe("a new board task", () => {
   test("a new board task is active, has its caller as owner and creator, and gets its own id", () => {
     const board = new RuledBoard()
     const { task } = board.do({
@@ -113,7 +113,7 @@ describe("a new task", () => {
   })
 })
 
-describe("a status", () => {
+describe("a board task's status", () => {
   test("a draft that becomes active wakes its owner, and goes back only while nothing runs", () => {
     const board = new RuledBoard()
     const id = board.make("build", { status: "draft" })
@@ -179,7 +179,7 @@ describe("a status", () => {
   })
 })
 
-describe("an update", () => {
+describe("an update of a board task", () => {
   test("an update changes only the given fields and never the creator or the thread", () => {
     const board = new RuledBoard()
     const id = board.make("build", { threadId: "ses_t", steps: ["one"] })
@@ -219,7 +219,7 @@ describe("an update", () => {
   })
 })
 
-describe("a plan", () => {
+describe("a board task's plan", () => {
   test("a plan is replaced as a whole or edited by step, without changing subtask links", () => {
     const board = new RuledBoard()
     const id = board.make()
@@ -374,7 +374,7 @@ describe("a subtask", () => {
   })
 })
 
-describe("an end", () => {
+describe("an ended board task", () => {
   test("a canceled board task cancels its subtasks at every depth and wakes none of their parents", () => {
     const board = new RuledBoard()
     const top = board.make("build", { steps: ["one", "two"] })
@@ -414,7 +414,7 @@ describe("an end", () => {
   })
 })
 
-describe("resources", () => {
+describe("a board task's resources", () => {
   test("resources of a board task are added at the end and removed by index", () => {
     const board = new RuledBoard()
     const id = board.make()
@@ -452,7 +452,7 @@ describe("resources", () => {
   })
 })
 
-describe("a person", () => {
+describe("a request for a person", () => {
   test("a request for a person is made only from a thread and stays until somebody writes there", () => {
     const board = new RuledBoard()
     const id = board.make("build", { threadId: "ses_t" })
@@ -477,7 +477,7 @@ describe("a person", () => {
   })
 })
 
-describe("runs", () => {
+describe("the runs of a board task", () => {
   test("a manual run needs an active task that is not running and a known owner", () => {
     const board = new RuledBoard()
     const id = board.make()
@@ -580,7 +580,7 @@ describe("runs", () => {
   })
 })
 
-describe("the clock", () => {
+describe("the schedule", () => {
   test("the schedule wakes active tasks that wait for nobody, do not rest and have an owner", () => {
     const board = new RuledBoard()
     const plain = board.make()
@@ -642,7 +642,7 @@ describe("the clock", () => {
   })
 })
 
-describe("a thread", () => {
+describe("a missing thread", () => {
   test("a new thread for a missing one is recorded if its task still exists", () => {
     const board = new RuledBoard()
     const id = board.make()
@@ -654,7 +654,7 @@ describe("a thread", () => {
   })
 })
 
-describe("what was left half done", () => {
+describe("an interrupted change of the board", () => {
   const archivedFrom = (task: BoardTask, status: "done" | "canceled", archivedBy?: string) => ({
     ...task,
     status,

@@ -16,7 +16,7 @@ function yearOf(schedule: Schedule): number[] {
   return times
 }
 
-describe.each(["Europe/Berlin", "America/New_York"])("a year in %s", (zone) => {
+describe.each(["Europe/Berlin", "America/New_York"])("a year of rounds in %s", (zone) => {
   const format = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", hourCycle: "h23", timeZone: zone })
   const localHour = (at: number) => Number(format.format(at))
 

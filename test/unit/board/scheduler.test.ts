@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { Scheduler, type SchedulerPorts } from "../../../src/features/board/scheduler.ts"
+import { BoardScheduler, type SchedulerPorts } from "../../../src/features/board/scheduler.ts"
 import { FakeClock } from "../../support/fake-clock.ts"
 
 /** A scheduler of another folder than the project's main one, with a board that is there or not. */
@@ -12,7 +12,7 @@ const setUp = () => {
     return { close: () => world.open-- }
   }
   const store = { exists: () => world.look.then(() => world.exists), watch, isLeased: async () => true }
-  const scheduler = new Scheduler({
+  const scheduler = new BoardScheduler({
     store,
     clock: new FakeClock(),
     runs: { listen: () => {} },

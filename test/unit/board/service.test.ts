@@ -43,7 +43,7 @@ const code = (work: Promise<unknown>) =>
   )
 const thread = ({ threadId }: BoardTask) => threadId as string
 
-describe("a task that is made", () => {
+describe("a new board task", () => {
   test("a new board task gets a thread with its owner, its title and the caller's model", async () => {
     const task = await rig.board.create({ title: "Migrate", owner: "librarian" }, build)
     expect(rig.threads.made).toEqual([
@@ -103,7 +103,7 @@ describe("a task that is made", () => {
   })
 })
 
-describe("calls", () => {
+describe("board calls", () => {
   test("a failed board call has the code invalid, not found, conflict or unavailable", async () => {
     await make("build")
     expect(await code(rig.board.get("9"))).toBe("not found")
@@ -187,7 +187,7 @@ describe("calls", () => {
   })
 })
 
-describe("runs", () => {
+describe("the runs of a board task", () => {
   test("a board task has only one run at a time, even with several triggers at once", async () => {
     await make("build")
     await Promise.all([rig.board.run("1").catch(() => {}), rig.board.run("1").catch(() => {}), rig.clock.advance(HOUR)])
@@ -425,7 +425,7 @@ describe("runs", () => {
   })
 })
 
-describe("a cancel", () => {
+describe("a canceled board task", () => {
   test("a canceled board task stops its own run and those of its subtasks at every depth", async () => {
     const top = await rig.board.create({ title: "top", owner: "build", steps: [{ title: "a" }] }, USER)
     const { subtask: middle } = await rig.board.createSubtask("1", 0, { title: "mid", owner: "tester" }, build)
@@ -484,7 +484,7 @@ describe("a cancel", () => {
   })
 })
 
-describe("a person", () => {
+describe("a request for a person", () => {
   test("a request for a person shows a toast and stays until somebody writes in the thread", async () => {
     const task = await make("build", "Choose")
     await rig.settle()
@@ -541,7 +541,7 @@ describe("a person", () => {
   })
 })
 
-describe("the clock", () => {
+describe("the schedule", () => {
   const mine = (title: string) => rig.mine(title)
 
   test("the schedule starts active tasks one after the other, independently of event-driven runs", async () => {

@@ -43,7 +43,7 @@ const momentOf = (more: Partial<StatusContext> = {}): StatusContext => ({
 
 const wake = (at = NOW, cause: "created" | "clock" = "created") => ({ wake: { at, cause } })
 
-describe("the state of a task", () => {
+describe("the state of a board task", () => {
   const of = (
     task: BoardTask,
     pulse: TaskRunState = {},
@@ -112,7 +112,7 @@ describe("the state of a task", () => {
   })
 })
 
-describe("the tasks that are to be woken", () => {
+describe("due board tasks", () => {
   const due = (
     pulses: Readonly<Record<string, TaskRunState>>,
     { free = 9, clockBusy = false, tasks = Object.keys(pulses).map((id) => taskOf(id)), ...moment } = {} as Partial<
@@ -140,7 +140,7 @@ describe("the tasks that are to be woken", () => {
   })
 })
 
-describe("a run", () => {
+describe("a board task's run", () => {
   test("a board run counts as in flight until it has ended", () => {
     expect([undefined, runOf("queued"), runOf("running"), runOf("ended")].map(isInFlight)).toEqual([
       false,

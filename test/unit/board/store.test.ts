@@ -274,7 +274,7 @@ describe("the board's file", () => {
     expect(readdirSync(join(folder, "..")).filter((name) => name.endsWith(".tmp"))).toEqual([])
   })
 
-  describe("where a link leads out of the project, as one may that came with it", () => {
+  describe("a link out of the project", () => {
     let outside: string
     beforeEach(() => {
       outside = mkdtempSync(join(tmpdir(), "superagents-outside-"))
@@ -357,7 +357,7 @@ describe("the board's file", () => {
   })
 })
 
-describe("ids", () => {
+describe("board ids", () => {
   test("board ids are never reused, whatever is deleted or edited by hand", async () => {
     const store = open()
     await make(store)
@@ -401,7 +401,7 @@ describe("ids", () => {
   })
 })
 
-describe("history", () => {
+describe("the board's history", () => {
   test("history is read from its end with the newest first, and finds single tasks", async () => {
     const store = open()
     for (let number = 1; number <= 30; number++) await complete(store, (await make(store, `task ${number}`)).id)
@@ -595,7 +595,7 @@ describe("history", () => {
   })
 })
 
-describe("a move to history that was cut off between the two files", () => {
+describe("an interrupted move to history", () => {
   test("a read finishes an interrupted move to history by removing the task from the board", async () => {
     const store = open()
     const { id } = await make(store)
@@ -644,7 +644,7 @@ describe("a move to history that was cut off between the two files", () => {
   })
 })
 
-describe("the lock", () => {
+describe("the board's lock", () => {
   const locks = () => readdirSync(file(".locks")).filter((name) => name.startsWith("board."))
 
   test("the board's lock lets many processes write in turn without lost changes or reused ids", async () => {

@@ -26,7 +26,7 @@ test("the fourteen board tools together take less than 1,800 o200k tokens", () =
   expect(tokens).toBeGreaterThan(500)
 })
 
-describe("an answer", () => {
+describe("the answers of the board tools", () => {
   test("creating, reading and updating a board task returns the whole task with numbered steps and resources", async () => {
     const made = await rig.call("create_task", {
       title: "Migrate",
@@ -198,7 +198,7 @@ describe("an answer", () => {
   })
 })
 
-describe("a wrong call", () => {
+describe("an invalid board call", () => {
   test.each([
     ["create_task", {}, "Argument `title` is missing."],
     ["create_task", { title: "t", owner: "nobody" }, '"nobody" is not an agent that may own tasks'],
@@ -259,7 +259,7 @@ describe("a wrong call", () => {
   })
 })
 
-describe("what the plugin's entry uses", () => {
+describe("the plugin's use of the board", () => {
   test("an error while building a task block or handling a message is logged and not thrown", async () => {
     rig.open.configure({})
     await rig.call("create_task", { title: "x" })

@@ -16,7 +16,7 @@ const AT = "2026-03-02T08:00:00.000Z"
 const WAITS = "waiting for a person: changed outside; look at it and start it"
 const HOUR = 3_600_000
 
-describe("a file that somebody else has written", () => {
+describe("outside edits of the board", () => {
   const ours = boardTaskOf("1", AT, {
     title: "Deploy",
     description: "as planned",
@@ -100,7 +100,7 @@ describe("a file that somebody else has written", () => {
   })
 })
 
-describe("the rules", () => {
+describe("unverified tasks", () => {
   /** A board on which a hand has changed this task. */
   const changed = (board: RuledBoard, id: string, more: Partial<BoardTask> = { description: "evil" }) => {
     const tasks = board.state.tasks.map((task) => (task.id === id ? { ...task, ...more } : task))
@@ -219,7 +219,7 @@ describe("the rules", () => {
   })
 })
 
-describe("a board", () => {
+describe("an unknown board", () => {
   let rig: BoardRig
   const others: BoardRig[] = []
 

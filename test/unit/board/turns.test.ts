@@ -19,7 +19,7 @@ const begin = async () => {
   }
 }
 
-describe("the block of a thread's task", () => {
+describe("a thread's task block", () => {
   test("the task block stays the same during a turn, and changed sections are sent separately", async () => {
     const { thread, block, changed } = await begin()
     expect(await changed("msg_1")).toBeUndefined()

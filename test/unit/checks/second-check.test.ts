@@ -62,7 +62,7 @@ afterEach(() => {
   rmSync(root, { recursive: true, force: true })
 })
 
-describe("while a completed task's second check runs", () => {
+describe("a completed task's second check", () => {
   test("a parent is notified of other tasks while a completed task's second check runs", async () => {
     const { id } = await merging()
     const other = await rig.ended((await rig.launch({ prompt: "OTHER", description: "the other" })).id)

@@ -9,7 +9,7 @@ const ALPHA = { provider: "scripted", id: "alpha", variant: "high" }
 const RIDER = { fork: "whole", agent: undefined } as const
 const BOARD = { dir: "tasks", agents: null, schedule: "0 * * * *", maxConcurrentRuns: 1 }
 
-describe("a fork that rides on its parent's cache", () => {
+describe("a whole fork", () => {
   test("a whole fork has the agent, model, variant and rules of its caller", async () => {
     const rig = new Rig({ options: { board: BOARD } })
     const rules = [{ permission: "webfetch", pattern: "*", action: "ask" as const }]

@@ -43,7 +43,7 @@ const counterWith = (start?: () => CountThread) => {
   return { clock, threads, counter }
 }
 
-describe("the counter of tokens", () => {
+describe("the token counter", () => {
   test("the token counter starts one thread at the first request and gives each caller its own answer", async () => {
     const { threads, counter } = counterWith()
     expect(threads).toHaveLength(0)

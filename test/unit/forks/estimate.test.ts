@@ -24,7 +24,7 @@ const ratio = (content: string) => estimateTokens(content) / exact(content)
 const letters = (alphabet: string) => Array.from(bytes(20_000), (byte) => alphabet[byte % alphabet.length]).join("")
 const LOWER = "abcdefghijklmnopqrstuvwxyz"
 
-describe("the estimate of a text's tokens, held against o200k", () => {
+describe("the token estimate", () => {
   test.each([
     ["TypeScript", file("src/runtime/task-manager.ts")],
     ["a declaration file", file("node_modules/typescript/lib/lib.dom.d.ts")],

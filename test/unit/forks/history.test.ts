@@ -14,7 +14,7 @@ const tool = (state: object) => ({ type: "tool", callID: "c1", tool: "read", sta
 const idsOf = (messages: readonly StoredMessage[]) => history(messages).map(({ id }) => id)
 const SUMMARY = { summary: true, finish: "stop", parentID: "u2" }
 
-describe("what the model sees of a session", () => {
+describe("a session's history", () => {
   const tail = (tail_start_id?: string) => [
     stored("u0", "user", [text("old")]),
     stored("u1", "user", [text("tail")]),
@@ -114,7 +114,7 @@ describe("what the model sees of a session", () => {
   })
 })
 
-describe("a part written back", () => {
+describe("a rewritten part", () => {
   const rewritten = (state: object) => {
     const [part] = toHistoryMessage(stored("a1", "assistant", [tool(state)])).parts
     return fromHistoryPart({ ...(part as Extract<HistoryPart, { type: "tool" }>), result: "CUT" }, false)
@@ -138,7 +138,7 @@ describe("a part written back", () => {
   })
 })
 
-describe("the events that fill a fork", () => {
+describe("the events of a fork", () => {
   const messages = [
     stored("u1", "user", [text("tail")]),
     stored("u2", "user", [{ type: "compaction", tail_start_id: "u1" }]),

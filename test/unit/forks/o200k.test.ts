@@ -14,7 +14,7 @@ const letters = (length: number) => {
   }).join("")
 }
 
-describe("the count of o200k tokens, in pieces", () => {
+describe("the o200k count in pieces", () => {
   test.each([
     ["code", SOURCE.slice(1_000_000, 1_100_000)],
     ["prose", "The manager keeps every running task under watch and tells its parent. ".repeat(500)],

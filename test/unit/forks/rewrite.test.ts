@@ -40,7 +40,7 @@ const SOURCES = [
 const COPIES = SOURCES.map(copyOf)
 const KEPT = SOURCES.slice(1).map((each) => toHistoryMessage(each))
 
-describe("a copy made by session.fork is rewritten", () => {
+describe("a copy by session.fork", () => {
   test("a copy by session.fork loses the messages and parts that do not belong in the fork", () => {
     expect(rewrites(SOURCES, COPIES, KEPT)).toEqual([
       { type: "delete message", messageID: "c-u0" },

@@ -10,7 +10,7 @@ const FACTS: PreambleFacts = { kept: KEPT, dropped: [], cut: [], maxToolResultCh
 const digestOf = (messages: readonly HistoryMessage[], tokens: number) => digest(messages, tokens, 1, () => {})
 const cutOf = (tool: string, of: number) => ({ callID: "c", tool, input: {}, kept: 1400, of })
 
-describe("the digest of what was left out", () => {
+describe("the digest of omitted messages", () => {
   test("the digest of omitted messages names the speakers and the tool calls", async () => {
     const image = { type: "file", name: "a.png", media: { mime: "image/png", bytes: 5 }, handle: 0 } as const
     const history = [
@@ -71,7 +71,7 @@ describe("the digest of what was left out", () => {
   })
 })
 
-describe("the preamble", () => {
+describe("a fork's preamble", () => {
   test("the preamble says that nothing was cut, and when files have to be read again", () => {
     const text = preamble(FACTS)
     expect(text).toContain(

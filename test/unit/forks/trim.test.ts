@@ -155,7 +155,7 @@ describe("the token limit", () => {
   })
 })
 
-describe("what is counted", () => {
+describe("counted texts", () => {
   test("no text is counted where its bytes alone show that the history fits", async () => {
     const { texts, scales } = byLength()
     const { kept } = await trimmed([user("u1", "x".repeat(99_000))], LIMITS, scales)
@@ -190,7 +190,7 @@ describe("what is counted", () => {
   })
 })
 
-describe("the provider's count", () => {
+describe("the provider's token count", () => {
   /** Turns of which the provider counted `perTurn` tokens more for each request than for the last. */
   const history = (perTurn: number, turns = 10, model?: { provider: string; id: string }) =>
     Array.from({ length: turns }, (_, turn) => [

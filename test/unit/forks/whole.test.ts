@@ -62,7 +62,7 @@ const fork = async (messages: readonly HistoryMessage[], world: World = {}) => {
   return { info, made: made[0] as NewFork, preamble: said[0]?.parts[0]?.text ?? "" }
 }
 
-describe("a fork that is to be whole", () => {
+describe("a whole fork", () => {
   test("a whole fork whose requests would begin differently is trimmed, with the reason and without a price", async () => {
     const { info } = await fork(LONG, { alike: false, prices: PRICES, room: 100_000 })
     expect(info).toMatchObject({ cutResults: 1, why: expect.stringMatching(/^Another plugin .* is trimmed\.$/) })
@@ -143,7 +143,7 @@ describe("a fork that is to be whole", () => {
   )
 })
 
-describe("a plain fork, where the cheaper way is wanted,", () => {
+describe("a plain fork", () => {
   const CHEAPER = { choice: "cheaper" } as const
   const SHORT = [asked("u1"), counted(agent("a1", "y".repeat(400)), 9000, READER, 8000)]
 

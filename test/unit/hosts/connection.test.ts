@@ -107,7 +107,7 @@ describe("credit", () => {
   })
 })
 
-describe("phases", () => {
+describe("connection commands", () => {
   const taken = (...inputs: readonly ConnectionInput[]): ConnectionState =>
     inputs.reduce<ConnectionState>((state, input) => step(state, input, 1000), IDLE)
   const wanted = { type: "wanted", known: false } as const
@@ -199,7 +199,7 @@ test.each([
   expect(versionProblem("big", version)).toBe(problem)
 })
 
-describe("another clock", () => {
+describe("the host's clock", () => {
   const id = "msg_0123456789abxyz"
 
   test("message ids are shifted for the host's clock and back, and only where the clocks differ", () => {
@@ -572,7 +572,7 @@ test("a connection is closed when the relay sends more than was asked for", asyn
   expect(closed.complaint).toBe("more was sent than was asked for")
 })
 
-describe("the far end", () => {
+describe("the relay", () => {
   const start = (patience = 60_000) => {
     const [input, output] = [new PassThrough(), new PassThrough()]
     const over = serve({ input, output }, { client: "me", unattended: 1000, kept: 1000, patience }, PROCESSES)

@@ -27,7 +27,7 @@ const scene = { task: { place }, context, options: { stallTimeout: 1000, permiss
 const away = { host: "big", since: NOW - 5000, most: 60_000 }
 const unreachable = { type: "tick", doing: { type: "unreachable" } } as const
 
-describe.each(AT_WORK)("at %s", (stage) => {
+describe.each(AT_WORK)("a run in the stage %s", (stage) => {
   test("a run that loses contact and regains it stays in its stage", () => {
     const lost = at(stage, scene).takes({ type: "contact", lost: NOW - 5000 })
     expect(lost).toMatchObject({ stage, does: [], run: { away } })
@@ -53,7 +53,7 @@ test("a run that prepares its place shows that as its phase", () => {
   })
 })
 
-describe("without contact", () => {
+describe("a run without contact", () => {
   const gone = { ...scene, run: { away, lastSignAt: NOW - 100_000, asks: [askOf({ askedAt: 0 })], hintAt: 0 } }
 
   test("a run without contact shows that as its phase", () => {

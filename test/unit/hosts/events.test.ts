@@ -13,7 +13,7 @@ import { Rig, type RigOptions } from "../../support/rig.ts"
 
 /** What a host's server tells of our tasks: hints, which hasten a look and are never needed. */
 
-describe("here", () => {
+describe("the event stream", () => {
   type Listening = { options: CallOptions; end: (end?: CallEnd) => void; cut: () => void }
 
   const start = () => {
@@ -105,7 +105,7 @@ describe("here", () => {
   })
 })
 
-describe("there", () => {
+describe("the relay's events", () => {
   const OURS = "/home/u/.cache/opencode-superagents/k/work/bg_1"
   const event = (type: string, properties: object, directory = OURS) =>
     JSON.stringify({ directory, payload: { id: "evt_1", type, properties } })
@@ -140,7 +140,7 @@ describe("there", () => {
     expect(hintOf(text)).toBeUndefined()
   })
 
-  describe("the stream", () => {
+  describe("the relay's event stream", () => {
     let http: HttpServer | undefined
     afterEach(() => {
       http?.closeAllConnections()
@@ -239,7 +239,7 @@ describe("there", () => {
   })
 })
 
-describe("the engine", () => {
+describe("the polling of a run", () => {
   const PLACES = {
     capture: async () => {},
     enter: async () => ({ directory: "/place", preface: "" }),

@@ -25,7 +25,7 @@ const info = (more: object = {}) => ({
 })
 const prompt = { info: { id: "msg_0", role: "user", time: { created: 1 } }, parts: [] }
 
-describe("answers that are none", () => {
+describe("invalid answers of a host", () => {
   const ABSURD = [null, 3, "x", {}, { providers: 3 }, [null], [{ info: null }], [{ info: { id: "msg_0" }, parts: 3 }]]
 
   test.each(ABSURD.map((body) => [body]))(
@@ -91,7 +91,7 @@ describe("answers that are none", () => {
   })
 })
 
-describe("answers without an end", () => {
+describe("endless output of a host", () => {
   /** A link whose far end sends so many megabytes. */
   const sending = (megabytes: number, head?: object) => {
     let stopped = false

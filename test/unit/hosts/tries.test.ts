@@ -34,7 +34,7 @@ const STOPPED =
   "It is stopped on big as soon as big answers. What it changed is still on big, and is fetched when big answers."
 const OWED = "What it changed is still on big, and is fetched when big answers."
 
-describe("its line is cut before the winner's work came home", () => {
+describe("a winner's unfetched work", () => {
   const lost = async (request: Partial<LaunchRequest> = {}) => {
     big.cut = () => true
     const { id } = await launch(request)
@@ -107,7 +107,7 @@ test("a losing try whose work cannot be fetched delays nothing, and is archived 
   expect(rig.notices()).toHaveLength(1)
 })
 
-describe("contact is lost while tries run", () => {
+describe("tries without contact", () => {
   const hanging = async (request: Partial<LaunchRequest>) => {
     rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { hang: true, text: "so far" }))
     const { id } = await launch(request)
@@ -165,7 +165,7 @@ test("a try is neither passed nor failed while its host cannot say which guarded
   expect(parts()).toHaveLength(1)
 })
 
-describe("tries are stopped without contact", () => {
+describe("tries stopped without contact", () => {
   const cutOff = async () => {
     rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { hang: true, text: "so far" }))
     const { id } = await launch({ tries: 2 })
@@ -206,7 +206,7 @@ describe("tries are stopped without contact", () => {
   })
 })
 
-describe("OpenCode here is restarted in the middle of tries", () => {
+describe("tries after a restart", () => {
   /** Tries that answer when they are let go, by what the host there does meanwhile. */
   const running = async (request: Partial<LaunchRequest>) => {
     rig.script(({ sessionID }) => (sessionID === rig.parent ? undefined : { hang: true, text: "so far" }))

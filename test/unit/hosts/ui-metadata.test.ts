@@ -34,7 +34,7 @@ const question: AskOptions = {
   ],
 }
 
-describe("what is written for the screen", () => {
+describe("writes of the screen's metadata", () => {
   const remote = (more: Partial<RemoteSession> = {}): RemoteSession =>
     ({ taskID: "bg_1", sessionID: "ses_1", host: "big", live: true, asks: [], ...more }) as RemoteSession
 
@@ -108,7 +108,7 @@ describe("what is written for the screen", () => {
   })
 })
 
-describe("what stands in the metadata", () => {
+describe("contents of the screen's metadata", () => {
   test("the metadata for the screen is decoded as it was encoded, without the diff of an edit", () => {
     const asks = [
       { ...askOf(), offers: { ...permission, diff: "x".repeat(10_000) } as AskOptions },

@@ -338,7 +338,7 @@ test("the counts of three maps always add up everywhere while they end together 
     addsUp(/Items: .*/.exec(hidden)?.[0].replace(/, of /, " of "))
 })
 
-describe("after a crash", () => {
+describe("a map after a crash", () => {
   test("after a crash, a map counts correctly, settles answered items and resumes only the missing ones", async () => {
     rig = open({ maxConcurrentTasks: 3 })
     const asked = agents((item) => (Number(item) < 5 ? `{"n": ${item}}` : undefined))
@@ -512,7 +512,7 @@ describe("after a crash", () => {
   })
 })
 
-describe("its items", () => {
+describe("a map's items", () => {
   const launch = (more: object) => rig.launch(request(more) as Partial<LaunchRequest>)
   const files = (name: string, text: string) => {
     mkdirSync(rig.project, { recursive: true })

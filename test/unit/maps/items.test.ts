@@ -42,7 +42,7 @@ function item(
   return { task, closed: closed ?? status !== "running", began }
 }
 
-describe("the next items", () => {
+describe("the next items of a map", () => {
   test("a map's first item runs alone until it begins to answer, ends, or its waiting time is over", () => {
     expect(nextItems(PLAN, [], COURSE)).toEqual({ begin: [0] })
     expect(nextItems(PLAN, [], { ...COURSE, room: 0 })).toEqual({ begin: [] })
@@ -88,7 +88,7 @@ describe("the next items", () => {
   })
 })
 
-describe("counts", () => {
+describe("the counts of a map", () => {
   test("the counts of a map add up to its total and fit into one short text", () => {
     const own = [item(0), item(1, { status: "completed" }), item(2, { status: "error" })]
     const counts = countItems(9, own, [5, 6])
@@ -118,7 +118,7 @@ describe("counts", () => {
   })
 })
 
-describe("what is told of a map", () => {
+describe("a map's result", () => {
   const row = (index: number, state: ItemRow["state"], reason?: string): ItemRow => ({
     index,
     item: index,
@@ -174,7 +174,7 @@ describe("what is told of a map", () => {
   })
 })
 
-describe("of a team", () => {
+describe("a group's result", () => {
   const part = { kind: "tries", of: "bg_t", nth: 0, run: 0, caller: "p", under: "p" } as const
   const plan = { kind: "tries", prompt: "DO", count: 1, timeout: 0 } as const
 

@@ -21,7 +21,7 @@ const begun = (breaker: Breaker, taskID: string, sentAt: number) =>
 const LIMIT: Trip = { kind: "limit", why: "The usage limit has been reached" }
 const told = (until: number): Trip => ({ ...LIMIT, until })
 
-describe("a gate that is closed", () => {
+describe("an open breaker", () => {
   test("a breaker with a known reset time allows one probe at that time", () => {
     const breaker = recordRefusal(undefined, told(9000), 1000)
     expect(breaker).toMatchObject({ closedAt: 1000, opensAt: 9000, told: true })

@@ -69,7 +69,7 @@ const atItsLimit = async () => {
   return { provider, rig, elsewhere, first }
 }
 
-describe("a provider's limit", () => {
+describe("tasks at a provider's limit", () => {
   test("forty tasks at a provider's limit all complete and notify once, with hardly any refused request", async () => {
     const provider = new Provider({ bucket: 26, shutMs: 8000 }, settings)
     const tasks = await provider.launchAll(40)
@@ -511,7 +511,7 @@ describe("a provider's limit", () => {
   })
 })
 
-describe("a model that is overloaded, or whose connection breaks,", () => {
+describe("an overloaded model", () => {
   /** Refuses so many of the first requests with a 529 or the like, and answers the others. */
   const failing = (times: number, status = 529, message = "Overloaded") => {
     const rig = new Rig({ options: { ...settings, maxConcurrentTasks: 12 } })
@@ -595,7 +595,7 @@ describe("a model that is overloaded, or whose connection breaks,", () => {
   })
 })
 
-describe("a breaker that has tripped", () => {
+describe("a tripped breaker", () => {
   const refusing = (options: object = {}, worktrees?: RigOptions["worktrees"]) => {
     const provider = new Provider({ bucket: 0, shutMs: 8000 }, { ...settings, ...options }, { worktrees })
     return { provider, rig: provider.rig }
@@ -819,7 +819,7 @@ test("parked board runs wait for free slots, and continue before runs that have 
   expect(phase(last)).toBe("queued")
 })
 
-describe("a task whose own tasks are all parked", () => {
+describe("a task with only parked children", () => {
   const minutes = 10
   /** A task at work that has launched others and waits for them; what these are answered is up to `reply`. */
   const family = async (children: readonly string[], options: object = {}) => {
@@ -919,7 +919,7 @@ test("a run that was parked still has its time for a last word", async () => {
   expect(rig.task(task?.id ?? "").status).toBe("running")
 })
 
-describe("a restart", () => {
+describe("parked tasks after a restart", () => {
   test("a parked task stays parked over a restart, and continues in time without repeating a step", async () => {
     const provider = new Provider({ bucket: 2, shutMs: 30 * MINUTE_MS }, settings)
     const { rig } = provider
@@ -958,7 +958,7 @@ describe("a restart", () => {
   })
 })
 
-describe("what is launched for a model at its limit", () => {
+describe("a launch at a model's limit", () => {
   const scene = async (
     options: RigOptions["options"] = settings,
     shutMs = 30 * MINUTE_MS,
@@ -1166,7 +1166,7 @@ describe("what is launched for a model at its limit", () => {
   })
 })
 
-describe("a second process", () => {
+describe("parked tasks and a second process", () => {
   test("a second process leaves a parked task alone, says so, and takes over when the first dies", async () => {
     const provider = new Provider({ bucket: 1, shutMs: 30 * MINUTE_MS }, settings)
     const { rig } = provider
@@ -1200,7 +1200,7 @@ describe("a second process", () => {
   })
 })
 
-describe("a restart of a task in a worktree", () => {
+describe("parked worktree tasks after a restart", () => {
   test("a parked worktree task is archived at a restart, and continues in a new worktree with its prompt", async () => {
     const calls: string[] = []
     const place = {
@@ -1236,7 +1236,7 @@ describe("a restart of a task in a worktree", () => {
   })
 })
 
-describe("a refusal for want of money", () => {
+describe("a refusal for lack of money", () => {
   const broke = (rig: Rig) => {
     const asked: string[] = []
     rig.script(({ sessionID }) => {
@@ -1279,7 +1279,7 @@ describe("a refusal for want of money", () => {
   })
 })
 
-describe("while the parent's own model is at its limit", () => {
+describe("a parent at its model's limit", () => {
   test("ends are stored at once while the parent's model is at its limit, and wake it once afterwards", async () => {
     const provider = new Provider({ bucket: 3, shutMs: 10 * MINUTE_MS }, settings)
     const { rig } = provider
@@ -1331,7 +1331,7 @@ describe("while the parent's own model is at its limit", () => {
   })
 })
 
-describe("while the parent's model is at its limit and its user has stopped it", () => {
+describe("a stopped parent at its limit", () => {
   test("a stopped parent at its model's limit is not woken by earlier notifications once the model opens", async () => {
     const provider = new Provider({ bucket: 0, shutMs: 10 * MINUTE_MS }, settings)
     const { rig } = provider
@@ -1350,7 +1350,7 @@ describe("while the parent's model is at its limit and its user has stopped it",
   })
 })
 
-describe("other models that the user named", () => {
+describe("fallback models", () => {
   const named = { ...settings, fallbackModels: { general: ["scripted/gone", "scripted/beta"] } }
   /** Answers every model but alpha, which is closed. */
   const launchOn = async (options: object, bucket = 1) => {
@@ -1428,7 +1428,7 @@ describe("other models that the user named", () => {
   })
 })
 
-describe("what is said of a parked task", () => {
+describe("texts about a parked task", () => {
   const closed = async () => {
     const provider = new Provider({ bucket: 0, shutMs: 30 * MINUTE_MS }, settings)
     const [task] = await provider.launchAll(2)

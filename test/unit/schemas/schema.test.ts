@@ -15,7 +15,7 @@ const VERDICT = {
   additionalProperties: false,
 }
 
-describe("a schema is looked through before anything is launched", () => {
+describe("the schema check before a launch", () => {
   test.each<[string, unknown]>([
     ["of an object", VERDICT],
     ["of any value", {}],
@@ -103,7 +103,7 @@ const foundIn = (schema: Schema, text: string) => {
   return found.valid ? text.slice(found.at, found.at + found.length) : undefined
 }
 
-describe("an answer's value is", () => {
+describe("an answer's value", () => {
   const value = '{"verdict": "pass"}'
   test.each<[string, string]>([
     ["all of it", `\n${value}\n`],
@@ -158,7 +158,7 @@ describe("an answer's value is", () => {
   })
 })
 
-describe("an answer is asked for again, and its problem named with its place, where its value", () => {
+describe("an invalid value", () => {
   test.each<[string, Schema, string, string | RegExp]>([
     [
       "breaks off, whatever is whole inside of it",
@@ -259,7 +259,7 @@ describe("an answer is asked for again, and its problem named with its place, wh
   })
 })
 
-describe("an answer that is not valid is told by its places, and never by its value", () => {
+describe("the problem of an invalid answer", () => {
   test.each<[string, string, readonly RegExp[]]>([
     ["prose", "All is well.", [/^it holds no JSON$/]],
     ["a wrong value", '{"verdict":"secret"}', [/^at \/verdict: /]],

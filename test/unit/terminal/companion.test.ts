@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest"
 import { OpencodeError } from "../../../src/core/ports.ts"
 import { Rig, running } from "../../support/rig.ts"
 
-describe("what somebody at the screen asks for", () => {
+describe("a request from the screen", () => {
   const asked = async (rig: Rig, sessionID: string, request: object) => {
     const { metadata } = rig.host.stored(sessionID)
     rig.host.writeMetadata(sessionID, { ...metadata, superagentsRequest: { id: "r1", ...request } })

@@ -6,7 +6,7 @@ type Config = Parameters<typeof serverOptions>[1]
 const NONE = { problems: [] }
 const config = (...plugin: unknown[]) => ({ plugin }) as Config
 
-describe("the key", () => {
+describe("the keybind option", () => {
   test.each([
     [undefined, DEFAULT_KEYBIND],
     ["ctrl+b", "ctrl+b"],
@@ -34,7 +34,7 @@ test("the terminal offers no actions when the server half is off", () => {
   expect(settingsFrom({}, { ...DEFAULTS, enabled: false }).actions).toBe(false)
 })
 
-describe("the server half's options", () => {
+describe("the server options", () => {
   const told = { osNotifications: true, resumable: ["completed", "error"] }
 
   test.each([

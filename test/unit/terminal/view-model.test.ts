@@ -96,7 +96,7 @@ const permission: Ask = {
 const seen = (one: Task, live?: Partial<Progress>): ObservedTask => ({ task: one, progress: live && progress(live) })
 const row = (each: ObservedTask, now = START, all: readonly ObservedTask[] = [each]) => rowOf(each, all, now)
 
-describe("the section", () => {
+describe("the sidebar section", () => {
   test("the sidebar section is hidden when there is nothing to show", () => {
     expect(sectionOf([], START)).toBeUndefined()
   })
@@ -169,7 +169,7 @@ describe("the section", () => {
   })
 })
 
-describe("a row", () => {
+describe("a task's row", () => {
   test("a task's row says which tasks it waits for, and that it is saying its last word", () => {
     const first = seen(task({ id: "bg_first" }), {})
     const waiting = seen(task({ run: { startedAt: undefined, after: ["bg_first", "bg_gone"] } }), {})
@@ -278,7 +278,7 @@ test("a task's state is its phase while it runs and its status afterwards", () =
   expect(stateText(seen(ended({ status: "cancelled" })), [], 0)).toBe("general, cancelled")
 })
 
-describe("the batches", () => {
+describe("the shown batches", () => {
   const batches = (...tasks: Task[]) =>
     sectionOf(
       tasks.map((each) => seen(each, {})),
@@ -335,7 +335,7 @@ describe("the badge", () => {
   })
 })
 
-describe("a text that is cut", () => {
+describe("a cut text", () => {
   test.each([
     ["short", 10, "short"],
     ["exactly so", 10, "exactly so"],

@@ -33,7 +33,7 @@ const running = (nth: number) => member(nth, { status: "running", open: true })
 const interrupted = (nth: number) =>
   failed(nth, { outcome: outcomeOf({ reason: { code: "interrupted", text: "It was interrupted." } }) })
 
-describe("side by side", () => {
+describe("parallel tries", () => {
   test("parallel tries all begin at once, except those already being launched, and no more follow", () => {
     expect(nextTries(PLAN, [], [], 0)).toEqual({ begin: [0, 1, 2] })
     expect(nextTries(PLAN, [running(0)], [1], 0)).toEqual({ begin: [2] })
@@ -64,7 +64,7 @@ describe("side by side", () => {
   })
 })
 
-describe("what was won, gone on with", () => {
+describe("a resume of won tries", () => {
   const plan: TriesPlan = { ...PLAN, again: "bg_part0001" }
   const others = [failed(0), failed(2)]
 
@@ -99,7 +99,7 @@ describe("what was won, gone on with", () => {
   })
 })
 
-describe("a ladder", () => {
+describe("a ladder of tries", () => {
   test("a ladder starts the next try only when the one before has failed and is closed", () => {
     expect(nextTries(LADDER, [], [], 0)).toEqual({ begin: [0] })
     expect(nextTries(LADDER, [], [0], 0)).toEqual({ begin: [] })
@@ -109,7 +109,7 @@ describe("a ladder", () => {
   })
 })
 
-describe("what is told of them", () => {
+describe("the description of tries", () => {
   const check = {
     command: "npm test",
     passed: false,
@@ -208,7 +208,7 @@ describe("what is told of them", () => {
   })
 })
 
-describe("the files that a check stands on", () => {
+describe("the files behind a check", () => {
   test.each<[string, boolean]>([
     ["test/a.test.js", true],
     ["src/deep/tests/x", true],
@@ -282,7 +282,7 @@ function life(plan: TriesPlan, rolls: (nth: number) => { passes: boolean; cents:
   }
 }
 
-describe("seeded tries come to exactly what the seed says", () => {
+describe("seeded tries", () => {
   const LIVES = 1000
 
   test("three seeded tries that each pass at 0.4 win as often as predicted: 78.4 %", () => {

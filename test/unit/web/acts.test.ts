@@ -43,7 +43,7 @@ async function ask(method: string, path: string, body?: unknown, more: Record<st
   return { status: response.status, json: (await response.json()) as { error?: string } }
 }
 
-describe("an open question", () => {
+describe("an open question on the page", () => {
   beforeEach(() => {
     agents.set(viewOf({ task: { id: "bg_asks0000" }, asks: [askOf({ id: "per_1", kind: "permission" })] }))
     person.questions.set("per_1", { kind: "permission", permission: "bash", patterns: ["rm x"], always: ["rm *"] })
@@ -83,7 +83,7 @@ describe("an open question", () => {
   })
 })
 
-describe("a launch", () => {
+describe("a launch from the page", () => {
   const given = { description: "Count", prompt: "Count beans", agent: "explore", check: "npm test" }
 
   test("a launch from the page calls the task tool in the named conversation with all its arguments", async () => {
@@ -127,7 +127,7 @@ describe("a launch", () => {
   })
 })
 
-describe("a task", () => {
+describe("an action on a task", () => {
   beforeEach(() => {
     agents.set(viewOf({ task: { id: "bg_one00000", parentID: "ses_parent" } }))
     person.onCall = () => ({ taskID: "bg_one00000", text: "Told." })
@@ -168,7 +168,7 @@ describe("a task", () => {
   })
 })
 
-describe("stopping several", () => {
+describe("a cancel of several tasks", () => {
   beforeEach(() => {
     for (const [id, parentID, batch] of [
       ["bg_a0000000", "ses_1", "name:survey"],

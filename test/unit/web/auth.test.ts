@@ -68,7 +68,7 @@ async function bearerOf(session: WebSession, server: ReturnType<typeof serve>): 
 const reads = async (server: ReturnType<typeof serve>, bearer: string) =>
   (await server.ask("/api/agents", { headers: { authorization: `Bearer ${bearer}` } })).status
 
-describe("a link", () => {
+describe("a sign-in link", () => {
   test("a link signs in once, and its secret and the session's key are never sent", async () => {
     const server = serve()
     const code = codeOf(server)
@@ -123,7 +123,7 @@ describe("a link", () => {
   })
 })
 
-describe("a session of the page", () => {
+describe("a web session", () => {
   test("a web session survives a restart of the server, and its earlier access key does not", async () => {
     const before = serve()
     const session = await signedIn(before)
@@ -181,7 +181,7 @@ describe("a session of the page", () => {
   })
 })
 
-describe("before anything is sent", () => {
+describe("the server's proof of identity", () => {
   test("a server that cannot prove its identity receives only a session id and a nonce", async () => {
     const session = await signedIn(serve())
     const got: string[] = []
@@ -273,7 +273,7 @@ test("a page opened under another name of the server is redirected to its one ad
   expect((await server.ask("/")).status).toBe(200)
 })
 
-describe("the sessions' file", () => {
+describe("the session file", () => {
   const file = () => join(folder, "sessions.json")
   const passes = (port = 4097) =>
     new WebSessions({ file: file(), port, clock, log: (_level, message) => void sent.push(message) })

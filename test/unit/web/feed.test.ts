@@ -1,7 +1,7 @@
 import { Hono } from "hono"
 import { beforeEach, describe, expect, test } from "vitest"
 import type { BoardTask } from "../../../src/features/board/task.ts"
-import type { Caller } from "../../../src/features/web/auth.ts"
+import type { PageCaller } from "../../../src/features/web/auth.ts"
 import { eventsRoute } from "../../../src/features/web/events.ts"
 import { Feed } from "../../../src/features/web/feed.ts"
 import type { Env } from "../../../src/features/web/guard.ts"
@@ -248,7 +248,7 @@ test("the end of the feed closes all its readers", async () => {
   expect([one.isEnded(), other.isEnded(), feed.readers, view.pending]).toEqual([true, true, 0, 0])
 })
 
-describe("the stream", () => {
+describe("the page's event stream", () => {
   async function open(signal?: AbortSignal) {
     const app = appOf()
     app.onError((error, context) => context.text(error.message, 409))
@@ -256,7 +256,7 @@ describe("the stream", () => {
   }
 
   /** The route, as a script asks for it, and what the page's sessions have to do with it. */
-  function appOf(caller: Caller = { kind: "script" }, open = (_id: string, _end: () => void) => () => {}) {
+  function appOf(caller: PageCaller = { kind: "script" }, open = (_id: string, _end: () => void) => () => {}) {
     const app = new Hono<Env>()
     app.use(async (context, next) => {
       context.set("caller", caller)

@@ -3,7 +3,7 @@ import { Hono } from "hono"
 import { afterEach, expect, test, vi } from "vitest"
 import { eventsRoute } from "../../../src/features/web/events.ts"
 import type { Env } from "../../../src/features/web/guard.ts"
-import { type Fetch, type Limits, type Listener, listen } from "../../../src/features/web/http.ts"
+import { type Fetch, type HttpLimits, type Listener, listen } from "../../../src/features/web/http.ts"
 import { eventually } from "../../support/eventually.ts"
 
 const open: Listener[] = []
@@ -13,9 +13,9 @@ afterEach(async () => {
   for (const listener of open.splice(0)) await listener.close()
 })
 
-const LIMITS: Limits = { bodyMs: 60_000, stallMs: 60_000, atOnce: 100 }
+const LIMITS: HttpLimits = { bodyMs: 60_000, stallMs: 60_000, atOnce: 100 }
 
-async function start(fetch: Fetch, limits: Partial<Limits> = {}): Promise<string> {
+async function start(fetch: Fetch, limits: Partial<HttpLimits> = {}): Promise<string> {
   const listener = await listen(fetch, 0, "127.0.0.1", { ...LIMITS, ...limits })
   if (!listener) throw new Error("no port")
   open.push(listener)

@@ -28,7 +28,7 @@ beforeEach(() => {
 
 afterEach(() => rmSync(folder, { recursive: true, force: true }))
 
-describe("the file with address and key", () => {
+describe("the address file", () => {
   test("the address file is stored next to OpenCode's own state, one for each project", () => {
     const env = { XDG_STATE_HOME: "/s" }
     expect(addressFile("/work/a", env)).toMatch(/^\/s\/opencode\/superagents\/web-[\da-f]{16}\.json$/)
@@ -145,7 +145,7 @@ class Machine {
   }
 }
 
-describe("who serves", () => {
+describe("the page's leader", () => {
   let clock: FakeClock
   let machine: Machine
   let logged: string[]

@@ -139,7 +139,7 @@ test("times, amounts and counts are shown in short form", () => {
   expect(hueOf("explore")).toBe(hueOf("explore"))
 })
 
-describe("the last day's lanes", () => {
+describe("the last day's chart", () => {
   const MINUTE = 60_000
   const now = startOfDay(1_700_000_000_000) + 12 * 60 * MINUTE
   const bar = (id: string, agent: string, from: number, to?: number, batch = "auto:x") =>
@@ -258,7 +258,7 @@ test("the last day has tasks of 24 hours, and a filter needs all its words", () 
   expect([matches("load x", ["Migrate the loader"]), matches("", [])]).toEqual([false, true])
 })
 
-describe("what was spent", () => {
+describe("the shown spending", () => {
   const HOUR = 3_600_000
   const now = 1_700_000_000_000
   const row = (agent: string, from: number, to: number, cost: number) =>
@@ -305,7 +305,7 @@ test("a filter with a number sign finds exactly that task and no longer numbers"
   expect([matches("#5", ["#50", "After #5, grind"]), matches("#5", ["#50", "bg_1"])]).toEqual([true, false])
 })
 
-describe("an address", () => {
+describe("a page address", () => {
   const shown = (hash: string) => routeOf(hash).shown
 
   test("a page address selects a view, its filters and the item shown beside it", () => {
@@ -368,7 +368,7 @@ test("an event's text may contain line separators that end no line of the stream
   expect(eventReader()(`event: change\ndata: ${data}\n\n`)).toEqual([{ event: "change", data }])
 })
 
-describe("a connection", () => {
+describe("the page's connection", () => {
   const EVENT = 'event: state\ndata: {"n":1}\n\n'
 
   function start(answers: (() => Promise<Response>)[], entered: () => SignInResult = () => ({ bearer: "key" })) {

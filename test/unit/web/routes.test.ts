@@ -278,7 +278,7 @@ test("the board's routes answer 404 without a board, and the other routes still 
   expect((await ask("GET", "/api/agents")).status).toBe(200)
 })
 
-describe("background tasks", () => {
+describe("the routes of background tasks", () => {
   const running = viewOf({
     task: { id: "bg_runs0000", description: "look", model: { provider: "a", id: "b" }, batch: "name:survey" },
     phase: "waiting for permission",
@@ -558,7 +558,7 @@ test("a proof shows knowledge of the token without containing it", async () => {
   expect((await ask("GET", "/proof/abd")).raw).not.toBe(raw)
 })
 
-describe("the purse", () => {
+describe("the routes of the purse", () => {
   const until = "2026-03-03T07:00:00.000Z"
 
   test("the purse can be opened, read and closed over the API", async () => {

@@ -3,7 +3,7 @@ import { homedir } from "node:os"
 import { join } from "node:path"
 import type { Processes } from "../../../lib/lock.ts"
 import { bytesOf, Credit, encode, type Frame, Frames, HEAD_BYTES, Intake, inFrames, MARKER, textOf } from "../frames.ts"
-import type { CallEnd, CallHead, Hello, Order, PingReply, RelaySettings } from "../orders.ts"
+import type { CallEnd, CallHead, Order, PingReply, RelayHello, RelaySettings } from "../orders.ts"
 import type { Call } from "./call.ts"
 import { runFilesOrder } from "./files.ts"
 import { listen } from "./listen.ts"
@@ -39,7 +39,7 @@ function opened(
   return { stop, feed, credit, call: { signal, input: iterable, send } }
 }
 
-const hello = (): Hello => ({
+const hello = (): RelayHello => ({
   now: Date.now(),
   cache: process.env.XDG_CACHE_HOME || join(homedir(), ".cache"),
   pid: process.pid,

@@ -1,5 +1,5 @@
 import { createSignal, createUniqueId, type JSX } from "solid-js"
-import { Choices, createAct, keepFocus, type Options, Problem } from "./parts.tsx"
+import { Choices, createAct, keepFocus, type OptionList, Problem } from "./parts.tsx"
 import { askBeforeLeaving } from "./place.ts"
 
 type Sending = {
@@ -74,7 +74,7 @@ export function Picker(props: {
   id: string
   name: string
   value: string
-  options: Options
+  options: OptionList
   /** An empty option is not accepted. */
   required?: boolean
   choose?: (value: string) => void

@@ -13,7 +13,7 @@ const TICKS_MS = [QUARTER_MS, 2 * QUARTER_MS, HOUR_MS, 2 * HOUR_MS, 3 * HOUR_MS,
 /** Line within its lane, and ends from 0 to 1. */
 export type Bar = { readonly id: string; readonly line: number; readonly from: number; readonly to: number }
 
-export type Lane = {
+export type TimelineLane = {
   readonly agent: string
   /** Cost of the last 24 hours, without children, which have lanes of their own. */
   readonly cost: number
@@ -33,7 +33,7 @@ export function spanOf(agents: readonly AgentRow[], now: number): Span {
 }
 
 /** One lane per agent; overlapping bars get lines of their own. */
-export function lanesOf(agents: readonly AgentRow[], span: Span, now: number): Lane[] {
+export function lanesOf(agents: readonly AgentRow[], span: Span, now: number): TimelineLane[] {
   const names = [...new Set(agents.map(({ agent }) => agent))].sort()
   return names.map((agent) => {
     const own = agents.filter((each) => each.agent === agent)

@@ -3,13 +3,13 @@ import type { AgentDetail, Choices } from "../wire.ts"
 import { api, type Launch } from "./api.ts"
 import { Field, Form, Picker, textIn } from "./form.tsx"
 import { dayTime, dollars } from "./format.ts"
-import { type Options, Problem } from "./parts.tsx"
+import { type OptionList, Problem } from "./parts.tsx"
 import { agentLink } from "./route.ts"
 import { state } from "./state.ts"
 import { markAsRead } from "./unread.ts"
 
 const MINUTE_MS = 60_000
-const PLACES: Options = [
+const PLACES: OptionList = [
   ["here", "In your files"],
   ["worktree", "In a git worktree of its own"],
 ]
@@ -135,17 +135,17 @@ function More(props: { choices: Choices; like?: AgentDetail; chosen: boolean }) 
   )
 }
 
-const agentsOf = ({ agents }: Choices): Options =>
+const agentsOf = ({ agents }: Choices): OptionList =>
   agents.map(({ name, description }) => [name, description ? `${name}: ${description.slice(0, 80)}` : name])
 
 /** Places for every task, and that of the copied one, such as a host. */
-const placesOf = (like: AgentDetail | undefined): Options => {
+const placesOf = (like: AgentDetail | undefined): OptionList => {
   const own = like?.place
   return own === undefined || PLACES.some(([place]) => place === own) ? PLACES : [...PLACES, [own, own]]
 }
 
 /** Conversations, and that of the copied task. */
-function sessionsOf({ sessions }: Choices, like: AgentDetail | undefined): Options {
+function sessionsOf({ sessions }: Choices, like: AgentDetail | undefined): OptionList {
   const own = like?.parent
   const others = sessions.filter(({ id }) => id !== own?.id)
   return [

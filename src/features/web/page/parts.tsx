@@ -3,13 +3,13 @@ import { createConfirm } from "./confirm.tsx"
 import { hueOf } from "./format.ts"
 import { markdown } from "./markdown.ts"
 import { threadCommand, threadLink } from "./route.ts"
-import type { Tone } from "./select.ts"
+import type { RowTone } from "./select.ts"
 import { state } from "./state.ts"
 
-const GLYPHS: Readonly<Record<Tone, string>> = { run: "●", needs: "◆", done: "✓", fail: "✕", rest: "○" }
+const GLYPHS: Readonly<Record<RowTone, string>> = { run: "●", needs: "◆", done: "✓", fail: "✕", rest: "○" }
 
 /** A state by word, colour and shape. */
-export function Badge(props: { tone: Tone; text: string }) {
+export function Badge(props: { tone: RowTone; text: string }) {
   return (
     <span class="badge" data-state={props.tone}>
       <span class="badge-glyph" aria-hidden="true">
@@ -232,9 +232,9 @@ export function GrowingList<Item>(props: {
   )
 }
 
-export type Options = readonly (readonly [value: string, label: string])[]
+export type OptionList = readonly (readonly [value: string, label: string])[]
 
-export function Choices(props: { options: Options; value: string }) {
+export function Choices(props: { options: OptionList; value: string }) {
   return (
     <For each={props.options}>
       {([value, label]) => (
@@ -247,7 +247,7 @@ export function Choices(props: { options: Options; value: string }) {
 }
 
 /** A select field. */
-export function Choose(props: { label: string; value: string; options: Options; choose: (value: string) => void }) {
+export function Choose(props: { label: string; value: string; options: OptionList; choose: (value: string) => void }) {
   return (
     <select class="choice" aria-label={props.label} onChange={(event) => props.choose(event.currentTarget.value)}>
       <Choices options={props.options} value={props.value} />

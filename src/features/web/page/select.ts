@@ -42,7 +42,7 @@ export type Column = "needs you" | "working" | "waiting" | "draft"
 export const COLUMNS: readonly {
   readonly key: Column
   readonly title: string
-  readonly tone: Tone
+  readonly tone: RowTone
   readonly empty: string
 }[] = [
   { key: "needs you", title: "Needs you", tone: "needs", empty: "Nothing waits for you." },
@@ -89,13 +89,13 @@ export const ofLastDay = (agents: readonly AgentRow[], now: number): AgentRow[] 
   agents.filter((agent) => isActive(agent) || (agent.endedAt ?? agent.createdAt) > now - DAY_MS)
 
 /** State of an agent in a word; for a group with its counts. */
-export function agentState(agent: AgentRow): { readonly tone: Tone; readonly text: string } {
+export function agentState(agent: AgentRow): { readonly tone: RowTone; readonly text: string } {
   const { tone, text } = ownState(agent)
   return { tone, text: agent.counts === undefined ? text : `${text}, ${agent.counts}` }
 }
 
 /** State without a group's counts. */
-export function ownState(agent: AgentRow): { readonly tone: Tone; readonly text: string } {
+export function ownState(agent: AgentRow): { readonly tone: RowTone; readonly text: string } {
   if (isActive(agent)) {
     if (agent.asks.length > 0) return { tone: "needs", text: agent.phase ?? "waiting" }
     const waits = agent.phase === "queued" || agent.stands !== undefined
@@ -114,9 +114,9 @@ const ENDS = {
   cancelled: { tone: "rest", text: "cancelled" },
 } as const
 
-export type Tone = "run" | "needs" | "done" | "fail" | "rest"
+export type RowTone = "run" | "needs" | "done" | "fail" | "rest"
 
-export function taskTone(task: Pick<TaskRow, "state" | "reason">): Tone {
+export function taskTone(task: Pick<TaskRow, "state" | "reason">): RowTone {
   const { state } = task
   if (state === "running") return "run"
   if (state === "needs you") return "needs"

@@ -2,7 +2,7 @@ import { batch, createMemo, createRoot, createSignal } from "solid-js"
 import { createStore, reconcile, unwrap } from "solid-js/store"
 import type { BoardAgent, PurseView } from "../../board/service.ts"
 import type { Limits } from "../ports.ts"
-import type { AgentRow, Delta, Snapshot, TaskRow } from "../wire.ts"
+import type { AgentRow, Delta, PageSnapshot, TaskRow } from "../wire.ts"
 import { byId, isActive, newestFirst, oldestFirst } from "./select.ts"
 import type { Sum } from "./spend.ts"
 
@@ -84,14 +84,14 @@ export function tick(): void {
 
 export function applyEvent(event: string, data: unknown): void {
   batch(() => {
-    if (event === "state") begin(data as Snapshot)
+    if (event === "state") begin(data as PageSnapshot)
     if (event === "change") change(data as Delta)
     if (link().state !== "live") setLink({ state: "live" })
     tick()
   })
 }
 
-function begin({ project, now, agents, board, threadBase, limits, spent }: Snapshot): void {
+function begin({ project, now, agents, board, threadBase, limits, spent }: PageSnapshot): void {
   skew = now - Date.now()
   const keyed = <Row extends { id: string }>(rows: readonly Row[]) =>
     Object.fromEntries(rows.map((row) => [row.id, row]))

@@ -2,7 +2,7 @@ import { createMemo, For, Show } from "solid-js"
 import { ticking } from "../../../lib/duration.ts"
 import type { AgentRow } from "../wire.ts"
 import { clockTime, dollars } from "./format.ts"
-import { type Bar, batchMarks, type Lane, lanesOf, spanOf, ticksOf } from "./lanes.ts"
+import { type Bar, batchMarks, lanesOf, spanOf, type TimelineLane, ticksOf } from "./lanes.ts"
 import { AgentName } from "./parts.tsx"
 import { agentLink } from "./route.ts"
 import { agentState, ofLastDay } from "./select.ts"
@@ -71,7 +71,7 @@ export function Day() {
 }
 
 function LaneRow(props: {
-  lane: () => Lane | undefined
+  lane: () => TimelineLane | undefined
   marks: Map<string, string>
   first: boolean
   ticks: string[]
