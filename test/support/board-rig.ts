@@ -11,6 +11,7 @@ import { digestOf, TrustedFile } from "../../src/features/board/store/files.ts"
 import { formatBoard } from "../../src/features/board/store/format.ts"
 import type { BoardTask } from "../../src/features/board/task.ts"
 import type { FoundThread, NewThread, Threads } from "../../src/features/board/threads.ts"
+import { replaceFile } from "../../src/lib/atomic-file.ts"
 import { messageID } from "../../src/opencode/ids.ts"
 import type { LedgerPurse } from "../../src/runtime/budgets/ledger.ts"
 import type { UnattendedRequest } from "../../src/runtime/launch/unattended.ts"
@@ -338,9 +339,12 @@ export class BoardRig {
     for (let quiet = 0, before = ""; quiet < 4; ) {
       await this.open.beat()
       await new Promise((resolve) => setTimeout(resolve, 3))
+      // On a busy disk the board's own write takes as long as this one.
+      await replaceFile(`${this.folder}.settling`, "", { flush: true })
       quiet = before === seen() ? quiet + 1 : 0
       before = seen()
     }
+    rmSync(`${this.folder}.settling`, { force: true })
   }
 
   /** A task that its owner has made and worked on once. */
