@@ -2,7 +2,7 @@ import type { z } from "zod"
 import type { Options } from "../options/options.ts"
 import type { Specs } from "../options/spec.ts"
 import type { BlockSource } from "./blocks.ts"
-import type { GroupStep, MapState, MemberState } from "./members.ts"
+import type { GroupState, GroupStep, MemberState } from "./members.ts"
 import type { Clock, CommandResult, OpencodeApi, OpencodeEvent } from "./ports.ts"
 import type { CheckResult } from "./receipt.ts"
 import type { ActiveRun } from "./run/active-run.ts"
@@ -61,7 +61,7 @@ export type MemberPlan = Pick<Task, "model" | "place"> & {
 /** Decides about the members of a group. */
 export type GroupRules = {
   /** Pure: each result stands in its member's record. */
-  next(members: readonly MemberState[], state: MapState): GroupStep
+  next(members: readonly MemberState[], state: GroupState): GroupStep
   /** A member's own: its name in descriptions, its model and its place. */
   member(nth: number): MemberPlan
   /** Prompt of a member that is about to begin. `item`: its item of `each`; `earlier`: the members before it. */

@@ -12,7 +12,7 @@ export type MemberState = {
   readonly check?: CheckResult
 }
 
-/** Next move of a group: members to start, its winner, or the end of its run. `until`: when to look again. */
+/** Next step of a group: members to start, its winner, or the end of its run. `until`: when to look again. */
 export type GroupStep = {
   readonly begin: readonly number[]
   readonly winner?: string
@@ -22,7 +22,7 @@ export type GroupStep = {
 }
 
 /** State of a group beside its members. `coming`: those being created; `done`: items that earlier runs settled. */
-export type MapState = {
+export type GroupState = {
   readonly coming: readonly number[]
   readonly done: readonly number[]
   readonly generation: number

@@ -30,7 +30,7 @@ import {
 export type RunLimits = SpendingLimits & {
   readonly taskTimeout: number
   readonly stallTimeout: number
-  /** Null: `refusedAt` decides. */
+  /** Null: `askTimeoutAt` decides. */
   readonly permissionTimeout: number | null
   /** A run is warned after so many equal calls in a row, and ended after twice as many. */
   readonly maxRepeats: number

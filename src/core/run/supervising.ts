@@ -12,7 +12,7 @@ export function superviseMembers(run: ActiveRun, context: RunContext): MachineSt
   if (!group || winnerIn(group) !== undefined) return stay(run)
   const { begin, winner, passed, ending, until } = context.nextMembers(run)
   if (ending) return end(run, ending, {}, context)
-  if (winner === undefined) return fielding({ ...run, warmUpUntil: until }, begin)
+  if (winner === undefined) return createMembers({ ...run, warmUpUntil: until }, begin)
   const { generation } = run
   const event = { type: "won", generation, winner, ...(passed && { passed: withoutOutput(passed) }) } as const
   return {
@@ -27,7 +27,7 @@ export function superviseMembers(run: ActiveRun, context: RunContext): MachineSt
 /** Output of a passed check is not kept. */
 const withoutOutput = ({ output: _output, ...check }: CheckResult): CheckResult => check
 
-function fielding(run: ActiveRun, begin: readonly number[]): MachineStep {
+function createMembers(run: ActiveRun, begin: readonly number[]): MachineStep {
   const commands = begin.map((nth): MachineCommand => ({ do: "create member", nth, text: run.prompt ?? "" }))
   return { run: { ...run, creatingMembers: [...run.creatingMembers, ...begin] }, commands }
 }

@@ -89,7 +89,7 @@ export class Channel {
     return this.#isOpen && !this.#isClosed
   }
 
-  /** Runs an order on the host. Rejects with `Cut` where the connection is lost first. */
+  /** Runs an order on the host. Rejects with `ConnectionLost` where the connection is lost first. */
   call(order: Order, { input, receiver = {}, signal }: CallOptions = {}): Promise<CallEnd> {
     const number = ++this.#calls
     if (!this.isOpen) return Promise.reject(new ConnectionLost("there is no connection"))

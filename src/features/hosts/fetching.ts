@@ -146,7 +146,7 @@ export async function runOnHost(
 /** Result of an order: output, or its error on the host. */
 export type OrderResult = { readonly out: Uint8Array; readonly problem?: string }
 
-/** Runs a file order on a host. Rejects as `runOver` does. */
+/** Runs a file order on a host. Rejects as `runOnHost` does. */
 export const sendFilesOrder = (
   link: Pick<HostConnection, "call">,
   order: FilesOrder,

@@ -8,7 +8,7 @@ import { openRemote } from "./opencode/remote.ts"
 import { hostKind } from "./place-kind.ts"
 import { override, RemoteHost } from "./remote-host.ts"
 
-/** Remote hosts as places, with wrappers of `Host` and `UserActions` for their tasks. Loaded only with the option. */
+/** Remote hosts as places, with wrappers of `OpencodeApi` and `UserActions` for their tasks. Loaded only with the option. */
 export function openHosts({
   connection,
   options,

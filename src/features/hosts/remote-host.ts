@@ -38,7 +38,7 @@ export class RemoteHost {
     this.#hosts = hosts
   }
 
-  /** `near` with overrides for remote sessions. */
+  /** `local` with overrides for remote sessions. */
   static over(local: OpencodeApi, hosts: Hosts): OpencodeApi {
     const far = new RemoteHost(local, hosts)
     hosts.keep = (remote) => far.#keep(remote)

@@ -1,6 +1,6 @@
 import type { ItemsPlan } from "../../core/group.ts"
 import { countItems, failureText } from "../../core/items.ts"
-import type { GroupStep, MapState, MemberState } from "../../core/members.ts"
+import type { GroupState, GroupStep, MemberState } from "../../core/members.ts"
 import { type Ending, isActive, type Task } from "../../core/task.ts"
 import { count, formatInteger } from "../../lib/text.ts"
 
@@ -10,7 +10,7 @@ const MOST_IN_A_ROW = 10
 const ALONE_MS = 10_000
 
 /** Next members to create. Pure: the result of each item stands in its own record. */
-export function nextItems(plan: ItemsPlan, members: readonly MemberState[], state: MapState): GroupStep {
+export function nextItems(plan: ItemsPlan, members: readonly MemberState[], state: GroupState): GroupStep {
   const { coming, generation, done, now } = state
   const own = members.filter(({ task }) => task.member?.run === generation)
   const counts = countItems(plan.total, own, done)
@@ -33,7 +33,7 @@ const failed = (text: string): Ending => ({ type: "failed", reason: { code: "ite
 const endedAt = ({ run }: Task): number => run.endedAt ?? 0
 
 /** The first item begins alone: the others read their common beginning from the provider's cache. */
-function mayBegin(own: readonly MemberState[], coming: readonly number[], { room, now }: MapState): number {
+function mayBegin(own: readonly MemberState[], coming: readonly number[], { room, now }: GroupState): number {
   if (own.length === 0) return coming.length > 0 ? 0 : Math.min(1, room)
   const isUnder = own.some(({ task, began }) => began || !isActive(task) || now >= aloneUntil(task))
   return isUnder ? room : 0

@@ -221,7 +221,7 @@ export class Feed {
     return text === NOTHING[name] ? undefined : text
   }
 
-  /** A serialized `Snapshot`, assembled from serialized rows to avoid parsing thousands. */
+  /** A serialized `PageSnapshot`, assembled from serialized rows to avoid parsing thousands. */
   async #snapshot(): Promise<string> {
     const { project, clock, source } = this.#ports
     const { board, pages, person } = source()

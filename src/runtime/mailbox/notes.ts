@@ -17,7 +17,7 @@ export type Note = {
   readonly text: string
 }
 
-/** Note that a task waits for an answer. `team`: the group of a member; `until`: when the question is refused. */
+/** Note that a task waits for an answer. `group`: the group of a member; `until`: when the question is refused. */
 export function askNote(task: Task, ask: Ask, group: Task | undefined, until: number, now: number): Note {
   const who = group
     ? `${NAMES[task.member?.kind ?? "tries"]} ${(task.member?.nth ?? 0) + 1} of ${nameOf(group)}`
