@@ -3,15 +3,16 @@ import { createServer } from "node:http"
 import type { AddressInfo } from "node:net"
 import type { Plugin } from "@opencode-ai/plugin"
 import { NO_FIGURES, type TaskDraft } from "../src/core/task.ts"
-import { TokenCounter } from "../src/features/forks/counter.ts"
 import { forkContext } from "../src/features/forks/fork.ts"
 import { OpencodeForks } from "../src/features/forks/opencode/forks.ts"
 import { systemClock } from "../src/lib/clock.ts"
 import { startWorker } from "../src/lib/thread.ts"
 import { clientOn } from "../src/opencode/client.ts"
 import { OpencodeHttpApi } from "../src/opencode/host.ts"
+import { OpencodeModels } from "../src/opencode/models.ts"
 import { registerInstance } from "../src/runtime/record/owner.ts"
 import { installationKey, signerOf } from "../src/runtime/record/signature.ts"
+import { TokenCounter } from "../src/runtime/tokens/counter.ts"
 
 export type Order =
   | { readonly kind: "bare" | "fork"; readonly parentID: string; readonly messageID: string }
@@ -30,7 +31,7 @@ export type Measured = {
   readonly tokens?: number
 }
 
-const TOKENIZER = new URL("../src/features/forks/tokenizer-thread.ts", import.meta.url)
+const TOKENIZER = new URL("../src/runtime/tokens/tokenizer-thread.ts", import.meta.url)
 const counter = new TokenCounter(systemClock, () => startWorker(TOKENIZER))
 const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
 
@@ -38,7 +39,8 @@ const LIMITS = { maxTokens: 100_000, maxToolResultChars: 1500 }
 const server: Plugin = async (input, given) => {
   const client = clientOn(input.client)
   const host = new OpencodeHttpApi(client, registerInstance(), signerOf(installationKey()), systemClock)
-  const forks = new OpencodeForks({ client, sessions: host, directory: input.directory, counter })
+  const models = new OpencodeModels(client, counter)
+  const forks = new OpencodeForks({ client, sessions: host, directory: input.directory, models })
 
   const work = async (order: Order): Promise<number | undefined> => {
     if (order.kind === "count") return (await counter.count(order.texts))?.reduce((sum, tokens) => sum + tokens, 0)
@@ -49,7 +51,7 @@ const server: Plugin = async (input, given) => {
     const { kind, parentID, messageID } = order
     if (kind === "fork") {
       const draft = draftOf(parentID, messageID)
-      await forkContext({ forks, host }, { draft, title: "t", rules: [], limits: LIMITS })
+      await forkContext({ forks, models, host }, { draft, title: "t", rules: [], limits: LIMITS })
     } else {
       const { data } = await client.session.fork({ sessionID: parentID, messageID })
       if (!data) throw new Error("no fork")

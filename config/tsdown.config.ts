@@ -42,7 +42,7 @@ export default defineConfig([
   ...(
     [
       // By itself: what the bundler shared with it would bring its tables, megabytes of them, into the host's own thread.
-      { ...shared, entry: { tokenizer: "src/features/forks/tokenizer-thread.ts" }, clean: false },
+      { ...shared, entry: { tokenizer: "src/runtime/tokens/tokenizer-thread.ts" }, clean: false },
       { ...shared, entry: { validator: "src/features/schemas/validator-thread.ts" }, clean: false },
       // Sent over the wire at each connection to a host, as one script that needs nothing beside it.
       {

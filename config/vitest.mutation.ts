@@ -10,6 +10,7 @@ const all = {
   include: ["test/unit/**/*.test.ts", "test/property/record.test.ts", "test/contract/fake-*.test.ts"],
   exclude: [
     "test/unit/forks/*.test.ts",
+    "test/unit/tokens/*.test.ts",
     "test/unit/terminal/*.test.ts",
     "test/unit/options-schema.test.ts",
     // Of the board its rules alone: the rest waits for files.

@@ -81,10 +81,11 @@ export async function openApp(given: Connection, options: Options, features: rea
     kinds.push(own.kind)
     between.push(own)
   }
-  const { host, forks } = connection
+  const { host, forks, models } = connection
   const manager: TaskManager = new TaskManager({
     host,
     forks,
+    models,
     isThread: async (sessionID) => (await board?.conversations.system(sessionID)) !== undefined,
     clock: systemClock,
     options,

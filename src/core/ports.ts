@@ -255,6 +255,23 @@ export interface OpencodeApi {
   log(level: LogLevel, message: string, fields?: LogFields): void
 }
 
+/** US dollars per token. */
+export type Prices = { readonly cached: number; readonly anew: number }
+
+/** Limits and prices of models, and token counts. Undefined where not known. Methods reject with `OpencodeError` only. */
+export interface ModelFacts {
+  /** Tokens of the model's context. */
+  contextLimit(model: Model): Promise<number | undefined>
+  /** Tokens of a request above which OpenCode compacts the session. */
+  room(model: Model): Promise<number | undefined>
+  /** Price of a cached and of a new token. */
+  prices(model: Model): Promise<Prices | undefined>
+  /** Price of an input token without a cache. */
+  inputPrice(model: Model): Promise<number | undefined>
+  /** Token counts from a worker thread. */
+  countTokens(texts: readonly string[]): Promise<readonly number[] | undefined>
+}
+
 /** `pending`: its arguments are being written, of which the host tells nothing until they are complete. */
 export type CallState = "pending" | "running" | "ended"
 

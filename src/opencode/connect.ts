@@ -3,7 +3,6 @@ import type { PluginInput } from "@opencode-ai/plugin"
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { LogFields } from "../core/ports.ts"
 import { OpencodeThreads } from "../features/board/opencode/threads.ts"
-import { TokenCounter } from "../features/forks/counter.ts"
 import { OpencodeForks } from "../features/forks/opencode/forks.ts"
 import { systemClock } from "../lib/clock.ts"
 import { fetchDirectly } from "../lib/direct.ts"
@@ -15,17 +14,19 @@ import { hasWorktrees } from "../runtime/places/root.ts"
 import { KEY_TITLE, keyText, lossText } from "../runtime/record/loss.ts"
 import { registerInstance, unregisterInstance } from "../runtime/record/owner.ts"
 import { installationSigner, keyFile } from "../runtime/record/signature.ts"
+import { TokenCounter } from "../runtime/tokens/counter.ts"
 import { RequestPrefixes } from "./beginnings.ts"
 import { call, clientOn, type Transport, transportOf } from "./client.ts"
 import { OpencodeHttpApi } from "./host.ts"
+import { OpencodeModels } from "./models.ts"
 import { WITHOUT_NATIVE } from "./native-task.ts"
 import { type Peer, peerOf, registerPeer, unregisterEverywhere, unregisterPeer } from "./peers.ts"
 import { OpencodeUserActions } from "./user-actions.ts"
 import { ownFolder } from "./user-config.ts"
 
-/** Built next to the plugin. One for all instances of the process; no thread runs until a fork needs it. */
+/** Built next to the plugin. One for all instances of the process; no thread runs until tokens are counted. */
 const TOKENIZER = new URL(
-  import.meta.url.endsWith(".ts") ? "../features/forks/tokenizer-thread.ts" : "./tokenizer.js",
+  import.meta.url.endsWith(".ts") ? "../runtime/tokens/tokenizer-thread.ts" : "./tokenizer.js",
   import.meta.url,
 )
 const counter = new TokenCounter(systemClock, () => startWorker(TOKENIZER))
@@ -58,6 +59,7 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
   }
   const tell = (fields: LogFields) => host.log("info", "call", fields)
   const client = clientOn(input.client, options.verbose ? tell : undefined)
+  const models = new OpencodeModels(client, counter)
   const prefixes = options.fork.whole === "never" ? undefined : new RequestPrefixes()
   const usual = options.nativeTask ? {} : WITHOUT_NATIVE
   let peer: Peer | undefined
@@ -70,7 +72,8 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
   if (signer.problem) warn({ title: KEY_TITLE, message: keyText(signer.problem, options.board !== undefined) })
   return {
     host,
-    forks: new OpencodeForks({ client, sessions: host, directory, counter, prefixes, usual }),
+    forks: new OpencodeForks({ client, sessions: host, directory, models, prefixes, usual }),
+    models,
     signer,
     warn,
     notices,

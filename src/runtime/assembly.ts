@@ -1,6 +1,6 @@
 import { CallError, messageOf } from "../core/errors.ts"
 import type { Feature, FeatureBody, Runtime } from "../core/feature.ts"
-import type { Clock, OpencodeApi, Reply } from "../core/ports.ts"
+import type { Clock, ModelFacts, OpencodeApi, Reply } from "../core/ports.ts"
 import { type Ask, isActive, type Task } from "../core/task.ts"
 import type { ForkHost } from "../features/forks/ports.ts"
 import { Breakers } from "../features/rate-limits/breakers.ts"
@@ -48,6 +48,7 @@ import { Verifiers } from "./verifiers.ts"
 export type ManagerPorts = {
   readonly host: OpencodeApi
   readonly forks: ForkHost
+  readonly models: ModelFacts
   /** Whether the session is a board's thread, with a system prompt of its own. Default: no session is. */
   readonly isThread?: (sessionID: string) => Promise<boolean>
   readonly clock: Clock

@@ -1,4 +1,4 @@
-import type { OpencodeApi } from "../core/ports.ts"
+import type { ModelFacts, OpencodeApi } from "../core/ports.ts"
 import type { Task } from "../core/task.ts"
 import type { Threads } from "../features/board/threads.ts"
 import type { ForkHost } from "../features/forks/ports.ts"
@@ -29,6 +29,7 @@ export type Notice = { readonly title: string; readonly message: string }
 export type Connection = {
   readonly host: OpencodeApi
   readonly forks: ForkHost
+  readonly models: ModelFacts
   /** Signs this installation's records. */
   readonly signer: Signer
   /** Logs a warning, and shows it to the user once there is a screen. */

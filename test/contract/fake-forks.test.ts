@@ -2,6 +2,7 @@ import { expect, test } from "vitest"
 import { OpencodeForks } from "../../src/features/forks/opencode/forks.ts"
 import { toUsage } from "../../src/opencode/convert.ts"
 import { OpencodeHttpApi } from "../../src/opencode/host.ts"
+import { OpencodeModels } from "../../src/opencode/models.ts"
 import { unwrap } from "../support/drive.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 import { FakeOpencode } from "../support/fake-opencode.ts"
@@ -15,9 +16,9 @@ const worldWith = (replays: boolean): ForkWorld => {
   const opencode = new FakeOpencode()
   const client = opencode.client({ replays })
   const host = new OpencodeHttpApi(client, "fork-contract", SIGNER, new FakeClock())
-  const counter = { count: async () => undefined }
+  const models = new OpencodeModels(client, { count: async () => undefined })
   return {
-    ports: { host, forks: new OpencodeForks({ client, sessions: host, directory: "/", counter }) },
+    ports: { host, models, forks: new OpencodeForks({ client, sessions: host, directory: "/", models }) },
     openWithPast: (past) => openWithPast({ client: opencode.client(), directory: "/" } as Host, past),
     async session(sessionID) {
       const session = await host.session(sessionID)

@@ -1,12 +1,13 @@
 import { createOpencodeClient, type OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { afterAll, beforeAll, expect, test } from "vitest"
-import { TokenCounter } from "../../src/features/forks/counter.ts"
 import { type ForkPorts, forkContext } from "../../src/features/forks/fork.ts"
 import { OpencodeForks } from "../../src/features/forks/opencode/forks.ts"
 import { systemClock } from "../../src/lib/clock.ts"
 import { startWorker } from "../../src/lib/thread.ts"
 import { toUsage } from "../../src/opencode/convert.ts"
 import { OpencodeHttpApi } from "../../src/opencode/host.ts"
+import { OpencodeModels } from "../../src/opencode/models.ts"
+import { TokenCounter } from "../../src/runtime/tokens/counter.ts"
 import { draftBelow, type ForkWorld, forkContract, LIMITS } from "../contract/forks.ts"
 import { ask, messages, unwrap } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
@@ -43,7 +44,8 @@ const refusal = async () => Response.json({ data: { message: "no" } }, { status:
 
 const portsOn = (client: OpencodeClient): ForkPorts & { host: OpencodeHttpApi } => {
   const sessions = new OpencodeHttpApi(client, "fork-contract", SIGNER, systemClock)
-  return { forks: new OpencodeForks({ client, sessions, directory: host.directory, counter }), host: sessions }
+  const models = new OpencodeModels(client, counter)
+  return { forks: new OpencodeForks({ client, sessions, directory: host.directory, models }), models, host: sessions }
 }
 
 const worldWith = (client: OpencodeClient): ForkWorld => {

@@ -3,13 +3,14 @@ import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base"
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { NO_FIGURES, type TaskDraft } from "../../src/core/task.ts"
-import { TokenCounter } from "../../src/features/forks/counter.ts"
 import { type ForkPorts, type ForkRequest, forkContext } from "../../src/features/forks/fork.ts"
 import { OpencodeForks } from "../../src/features/forks/opencode/forks.ts"
 import { systemClock } from "../../src/lib/clock.ts"
 import { startWorker } from "../../src/lib/thread.ts"
 import { OpencodeHttpApi } from "../../src/opencode/host.ts"
+import { OpencodeModels } from "../../src/opencode/models.ts"
 import { decodeRecord } from "../../src/runtime/record/codec.ts"
+import { TokenCounter } from "../../src/runtime/tokens/counter.ts"
 import { ask, callTool, idle, messages, openSession, unwrap } from "../support/drive.ts"
 import { type Host, startHost } from "../support/host.ts"
 import { type ModelRequest, type ScriptedModel, startModel } from "../support/model.ts"
@@ -41,7 +42,8 @@ beforeEach(() => model.reset())
 
 const portsOn = (client: OpencodeClient): ForkPorts => {
   const sessions = new OpencodeHttpApi(client, "fork-engine", SIGNER, systemClock)
-  return { forks: new OpencodeForks({ client, sessions, directory: host.directory, counter }), host: sessions }
+  const models = new OpencodeModels(client, counter)
+  return { forks: new OpencodeForks({ client, sessions, directory: host.directory, models }), models, host: sessions }
 }
 
 let made = 0

@@ -1,10 +1,10 @@
-import { OpencodeError } from "../../src/core/ports.ts"
+import { type ModelFacts, OpencodeError, type Prices } from "../../src/core/ports.ts"
 import type { Model } from "../../src/core/task.ts"
-import type { ForkHost, HistoryMessage, NewFork, Prices } from "../../src/features/forks/ports.ts"
+import type { ForkHost, HistoryMessage, NewFork } from "../../src/features/forks/ports.ts"
 import type { FakeHost } from "./fake-host.ts"
 
 /** Forks on the fake host: a session of its own and nothing of the parent's past but what a test says. */
-export class FakeForks implements ForkHost {
+export class FakeForks implements ForkHost, ModelFacts {
   readonly #host: FakeHost
   past: readonly HistoryMessage[] = []
   price: Prices | undefined

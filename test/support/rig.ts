@@ -270,6 +270,7 @@ export class Rig {
     const manager = new TaskManager({
       host: this.#elsewhere?.over(this.host, this.clock) ?? this.host,
       forks: this.forks,
+      models: this.forks,
       clock: this.timers,
       options: this.options,
       randomID: () => String(++this.#ids).padStart(8, this.#letter),

@@ -149,7 +149,6 @@ const KNOWN_IMPORTS: Readonly<Record<string, string>> = {
   "src/runtime/assembly.ts": "forks rate-limits",
   "src/runtime/connection.ts": "board forks",
   "src/runtime/event-router.ts": "rate-limits",
-  "src/runtime/groups/plans.ts": "forks",
   "src/runtime/launch/choices.ts": "forks",
   "src/runtime/launch/copied.ts": "forks",
   "src/runtime/launch/launcher.ts": "forks rate-limits",

@@ -1,9 +1,9 @@
-import type { OpencodeApi, Rule } from "../../core/ports.ts"
+import type { ModelFacts, OpencodeApi, Prices, Rule } from "../../core/ports.ts"
 import type { ForkInfo, Model, TaskDraft } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 import type { CutResult } from "./cut.ts"
 import { digest, paramsOf } from "./digest.ts"
-import type { ForkHost, HistoryMessage, Prices, WeighedMessages } from "./ports.ts"
+import type { ForkHost, HistoryMessage, WeighedMessages } from "./ports.ts"
 import { type PreambleFacts, preamble } from "./preamble.ts"
 import { estimating, type Meter, tokensOf, weighText, type Yield } from "./tokens.ts"
 import { type Trimmed, trim } from "./trim.ts"
@@ -51,6 +51,7 @@ export type Forked = { readonly sessionID: string; readonly info: ForkInfo }
 
 export type ForkPorts = {
   readonly forks: ForkHost
+  readonly models: ModelFacts
   readonly host: Pick<OpencodeApi, "prompt" | "deleteSession" | "messageID">
   /** Whether the session is a board's thread, whose system prompt no other session can share. */
   readonly isThread?: (sessionID: string) => Promise<boolean>
@@ -87,23 +88,23 @@ type Inheritance = {
   readonly info: ForkInfo
 }
 
-async function inheritance({ forks: host, isThread }: ForkPorts, request: ForkRequest): Promise<Inheritance> {
+async function inheritance({ forks: host, models, isThread }: ForkPorts, request: ForkRequest): Promise<Inheritance> {
   const { draft, whole } = request
   const history = await host.history(draft.parentID, draft.parentMessageID)
   const pause = sliced(SLICE_MS)
-  if (!whole) return trimmed(host, request, history, pause)
+  if (!whole) return trimmed(models, request, history, pause)
   const uncut = await weighUncut(history, draft.model, estimating(pause))
   const [why, prices] = await Promise.all([
-    (await isThread?.(draft.parentID)) ? THREAD : wholeForkObstacle(host, draft, history, uncut),
-    draft.model && host.prices(draft.model),
+    (await isThread?.(draft.parentID)) ? THREAD : wholeForkObstacle(models, draft, history, uncut),
+    draft.model && models.prices(draft.model),
   ])
   if (whole.choice === "asked") {
     const problem = why ?? (await apart(host, request, whole, { messages: history, tokens: uncut.tokens }))
     if (problem === undefined) return uncutFork(history, uncut, whole, prices)
-    const fork = await trimmed(host, request, history, pause)
+    const fork = await trimmed(models, request, history, pause)
     return { ...fork, info: { ...fork.info, why: problem } }
   }
-  const fork = await trimmed(host, request, history, pause)
+  const fork = await trimmed(models, request, history, pause)
   const { tokens, before, told } = uncut
   if (why !== undefined || !prices || !told || !isCheaper(tokens, before + fork.info.tokens, prices)) return fork
   if (await apart(host, request, whole, { messages: history, tokens })) return fork
@@ -152,19 +153,19 @@ function uncutFork(
 
 /** History with long results cut, as far as it fits. */
 async function trimmed(
-  host: ForkHost,
+  models: ModelFacts,
   { draft: { model }, limits, rules }: ForkRequest,
   history: readonly HistoryMessage[],
   pause: Yield,
 ): Promise<Inheritance> {
-  const maxTokens = await tokenLimit(host, limits.maxTokens, model)
+  const maxTokens = await tokenLimit(models, limits.maxTokens, model)
   const { maxToolResultChars } = limits
   const digestTokens = Math.min(DIGEST_TOKENS, Math.floor(maxTokens * DIGEST_SHARE))
   const factsOf = (each: Trimmed): PreambleFacts => ({ ...each, maxToolResultChars, maxTokens })
   const fitted = await trim(
     history,
     { maxToolResultChars, maxTokens },
-    { meter: counting(host, pause), model, pause },
+    { meter: counting(models, pause), model, pause },
     async (each) => (await weighs(preamble(factsOf(each)), each)) + (each.dropped.length > 0 ? digestTokens : 0),
   )
   const { kept: messages, tokens, dropped, factor } = fitted
@@ -177,19 +178,19 @@ const weighs = async (text: string, { meter, factor }: Trimmed): Promise<number>
   tokensOf(await weighText(text, meter), factor)
 
 /** Counts with the tokenizer if there is one, otherwise estimates. Only the beginning of very long texts is counted. */
-function counting(host: ForkHost, pause: Yield): Meter {
+function counting(models: ModelFacts, pause: Yield): Meter {
   const guess = estimating(pause)
   return async (texts) => {
     const beginnings = texts.map((text) => text.slice(0, MOST_COUNTED_CHARS))
-    const counts = (await host.countTokens(beginnings)) ?? (await guess(beginnings))
+    const counts = (await models.countTokens(beginnings)) ?? (await guess(beginnings))
     return counts.map(
       (count, index) => (count * (texts[index]?.length ?? 0)) / Math.max(1, beginnings[index]?.length ?? 0),
     )
   }
 }
 
-async function tokenLimit(host: ForkHost, maxTokens: number, model: Model | undefined): Promise<number> {
-  const context = model && (await host.contextLimit(model))
+async function tokenLimit(models: ModelFacts, maxTokens: number, model: Model | undefined): Promise<number> {
+  const context = model && (await models.contextLimit(model))
   return context ? Math.min(maxTokens, Math.floor(context * CONTEXT_SHARE)) : maxTokens
 }
 

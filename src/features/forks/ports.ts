@@ -65,28 +65,15 @@ export type NewFork = NewSession &
     readonly draft: TaskDraft
   }
 
-/** US dollars per token. */
-export type Prices = { readonly cached: number; readonly anew: number }
-
 /** Calls of OpenCode that only forks need. Methods reject with `OpencodeError` only. */
 export interface ForkHost {
   /** Model's view of the session before `messageID`. Rejects with `notFound` where either is missing. */
   history(sessionID: string, messageID: string): Promise<readonly HistoryMessage[]>
-  /** Tokens of the model's context; undefined where not known. */
-  contextLimit(model: Model): Promise<number | undefined>
-  /** Tokens of a request above which OpenCode compacts the session; undefined where not known. */
-  room(model: Model): Promise<number | undefined>
-  /** Price of a cached and of a new token; undefined where not known. */
-  prices(model: Model): Promise<Prices | undefined>
-  /** Price of an input token without a cache; undefined where not known. */
-  inputPrice(model: Model): Promise<number | undefined>
   /**
    * Whether a new session's requests would begin as its parent's last one, other plugins' changes included; undefined
    * where not known. Sends nothing to a model. `briefed`: with the briefing of fresh agents.
    */
   beginsAlike?(session: NewSession, history: WeighedMessages, briefed: boolean): Promise<boolean | undefined>
-  /** Token counts from a worker thread; undefined where none can count. */
-  countTokens(texts: readonly string[]): Promise<readonly number[] | undefined>
   /**
    * Creates a session with exactly `messages`, record and rules, and no cost; returns its id. A partial session is
    * deleted before this rejects.

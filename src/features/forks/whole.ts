@@ -1,6 +1,7 @@
+import type { ModelFacts, Prices } from "../../core/ports.ts"
 import type { Model, TaskDraft } from "../../core/task.ts"
 import { formatInteger } from "../../lib/text.ts"
-import type { ForkHost, HistoryMessage, Prices } from "./ports.ts"
+import type { HistoryMessage } from "./ports.ts"
 import { loadOf, type Meter, sumWeights, tokensOf, weightOf } from "./tokens.ts"
 
 /** Share of the model's context that an uncut history may fill. */
@@ -42,7 +43,7 @@ const isOf = (one: Model | undefined, other: Model | undefined): boolean =>
 
 /** Why a fork cannot share its parent's prefix, a sentence; undefined where it can. */
 export async function wholeForkObstacle(
-  host: ForkHost,
+  models: Pick<ModelFacts, "room">,
   { agent, model }: Pick<TaskDraft, "agent" | "model">,
   messages: readonly HistoryMessage[],
   { tokens }: UncutHistory,
@@ -52,7 +53,7 @@ export async function wholeForkObstacle(
     return "The newest message here has a system prompt or tools of its own, which no other request has: this fork is trimmed."
   if (asked && (asked.agent !== agent || !isOf(asked.model, model) || asked.model.variant !== model?.variant))
     return "Agent or model have changed while you called: this fork is trimmed."
-  const room = model && (await host.room(model))
+  const room = model && (await models.room(model))
   if (room === undefined || tokens <= room * ROOM_SHARE) return undefined
   return `The history, about ${formatInteger(tokens)} tokens, leaves the model too little room (${formatInteger(room)}): this fork is trimmed.`
 }

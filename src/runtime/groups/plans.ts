@@ -3,8 +3,8 @@ import { chosenIn, type Group } from "../../core/group.ts"
 import { previewOf } from "../../core/items.ts"
 import { modelKey } from "../../core/limits.ts"
 import { whyNothingRemains } from "../../core/members.ts"
+import type { ModelFacts } from "../../core/ports.ts"
 import { isActive, type Model, type Task } from "../../core/task.ts"
-import type { ForkHost } from "../../features/forks/ports.ts"
 import type { Caller } from "../launch/checks.ts"
 import type { Items } from "../launch/request.ts"
 import type { Parts } from "../parts.ts"
@@ -15,7 +15,7 @@ const MOST_LIKE_IT = 20
 /** Asks the user before many items begin. */
 export async function permitItems(
   { store }: Pick<Parts, "store">,
-  forks: Pick<ForkHost, "prices" | "inputPrice" | "countTokens">,
+  models: ModelFacts,
   { permit }: Caller,
   items: Items,
   found: Pick<Task, "agent" | "model">,
@@ -25,7 +25,7 @@ export async function permitItems(
   const { agent, model } = found
   const mean = meanCost(store, found)
   const about = mean === undefined ? undefined : mean * total
-  const cost = about === undefined ? { atLeast: await leastCost(forks, model, items) } : { about }
+  const cost = about === undefined ? { atLeast: await leastCost(models, model, items) } : { about }
   try {
     await permit({ kind: "each", what: previewOf(total, agent, model && modelKey(model), cost) })
   } catch (error) {
@@ -45,15 +45,15 @@ function meanCost(store: Parts["store"], { agent, model }: Pick<Task, "agent" | 
 
 /** Cost of the items' prompts alone; after the first, their common part comes from the cache. */
 async function leastCost(
-  forks: Pick<ForkHost, "prices" | "inputPrice" | "countTokens">,
+  models: ModelFacts,
   model: Model | undefined,
   items: Items,
 ): Promise<number | undefined> {
   if (!model) return undefined
   try {
-    const anew = await forks.inputPrice(model)
+    const anew = await models.inputPrice(model)
     if (anew === undefined) return undefined
-    const [prices, tokens] = await Promise.all([forks.prices(model), forks.countTokens(items.texts())])
+    const [prices, tokens] = await Promise.all([models.prices(model), models.countTokens(items.texts())])
     const [common = 0, own = 0] = tokens ?? []
     const least = (common + own) * anew + common * (items.all.length - 1) * (prices?.cached ?? anew)
     return tokens && least

@@ -2,7 +2,7 @@ import { batchFor } from "../../core/batch.ts"
 import { CallError, messageOf } from "../../core/errors.ts"
 import type { Feature } from "../../core/feature.ts"
 import { newTaskID } from "../../core/ids.ts"
-import type { Rule } from "../../core/ports.ts"
+import type { ModelFacts, Rule } from "../../core/ports.ts"
 import { isActive, NO_FIGURES, type Task, type TaskDraft } from "../../core/task.ts"
 import { withSchema } from "../../core/value.ts"
 import { type ForkRequest, forkContext, type WholeRequest } from "../../features/forks/fork.ts"
@@ -47,6 +47,7 @@ export type LauncherPorts = {
   readonly places: Places
   readonly kinds: readonly PlaceKind[]
   readonly forks: ForkHost
+  readonly models: ModelFacts
   /** Whether the session is a board's thread, with a system prompt of its own. */
   readonly isThread?: (sessionID: string) => Promise<boolean>
   readonly randomID: () => string
@@ -150,7 +151,7 @@ export class Launcher {
     const { kinds } = this.#ports
     const files = await filesOf(request, kinds, this.#parts.host.folderOf(caller.sessionID), caller.permit)
     const { items } = request.group ?? {}
-    if (items) await permitItems(this.#parts, this.#ports.forks, caller, items, found)
+    if (items) await permitItems(this.#parts, this.#ports.models, caller, items, found)
     // While the user was asked, others may have used up the budget, or failed.
     this.#ports.allowance.refuseSpent(caller.sessionID)
     const after = waitsFor()
@@ -209,10 +210,10 @@ export class Launcher {
    */
   async #fork({ sessionID: _none, ...draft }: Task, session: SessionRules): Promise<Task> {
     const { options, clock, host } = this.#parts
-    const { forks, isThread } = this.#ports
+    const { forks, models, isThread } = this.#ports
     const title = `${draft.description} (@${draft.agent} background fork)`
     const { sessionID, info } = await forkContext(
-      { forks, host, isThread },
+      { forks, models, host, isThread },
       { draft, title, ...session, limits: limitsOf(options.fork) },
     )
     const promptID = this.#parts.host.messageID("prompt", draft.id, 0, clock.now())

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { OpencodeError, type Prompt } from "../../../src/core/ports.ts"
+import { type ModelFacts, OpencodeError, type Prompt } from "../../../src/core/ports.ts"
 import type { TaskDraft } from "../../../src/core/task.ts"
 import { type ForkPorts, forkContext } from "../../../src/features/forks/fork.ts"
 import type { ForkHost, HistoryMessage, NewFork } from "../../../src/features/forks/ports.ts"
@@ -27,7 +27,7 @@ const hostWith = (messages: readonly HistoryMessage[], context?: number, faults:
     histories: [] as string[],
     counted: [] as string[],
   }
-  const forks: ForkHost = {
+  const forks: ForkHost & ModelFacts = {
     async history(sessionID, messageID) {
       asked.histories.push(`${sessionID} ${messageID}`)
       return messages
@@ -57,7 +57,8 @@ const hostWith = (messages: readonly HistoryMessage[], context?: number, faults:
       if (faults.deletion) throw faults.deletion
     },
   }
-  const run = (limits = LIMITS) => forkContext({ forks, host }, { draft: DRAFT, title: "t", rules: [], limits })
+  const run = (limits = LIMITS) =>
+    forkContext({ forks, models: forks, host }, { draft: DRAFT, title: "t", rules: [], limits })
   return { asked, run }
 }
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest"
-import type { Prompt } from "../../../src/core/ports.ts"
+import type { ModelFacts, Prices, Prompt } from "../../../src/core/ports.ts"
 import type { TaskDraft } from "../../../src/core/task.ts"
 import { forkContext, type WholeRequest } from "../../../src/features/forks/fork.ts"
-import type { ForkHost, HistoryMessage, NewFork, Prices } from "../../../src/features/forks/ports.ts"
+import type { ForkHost, HistoryMessage, NewFork } from "../../../src/features/forks/ports.ts"
 import { isCheaper } from "../../../src/features/forks/whole.ts"
 import { messageID } from "../../../src/opencode/ids.ts"
 import { agent, call, counted, READER, user } from "../../support/histories.ts"
@@ -40,7 +40,7 @@ const fork = async (messages: readonly HistoryMessage[], world: World = {}) => {
   const { alike, room, prices, thread = false, whole = {} } = world
   const made: NewFork[] = []
   const said: Prompt[] = []
-  const forks: ForkHost = {
+  const forks: ForkHost & ModelFacts = {
     history: async () => messages,
     contextLimit: async () => undefined,
     room: async () => room,
@@ -56,7 +56,7 @@ const fork = async (messages: readonly HistoryMessage[], world: World = {}) => {
   const host = { messageID, prompt: async (prompt: Prompt) => void said.push(prompt), deleteSession: async () => {} }
   const request = { draft: DRAFT, title: "t", rules: OURS, limits: LIMITS }
   const { info } = await forkContext(
-    { forks, host, isThread: async () => thread },
+    { forks, models: forks, host, isThread: async () => thread },
     whole === null ? request : { ...request, whole: { ...WHOLE, ...whole } },
   )
   return { info, made: made[0] as NewFork, preamble: said[0]?.parts[0]?.text ?? "" }

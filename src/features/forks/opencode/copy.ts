@@ -7,16 +7,13 @@ import { yieldToEventLoop } from "../../../opencode/pace.ts"
 import type { HistoryMessage } from "../ports.ts"
 import { type Rewrite, rewrites } from "./fork-rewrite.ts"
 
-/** Tokens of a request above which OpenCode compacts the session; undefined where not known. */
-export type CompactionLimit = number | undefined
-
 /**
  * Rewrites a copy made by `session.fork` to hold exactly `kept`. Its stored token counts cannot be changed, so a copy
  * that OpenCode would compact at once is refused.
  */
 export async function rewriteCopy(
   client: OpencodeClient,
-  { sessionID, sources, room }: { sessionID: string; sources: readonly StoredMessage[]; room: CompactionLimit },
+  { sessionID, sources, room }: { sessionID: string; sources: readonly StoredMessage[]; room: number | undefined },
   kept: readonly HistoryMessage[],
 ): Promise<void> {
   const weight = weightOf(kept)

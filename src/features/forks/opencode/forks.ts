@@ -1,24 +1,15 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import { modelKey } from "../../../core/limits.ts"
-import { type NewSession, type OpencodeApi, OpencodeError } from "../../../core/ports.ts"
-import type { Model } from "../../../core/task.ts"
+import { type ModelFacts, type NewSession, type OpencodeApi, OpencodeError } from "../../../core/ports.ts"
 import { addBounded } from "../../../lib/bounded-set.ts"
 import { type RequestPrefix, type RequestPrefixes, shapeOf, shareMessages } from "../../../opencode/beginnings.ts"
-import { Cached } from "../../../opencode/cached.ts"
 import { call } from "../../../opencode/client.ts"
 import type { StoredMessage } from "../../../opencode/messages.ts"
 import { storedMessages } from "../../../opencode/messages.ts"
 import { leaveOutStale } from "../../../opencode/request.ts"
-import type { TokenCounter } from "../counter.ts"
-import type { ForkHost, HistoryMessage, NewFork, Prices, WeighedMessages } from "../ports.ts"
-import { type CompactionLimit, rewriteCopy } from "./copy.ts"
+import type { ForkHost, HistoryMessage, NewFork, WeighedMessages } from "../ports.ts"
+import { rewriteCopy } from "./copy.ts"
 import { type DefaultTools, history } from "./history.ts"
 import { replay } from "./replay.ts"
-
-const KEEP_MODELS_MS = 60_000
-/** Most tokens that OpenCode reserves for the answer. */
-const ANSWER_TOKENS = 32_000
-const COMPACTION_TOKENS = 20_000
 
 type Sessions = Pick<OpencodeApi, "createSession" | "deleteSession" | "saveRecord" | "log">
 
@@ -27,25 +18,16 @@ export type ForkParts = {
   readonly sessions: Sessions
   /** OpenCode's project directory. */
   readonly directory: string
-  readonly counter: Pick<TokenCounter, "count">
+  readonly models: Pick<ModelFacts, "room">
   /** Request prefixes; absent where they are not observed. */
   readonly prefixes?: RequestPrefixes
   /** Tool settings of every message. */
   readonly usual?: DefaultTools
 }
 
-/** Properties of a model. */
-type Facts = {
-  readonly limit: { readonly context: number; readonly input?: number; readonly output: number }
-  readonly cost?: { readonly input: number; readonly cache?: { readonly read: number; readonly write: number } }
-}
-
 /** Most parents whose result is kept. */
 const MOST_PARENTS = 64
 const PROBE = { type: "text" as const, text: "Nothing is asked." }
-
-/** Prices are given per this number of tokens. */
-const PRICED_TOKENS = 1_000_000
 
 /**
  * Forks for OpenCode 1.x. The history is replayed into a child session, which costs only what is kept; without a replay
@@ -56,54 +38,25 @@ export class OpencodeForks implements ForkHost {
   readonly #client: OpencodeClient
   readonly #sessions: Sessions
   readonly #directory: string
-  readonly #counter: Pick<TokenCounter, "count">
+  readonly #models: Pick<ModelFacts, "room">
   readonly #usual: DefaultTools | undefined
   readonly #prefixes: RequestPrefixes | undefined
   /** Probe results by parent, valid while its prefix stays the same. */
   readonly #alike = new Map<string, { readonly begins: string; readonly isAlike: Promise<boolean | undefined> }>()
-  readonly #models = new Cached<ReadonlyMap<string, Facts>>(KEEP_MODELS_MS, () => this.#readModels())
   /** False once OpenCode turned out to have no replay route. */
   #replays = true
 
-  constructor({ client, sessions, directory, counter, usual, prefixes }: ForkParts) {
+  constructor({ client, sessions, directory, models, usual, prefixes }: ForkParts) {
     this.#usual = usual
     this.#prefixes = prefixes
     this.#client = client
     this.#sessions = sessions
     this.#directory = directory
-    this.#counter = counter
+    this.#models = models
   }
 
   async history(sessionID: string, messageID: string): Promise<readonly HistoryMessage[]> {
     return history(await this.#before(sessionID, messageID), this.#usual)
-  }
-
-  async contextLimit(model: Model): Promise<number | undefined> {
-    const limit = await this.#limit(model)
-    return limit && (limit.input ?? limit.context)
-  }
-
-  /** Same computation as OpenCode's with default settings. */
-  async room(model: Model): Promise<CompactionLimit> {
-    const limit = await this.#limit(model)
-    if (!limit) return undefined
-    const answer = Math.min(limit.output || ANSWER_TOKENS, ANSWER_TOKENS)
-    return limit.input ? limit.input - Math.min(answer, COMPACTION_TOKENS) : limit.context - answer
-  }
-
-  async inputPrice(model: Model): Promise<number | undefined> {
-    const { input = 0 } = await this.#cost(model)
-    return input > 0 ? input / PRICED_TOKENS : undefined
-  }
-
-  async #cost(model: Model): Promise<Partial<NonNullable<Facts["cost"]>>> {
-    return (await this.#models.get()).get(modelKey(model))?.cost ?? {}
-  }
-
-  async prices(model: Model): Promise<Prices | undefined> {
-    const { input = 0, cache } = await this.#cost(model)
-    const [cached, anew] = [cache?.read ?? 0, cache?.write || input]
-    return cached > 0 && anew > 0 ? { cached: cached / PRICED_TOKENS, anew: anew / PRICED_TOKENS } : undefined
   }
 
   async beginsAlike(session: NewSession, history: WeighedMessages, briefed: boolean): Promise<boolean | undefined> {
@@ -151,10 +104,6 @@ export class OpencodeForks implements ForkHost {
     }
   }
 
-  countTokens(texts: readonly string[]): Promise<readonly number[] | undefined> {
-    return this.#counter.count(texts)
-  }
-
   async fork(input: NewFork): Promise<string> {
     const replayed = this.#replays ? await this.#replayed(input) : undefined
     return replayed ?? (await this.#copied(input))
@@ -189,7 +138,7 @@ export class OpencodeForks implements ForkHost {
       const own = { title, permission: [...rules], metadata: {} }
       await call("write a session", this.#client.session.update({ sessionID, ...own }))
       await this.#sessions.saveRecord(sessionID, { ...draft, sessionID })
-      await rewriteCopy(this.#client, { sessionID, sources, room: model && (await this.room(model)) }, messages)
+      await rewriteCopy(this.#client, { sessionID, sources, room: model && (await this.#models.room(model)) }, messages)
       return sessionID
     } catch (error) {
       await this.#sessions.deleteSession(sessionID).catch(() => {})
@@ -205,20 +154,6 @@ export class OpencodeForks implements ForkHost {
     if (end < 0)
       throw new OpencodeError(`read the history: session ${sessionID} has no message ${messageID}`, { notFound: true })
     return stored.slice(0, end)
-  }
-
-  async #limit(model: Model): Promise<Facts["limit"] | undefined> {
-    const limit = (await this.#models.get()).get(modelKey(model))?.limit
-    return limit && limit.context > 0 ? limit : undefined
-  }
-
-  async #readModels(): Promise<ReadonlyMap<string, Facts>> {
-    const { providers } = await call("read the models", this.#client.config.providers())
-    return new Map(
-      providers.flatMap(({ id, models }) =>
-        Object.entries(models).map(([model, facts]) => [`${id}/${model}`, facts] as const),
-      ),
-    )
   }
 }
 

@@ -7,7 +7,7 @@ import {
   IDLE_MS,
   REST_MS,
   TokenCounter,
-} from "../../../src/features/forks/counter.ts"
+} from "../../../src/runtime/tokens/counter.ts"
 import { FakeClock } from "../../support/fake-clock.ts"
 
 /** A thread that answers with the texts' lengths when it is told to. */

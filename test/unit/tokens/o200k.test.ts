@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs"
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base"
 import { describe, expect, test } from "vitest"
-import { countO200k } from "../../../src/features/forks/o200k.ts"
+import { countO200k } from "../../../src/runtime/tokens/o200k.ts"
 
 const SOURCE = readFileSync(new URL("../../../node_modules/typescript/lib/typescript.js", import.meta.url), "utf8")
 
