@@ -81,10 +81,10 @@ export async function openApp(given: Connection, options: Options, features: rea
     kinds.push(own.kind)
     between.push(own)
   }
-  const { host, forks, models } = connection
+  const { host, models } = connection
   const manager: TaskManager = new TaskManager({
     host,
-    forks,
+    opencode: connection,
     models,
     isThread: async (sessionID) => (await board?.conversations.system(sessionID)) !== undefined,
     clock: systemClock,

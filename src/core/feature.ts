@@ -3,11 +3,11 @@ import type { Options } from "../options/options.ts"
 import type { Specs } from "../options/spec.ts"
 import type { BlockSource } from "./blocks.ts"
 import type { GroupState, GroupStep, MemberState } from "./members.ts"
-import type { Clock, CommandResult, OpencodeApi, OpencodeEvent } from "./ports.ts"
+import type { Clock, CommandResult, ModelFacts, OpencodeApi, OpencodeEvent, Persona, Rule } from "./ports.ts"
 import type { CheckResult } from "./receipt.ts"
 import type { ActiveRun } from "./run/active-run.ts"
 import type { Findings, Verdict } from "./run/inputs.ts"
-import type { Task } from "./task.ts"
+import type { Task, TaskDraft } from "./task.ts"
 
 /** A feature: a part of the plugin that core and runtime do not know, in a folder of its own. */
 export type Feature = {
@@ -70,12 +70,47 @@ export type GroupRules = {
 
 /** Points at which a feature takes part in runs. Its state belongs to the plugin instance. */
 export type FeatureBody = Partial<BlockSource> & {
+  /** How the session of a new task begins; undefined for an empty one. Throws a `CallError` for a wrong call. */
+  beginning?(given: Readonly<Record<string, unknown>>, caller: Persona | undefined): SessionBeginning | undefined
+  /** Explains tasks that a session only knows of because its history is a copy; undefined where there are none. */
+  copied?(
+    caller: Readonly<Record<"sessionID" | "messageID", string>>,
+  ): Promise<{ readonly tasks: number; readonly text: string } | undefined>
+  /** Sees the requests to models before they are sent. */
+  readonly requests?: RequestObserver
   /** An event of any session. `task`: the one that this process runs in that session. */
   onEvent?(event: OpencodeEvent, task: Task | undefined): void
   /** Judges an answer, one feature after the other. Undefined where it was stopped. */
   verify?(task: Task, answer: Submission): Promise<Verdict | undefined>
   /** Judges by the text alone: again after a crash, and not again before a merge. */
   readonly readsTextAlone?: true
+}
+
+/** A session that begins with more than its prompt. */
+export type SessionBeginning = {
+  /** Agent and model, where the call may not choose others. */
+  readonly persona?: Persona
+  /** Creates the session. Leaves nothing behind where it rejects. */
+  create(draft: TaskDraft, rules: SessionRules): Promise<Task>
+}
+
+/** Permissions of a new session. */
+export type SessionRules = {
+  readonly rules: readonly Rule[]
+  /** Those of its parent. */
+  readonly parents: readonly Rule[]
+  /** Tools that the task may not call. */
+  readonly denied: readonly string[]
+}
+
+/** Sees a request of any session while it is put together. Other plugins may change the objects until it is sent. */
+export type RequestObserver = {
+  asking(sessionID: string, messages: object): void
+  making(sessionID: string, prompt: { readonly system: readonly string[] }): void
+  /** Never resolves where the request is not to be sent. */
+  sending(sessionID: string, agent: unknown): Promise<void>
+  /** A session of its own whose system prompt includes the briefing for fresh agents. */
+  isBriefed(sessionID: string): boolean
 }
 
 /** An answer to be judged. */
@@ -95,9 +130,16 @@ export type Submission = {
 /** The runtime as its features see it. */
 export type Runtime = {
   readonly host: OpencodeApi
+  /** OpenCode's client and project directory, for features' folders named `opencode`. */
+  readonly opencode?: { readonly client: unknown; readonly directory: string }
+  readonly models: ModelFacts
+  /** Whether the session is a board's thread, with a system prompt of its own. */
+  readonly isThread?: (sessionID: string) => Promise<boolean>
   readonly clock: Clock
   readonly options: Options
   readonly store: {
+    get(id: string): Task | undefined
+    bySession(sessionID: string): Task | undefined
     /** Also of a task whose session is still being made. */
     handle(id: string): { readonly task: Task } | undefined
     run(id: string): ActiveRun | undefined

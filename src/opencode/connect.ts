@@ -3,7 +3,6 @@ import type { PluginInput } from "@opencode-ai/plugin"
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { LogFields } from "../core/ports.ts"
 import { OpencodeThreads } from "../features/board/opencode/threads.ts"
-import { OpencodeForks } from "../features/forks/opencode/forks.ts"
 import { systemClock } from "../lib/clock.ts"
 import { fetchDirectly } from "../lib/direct.ts"
 import type { FileDiff } from "../lib/patch.ts"
@@ -15,11 +14,9 @@ import { KEY_TITLE, keyText, lossText } from "../runtime/record/loss.ts"
 import { registerInstance, unregisterInstance } from "../runtime/record/owner.ts"
 import { installationSigner, keyFile } from "../runtime/record/signature.ts"
 import { TokenCounter } from "../runtime/tokens/counter.ts"
-import { RequestPrefixes } from "./beginnings.ts"
 import { call, clientOn, type Transport, transportOf } from "./client.ts"
 import { OpencodeHttpApi } from "./host.ts"
 import { OpencodeModels } from "./models.ts"
-import { WITHOUT_NATIVE } from "./native-task.ts"
 import { type Peer, peerOf, registerPeer, unregisterEverywhere, unregisterPeer } from "./peers.ts"
 import { OpencodeUserActions } from "./user-actions.ts"
 import { ownFolder } from "./user-config.ts"
@@ -35,8 +32,6 @@ const counter = new TokenCounter(systemClock, () => startWorker(TOKENIZER))
 export type OpencodeConnection = Connection & {
   readonly host: OpencodeHttpApi
   readonly transport: Transport
-  /** Request prefixes; absent where no fork may depend on them. */
-  readonly prefixes: RequestPrefixes | undefined
   /** Warnings to be shown. */
   readonly notices: Notice[]
   /** From now on, instances of tasks' own folders report to `peer`. */
@@ -59,9 +54,6 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
   }
   const tell = (fields: LogFields) => host.log("info", "call", fields)
   const client = clientOn(input.client, options.verbose ? tell : undefined)
-  const models = new OpencodeModels(client, counter)
-  const prefixes = options.fork.whole === "never" ? undefined : new RequestPrefixes()
-  const usual = options.nativeTask ? {} : WITHOUT_NATIVE
   let peer: Peer | undefined
   const host: OpencodeHttpApi = new OpencodeHttpApi(client, instance, signer, systemClock, {
     folder: directory,
@@ -72,8 +64,8 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
   if (signer.problem) warn({ title: KEY_TITLE, message: keyText(signer.problem, options.board !== undefined) })
   return {
     host,
-    forks: new OpencodeForks({ client, sessions: host, directory, models, prefixes, usual }),
-    models,
+    client,
+    models: new OpencodeModels(client, counter),
     signer,
     warn,
     notices,
@@ -86,7 +78,6 @@ export function connect(input: PluginInput, options: Options): OpencodeConnectio
     directory,
     ownFolder: ownFolder(),
     transport: transportOf(input.client),
-    prefixes,
     threads: (home) => new OpencodeThreads(client, host, signer, home),
     userActions: new OpencodeUserActions(client, directory),
     sign: (sessionID, uiMetadata) => host.sign(sessionID, uiMetadata),

@@ -1,12 +1,12 @@
 import type { Hooks } from "@opencode-ai/plugin"
 import type { App } from "../app.ts"
+import type { RequestObserver } from "../core/feature.ts"
 import type { OpencodeApi } from "../core/ports.ts"
-import { cacheKeyInHeaders, cacheKeyInOptions } from "../features/forks/opencode/cache-key.ts"
 import type { Options } from "../options/options.ts"
 import type { RequestHandler } from "../runtime/connection.ts"
 import { briefingOf } from "../tools/briefing.ts"
 import { renderForCompaction } from "../tools/render-list.ts"
-import type { RequestPrefixes } from "./beginnings.ts"
+import { cacheKeyInHeaders, cacheKeyInOptions } from "./cache-key.ts"
 import type { OpencodeConnection } from "./connect.ts"
 import type { NativeTask } from "./native-task.ts"
 import { addRequestText, leaveOutStale, modelIn, type RequestMessages, sessionOf, turnOf } from "./request.ts"
@@ -40,9 +40,9 @@ export function requestHooks(
   { options, native }: { readonly options: Options; readonly native: NativeTask | undefined },
   guard: HookGuard,
 ) {
-  const { prefixes } = connection
+  const { observers } = manager
   const keeperHere = () => connection.requestHandler(manager)
-  const briefingFor = briefingsBy(keeperHere, options, prefixes)
+  const briefingFor = briefingsBy(keeperHere, options, observers)
   /** Sessions whose next request is a compaction. */
   const compacting = new Set<string>()
   return {
@@ -58,7 +58,7 @@ export function requestHooks(
         native?.asked(request)
         const changed = await board?.conversations.changed(sessionID, turnOf(request))
         const word = keeperHere().inRequest(sessionID)
-        prefixes?.asking(sessionID, request)
+        for (const each of observers) each.asking(sessionID, request)
         addRequestText(request, [changed, word?.text].filter(isText), word?.withoutTools)
       }),
     // Cache key by which a provider finds a request's prefix.
@@ -68,19 +68,19 @@ export function requestHooks(
         if (agent === COMPACTION && keeperHere().holdsRequest(sessionID, asked, true)) await held()
         const ridden = keeperHere().rides(sessionID)
         if (ridden) cacheKeyInOptions(output.options, sessionID, ridden)
-        await prefixes?.sending(sessionID, agent)
+        for (const each of observers) await each.sending(sessionID, agent)
       }),
     "chat.headers": async ({ sessionID, model }, output) =>
       guard(() => {
         const ridden = keeperHere().rides(sessionID)
         if (ridden) cacheKeyInHeaders(output.headers, model.providerID, ridden)
       }),
-    ...((briefingOf(options) !== undefined || board || prefixes) && {
+    ...((briefingOf(options) !== undefined || board || observers.length > 0) && {
       "experimental.chat.system.transform": async ({ sessionID = "" }, output) =>
         guard(async () => {
           const texts = [briefingFor(sessionID), await board?.conversations.system(sessionID)]
           output.system.push(...texts.filter(isText))
-          prefixes?.making(sessionID, output)
+          for (const each of observers) each.making(sessionID, output)
         }),
     }),
     "experimental.session.compacting": async ({ sessionID }, output) =>
@@ -97,10 +97,10 @@ export function requestHooks(
 
 /** Adds the briefing to fresh agents' sessions, and to probes for them. */
 const briefingsBy =
-  (keeperHere: () => RequestHandler, options: Options, prefixes: RequestPrefixes | undefined) =>
+  (keeperHere: () => RequestHandler, options: Options, observers: readonly RequestObserver[]) =>
   (sessionID: string): string | undefined => {
     const handler = keeperHere()
-    const isTold = handler.isFresh(sessionID) || prefixes?.isBriefed(sessionID) === true
+    const isTold = handler.isFresh(sessionID) || observers.some((each) => each.isBriefed(sessionID))
     return isTold ? briefingOf(options, handler.answersInJSON(sessionID)) : undefined
   }
 

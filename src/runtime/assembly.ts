@@ -2,7 +2,6 @@ import { CallError, messageOf } from "../core/errors.ts"
 import type { Feature, FeatureBody, Runtime } from "../core/feature.ts"
 import type { Clock, ModelFacts, OpencodeApi, Reply } from "../core/ports.ts"
 import { type Ask, isActive, type Task } from "../core/task.ts"
-import type { ForkHost } from "../features/forks/ports.ts"
 import { Breakers } from "../features/rate-limits/breakers.ts"
 import { Pausers } from "../features/rate-limits/pausers.ts"
 import { Background } from "../lib/background.ts"
@@ -47,7 +46,7 @@ import { Verifiers } from "./verifiers.ts"
 
 export type ManagerPorts = {
   readonly host: OpencodeApi
-  readonly forks: ForkHost
+  readonly opencode?: Runtime["opencode"]
   readonly models: ModelFacts
   /** Whether the session is a board's thread, with a system prompt of its own. Default: no session is. */
   readonly isThread?: (sessionID: string) => Promise<boolean>
@@ -99,7 +98,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   })
   const groups: Groups = new Groups(parts, { groupArchive, members, answers, ledgers, keep, closed })
   const reschedule = () => launching.scheduler.reschedule()
-  const bodies = bodiesOf(ports.features, { ...parts, reschedule, keep })
+  const bodies = bodiesOf(ports.features, { ...ports, ...parts, reschedule, keep })
   const verifiers = new Verifiers(parts, { features: ports.features, bodies, places, groupArchive })
   const freed = () => {
     reschedule()

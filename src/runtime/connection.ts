@@ -1,7 +1,6 @@
 import type { ModelFacts, OpencodeApi } from "../core/ports.ts"
 import type { Task } from "../core/task.ts"
 import type { Threads } from "../features/board/threads.ts"
-import type { ForkHost } from "../features/forks/ports.ts"
 import type { FileDiff } from "../lib/patch.ts"
 import type { OpencodeFolder } from "./places/place.ts"
 import type { Signer } from "./record/signature.ts"
@@ -28,7 +27,8 @@ export type Notice = { readonly title: string; readonly message: string }
 /** The adapter of one plugin instance to OpenCode. Another API of OpenCode is another implementation. */
 export type Connection = {
   readonly host: OpencodeApi
-  readonly forks: ForkHost
+  /** OpenCode's client, for features that call it themselves. */
+  readonly client: unknown
   readonly models: ModelFacts
   /** Signs this installation's records. */
   readonly signer: Signer

@@ -1,5 +1,5 @@
 import { CallError } from "../core/errors.ts"
-import type { Feature } from "../core/feature.ts"
+import type { Feature, RequestObserver } from "../core/feature.ts"
 import { lastWordRefusal, lastWordRequest } from "../core/last-word.ts"
 import type { OpencodeEvent } from "../core/ports.ts"
 import type { Spent } from "../core/spending.ts"
@@ -15,11 +15,9 @@ import {
   type Status,
   type Task,
 } from "../core/task.ts"
-import type { ForkHost } from "../features/forks/ports.ts"
 import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
 import { goesOnByItself } from "./groups/plans.ts"
 import { authorizeTell, type Caller, chooseModel, permitEdit, refusalTo } from "./launch/checks.ts"
-import { copiedTasks, copiedText } from "./launch/copied.ts"
 import type { LaunchRequest, ResumeRequest } from "./launch/request.ts"
 import type { Unattended } from "./launch/unattended.ts"
 import { refuseUntellable } from "./message-task.ts"
@@ -38,7 +36,6 @@ export class TaskManager {
   readonly #stop = new AbortController()
   readonly #all: Assembly
   readonly #parts: Parts
-  readonly #forks: Pick<ForkHost, "history">
 
   readonly kinds: readonly PlaceKind[]
   readonly features: readonly Feature[]
@@ -46,9 +43,13 @@ export class TaskManager {
   constructor(ports: ManagerPorts) {
     this.kinds = ports.kinds
     this.features = ports.features
-    this.#forks = ports.forks
     this.#all = assemble(ports, this.#stop.signal)
     this.#parts = this.#all.parts
+  }
+
+  /** Of the features. */
+  get observers(): readonly RequestObserver[] {
+    return [...this.#all.bodies.values()].flatMap(({ requests }) => requests ?? [])
   }
 
   get overview(): Overview {
@@ -264,10 +265,13 @@ export class TaskManager {
    * once.
    */
   async copied(caller: Caller): Promise<string | undefined> {
-    const tasks = await copiedTasks(this.#parts, this.#forks, caller)
-    if (tasks.length === 0) return undefined
-    this.#parts.toaster.copied(caller.sessionID, tasks.length)
-    return copiedText(tasks)
+    for (const body of this.#all.bodies.values()) {
+      const found = await body.copied?.(caller)
+      if (!found) continue
+      this.#parts.toaster.copied(caller.sessionID, found.tasks)
+      return found.text
+    }
+    return undefined
   }
 
   /** Number of the session's unread tasks dropped from its history. */

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises"
 import { CallError } from "../../src/core/errors.ts"
 import type { Feature } from "../../src/core/feature.ts"
 import type { OpencodeApi } from "../../src/core/ports.ts"
-import { isActive, type Task } from "../../src/core/task.ts"
+import { isActive, type Schema, type Task } from "../../src/core/task.ts"
 import { FEATURES } from "../../src/features/index.ts"
 import { type Options, optionsOf } from "../../src/options/options.ts"
 import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
@@ -57,13 +57,24 @@ function parsedOnce(given: NonNullable<RigOptions["options"]>, more: readonly Fe
   return options
 }
 
-/** The features, with answers validated without a thread. The validator is loaded where there is one: a rig needs none. */
+/** The features, with answers validated without a thread, and forks without an OpenCode. The probe deletes either. */
 const IN_PROCESS = await Promise.all(
-  FEATURES.map(async (feature): Promise<Feature> => {
-    if (feature.name !== "schemas") return feature
-    const { validator } = await import("../../src/features/schemas/verify.ts")
-    const { checkValue } = await import("../../src/features/schemas/check-value.ts")
-    return { ...feature, body: (runtime) => validator(runtime, async (schema, text) => checkValue(schema, text)) }
+  FEATURES.map(async (feature): Promise<(rig: Rig) => Feature> => {
+    if (feature.name === "schemas") {
+      const { validator } = await import("../../src/features/schemas/verify.ts")
+      const { checkValue } = await import("../../src/features/schemas/check-value.ts")
+      const validate = async (schema: Schema, text: string) => checkValue(schema, text)
+      return () => ({ ...feature, body: (runtime) => validator(runtime, validate) })
+    }
+    if (feature.name !== "forks") return () => feature
+    const { forkBody } = await import("../../src/features/forks/body.ts")
+    return (rig) => ({
+      ...feature,
+      body(runtime) {
+        const { forks } = rig
+        return forkBody(runtime, async () => forks)
+      },
+    })
   }),
 )
 
@@ -97,7 +108,7 @@ export class Rig {
   constructor(given: RigOptions = {}) {
     const { options = {}, development = false, worktrees, hears, kind, elsewhere, ledgers, share } = given
     const { features = [], isTerminal } = given
-    this.#features = [...IN_PROCESS, ...features]
+    this.#features = [...IN_PROCESS.map((featureOf) => featureOf(this)), ...features]
     this.#isTerminal = isTerminal
     this.#kind = kind
     this.#ledgers = ledgers ?? new Unwritten(this.project)
@@ -269,7 +280,6 @@ export class Rig {
   #newManager(): TaskManager {
     const manager = new TaskManager({
       host: this.#elsewhere?.over(this.host, this.clock) ?? this.host,
-      forks: this.forks,
       models: this.forks,
       clock: this.timers,
       options: this.options,

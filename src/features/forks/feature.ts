@@ -2,6 +2,7 @@ import { z } from "zod"
 import type { Feature } from "../../core/feature.ts"
 import { projectWins, stricter } from "../../options/rules.ts"
 import { group, option, type ValuesOf, zeroOrFrom } from "../../options/spec.ts"
+import { forkBody } from "./body.ts"
 
 const options = {
   fork: group("What a forked task takes over from its parent.", {
@@ -30,4 +31,9 @@ declare module "../../options/options.ts" {
   interface Options extends ValuesOf<typeof options> {}
 }
 
-export const forks: Feature = { name: "forks", options }
+export const forks: Feature = {
+  name: "forks",
+  options,
+  body: (runtime) =>
+    forkBody(runtime, async (prefixes) => (await import("./opencode/open.ts")).openForks(runtime, prefixes)),
+}

@@ -5,7 +5,6 @@ import {
   type AgentInfo,
   isListed,
   type OpencodeApi,
-  type Persona,
   type Rule,
   type SessionInfo,
 } from "../../core/ports.ts"
@@ -260,34 +259,6 @@ export function refusalTo(
   )
   return isDenied ? RIDER_REFUSAL : undefined
 }
-
-/** Agent and model of a fork that shares its parent's cache: always the caller's. */
-export function wholeForkPersona(
-  { agent, model, place }: { readonly agent?: string; readonly model?: string; readonly place?: string },
-  persona: Persona | undefined,
-  { fork }: Pick<Options, "fork">,
-): Persona {
-  if (fork.whole === "never")
-    throw new CallError(
-      'Argument `fork`: "whole" is turned off (option fork.whole is "never"). Use `fork: true`. Nothing was launched.',
-    )
-  if (!persona) throw new CallError("Your own agent and model could not be read. Try again. Nothing was launched.")
-  const own = persona.model && modelKey(persona.model)
-  const isOwn = model === undefined || model === own || model === `${own}#${persona.model?.variant}`
-  if (agent !== undefined && agent !== persona.agent)
-    throw notCached("agent", persona.agent, "another one's prompt and tools are not in the cache")
-  if (!isOwn) throw notCached("model", own, "another one has nothing of this conversation in its cache")
-  if (place !== undefined)
-    throw new CallError(
-      '`fork: "whole"` goes with your own folder alone: any other stands in the system prompt, which is then not in the cache. Leave `place` out or give "here", or use `fork: true`. Nothing was launched.',
-    )
-  return persona
-}
-
-const notCached = (argument: string, own = "", why = ""): CallError =>
-  new CallError(
-    `\`fork: "whole"\` goes with your own ${argument} alone: ${why}. Leave \`${argument}\` out or give "${own}", or use \`fork: true\`. Nothing was launched.`,
-  )
 
 const isInherited = (rule: Rule): boolean => rule.action === "deny" || rule.permission === "external_directory"
 

@@ -1,12 +1,9 @@
-import { isDeepStrictEqual } from "node:util"
 import { CallError } from "../../core/errors.ts"
-import type { AgentInfo, Persona, Rule } from "../../core/ports.ts"
-import { isBriefed } from "../../core/task.ts"
-import type { WholeRequest } from "../../features/forks/fork.ts"
+import type { AgentInfo, Persona } from "../../core/ports.ts"
 import type { Parts } from "../parts.ts"
 import { HERE } from "../places/here.ts"
 import { kindOf, type PlaceKind } from "../places/place.ts"
-import { type Caller, chooseModel, defaultsOf, findAgent, findModel, modelNamed } from "./checks.ts"
+import { chooseModel, defaultsOf, findAgent, findModel, modelNamed } from "./checks.ts"
 import type { LaunchRequest } from "./request.ts"
 
 /** Agent and model of a task that is not a whole fork. Throws a `CallError` for an unknown one. */
@@ -38,33 +35,6 @@ export async function refuseUnknownRungs(
   if (typeof tries !== "object") return
   const isElsewhere = place !== undefined && kindOf(kinds, place).outlives === true
   for (const rung of tries) await (isElsewhere ? modelNamed(parts, rung) : chooseModel(parts, rung))
-}
-
-/** Agent, model and caller of a launch. */
-type Chosen = Persona & {
-  readonly persona?: Persona
-  readonly denied: readonly string[]
-  readonly rules: readonly Rule[]
-}
-
-/** How to share the parent's request prefix; undefined where the fork does not. */
-export function wholeOf(
-  { store, options }: Parts,
-  { fork, place }: LaunchRequest,
-  { sessionID }: Caller,
-  { agent, model, persona, denied, rules }: Chosen,
-): WholeRequest | undefined {
-  const isOwn = agent === persona?.agent && isDeepStrictEqual({ ...model }, { ...persona.model })
-  const isChoice = fork === true && options.fork.whole === "cheaper" && isOwn && place === undefined
-  if (fork !== "whole" && !isChoice) return undefined
-  const task = store.bySession(sessionID)
-  return {
-    choice: fork === "whole" ? "asked" : "cheaper",
-    rules,
-    refused: denied,
-    rides: task?.fork?.rides ?? sessionID,
-    briefed: task !== undefined && isBriefed(task),
-  }
 }
 
 /** Name of the launch's place, undefined for the parent's folder. Throws a `CallError` for an unknown one. */

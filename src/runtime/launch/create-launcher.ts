@@ -1,4 +1,3 @@
-import type { BlockSource } from "../../core/blocks.ts"
 import type { Parts } from "../parts.ts"
 import { type AdmissionPorts, Scheduler } from "../scheduler.ts"
 import type { TaskDependencies } from "./dependencies.ts"
@@ -11,11 +10,7 @@ export type Launching = ReturnType<typeof launchingOf>
 type LaunchingPorts = Omit<
   QueuePorts & LauncherPorts & ResumingPorts & AdmissionPorts,
   "queue" | "scheduler" | "sources"
-> & {
-  readonly dependencies: TaskDependencies
-  /** Of the features. */
-  readonly bodies: readonly Partial<BlockSource>[]
-}
+> & { readonly dependencies: TaskDependencies }
 
 /** Creates the parts that start and resume runs for agents. */
 export function launchingOf(parts: Parts, ports: LaunchingPorts) {

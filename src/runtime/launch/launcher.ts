@@ -1,14 +1,11 @@
 import { batchFor } from "../../core/batch.ts"
 import { CallError, messageOf } from "../../core/errors.ts"
-import type { Feature } from "../../core/feature.ts"
+import type { Feature, FeatureBody, SessionBeginning, SessionRules } from "../../core/feature.ts"
 import { newTaskID } from "../../core/ids.ts"
-import type { ModelFacts, Rule } from "../../core/ports.ts"
+import type { ModelFacts, Persona } from "../../core/ports.ts"
 import { isActive, NO_FIGURES, type Task, type TaskDraft } from "../../core/task.ts"
 import { withSchema } from "../../core/value.ts"
-import { type ForkRequest, forkContext, type WholeRequest } from "../../features/forks/fork.ts"
-import type { ForkHost } from "../../features/forks/ports.ts"
 import type { Breakers } from "../../features/rate-limits/breakers.ts"
-import type { Options } from "../../options/options.ts"
 import type { Allowance } from "../budgets/allowance.ts"
 import type { ForeignCosts } from "../budgets/other-processes.ts"
 import { permitItems } from "../groups/plans.ts"
@@ -27,9 +24,8 @@ import {
   permit,
   refuseUnpaid,
   rulesFor,
-  wholeForkPersona,
 } from "./checks.ts"
-import { chosenBy, placeIn, refuseUnknownRungs, wholeOf } from "./choices.ts"
+import { chosenBy, placeIn, refuseUnknownRungs } from "./choices.ts"
 import { resolveAfter } from "./dependencies.ts"
 import { sweepUp } from "./discard-session.ts"
 import { filesOf } from "./mentions.ts"
@@ -37,19 +33,14 @@ import type { Queue } from "./queue.ts"
 import { checkOf, isPlain, type LaunchRequest, readArguments, withDefaults } from "./request.ts"
 import { Siblings } from "./siblings.ts"
 
-type Rules = readonly Rule[]
-
-/** Permissions of a new session; `whole`: data for a whole fork. */
-type SessionRules = { readonly rules: Rules; readonly whole?: WholeRequest }
+type NewSession = SessionRules & { readonly beginning: SessionBeginning | undefined }
 
 export type LauncherPorts = {
   readonly features: readonly Feature[]
   readonly places: Places
   readonly kinds: readonly PlaceKind[]
-  readonly forks: ForkHost
+  readonly bodies: readonly FeatureBody[]
   readonly models: ModelFacts
-  /** Whether the session is a board's thread, with a system prompt of its own. */
-  readonly isThread?: (sessionID: string) => Promise<boolean>
   readonly randomID: () => string
   readonly breakers: Breakers
   readonly ledgers: () => Promise<Ledgers>
@@ -98,10 +89,9 @@ export class Launcher {
       // Members are told of and placed one by one.
       prompt: group ? given.prompt : withSchema(given.prompt, schema),
     }
+    const beginning = this.#beginningOf(request, persona)
     const { agent, model } =
-      request.fork === "whole"
-        ? wholeForkPersona(request, persona, options)
-        : await chosenBy(this.#parts, this.#ports.kinds, request, agents, persona)
+      beginning?.persona ?? (await chosenBy(this.#parts, this.#ports.kinds, request, agents, persona))
     refuseUnpaid(this.#ports.breakers.unpaid(model))
     await refuseUnknownRungs(this.#parts, this.#ports.kinds, request)
     const depth = await depthBelow(this.#parts, caller.sessionID, parent)
@@ -109,10 +99,19 @@ export class Launcher {
     const draft = { agent, model, depth, fingerprint: mark }
     const denied = deniedAt(this.#parts, depth)
     const rules = rulesFor(this.#parts, parent, denied)
-    const whole = wholeOf(this.#parts, request, caller, { agent, model, persona, denied, rules: parent?.rules ?? [] })
-    const make = () => this.#authorized(request, caller, draft, { rules, whole }, batch)
+    const session = { rules, parents: parent?.rules ?? [], denied, beginning }
+    const make = () => this.#authorized(request, caller, draft, session, batch)
     if (!options.reuseIdentical || mark === "") return { task: await make(), reused: false }
     return this.#once(caller.sessionID, mark, () => this.#identical(caller.sessionID, mark), make)
+  }
+
+  /** The first that a feature asks for. */
+  #beginningOf(request: LaunchRequest, caller: Persona | undefined): SessionBeginning | undefined {
+    for (const body of this.#ports.bodies) {
+      const found = body.beginning?.(request, caller)
+      if (found) return found
+    }
+    return undefined
   }
 
   /** An identical task: an existing one, one being launched, or the one that `make` creates. */
@@ -135,7 +134,7 @@ export class Launcher {
     request: LaunchRequest,
     caller: Caller,
     found: Pick<Task, "agent" | "model" | "depth" | "fingerprint">,
-    session: SessionRules,
+    session: NewSession,
     batch: () => Promise<void>,
   ): Promise<Task> {
     await this.#ports.elsewhere.look()
@@ -173,12 +172,12 @@ export class Launcher {
     return this.#make(reserved, request, session, caller)
   }
 
-  async #make(reserved: Task, request: LaunchRequest, session: SessionRules, caller: Caller): Promise<Task> {
+  async #make(reserved: Task, request: LaunchRequest, session: NewSession, caller: Caller): Promise<Task> {
     const { store, host, background } = this.#parts
     const { queue, scheduler } = this.#ports
     try {
       this.#refuseIfStopped(caller)
-      const task = await (request.fork ? this.#fork(reserved, session) : this.#fresh(reserved, session))
+      const task = await this.#newSession(reserved, session)
       if (isStopped(this.#parts, caller)) await host.deleteSession(task.sessionID)
       this.#refuseIfStopped(caller)
       if (await queue.begin(task, request.prompt)) return task
@@ -196,28 +195,14 @@ export class Launcher {
       throw new CallError("The call was stopped while the task was being made. Nothing was launched.")
   }
 
-  async #fresh({ sessionID: _none, ...draft }: Task, { rules }: SessionRules): Promise<Task> {
+  async #newSession({ sessionID: _none, ...draft }: Task, { beginning, ...rules }: NewSession): Promise<Task> {
+    if (beginning) return beginning.create(draft, rules)
     const { parentID, agent, model } = draft
     const title = `${draft.description} (@${agent} background agent)`
     const { host, store } = this.#parts
     const { isModelNamed } = store.handle(draft.id) ?? {}
-    const sessionID = await host.createSession({ parentID, title, agent, model, isModelNamed, rules }, draft)
-    return { ...draft, sessionID }
-  }
-
-  /**
-   * Creates a session with the parent's history. The prompt's id is new, so that it sorts after the copied messages.
-   */
-  async #fork({ sessionID: _none, ...draft }: Task, session: SessionRules): Promise<Task> {
-    const { options, clock, host } = this.#parts
-    const { forks, models, isThread } = this.#ports
-    const title = `${draft.description} (@${draft.agent} background fork)`
-    const { sessionID, info } = await forkContext(
-      { forks, models, host, isThread },
-      { draft, title, ...session, limits: limitsOf(options.fork) },
-    )
-    const promptID = this.#parts.host.messageID("prompt", draft.id, 0, clock.now())
-    return { ...draft, sessionID, fork: info, run: { ...draft.run, promptID } }
+    const session = { parentID, title, agent, model, isModelNamed, rules: rules.rules }
+    return { ...draft, sessionID: await host.createSession(session, draft) }
   }
 
   #draft(
@@ -275,9 +260,3 @@ export class Launcher {
     })
   }
 }
-
-/** 0 turns a limit off. */
-const limitsOf = ({ maxTokens, maxToolResultChars }: Options["fork"]): ForkRequest["limits"] => ({
-  maxTokens: maxTokens || Number.MAX_SAFE_INTEGER,
-  maxToolResultChars: maxToolResultChars || Number.MAX_SAFE_INTEGER,
-})

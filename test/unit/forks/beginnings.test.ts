@@ -1,6 +1,6 @@
 import type { Part } from "@opencode-ai/sdk/v2/types"
 import { expect, test } from "vitest"
-import { RequestPrefixes, shapeOf, shareMessages } from "../../../src/opencode/beginnings.ts"
+import { RequestPrefixes, shapeOf, shareMessages } from "../../../src/features/forks/opencode/beginnings.ts"
 import type { RequestMessages } from "../../../src/opencode/request.ts"
 
 const part = (given: object): Part => ({ id: "prt_1", sessionID: "s", messageID: "m", ...given }) as Part

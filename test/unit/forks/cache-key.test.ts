@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { cacheKeyInHeaders, cacheKeyInOptions } from "../../../src/features/forks/opencode/cache-key.ts"
+import { cacheKeyInHeaders, cacheKeyInOptions } from "../../../src/opencode/cache-key.ts"
 import { RECORD_KEY } from "../../../src/runtime/record/codec.ts"
 import { agent, counted, user } from "../../support/histories.ts"
 import { SIGNER } from "../../support/records.ts"

@@ -1,6 +1,6 @@
 import type { Part } from "@opencode-ai/sdk/v2/types"
-import { addBounded } from "../lib/bounded-set.ts"
-import type { RequestMessages } from "./request.ts"
+import { addBounded } from "../../../lib/bounded-set.ts"
+import type { RequestMessages } from "../../../opencode/request.ts"
 
 /** Most sessions whose request prefix is kept. */
 const MOST_SESSIONS = 64

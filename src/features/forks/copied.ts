@@ -1,10 +1,9 @@
 import { listed } from "../../core/errors.ts"
+import type { FeatureBody, Runtime } from "../../core/feature.ts"
 import { nameOf } from "../../core/summary.ts"
 import type { Task } from "../../core/task.ts"
-import type { ForkHost, HistoryPart, ToolHistoryPart } from "../../features/forks/ports.ts"
 import { count } from "../../lib/text.ts"
-import type { Parts } from "../parts.ts"
-import type { Caller } from "./checks.ts"
+import type { ForkHost, HistoryPart, ToolHistoryPart } from "./ports.ts"
 
 const TASK_ID = /\bbg_[a-z0-9]{8}\b/g
 
@@ -13,13 +12,14 @@ const TASK_ID = /\bbg_[a-z0-9]{8}\b/g
  * preamble covers that.
  */
 export async function copiedTasks(
-  { store }: Pick<Parts, "store">,
-  forks: Pick<ForkHost, "history">,
-  { sessionID, messageID }: Caller,
+  store: Runtime["store"],
+  forks: () => Promise<Pick<ForkHost, "history">>,
+  { sessionID, messageID }: Parameters<NonNullable<FeatureBody["copied"]>>[0],
 ): Promise<readonly Task[]> {
   if (store.bySession(sessionID)) return []
   // Without a readable history nothing is reported.
-  const past = await forks.history(sessionID, messageID).catch(() => [])
+  const host = await forks()
+  const past = await host.history(sessionID, messageID).catch(() => [])
   const results = past.flatMap(({ parts }) => parts.flatMap((part) => (isLaunch(part) ? [part.result] : [])))
   const ids = new Set(results.flatMap((result) => result.match(TASK_ID) ?? []))
   return [...ids].flatMap((id) => {

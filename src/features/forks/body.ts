@@ -1,0 +1,119 @@
+import { isDeepStrictEqual } from "node:util"
+import { CallError } from "../../core/errors.ts"
+import type { FeatureBody, Runtime, SessionRules } from "../../core/feature.ts"
+import { modelKey } from "../../core/limits.ts"
+import type { Persona } from "../../core/ports.ts"
+import { isBriefed, type Task, type TaskDraft } from "../../core/task.ts"
+import type { Options } from "../../options/options.ts"
+import { copiedTasks, copiedText } from "./copied.ts"
+import { type ForkRequest, forkContext, type WholeRequest } from "./fork.ts"
+import { RequestPrefixes } from "./opencode/beginnings.ts"
+import type { ForkHost } from "./ports.ts"
+
+type Given = {
+  readonly fork?: boolean | "whole"
+  readonly agent?: string
+  readonly model?: string
+  readonly place?: string
+}
+
+/** `open` is called when a fork, or a history, is asked for first. */
+export function forkBody(
+  runtime: Runtime,
+  open: (prefixes: RequestPrefixes | undefined) => Promise<ForkHost>,
+): FeatureBody {
+  const { options } = runtime
+  const requests = options.fork.whole === "never" ? undefined : new RequestPrefixes()
+  let opened: Promise<ForkHost> | undefined
+  const forks = () => {
+    opened ??= open(requests)
+    return opened
+  }
+  return {
+    requests,
+    beginning(given, caller) {
+      const { fork, ...asked } = given as Given
+      if (!fork) return undefined
+      const persona = fork === "whole" ? wholeForkPersona(asked, caller, options) : undefined
+      return { persona, create: async (draft, rules) => newFork(runtime, await forks(), { fork, caller, draft, rules }) }
+    },
+    async copied(caller) {
+      const tasks = await copiedTasks(runtime.store, forks, caller)
+      return tasks.length === 0 ? undefined : { tasks: tasks.length, text: copiedText(tasks) }
+    },
+  }
+}
+
+type NewFork = {
+  readonly fork: true | "whole"
+  readonly caller: Persona | undefined
+  readonly draft: TaskDraft
+  readonly rules: SessionRules
+}
+
+/**
+ * Creates a session with the parent's history. The prompt's id is new, so that it sorts after the copied messages.
+ */
+async function newFork(runtime: Runtime, forks: ForkHost, asked: NewFork): Promise<Task> {
+  const { host, models, clock, options, isThread } = runtime
+  const { draft, rules } = asked
+  const title = `${draft.description} (@${draft.agent} background fork)`
+  const { sessionID, info } = await forkContext(
+    { forks, models, host, isThread },
+    { draft, title, rules: rules.rules, whole: wholeOf(runtime, asked), limits: limitsOf(options.fork) },
+  )
+  const promptID = host.messageID("prompt", draft.id, 0, clock.now())
+  return { ...draft, sessionID, fork: info, run: { ...draft.run, promptID } }
+}
+
+/** How to share the parent's request prefix; undefined where the fork does not. */
+function wholeOf(
+  { store, options }: Runtime,
+  { fork, caller, draft: { parentID, agent, model, place }, rules }: NewFork,
+): WholeRequest | undefined {
+  const isOwn = agent === caller?.agent && isDeepStrictEqual({ ...model }, { ...caller.model })
+  const isChoice = fork === true && options.fork.whole === "cheaper" && isOwn && place === undefined
+  if (fork !== "whole" && !isChoice) return undefined
+  const task = store.bySession(parentID)
+  return {
+    choice: fork === "whole" ? "asked" : "cheaper",
+    rules: rules.parents,
+    refused: rules.denied,
+    rides: task?.fork?.rides ?? parentID,
+    briefed: task !== undefined && isBriefed(task),
+  }
+}
+
+/** 0 turns a limit off. */
+const limitsOf = ({ maxTokens, maxToolResultChars }: Options["fork"]): ForkRequest["limits"] => ({
+  maxTokens: maxTokens || Number.MAX_SAFE_INTEGER,
+  maxToolResultChars: maxToolResultChars || Number.MAX_SAFE_INTEGER,
+})
+
+/** Agent and model of a fork that shares its parent's cache: always the caller's. */
+function wholeForkPersona(
+  { agent, model, place }: Omit<Given, "fork">,
+  persona: Persona | undefined,
+  { fork }: Pick<Options, "fork">,
+): Persona {
+  if (fork.whole === "never")
+    throw new CallError(
+      'Argument `fork`: "whole" is turned off (option fork.whole is "never"). Use `fork: true`. Nothing was launched.',
+    )
+  if (!persona) throw new CallError("Your own agent and model could not be read. Try again. Nothing was launched.")
+  const own = persona.model && modelKey(persona.model)
+  const isOwn = model === undefined || model === own || model === `${own}#${persona.model?.variant}`
+  if (agent !== undefined && agent !== persona.agent)
+    throw notCached("agent", persona.agent, "another one's prompt and tools are not in the cache")
+  if (!isOwn) throw notCached("model", own, "another one has nothing of this conversation in its cache")
+  if (place !== undefined)
+    throw new CallError(
+      '`fork: "whole"` goes with your own folder alone: any other stands in the system prompt, which is then not in the cache. Leave `place` out or give "here", or use `fork: true`. Nothing was launched.',
+    )
+  return persona
+}
+
+const notCached = (argument: string, own = "", why = ""): CallError =>
+  new CallError(
+    `\`fork: "whole"\` goes with your own ${argument} alone: ${why}. Leave \`${argument}\` out or give "${own}", or use \`fork: true\`. Nothing was launched.`,
+  )
