@@ -18,8 +18,8 @@ export type Feature = {
   readonly options?: Specs
   /** Arguments of superagents_task, for new tasks. */
   readonly arguments?: Readonly<Record<string, Argument>>
-  /** Why the arguments of a new task do not go together. */
-  readonly refuses?: (given: Readonly<Record<string, unknown>>) => string | undefined
+  /** Why the arguments of a new task do not go together, or an option forbids one. */
+  readonly refuses?: (given: Readonly<Record<string, unknown>>, options: Options) => string | undefined
   /** Whether its body judges the answers of this task's run. */
   readonly verifies?: (task: Task) => boolean
   /** Rules of a group of its kind; undefined for any other task. */
@@ -29,7 +29,7 @@ export type Feature = {
 }
 
 export type Argument = {
-  readonly schema: () => z.ZodType
+  readonly schema: (options: Options) => z.ZodType
   /** A resume takes it, too. */
   readonly resumes?: true
   /** Data of the caller's in which a `null` means something. */
@@ -70,9 +70,15 @@ export type GroupRules = {
 
 /** Points at which a feature takes part in runs. Its state belongs to the plugin instance. */
 export type FeatureBody = Partial<BlockSource> & {
-  /** How the session of a new task begins; undefined for an empty one. Throws a `CallError` for a wrong call. */
+  /**
+   * How the session of a new task begins; undefined for an empty one. Called before agent and model are chosen. Throws a
+   * `CallError` for a wrong call.
+   */
   beginning?(given: Readonly<Record<string, unknown>>, caller: Persona | undefined): SessionBeginning | undefined
-  /** Explains tasks that a session only knows of because its history is a copy; undefined where there are none. */
+  /**
+   * Number of tasks that only a copied history names, and an explanation for the caller. Called where it asks for a task
+   * that it did not launch, or has none.
+   */
   copied?(
     caller: Readonly<Record<"sessionID" | "messageID", string>>,
   ): Promise<{ readonly tasks: number; readonly text: string } | undefined>
@@ -105,11 +111,13 @@ export type SessionRules = {
 
 /** Sees a request of any session while it is put together. Other plugins may change the objects until it is sent. */
 export type RequestObserver = {
+  /** Called first, with the messages. */
   asking(sessionID: string, messages: object): void
+  /** Called with the system prompt, last of this plugin's changes. */
   making(sessionID: string, prompt: { readonly system: readonly string[] }): void
-  /** Never resolves where the request is not to be sent. */
+  /** Called when the request is complete. Never resolves where it must not be sent. */
   sending(sessionID: string, agent: unknown): Promise<void>
-  /** A session of its own whose system prompt includes the briefing for fresh agents. */
+  /** Whether the feature's own session gets the briefing for fresh agents. */
   isBriefed(sessionID: string): boolean
 }
 

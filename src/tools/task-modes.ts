@@ -1,6 +1,7 @@
 import { CallError } from "../core/errors.ts"
 import type { Argument, Feature } from "../core/feature.ts"
 import { ANY_PAUSE } from "../core/pause.ts"
+import type { Options } from "../options/options.ts"
 import { HERE } from "../runtime/places/here.ts"
 
 /**
@@ -10,7 +11,7 @@ import { HERE } from "../runtime/places/here.ts"
 const MODES = {
   new: {
     needs: ["prompt", "description", "agent"],
-    takes: ["fork", "model", "batch", "timeout", "max_cost", "after", "place", "merge"],
+    takes: ["model", "batch", "timeout", "max_cost", "after", "place", "merge"],
     because: "",
   },
   resume: {
@@ -58,12 +59,6 @@ const MISSING: Readonly<Record<string, string>> = {
   prompt: "what the agent shall do, or what it is told",
 }
 
-/** Pairs of arguments that exclude each other, and why. */
-const EXCLUSIVE = [
-  ["fork", "resume", "a resumed task keeps its own history, a fork starts from yours"],
-  ["tell", "fork", "a running task is told, a fork is a new one"],
-] as const
-
 /** Effect of each mode that names a task. */
 const DOES: Readonly<Record<Exclude<ModeName, "new">, string>> = {
   resume: "an ended task is resumed",
@@ -73,7 +68,11 @@ const DOES: Readonly<Record<Exclude<ModeName, "new">, string>> = {
 }
 
 /** Error for arguments that do not fit together; checked before all others. */
-export function argumentsRefusal(args: Readonly<Record<string, unknown>>, features: Features): CallError | undefined {
+export function argumentsRefusal(
+  args: Readonly<Record<string, unknown>>,
+  features: Features,
+  options: Options,
+): CallError | undefined {
   const { merge } = args
   if (merge === "true" || merge === "false")
     return new CallError(
@@ -89,9 +88,9 @@ export function argumentsRefusal(args: Readonly<Record<string, unknown>>, featur
   const own = argumentsIn(features).flatMap(([one, { excludes = {} }]) =>
     Object.entries(excludes).map(([other, why]) => [one, other, why] as const),
   )
-  const pair = [...EXCLUSIVE, ...own].find(([one, other]) => asked.includes(one) && asked.includes(other))
+  const pair = own.find(([one, other]) => asked.includes(one) && asked.includes(other))
   const name = nameIn(args, given)
-  if (!pair) return othersIn(name, given, features) ?? (name === "new" ? withoutNeeded(args, features) : undefined)
+  if (!pair) return othersIn(name, given, features) ?? (name === "new" ? refusalOf(args, features, options) : undefined)
   const [one, other, why] = pair
   return new CallError(
     `\`${one}\` and \`${other}\` are mutually exclusive: ${why}. Use one of them. Nothing was launched.`,
@@ -99,8 +98,8 @@ export function argumentsRefusal(args: Readonly<Record<string, unknown>>, featur
 }
 
 /** Mode of a call. Throws a `CallError` where a required argument is missing, or one does not fit. */
-export function modeOf(args: Readonly<Record<string, unknown>>, features: Features): ModeName {
-  const refusal = argumentsRefusal(args, features)
+export function modeOf(args: Readonly<Record<string, unknown>>, features: Features, options: Options): ModeName {
+  const refusal = argumentsRefusal(args, features, options)
   if (refusal) throw refusal
   const given = givenIn(args)
   const name = nameIn(args, given)
@@ -120,10 +119,14 @@ const nameIn = ({ merge }: Readonly<Record<string, unknown>>, given: readonly st
   (Object.keys(MODES) as ModeName[]).find((mode) => given.includes(mode) && !(mode === "merge" && merge === true)) ??
   "new"
 
-/** Error for an argument of a new task that needs another one. */
-function withoutNeeded(args: Readonly<Record<string, unknown>>, features: Features): CallError | undefined {
+/** Error for an argument of a new task that needs another one, or an option. */
+function refusalOf(
+  args: Readonly<Record<string, unknown>>,
+  features: Features,
+  options: Options,
+): CallError | undefined {
   for (const { refuses } of features) {
-    const why = refuses?.(args)
+    const why = refuses?.(args, options)
     if (why !== undefined) return new CallError(`${why} Nothing was launched.`)
   }
   return args.tries ? undefined : withoutPlace(args)

@@ -25,23 +25,19 @@ const MOST_PROMPT_CHARS = 100_000
 const MOST_AFTER = 50
 const MOST_PURPOSE_CHARS = 160
 
-type TextOptions = Pick<Options, "notifyAnswerChars" | "wake" | "resumable" | "fork" | "nativeTask">
+type TextOptions = Pick<Options, "notifyAnswerChars" | "wake" | "resumable" | "nativeTask">
 
-const descriptionOf = ({ notifyAnswerChars, wake, resumable, fork, nativeTask }: TextOptions): string =>
+const descriptionOf = ({ notifyAnswerChars, wake, resumable, nativeTask }: TextOptions): string =>
   `Hand work to another agent, which does it in the background while you go on; several in one message run side by side.
 
 You get a task id at once, and an automatic message when the task ends${notifyAnswerChars > 0 ? ", with the answer (of a long one the beginning)" : "; then fetch the answer with superagents_output"}.${wake === "never" ? " It starts no turn of yours: you read it in the next one." : ""} With nothing else to do, say that you are waiting and end your turn: do not sleep, poll or ask for the status. Before your final answer, cancel what you no longer need.
 
 If you can do nothing without the answer, ${nativeTask ? "use `task` where you have it" : "wait for it with `superagents_output` and `block: true`"}; do not delegate what one or two calls can do.
 
-- fresh (default): it knows nothing of this conversation: put all it needs, and what to report back, into \`prompt\`.
-- \`fork: true\`: it has this conversation as its past, long tool results cut.${fork.whole === "never" ? "" : WHOLE_MODE}${resumable.length > 0 ? resumeMode(resumable) : ""}
+- fresh (default): it knows nothing of this conversation: put all it needs, and what to report back, into \`prompt\`.${resumable.length > 0 ? resumeMode(resumable) : ""}
 - \`tell\`, a task id, with \`prompt\` alone: say something to a task at work; it reads it at its next step.
 
 Agents that write need files of their own, or \`place: "worktree"\`.`
-
-const WHOLE_MODE =
-  ' `"whole"`: uncut, for your own agent and model (leave both out); read from the cache, so cheaper for a few steps.'
 
 const RESUMES: Readonly<Record<Options["resumable"][number], string>> = {
   completed: "a completed task is asked again",
@@ -84,15 +80,13 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
     description: descriptionOf(options),
     args: argumentsOf(options, manager),
     asGiven: argumentsIn(features).flatMap(([name, { asGiven }]) => (asGiven ? [name] : [])),
-    // Callers that use it anyway are told of the option.
-    narrowed: options.fork.whole === "never" ? { fork: z.boolean().optional() } : {},
     withheld: [...(options.allowModelOverride ? [] : ["model"]), ...(options.resumable.length > 0 ? [] : ["resume"])],
-    refuse: (given) => argumentsRefusal(withPlace(given), features),
+    refuse: (given) => argumentsRefusal(withPlace(given), features, options),
     async run(args, caller) {
       const { prompt = "", timeout, max_cost: maxCost } = args
       const merge = args.merge === true
       const own = Object.fromEntries(argumentsIn(features).map(([name]) => [name, (args as Given)[name]]))
-      const mode = modeOf(withPlace(args), features)
+      const mode = modeOf(withPlace(args), features, options)
       if (mode === "merge") return mergeAll(manager, String(args.merge), caller)
       if (mode === "unpark")
         return renderUnparked(await manager.unpark(args.unpark ?? "", caller.sessionID, args.model))
@@ -102,12 +96,12 @@ export function taskTool(manager: TaskManager, options: Options): Tool {
         const view = await manager.resume(args.resume ?? "", request, caller)
         return renderResume(await begun(view, manager.allowance(view.task)))
       }
-      const { fork = false, model, place } = args
+      const { model, place } = args
       const after = typeof args.after === "string" ? oneLine(args.after) : args.after
       const { agent } = args
       const description = oneLine(args.description ?? "")
       const batch = args.batch && oneLine(args.batch)
-      const asked = { description, prompt, agent, fork, model, batch, timeout, maxCost, after, place, merge }
+      const asked = { description, prompt, agent, model, batch, timeout, maxCost, after, place, merge }
       const request = { ...own, ...asked }
       const launched = await manager.launch(request, caller)
       const constraints = await begun(launched.view, newLimits(launched.view))
@@ -156,10 +150,11 @@ function firstSentence(text: string): string {
 }
 
 /** The arguments of features, in their order. */
-const shapeOf = (features: readonly Feature[]): z.ZodRawShape =>
-  Object.fromEntries(argumentsIn(features).map(([name, { schema }]) => [name, schema()]))
+const shapeOf = (features: readonly Feature[], options: Options): z.ZodRawShape =>
+  Object.fromEntries(argumentsIn(features).map(([name, { schema }]) => [name, schema(options)]))
 
-function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, { kinds, features }: TaskManager) {
+function argumentsOf(options: Options, { kinds, features }: TaskManager) {
+  const { taskTimeout: maxTimeout, maxCostPerTask } = options
   const cost = z.number().positive()
   const atMost = (most: number, option: string) => `at most ${most} is allowed (option ${option})`
   const id = text(MOST_ID_CHARS)
@@ -167,13 +162,12 @@ function argumentsOf({ taskTimeout: maxTimeout, maxCostPerTask }: Options, { kin
     description: text(MOST_DESCRIPTION_CHARS).optional().describe("3 to 5 words for the user."),
     prompt: text(MOST_PROMPT_CHARS).optional(),
     agent: text(200).optional().describe("New tasks need this and description."),
-    fork: z.union([z.boolean(), z.enum(["whole"])], 'true, false or "whole"').optional(),
     resume: id.optional(),
     tell: id.optional(),
     unpark: id.optional().describe(`Id of a ${ANY_PAUSE} task (its provider is at its limit or down): try it now.`),
     model: text(200).optional().describe("provider/model[#variant]."),
     ...workArguments(kinds),
-    ...shapeOf(features),
+    ...shapeOf(features, options),
     batch: text(MOST_BATCH_CHARS).optional().describe("Name that groups tasks."),
     timeout: z
       .int()

@@ -28,8 +28,6 @@ export function defineTool<Shape extends z.ZodRawShape>(tool: {
   readonly args: Shape
   /** Arguments that an option turns off: not shown, but known for error messages. */
   readonly withheld?: readonly string[]
-  /** Arguments that an option restricts, as shown. */
-  readonly narrowed?: z.ZodRawShape
   /** Arguments that are the caller's own data, in which a `null` means something. */
   readonly asGiven?: readonly string[]
   /** Checks raw arguments before the schema does, for errors that matter most. */
@@ -41,9 +39,7 @@ export function defineTool<Shape extends z.ZodRawShape>(tool: {
   return {
     description: tool.description,
     args: shownArguments(
-      Object.fromEntries(
-        Object.entries({ ...tool.args, ...tool.narrowed }).filter(([name]) => !tool.withheld?.includes(name)),
-      ),
+      Object.fromEntries(Object.entries(tool.args).filter(([name]) => !tool.withheld?.includes(name))),
     ),
     async execute(input, context) {
       const refusal = isObject(input) ? tool.refuse?.(input) : undefined

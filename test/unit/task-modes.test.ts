@@ -1,10 +1,11 @@
 import { describe, expect, test } from "vitest"
 import { FEATURES } from "../../src/features/index.ts"
 import * as modes from "../../src/tools/task-modes.ts"
+import { DEFAULTS } from "../support/options.ts"
 
 type Args = Readonly<Record<string, unknown>>
-const modeOf = (args: Args) => modes.modeOf(args, FEATURES)
-const refusalOf = (args: Args) => modes.argumentsRefusal(args, FEATURES)
+const modeOf = (args: Args) => modes.modeOf(args, FEATURES, DEFAULTS)
+const refusalOf = (args: Args) => modes.argumentsRefusal(args, FEATURES, DEFAULTS)
 
 const NEW = { description: "find it", prompt: "FIND", agent: "general" }
 
@@ -31,7 +32,7 @@ describe("the mode of a call", () => {
 
   test.each([
     [{ resume: "bg_x", fork: true }, "`fork` and `resume` are mutually exclusive"],
-    [{ tell: "bg_x", fork: true }, "`tell` and `fork` are mutually exclusive"],
+    [{ tell: "bg_x", fork: true }, "`fork` and `tell` are mutually exclusive"],
     [{ resume: "bg_x", agent: "a", model: "m", batch: "b" }, "With `resume`, leave out `agent`, `model`, `batch`"],
     [{ resume: "bg_x", after: ["bg_y"] }, "It takes `prompt`, `timeout`, `max_cost`, `merge`, `schema`, `check`."],
     [{ tell: "bg_x", merge: true }, "With `tell`, leave out `merge`"],

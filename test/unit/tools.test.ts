@@ -58,10 +58,15 @@ test("the task tool describes and offers only what the options allow", () => {
 
 test("the fork argument accepts `whole` only when the option allows it, and rejects other texts", async () => {
   const kinds = { anyOf: [{ type: "boolean" }, { type: "string", enum: ["whole"] }] }
-  expect(shownBy(rigged().tools.superagents_task).fork).toEqual(kinds)
+  expect(shownBy(rigged().tools.superagents_task).fork).toEqual({
+    ...kinds,
+    description: expect.stringContaining('"whole": uncut'),
+  })
   const off = rigged({ fork: { whole: "never" } })
-  expect(shownBy(off.tools.superagents_task).fork).toEqual({ type: "boolean" })
-  expect(off.tools.superagents_task?.description).not.toContain("whole")
+  expect(shownBy(off.tools.superagents_task).fork).toEqual({
+    type: "boolean",
+    description: "true: it has this conversation as its past, long tool results cut.",
+  })
   await expect(off.call("task", { ...find, fork: "whole" })).rejects.toThrow('option fork.whole is "never"')
   await expect(rigged().call("task", { ...find, fork: "half" })).rejects.toThrow(
     /^Argument `fork`: true, false or "whole"\. Got "half"\.$/,

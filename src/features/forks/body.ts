@@ -34,7 +34,7 @@ export function forkBody(
     beginning(given, caller) {
       const { fork, ...asked } = given as Given
       if (!fork) return undefined
-      const persona = fork === "whole" ? wholeForkPersona(asked, caller, options) : undefined
+      const persona = fork === "whole" ? wholeForkPersona(asked, caller) : undefined
       return { persona, create: async (draft, rules) => newFork(runtime, await forks(), { fork, caller, draft, rules }) }
     },
     async copied(caller) {
@@ -94,12 +94,7 @@ const limitsOf = ({ maxTokens, maxToolResultChars }: Options["fork"]): ForkReque
 function wholeForkPersona(
   { agent, model, place }: Omit<Given, "fork">,
   persona: Persona | undefined,
-  { fork }: Pick<Options, "fork">,
 ): Persona {
-  if (fork.whole === "never")
-    throw new CallError(
-      'Argument `fork`: "whole" is turned off (option fork.whole is "never"). Use `fork: true`. Nothing was launched.',
-    )
   if (!persona) throw new CallError("Your own agent and model could not be read. Try again. Nothing was launched.")
   const own = persona.model && modelKey(persona.model)
   const isOwn = model === undefined || model === own || model === `${own}#${persona.model?.variant}`

@@ -31,9 +31,32 @@ declare module "../../options/options.ts" {
   interface Options extends ValuesOf<typeof options> {}
 }
 
+const TRIMMED = "true: it has this conversation as its past, long tool results cut."
+const WHOLE =
+  '"whole": uncut, for your own agent and model (leave both out); read from the cache, so cheaper for a few steps.'
+
 export const forks: Feature = {
   name: "forks",
   options,
+  arguments: {
+    fork: {
+      schema: ({ fork }) =>
+        fork.whole === "never"
+          ? z.boolean().optional().describe(TRIMMED)
+          : z
+              .union([z.boolean(), z.enum(["whole"])], 'true, false or "whole"')
+              .optional()
+              .describe(`${TRIMMED} ${WHOLE}`),
+      excludes: {
+        resume: "a resumed task keeps its own history, a fork starts from yours",
+        tell: "a running task is told, a fork is a new one",
+      },
+    },
+  },
+  refuses: (given, { fork }) =>
+    given.fork === "whole" && fork.whole === "never"
+      ? 'Argument `fork`: "whole" is turned off (option fork.whole is "never"). Use `fork: true`.'
+      : undefined,
   body: (runtime) =>
     forkBody(runtime, async (prefixes) => (await import("./opencode/open.ts")).openForks(runtime, prefixes)),
 }

@@ -10,7 +10,7 @@ export type LaunchRequest = {
   /** Optional only for a whole fork, which uses its caller's agent. */
   readonly agent?: string
   /** "whole": uncut history with the caller's agent and model, so that the provider's cache serves it. */
-  readonly fork: boolean | "whole"
+  readonly fork?: boolean | "whole"
   readonly model?: string
   readonly batch?: string
   readonly timeout?: number

@@ -49,9 +49,7 @@ describe("a whole fork", () => {
     expect(rig.host.calls).not.toContain("createSession")
   })
 
-  test("a whole fork is refused if the option forbids it or the caller is unknown", async () => {
-    const off = new Rig({ options: { fork: { whole: "never" } } })
-    await expect(off.launch(RIDER)).rejects.toThrow('option fork.whole is "never"')
+  test("a whole fork is refused if the caller is unknown", async () => {
     const rig = new Rig()
     rig.host.caller = async () => undefined
     await expect(rig.launch(RIDER)).rejects.toThrow("could not be read")
