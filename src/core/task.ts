@@ -94,7 +94,7 @@ export const NO_USAGE: Usage = Object.freeze({
 })
 
 /** Content that a fork took from its parent, and what was cut. */
-export type ForkInfo = {
+type ForkInfo = {
   readonly messages: number
   readonly tokens: number
   readonly droppedMessages: number

@@ -12,7 +12,7 @@ const FINISHES: ReadonlyMap<string, Finish> = new Map([
 export const finishOf = (word: string): Finish => FINISHES.get(word) ?? `other: ${word}`
 
 /** Error of a turn that was aborted. */
-export const ABORTED = "MessageAbortedError"
+const ABORTED = "MessageAbortedError"
 
 /** Error of a turn after a refused question about the turn itself, such as `doom_loop`. */
 const REFUSED = /^The user rejected permission/

@@ -1,11 +1,10 @@
 import type { Part, UserMessage } from "@opencode-ai/sdk/v2/types"
 import { addBounded } from "../lib/bounded-set.ts"
+import { LAUNCHING_TOOL } from "./message-fields.ts"
 import type { RequestMessages } from "./request.ts"
 
-/** OpenCode's own tool for subagents. */
-const NATIVE = "task"
 /** Setting in user messages that hides the tool. */
-export const WITHOUT_NATIVE: Readonly<Record<string, boolean>> = { [NATIVE]: false }
+const WITHOUT_NATIVE: Readonly<Record<string, boolean>> = { [LAUNCHING_TOOL]: false }
 /** Most sessions kept: active turns are among the newest. */
 const MOST_SESSIONS = 256
 

@@ -11,8 +11,6 @@ export const text = (most: number) => z.string().trim().min(1).max(most)
 export const milliseconds = () => z.int().min(0).max(MAX_TIMER_MS)
 export const count = () => z.int().min(0)
 export const dollars = () => z.number().min(0)
-export const zeroOrFrom = (least: number) =>
-  count().refine((value) => value === 0 || value >= least, `must be 0 or at least ${least}`)
 
 /** One option. Its schema is built for a value that somebody wrote, and for the documentation. */
 export type Option<T = unknown> = {

@@ -4,7 +4,6 @@ import type { Group, GroupMember, GroupResult, ItemsPlan, TriesPlan, TryRow } fr
 import type { Owner } from "../../src/core/ports.ts"
 import type { CheckResult, Receipt } from "../../src/core/receipt.ts"
 import {
-  type ForkInfo,
   type Merge,
   type Outcome,
   parentSessionOf,
@@ -200,7 +199,7 @@ const outcome = fc.record<Whole<Outcome>>({
   group: some(teamResult),
   first: some(fc.record({ read: whole, of: whole })),
 })
-const fork = fc.record<Whole<ForkInfo>>({
+const fork = fc.record<Whole<NonNullable<Task["fork"]>>>({
   messages: whole,
   tokens: whole,
   droppedMessages: whole,

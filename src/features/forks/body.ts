@@ -35,7 +35,10 @@ export function forkBody(
       const { fork, ...asked } = given as Given
       if (!fork) return undefined
       const persona = fork === "whole" ? wholeForkPersona(asked, caller) : undefined
-      return { persona, create: async (draft, rules) => newFork(runtime, await forks(), { fork, caller, draft, rules }) }
+      return {
+        persona,
+        create: async (draft, rules) => newFork(runtime, await forks(), { fork, caller, draft, rules }),
+      }
     },
     async copied(caller) {
       const tasks = await copiedTasks(runtime.store, forks, caller)
@@ -91,10 +94,7 @@ const limitsOf = ({ maxTokens, maxToolResultChars }: Options["fork"]): ForkReque
 })
 
 /** Agent and model of a fork that shares its parent's cache: always the caller's. */
-function wholeForkPersona(
-  { agent, model, place }: Omit<Given, "fork">,
-  persona: Persona | undefined,
-): Persona {
+function wholeForkPersona({ agent, model, place }: Omit<Given, "fork">, persona: Persona | undefined): Persona {
   if (!persona) throw new CallError("Your own agent and model could not be read. Try again. Nothing was launched.")
   const own = persona.model && modelKey(persona.model)
   const isOwn = model === undefined || model === own || model === `${own}#${persona.model?.variant}`

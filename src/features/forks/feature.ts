@@ -1,8 +1,11 @@
 import { z } from "zod"
 import type { Feature } from "../../core/feature.ts"
 import { projectWins, stricter } from "../../options/rules.ts"
-import { group, option, type ValuesOf, zeroOrFrom } from "../../options/spec.ts"
+import { count, group, option, type ValuesOf } from "../../options/spec.ts"
 import { forkBody } from "./body.ts"
+
+const zeroOrFrom = (least: number) =>
+  count().refine((value) => value === 0 || value >= least, `must be 0 or at least ${least}`)
 
 const options = {
   fork: group("What a forked task takes over from its parent.", {

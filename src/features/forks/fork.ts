@@ -1,5 +1,5 @@
 import type { ModelFacts, OpencodeApi, Prices, Rule } from "../../core/ports.ts"
-import type { ForkInfo, Model, TaskDraft } from "../../core/task.ts"
+import type { Model, Task, TaskDraft } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 import type { CutResult } from "./cut.ts"
 import { digest, paramsOf } from "./digest.ts"
@@ -47,6 +47,8 @@ export type WholeRequest = {
 }
 
 /** `info` is stored in the record. */
+type ForkInfo = NonNullable<Task["fork"]>
+
 export type Forked = { readonly sessionID: string; readonly info: ForkInfo }
 
 export type ForkPorts = {

@@ -44,11 +44,7 @@ function meanCost(store: Parts["store"], { agent, model }: Pick<Task, "agent" | 
 }
 
 /** Cost of the items' prompts alone; after the first, their common part comes from the cache. */
-async function leastCost(
-  models: ModelFacts,
-  model: Model | undefined,
-  items: Items,
-): Promise<number | undefined> {
+async function leastCost(models: ModelFacts, model: Model | undefined, items: Items): Promise<number | undefined> {
   if (!model) return undefined
   try {
     const anew = await models.inputPrice(model)

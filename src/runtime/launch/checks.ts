@@ -1,13 +1,7 @@
 import { createHash } from "node:crypto"
 import { CallError, candidatesText, listed, messageOf, nearest } from "../../core/errors.ts"
 import { modelKey } from "../../core/limits.ts"
-import {
-  type AgentInfo,
-  isListed,
-  type OpencodeApi,
-  type Rule,
-  type SessionInfo,
-} from "../../core/ports.ts"
+import { type AgentInfo, isListed, type OpencodeApi, type Rule, type SessionInfo } from "../../core/ports.ts"
 import { hasEnded } from "../../core/run/active-run.ts"
 import type { Model, Task } from "../../core/task.ts"
 import type { Options } from "../../options/options.ts"

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util"
 import type { AssistantMessage, Part, UserMessage } from "@opencode-ai/sdk/v2/types"
 import { toUsage } from "../../../opencode/convert.ts"
-import { ABORTED } from "../../../opencode/message-fields.ts"
+import { errorOf } from "../../../opencode/message-fields.ts"
 import type { StoredMessage } from "../../../opencode/messages.ts"
 import type { HistoryMessage, HistoryPart, Media, MessageSettings, ProviderCount, ToolHistoryPart } from "../ports.ts"
 
@@ -77,8 +77,8 @@ function providerCount(info: AssistantMessage): ProviderCount | undefined {
 /** Failed answers are hidden from the model, except aborted ones with content. */
 function isHidden({ info, parts }: StoredMessage): boolean {
   if (info.role !== "assistant" || !info.error) return false
-  const stopped = info.error.name === ABORTED
-  return !(stopped && parts.some(({ type }) => type !== "step-start" && type !== "reasoning"))
+  const { aborted } = errorOf({ name: info.error.name, message: "" })
+  return !(aborted && parts.some(({ type }) => type !== "step-start" && type !== "reasoning"))
 }
 
 function toHistoryPart(part: Part): HistoryPart {
