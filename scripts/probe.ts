@@ -23,6 +23,7 @@ const PASS: readonly string[] = [
   "schemas",
   "tries",
   "maps",
+  "forks",
 ]
 
 const ROOT = resolve(import.meta.dirname, "..")
