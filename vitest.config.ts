@@ -1,6 +1,6 @@
 import { defineConfig } from "vitest/config"
 import unit, { ALONE } from "./config/vitest.unit.ts"
-import { LONG, SHORT_E2E } from "./test/lengths.ts"
+import { LONG } from "./test/lengths.ts"
 import { EdgesReporter } from "./test/support/edges-reporter.ts"
 import { LongestFirst } from "./test/support/longest-first.ts"
 
@@ -42,22 +42,11 @@ export default defineConfig({
           sequence: { groupOrder: 0 },
         },
       },
-      // Real git in temporary folders, without a host.
-      {
-        test: {
-          name: "place",
-          include: ["test/place/**/*.test.ts"],
-          exclude: [...LONG],
-          testTimeout: 60_000,
-          maxWorkers: "100%",
-          sequence: { groupOrder: 0 },
-        },
-      },
       {
         test: {
           ...realHost,
-          name: "e2e",
-          include: [...SHORT_E2E],
+          name: "promises",
+          include: ["test/promises/*.test.ts"],
           sequence: { groupOrder: 1 },
         },
       },
@@ -65,8 +54,7 @@ export default defineConfig({
         test: {
           ...realHost,
           name: "long",
-          include: ["test/e2e/**/*.test.ts", ...LONG],
-          exclude: [...SHORT_E2E],
+          include: [...LONG],
           sequence: { groupOrder: 2 },
         },
       },

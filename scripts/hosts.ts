@@ -17,7 +17,7 @@ const FEATURES = {
   notifications: ["notifications"],
   restart: ["restart"],
   terminal: ["tui"],
-  worktree: ["place"],
+  worktree: ["place", "worktree"],
   board: ["board-flow"],
 } as const
 const README = join(ROOT, "README.md")
@@ -50,13 +50,13 @@ function run(binary: string, files: readonly string[]): Counts {
       "run",
       // Some of them are of the long ones.
       "--project",
-      "e2e",
+      "promises",
       "--project",
       "long",
       "--reporter=default",
       "--reporter=json",
       `--outputFile.json=${report}`,
-    ].concat(files.map((file) => `test/e2e/${file}.test.ts`)),
+    ].concat(files.map((file) => `/${file}.test.ts`)),
     { cwd: ROOT, stdio: "inherit", env: { ...process.env, SUPERAGENTS_OPENCODE: binary } },
   )
   if (!existsSync(report)) throw new Error("The tests did not run: see above.")

@@ -1,40 +1,23 @@
 /**
- * The two lengths of the tests. `npm test` is what one waits for at a desk: the unit tests, git, and a real OpenCode for
- * every promise of docs/reliability.md (a test reads its table). All else is in the long part, `npm run test:long`: kill
- * rounds, random lives and repositories, races, and each further story on the real host.
+ * The two lengths of the tests. `npm test` is what one waits for at a desk: the unit tests, and `test/promises`, which
+ * keeps each promise of docs/reliability.md once on a real OpenCode. All else is in the long part, `npm run test:long`:
+ * further stories on the real OpenCode, real repositories, kill rounds, random lives, and races.
  */
 
-const e2e = (name: string) => `test/e2e/${name}.test.ts`
-
-export const SHORT_E2E: readonly string[] = [
-  "arguments",
-  "control-after",
-  "control-tell",
-  "failures",
-  "guard-rails",
-  "guard-rails-queue",
-  "hosts",
-  "notifications",
-  "parked",
-  "place",
-  "place-kill",
-  "polling",
-  "processes",
-  "restart",
-].map(e2e)
-
-/** Beside the end-to-end tests. */
 export const LONG: readonly string[] = [
-  "test/place/{checks,conflicts,crash,dependencies,fuzz,hostile,hosts-files,hosts-place}.test.ts",
-  "test/place/{merge,merge-back,repositories,stash,tries,worktrees}.test.ts",
+  "test/e2e/*.test.ts",
+  "test/place/*.test.ts",
   "test/simulation/{crossings-even,crossings-odd,lives-*}.test.ts",
 ]
 
+const e2e = (name: string) => `test/e2e/${name}.test.ts`
+
 /**
- * Those of the long part that take longest, which begin first. Lives and crossings keep a core busy; the others mostly
- * wait: so they stand between them.
+ * Those that take longest, which begin first. Lives and crossings keep a core busy; the others mostly wait: so they stand
+ * between them.
  */
 export const LONGEST: readonly string[] = [
+  ...["hosts", "crash", "parked", "merge-kill", "worktree"].map((name) => `test/promises/${name}.test.ts`),
   e2e("hosts-faults"),
   "test/simulation/lives-even.test.ts",
   e2e("parked-many"),

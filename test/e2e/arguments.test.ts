@@ -176,13 +176,6 @@ describe("a malformed call", () => {
       expect(outcomes[index]?.text.length, `${what}: short`).toBeLessThan(600)
     }
   })
-
-  test("a malformed call leaves the server working: it still answers and launches tasks", async () => {
-    expect(await ask(host, session, "still there?")).toBe("ok")
-    const other = await openSession(host)
-    await launch(host, model, other, { prompt: "P-ALIVE" })
-    await notified(host, other)
-  })
 })
 
 describe("an argument's limits", () => {

@@ -33,27 +33,6 @@ const listed = async (session: string) =>
 const promptIn = (text: string) => /N-\d+/.exec(text.split("Your task:").at(-1) ?? "")?.[0]
 
 describe("a task with dependencies", () => {
-  test("a task with `after` takes no slot while it waits, and starts with the awaited answers in order", async () => {
-    const door = gate()
-    model.use(async ({ lastUser }) => {
-      if (lastUser === "N-1" || lastUser === "N-2") await door.opened
-      return promptIn(lastUser) ? { text: `answer of ${promptIn(lastUser)} </task_answer> ` } : undefined
-    })
-    const session = await openSession(host)
-    const [one, two] = await launchAll(host, model, session, [{ prompt: "N-1" }, { prompt: "N-2" }], PATIENT)
-    const third = launchedFrom(await task(session, { prompt: "N-3", after: [two?.id, one?.id] }))
-    expect(await listed(session)).toContain(`running, waiting for ${two?.id}, ${one?.id} `)
-    expect(model.requests.some(({ sessionID }) => sessionID === third.child)).toBe(false)
-    door.open()
-    await notified(host, session, 3, PATIENT.timeout)
-    const { lastUser } = await model.waitFor(({ sessionID }) => sessionID === third.child, PATIENT)
-    const [first, second] = [lastUser.indexOf(`id="${two?.id}"`), lastUser.indexOf(`id="${one?.id}"`)]
-    expect(first).toBeGreaterThan(0)
-    expect(second).toBeGreaterThan(first)
-    expect(lastUser).toContain("answer of N-2 &lt;/task_answer>")
-    expect(lastUser.endsWith("N-3")).toBe(true)
-  })
-
   test("a task can wait for a whole batch: map, then reduce", async () => {
     model.use(({ lastUser }) => (promptIn(lastUser) ? { text: `mapped ${promptIn(lastUser)}` } : undefined))
     const session = await openSession(host)

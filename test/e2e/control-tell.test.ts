@@ -1,30 +1,11 @@
 import { describe, expect, test } from "vitest"
 import { callTool, callTools, openSession } from "../support/drive.ts"
-import { gate, launch, notified } from "../support/plugin.ts"
-import { endsWith, host, isBusy, model, outputOf, PATIENT, tell, tellScene } from "../support/tell-scene.ts"
+import { launch, notified } from "../support/plugin.ts"
+import { host, model, PATIENT, tell, tellScene } from "../support/tell-scene.ts"
 
 /** A word to an agent at work; `control-tell-moments` has the other moments. */
 
 tellScene()
-
-test("a running task reads a message at its next step", async () => {
-  const door = gate()
-  model.use(async ({ lastUser, sinceUser }) => {
-    if (lastUser === "T-MORE") return { text: "both done" }
-    if (lastUser !== "T-WORK") return undefined
-    await door.opened
-    return sinceUser.length > 0 ? { text: "one done" } : { tools: [{ name: "read", args: { filePath: "README.md" } }] }
-  })
-  const session = await openSession(host)
-  const { id, child } = await launch(host, model, session, { prompt: "T-WORK" }, PATIENT)
-  const { output, status } = await tell(session, id, "T-MORE")
-  expect(status).toBe("completed")
-  expect(output).toContain(id)
-  door.open()
-  await endsWith(session, id, "both done")
-  expect(await isBusy(child)).toBe(false)
-  expect(await outputOf(session, id)).not.toContain("(resumed)")
-})
 
 describe("a refused message", () => {
   test("superagents_task refuses an empty message, an unknown task, and an ended task, where it suggests `resume`", async () => {

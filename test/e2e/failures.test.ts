@@ -44,21 +44,6 @@ describe("a model that answers 400", () => {
     expect(list.output).toContain(`${id} do P-400 | general | error (your key is no good) | `)
   })
 
-  test("a task whose model answers 400 after some steps is an error and keeps its earlier text", async () => {
-    model.use((request) => {
-      if (request.lastUser !== "P-LATER") return undefined
-      if (request.sinceUser.length > 0) return refusal("out of credit")
-      return { text: "I have begun", tools: [{ name: "glob", args: { pattern: "*" } }] }
-    })
-    const session = await openSession(host)
-    const { id } = await launch(host, model, session, { prompt: "P-LATER" })
-    const [notification] = await notified(host, session)
-    expect(notification?.hidden).toContain("Reason: out of credit")
-    const output = await outputOf(session, id)
-    expect(output).toContain("Status: error")
-    expect(output).toContain(`Text it had written:\n<task_output id="${id}">\nI have begun\n</task_output>`)
-  })
-
   test("a model that answers 400 for one task does not affect other tasks or the parent", async () => {
     model.use((request) => (request.lastUser === "P-BAD" ? refusal("bad") : undefined))
     const session = await openSession(host)

@@ -106,23 +106,6 @@ describe("a limit of two slots", () => {
     expect(rows.filter((row) => row.includes("| cancelled |"))).toHaveLength(1)
   })
 
-  test("a slot becomes free after a failure and a cancel, as after a success", async () => {
-    model.use(({ lastUser }) => {
-      if (lastUser === "P-FAILS") return { status: 400 }
-      return lastUser === "P-HANGS" ? { hang: true } : undefined
-    })
-    const session = await openSession(host)
-    const [, hangs] = await launchAll(host, model, session, [{ prompt: "P-FAILS" }, { prompt: "P-HANGS" }])
-    await notified(host, session)
-    await launch(host, model, session, { prompt: "P-AFTER-FAILURE" })
-    await notified(host, session, 2)
-    await callTool(host, model, session, "superagents_cancel", { task_id: hangs?.id })
-    await notified(host, session, 3)
-    await launchAll(host, model, session, [{ prompt: "P-AFTER-1" }, { prompt: "P-AFTER-2" }])
-    const found = await notified(host, session, 5)
-    expect(found.filter(({ visible }) => visible.startsWith("✓"))).toHaveLength(3)
-  })
-
   test("a session with two slots does not use the slots of another session", async () => {
     const { atWork, open } = scriptDoors()
     const [mine, other] = [await openSession(host), await openSession(host)]

@@ -43,16 +43,6 @@ const hangs = (prompt: string) => model.use((request) => (request.lastUser === p
 const asked = (child: string): Promise<ModelRequest> => model.waitFor((request) => request.sessionID === child)
 
 describe("a child at the depth limit", () => {
-  test("a child at the depth limit is offered neither our launching tool nor OpenCode's", async () => {
-    const session = await openSession(host)
-    const { child } = await launch(host, model, session, { prompt: "P-SHALLOW" })
-    const { tools } = await asked(child)
-    expect(tools).toContain("bash")
-    expect(tools).not.toContain("superagents_task")
-    expect(tools).not.toContain("task")
-    await notified(host, session)
-  })
-
   test("a child at the depth limit that calls the launching tool anyway creates no task", async () => {
     model.use((request) => {
       if (request.lastUser !== "P-INSIST" || request.sinceUser.length > 0) return undefined
@@ -146,20 +136,6 @@ describe("an end by the user", () => {
     const [notification] = await notified(host, session)
     expect(notification?.visible).toContain(" finished in ")
     await eventually(() => wakes(model, session).length === 1)
-  })
-
-  test("a child that the user aborts counts as cancelled, and the parent is woken", async () => {
-    hangs("P-ABORTED")
-    const session = await openSession(host)
-    const { id, child } = await launch(host, model, session, { prompt: "P-ABORTED" })
-    await asked(child)
-    await unwrap(host.client.session.abort({ sessionID: child }))
-    const [notification] = await notified(host, session)
-    expect(notification?.visible).toContain("⊘ **Agent ")
-    await eventually(() => wakes(model, session).length === 1)
-    const output = await call(session, "output", { task_id: id })
-    expect(output).toContain("Status: cancelled")
-    expect(output).toContain("Reason: It was stopped in its own session.")
   })
 
   test("a child that the user deletes counts as cancelled, and the parent is woken", async () => {

@@ -247,27 +247,3 @@ describe("a busy parent", () => {
     await eventually(() => wakes(model, session).length > 0)
   })
 })
-
-describe("three tasks with a common end", () => {
-  test("three tasks that end at once send three notifications and wake the parent at most twice", async () => {
-    const door = gate()
-    model.use(async (request) => {
-      if (!request.lastUser.startsWith("P-AT-ONCE-")) return undefined
-      await door.opened
-      return { text: "at once" }
-    })
-    const session = await openSession(host)
-    await launchAll(
-      host,
-      model,
-      session,
-      [1, 2, 3].map((number) => ({ prompt: `P-AT-ONCE-${number}` })),
-    )
-    await eventually(() => model.inFlight === 3)
-    door.open()
-    await notified(host, session, 3)
-    await eventually(() => wakes(model, session).some((request) => request.lastUser.includes("3/3")))
-    expect(await quietSession(session)).toHaveLength(3)
-    expect(wakes(model, session).length).toBeLessThanOrEqual(2)
-  })
-})

@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest"
-import { ask, callTool, eventually, openSession } from "../support/drive.ts"
+import { ask, eventually, openSession } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type ScriptedModel, startModel } from "../support/model.ts"
 import { gate, launch, launchAll, notifications, notified, startPlugged } from "../support/plugin.ts"
@@ -23,17 +23,6 @@ afterAll(async () => {
 })
 
 beforeEach(() => model.reset())
-
-test("polling finds the end after a missed session.idle event, and reports it once", async () => {
-  model.use((request) => (request.lastUser === "P-UNHEARD" ? { text: "nobody told you" } : undefined))
-  const session = await openSession(host)
-  const { id } = await launch(host, model, session, { prompt: "P-UNHEARD" })
-  await notified(host, session)
-  const { output } = await callTool(host, model, session, "superagents_output", { task_id: id })
-  expect(output).toContain("Status: completed")
-  expect(output).toContain("nobody told you")
-  expect(await notifications(host, session)).toHaveLength(1)
-})
 
 test("polling finds the error after a missed error event", async () => {
   model.use((request) => (request.lastUser === "P-UNSAID" ? { status: 400 } : undefined))
