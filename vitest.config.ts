@@ -62,10 +62,16 @@ export default defineConfig({
     coverage: {
       provider: "v8",
       reporter: ["text", "json-summary"],
-      include: ["src/core/**/*.ts", "src/features/*/next.ts", "src/features/board/rules/**/*.ts"],
+      include: [
+        "src/core/**/*.ts",
+        "src/features/*/next.ts",
+        "src/features/rate-limits/{breaker,classify}.ts",
+        "src/features/board/rules/**/*.ts",
+      ],
       thresholds: {
         "src/core/*.ts": { lines: 100, branches: 100 },
         "src/features/*/next.ts": { lines: 100, branches: 100 },
+        "src/features/rate-limits/{breaker,classify}.ts": { lines: 100, branches: 100 },
         "src/features/board/rules/**": { lines: 100, branches: 100 },
       },
     },

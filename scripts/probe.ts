@@ -24,6 +24,7 @@ const PASS: readonly string[] = [
   "tries",
   "maps",
   "forks",
+  "rate-limits",
 ]
 
 const ROOT = resolve(import.meta.dirname, "..")

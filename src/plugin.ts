@@ -16,10 +16,6 @@ const server: Plugin = async (input, given) => {
   sayOptions(connection, met)
   if (!options.enabled) return {}
   const app = await openApp(connection, options, FEATURES)
-  if (options.gate === "exact") {
-    const { createRefusalReader: readAnswers } = await import("./features/rate-limits/opencode/answers.ts")
-    connection.host.answers = readAnswers((named, parentID) => app.manager.asking(named, parentID))
-  }
   return hooksOf(connection, app, options)
 }
 

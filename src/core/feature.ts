@@ -3,11 +3,13 @@ import type { Options } from "../options/options.ts"
 import type { Specs } from "../options/spec.ts"
 import type { BlockSource } from "./blocks.ts"
 import type { GroupState, GroupStep, MemberState } from "./members.ts"
+import type { Pause, PauseEvent, PauseView } from "./pause.ts"
 import type { Clock, CommandResult, ModelFacts, OpencodeApi, OpencodeEvent, Persona, Rule } from "./ports.ts"
 import type { CheckResult } from "./receipt.ts"
 import type { ActiveRun } from "./run/active-run.ts"
 import type { Findings, Verdict } from "./run/inputs.ts"
-import type { Task, TaskDraft } from "./task.ts"
+import type { Ending, Model, Task, TaskDraft } from "./task.ts"
+import type { TaskEvent } from "./transition.ts"
 
 /** A feature: a part of the plugin that core and runtime do not know, in a folder of its own. */
 export type Feature = {
@@ -84,8 +86,10 @@ export type FeatureBody = Partial<BlockSource> & {
   ): Promise<{ readonly tasks: number; readonly text: string } | undefined>
   /** Sees the requests to models before they are sent. */
   readonly requests?: RequestObserver
-  /** An event of any session. `task`: the one that this process runs in that session. */
+  /** An event of any session. `task`: the one that this process runs in that session, as it was before. */
   onEvent?(event: OpencodeEvent, task: Task | undefined): void
+  /** Of one feature at most. */
+  readonly pauser?: Pauser
   /** Judges an answer, one feature after the other. Undefined where it was stopped. */
   verify?(task: Task, answer: Submission): Promise<Verdict | undefined>
   /** Judges by the text alone: again after a crash, and not again before a merge. */
@@ -121,6 +125,26 @@ export type RequestObserver = {
   isBriefed(sessionID: string): boolean
 }
 
+/** Pauses runs whose models must not be asked now. `blocks` says until when. */
+export type Pauser = {
+  /** Called before each request of a run. True where it must not be sent. `other`: model of a compaction. */
+  blocksRequest(task: Task, other?: Model): boolean
+  /** Why nothing may be launched with this model. */
+  refusesModel(model: Model | undefined): string | undefined
+  /** Whether the notification of this end may not start its parent's model. The feature then wakes the parent later. */
+  keepsFromWaking(task: Task, model: Model | undefined): boolean
+  /** Whether this session, or any, is to be woken later. */
+  owesWake(sessionID?: string): boolean
+  /** What blocks requests of a task's model now. */
+  limitOf(task: Task): PauseView | undefined
+  /** What a task waits for before it begins. */
+  holdsBack(task: Task): PauseView | undefined
+  /** Continues a run that was paused when its process died. Undefined where such a run was interrupted. */
+  afterRestart(task: Task): (() => void) | undefined
+  /** A user wants it tried now, perhaps with another model. `others`: number of runs that follow on success. */
+  retryNow(task: Task, pause: Pause, model?: Model): { readonly model: string; readonly others: number }
+}
+
 /** An answer to be judged. */
 export type Submission = {
   readonly text: string
@@ -145,6 +169,10 @@ export type Runtime = {
   readonly isThread?: (sessionID: string) => Promise<boolean>
   readonly clock: Clock
   readonly options: Options
+  /** Work that nobody awaits. A failure is logged. */
+  readonly background: { run(what: string, work: () => Promise<unknown>): void }
+  /** Aborted when the plugin stops. */
+  readonly stopped: AbortSignal
   readonly store: {
     get(id: string): Task | undefined
     bySession(sessionID: string): Task | undefined
@@ -153,9 +181,21 @@ export type Runtime = {
     run(id: string): ActiveRun | undefined
     active(): readonly Task[]
     making(): readonly Task[]
+    /** Whether another process runs it. */
+    isForeign(id: string): boolean
+    apply(id: string, event: Extract<TaskEvent, { type: "switched" }>, now: number): { after: Task } | undefined
   }
   /** Something has changed that may have blocked a run. */
   reschedule(): void
+  /** Another pass of the scheduler then, at the latest. */
+  wakeAt(time: number): void
+  /** Pauses a run that works or waits. */
+  pause(task: Task, pause: PauseEvent): void
+  end(task: Task, ending: Ending): void
+  /** Whether a run waits for other tasks before it asks its model. */
+  waitsForTasks(task: Task): boolean
+  /** Wakes the task's parent by its notification now. */
+  wakeParent(task: Task): void
   /** Stores a task's result in the project. Returns the file; undefined where that failed. */
   keep(taskID: string, json: string): Promise<string | undefined>
 }

@@ -5,7 +5,7 @@ import { conditionOf, PASSING_KINDS, type PassingKind } from "./refusal.ts"
 
 /**
  * Kinds of pause, each with all that others need to know of it. A paused run holds no slot, its time does not count,
- * and a restart does not end it; a pauser (`features/rate-limits/pausers`) pauses and resumes it. The name of a kind is
+ * and a restart does not end it; a `Pauser` (`core/feature`) pauses and resumes it. The name of a kind is
  * its word for readers, its field in a run, and its event.
  */
 const STORED = {

@@ -1,6 +1,6 @@
 import type { MessageIDFactory } from "./ids.ts"
 import type { RanCommand } from "./receipt.ts"
-import type { ProviderAnswer, Refusal } from "./refusal.ts"
+import type { Refusal } from "./refusal.ts"
 import type { Ask, Model, Task, TaskDraft, Usage } from "./task.ts"
 
 /**
@@ -215,8 +215,6 @@ export interface OpencodeApi {
   abort(sessionID: string): Promise<void>
   /** Sessions of this process that are not idle, in one call. */
   activity(): Promise<ReadonlyMap<string, Activity>>
-  /** The provider's refusal of the session's last request, where such answers are read. */
-  refusal(sessionID: string): ProviderAnswer | undefined
   /** Messages from `messageID` on, oldest first; empty where it is not stored (yet), or the session is gone. */
   messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]>
   /** `isWanted`: the last such message, where one is found. */

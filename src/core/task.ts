@@ -410,8 +410,6 @@ export const modelOf = ({ model, run }: Pick<Task, "model" | "run">): Model | un
 
 export const isPaused = (task: Task): boolean => isActive(task) && pauseOf(task.run) !== undefined
 
-export const isParked = (task: Task): boolean => isActive(task) && task.run.parked !== undefined
-
 /** Time since admission up to the end, without pauses; 0 while queued. */
 export function elapsed({ run }: Pick<Task, "run">, now: number): number {
   const { startedAt, endedAt, stillSince } = run

@@ -59,7 +59,6 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
       }),
     dispose: async () => {
       await guard(() => app.stop())
-      await guard(() => host.answers?.close())
       await guard(() => connection.leave())
       // From here on another instance may take the tasks over, even if the rest fails.
       connection.unregister()

@@ -20,9 +20,7 @@ import type {
   Toast,
   UnverifiedRecord,
 } from "../core/ports.ts"
-import type { ProviderAnswer } from "../core/refusal.ts"
 import type { Ask, Model, Task, TaskDraft } from "../core/task.ts"
-import type { RefusalReader } from "../features/rate-limits/opencode/answers.ts"
 import { SerialQueue } from "../lib/turn.ts"
 import { ownershipOf } from "../runtime/record/owner.ts"
 import type { Signer } from "../runtime/record/signature.ts"
@@ -80,8 +78,6 @@ export class OpencodeHttpApi implements OpencodeApi {
   readonly #agents = new Cached<readonly Agent[]>(KEEP_MS, () => this.#readAgents())
   readonly #models = new Cached<readonly string[]>(KEEP_MS, () => this.#readModels())
   readonly #toasts = new SerialQueue()
-  /** Providers' refusals; undefined where they are not read. */
-  answers: RefusalReader | undefined
   /** The host's configuration; undefined until it hands that over. Other plugins change it in place. */
   config: Config | undefined
 
@@ -256,10 +252,6 @@ export class OpencodeHttpApi implements OpencodeApi {
         })
     }
     return working
-  }
-
-  refusal(sessionID: string): ProviderAnswer | undefined {
-    return this.answers?.refusal(sessionID)
   }
 
   async messagesSince(sessionID: string, messageID: string): Promise<readonly Message[]> {

@@ -1,9 +1,8 @@
 import { CallError, messageOf } from "../core/errors.ts"
-import type { Feature, FeatureBody, Runtime } from "../core/feature.ts"
+import type { Feature, FeatureBody, Pauser, Runtime } from "../core/feature.ts"
+import { ANY_PAUSE, pauseOf } from "../core/pause.ts"
 import type { Clock, ModelFacts, OpencodeApi, Reply } from "../core/ports.ts"
-import { type Ask, isActive, type Task } from "../core/task.ts"
-import { Breakers } from "../features/rate-limits/breakers.ts"
-import { Pausers } from "../features/rate-limits/pausers.ts"
+import { type Ask, isActive, type Model, type Task } from "../core/task.ts"
 import { Background } from "../lib/background.ts"
 import type { Options } from "../options/options.ts"
 import { Answers } from "./answers.ts"
@@ -87,7 +86,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const groupArchive = new GroupArchive(parts, places)
   const archive = new Archive(parts, places, groupArchive, closed)
   const keep = keeperOf(parts, ledgers)
-  const outbox: Outbox = outboxOf(parts, ports.development, answers, () => ({ dispatcher, breakers }))
+  const outbox: Outbox = outboxOf(parts, ports.development, answers, () => ({ dispatcher, pauser }))
   const members: GroupMembers = new GroupMembers(parts, {
     features: ports.features,
     groupArchive,
@@ -98,17 +97,19 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   })
   const groups: Groups = new Groups(parts, { groupArchive, members, answers, ledgers, keep, closed })
   const reschedule = () => launching.scheduler.reschedule()
-  const bodies = bodiesOf(ports.features, { ...ports, ...parts, reschedule, keep })
+  const at = (time: number) => poller.at(time)
+  const runtime = { ...ports, ...parts, reschedule, keep, wakeAt: at }
+  const bodies = bodiesOf(ports.features, { ...runtime, ...stepsOf(() => ({ dispatcher, dependencies, outbox })) })
+  const pauser = [...bodies.values()].find((body) => body.pauser)?.pauser
   const verifiers = new Verifiers(parts, { features: ports.features, bodies, places, groupArchive })
   const freed = () => {
     reschedule()
     poller.rest()
   }
-  const at = (time: number) => poller.at(time)
   const watch = () => poller.wake()
   const dispatcher: Dispatcher = new Dispatcher(parts, {
     outbox,
-    owes: (sessionID) => outbox.owes(sessionID) || breakers.owes(sessionID),
+    owes: (sessionID) => outbox.owes(sessionID) || pauser?.owesWake(sessionID) === true,
     answers,
     ledger,
     effects: new Effects(parts, { groups, members, places, answers, verifiers }),
@@ -119,24 +120,37 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
     freed,
     at,
   })
-  const breakers: Breakers = new Breakers(parts, {
-    dispatcher,
-    reschedule,
-    waitsForTasks: (task) => dependencies.blocks(task) !== undefined,
-    at,
-    wakeAgain: (task) => outbox.wakeAgain(task),
-  })
-  const pausers = new Pausers({ parked: breakers })
   const dependencies = new TaskDependencies(parts, dispatcher)
-  const begins = { dependencies, dispatcher, breakers, places, allowance, elsewhere, ledgers, watch }
-  const launching: Launching = launchingOf(parts, { ...ports, ...begins, bodies: [...bodies.values()] })
-  const recovery = new Recovery(parts, { ...begins, groups, pausers, outbox, ledger, verifiers, changed: freed })
+  const own = { bodies: [...bodies.values()], pauser }
+  const begins = { ...own, dependencies, dispatcher, places, allowance, elsewhere, ledgers, watch }
+  const launching: Launching = launchingOf(parts, { ...ports, ...begins })
+  const recovery = new Recovery(parts, { ...begins, groups, outbox, ledger, verifiers, changed: freed })
   const poller: Poller = new Poller(parts, { ...begins, recovery, ledger, reschedule })
-  return { ...begins, ...launching, bodies, parts, answers, ledger, archive, outbox, pausers, recovery, poller }
+  const retryNow = retryingBy(pauser)
+  return { ...begins, ...launching, parts, answers, ledger, archive, outbox, retryNow, recovery, poller }
 }
+
+/** Steps of the runtime that features may take, by parts that may be created later. */
+const stepsOf = (
+  parts: () => { readonly dispatcher: Dispatcher; readonly dependencies: TaskDependencies; readonly outbox: Outbox },
+): Pick<Runtime, "pause" | "end" | "waitsForTasks" | "wakeParent"> => ({
+  pause: ({ id }, pause) => parts().dispatcher.deliver(id, { type: "refused", ...pause }),
+  end: ({ id, run }, ending) => void parts().dispatcher.end(id, run.generation, ending),
+  waitsForTasks: (task) => parts().dependencies.blocks(task) !== undefined,
+  wakeParent: (task) => parts().outbox.wakeAgain(task),
+})
 
 const bodiesOf = (features: readonly Feature[], runtime: Runtime): ReadonlyMap<string, FeatureBody> =>
   new Map(features.flatMap(({ name, body }) => (body ? [[name, body(runtime)]] : [])))
+
+/** A user wants a task tried now. The result throws a `CallError` where it is not paused. */
+const retryingBy =
+  (pauser: Pauser | undefined) =>
+  (task: Task, doing: string = task.status, model?: Model): ReturnType<Pauser["retryNow"]> => {
+    const pause = isActive(task) ? pauseOf(task.run) : undefined
+    if (!pause || !pauser) throw new CallError(`${task.id} is not ${ANY_PAUSE}: it is ${doing}.`)
+    return pauser.retryNow(task, pause, model)
+  }
 
 function budgetsOf(parts: Parts) {
   const ledger = new CostLedger(parts)
@@ -145,13 +159,13 @@ function budgetsOf(parts: Parts) {
 
 /** Creates the parts that only use others: the API of tools, hooks, terminal, page and board. */
 function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async () => false }: ManagerPorts) {
-  const { parts, answers, ledger, archive, places, outbox, dispatcher, breakers, pausers, recovery, poller } = inside
+  const { parts, answers, ledger, archive, places, outbox, dispatcher, pauser, retryNow, recovery, poller } = inside
   const { scheduler, resuming, bodies, dependencies, queue, allowance, elsewhere, ledgers } = inside
   const { store } = parts
   const tell = (task: Task, text: string) => tellTask(parts, dispatcher, task, text)
   const forgetting = new TaskRemover(parts, { dispatcher, ledger, reschedule: () => scheduler.reschedule() })
   const forget = (task: Task) => forgetting.forget(task)
-  const holdsBack = (task: Task) => breakers.holdsBack(task)
+  const holdsBack = (task: Task) => pauser?.holdsBack(task)
   const retention = new Retention(parts, { dependencies, forget, places })
   const overview = new Overview(parts, { dispatcher, answers, recovery, archive, holdsBack })
   const cancelling = new Cancelling(parts, { dispatcher, archive, retention, forget, places })
@@ -159,14 +173,14 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
     dispatcher,
     forget: (task) => cancelling.forget([task]),
     resume: (task, prompt) => resuming.resume(task, { prompt }),
-    unpark: (task) => void pausers.retryNow(store.get(task.id) ?? task),
+    unpark: (task) => void retryNow(store.get(task.id) ?? task),
     // Carrying out the request may have taken time: use the current task.
     tell: (task, text) => tell(store.get(task.id) ?? task, text),
     answer,
   })
   const opening = new TaskFinder(parts, ledgers)
   const reporting = new Reporting(parts, { dispatcher, answers, archive, holdsBack, opening })
-  const heard = { dispatcher, outbox, bodies: [...bodies.values()], requests, poller, breakers, places }
+  const heard = { dispatcher, outbox, bodies, requests, poller, places }
   const eventRouter = new EventRouter(parts, { ...heard, forget: (task) => cancelling.forgetLost(task) })
   const begins = { dispatcher, randomID, queue, allowance, elsewhere }
   const unattended = new Unattended(parts, { ...begins, ledger, poller, recovery })

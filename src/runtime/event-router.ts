@@ -3,7 +3,6 @@ import { factsOf } from "../core/outcome.ts"
 import type { OpencodeEvent, Undone } from "../core/ports.ts"
 import { DELETED } from "../core/run/messages.ts"
 import { isActive, isQueued, owesNotification, type Task } from "../core/task.ts"
-import type { Breakers } from "../features/rate-limits/breakers.ts"
 import { type Dispatcher, PARENT_ENDED } from "./dispatcher.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
 import type { Parts } from "./parts.ts"
@@ -18,7 +17,6 @@ type EventRouterPorts = {
   readonly bodies: readonly FeatureBody[]
   readonly requests: Requests
   readonly poller: Poller
-  readonly breakers: Breakers
   readonly places: Places
   readonly forget: (task: Task) => Promise<void>
 }
@@ -50,21 +48,24 @@ export class EventRouter {
     if (event.type === "deleted") return this.#sessionDeleted(sessionID)
     const task = store.responsibleFor(sessionID)
     const isOurs = task !== undefined && !store.isForeign(task.id)
-    for (const body of this.#ports.bodies)
-      body.onEvent?.(event, isOurs && task.sessionID === sessionID ? task : undefined)
-    if (!isOurs) return
+    if (isOurs) this.#toRun(task, event, sessionID)
+    // A session that only represents a remote one runs nothing.
+    const isRunHere = isOurs && task.sessionID === sessionID && !this.#ports.places.outlives(task)
+    for (const body of this.#ports.bodies) body.onEvent?.(event, isRunHere ? task : undefined)
+  }
+
+  #toRun(task: Task, event: OpencodeEvent, sessionID: string): void {
+    const { store } = this.#parts
     if (event.type === "tool" && event.changed) this.#changed(task, event.changed)
     if (event.type === "updated" && event.request && task.sessionID === sessionID)
       this.#ports.requests.take(task, event.request)
     if (event.type === "answered" && task.sessionID === sessionID && !isActive(task))
       this.#ports.dispatcher.wentOn(task, event)
     if (isQueued(task) || (!isActive(task) && event.type !== "asked")) return
-    // This session only represents the remote one.
     if (this.#ports.places.outlives(task)) return
     this.#ports.poller.noticeSleep()
     this.#ports.dispatcher.deliver(task.id, { type: "event", event })
     if (event.type === "began" && task.member) this.#ports.dispatcher.deliver(task.member.of, { type: "members" })
-    if (task.sessionID === sessionID) this.#ports.breakers.hear(task, event)
     store.noticed(task.id)
   }
 

@@ -1,3 +1,4 @@
+import type { PauseView } from "../core/pause.ts"
 import { isActive, isMember, type Task } from "../core/task.ts"
 import type { Answers } from "./answers.ts"
 import type { Archive } from "./archive.ts"
@@ -15,7 +16,7 @@ type OverviewPorts = {
   readonly answers: Answers
   readonly recovery: Recovery
   readonly archive: Archive
-  readonly holdsBack: (task: Task) => string | undefined
+  readonly holdsBack: (task: Task) => PauseView | undefined
 }
 
 /**

@@ -1,8 +1,8 @@
+import type { FeatureBody, Pauser } from "../core/feature.ts"
 import { pausedTime } from "../core/pause.ts"
 import { type Activity, LEASE_MS } from "../core/ports.ts"
 import { type ActiveRun, isHeldUp } from "../core/run/active-run.ts"
 import { isPaused, isQueued, type Task } from "../core/task.ts"
-import type { Breakers } from "../features/rate-limits/breakers.ts"
 import { Ticker } from "../lib/ticker.ts"
 import type { CostLedger } from "./budgets/ledger.ts"
 import type { ForeignCosts } from "./budgets/other-processes.ts"
@@ -37,7 +37,9 @@ export type PollerPorts = {
   readonly recovery: Recovery
   readonly ledger: CostLedger
   readonly elsewhere: ForeignCosts
-  readonly breakers: Breakers
+  /** Of the features. */
+  readonly bodies: readonly FeatureBody[]
+  readonly pauser?: Pauser
   readonly reschedule: () => void
   readonly places: Places
 }
@@ -140,7 +142,8 @@ export class Poller {
     // A refusal of the user's own turn, before the run's, trips no breaker.
     const run = store.run(task.id)
     if (run && isHeldUp(run)) return
-    this.#ports.breakers.hear(task, { type: "active", sessionID: task.sessionID, activity })
+    const event = { type: "active", sessionID: task.sessionID, activity } as const
+    for (const body of this.#ports.bodies) body.onEvent?.(event, task)
   }
 
   /** Activity of sessions; undefined where OpenCode does not answer, while limits hold all the same. Never rejects. */
@@ -224,6 +227,6 @@ export class Poller {
 
   #isIdle(): boolean {
     const { store } = this.#parts
-    return store.activeCount + store.foreignCount === 0 && !this.#ports.breakers.owesWaking
+    return store.activeCount + store.foreignCount === 0 && !this.#ports.pauser?.owesWake()
   }
 }

@@ -1,6 +1,6 @@
 import { CallError } from "../core/errors.ts"
 import type { MemberState } from "../core/members.ts"
-import { whenOf } from "../core/pause.ts"
+import { type PauseView, whenOf } from "../core/pause.ts"
 import { type Ask, isActive, type Task } from "../core/task.ts"
 import type { Answers } from "./answers.ts"
 import type { Archive } from "./archive.ts"
@@ -33,7 +33,7 @@ type ReportingPorts = {
   readonly answers: Answers
   readonly archive: Archive
   readonly opening: TaskFinder
-  readonly holdsBack: (task: Task) => string | undefined
+  readonly holdsBack: (task: Task) => PauseView | undefined
 }
 
 /** Reports of tasks to the sessions that ask for them. */

@@ -1,6 +1,7 @@
 import { CallError } from "../core/errors.ts"
 import type { Feature, RequestObserver } from "../core/feature.ts"
 import { lastWordRefusal, lastWordRequest } from "../core/last-word.ts"
+import type { PauseView } from "../core/pause.ts"
 import type { OpencodeEvent } from "../core/ports.ts"
 import type { Spent } from "../core/spending.ts"
 import {
@@ -146,22 +147,13 @@ export class TaskManager {
     const task = store.bySession(sessionID)
     // Requests in the session of a run that has not begun are its user's.
     if (!task || !isActive(task) || isQueued(task) || store.isForeign(task.id)) return false
-    if (compacts) return this.#all.pausers.blocksRequest(task, model)
-    if (!model || modelOf(task)) return this.#all.pausers.blocksRequest(task)
+    const { pauser } = this.#all
+    if (compacts) return pauser?.blocksRequest(task, model) === true
     // A board's task uses the model that OpenCode chooses.
-    const asks = { type: "asks", generation: task.run.generation, model } as const
-    return this.#all.pausers.blocksRequest(store.apply(task.id, asks, clock.now())?.after ?? task)
-  }
-
-  /**
-   * Sessions at work that may send requests under the cache key of `named`: itself and forks sharing it. A session
-   * without a parent shares none.
-   */
-  asking(named: string, parentID: string | undefined): readonly string[] {
-    const { store } = this.#parts
-    const isNamed = ({ sessionID, fork }: Task) =>
-      sessionID === named || (parentID !== undefined && fork?.rides === named)
-    return store.active().flatMap((task) => (isNamed(task) && !store.isForeign(task.id) ? [task.sessionID] : []))
+    const isNews = model !== undefined && modelOf(task) === undefined
+    const asks = isNews ? ({ type: "asks", generation: task.run.generation, model } as const) : undefined
+    const change = asks && store.apply(task.id, asks, clock.now())
+    return pauser?.blocksRequest(change?.after ?? task) === true
   }
 
   /** Resumes a paused task now. Throws a `CallError` where it is not paused. */
@@ -174,13 +166,13 @@ export class TaskManager {
     if (this.#parts.store.isForeign(task.id))
       throw new CallError(`Task ${task.id} is run by another OpenCode process. Try it there.`)
     const wanted = model === undefined ? undefined : await chooseModel(this.#parts, model)
-    const found = this.#all.pausers.retryNow(task, this.#view(task).phase, wanted)
+    const found = this.#all.retryNow(task, this.#view(task).phase, wanted)
     return { view: this.#view(task), ...found }
   }
 
   /** The limit that blocks the task's model now. */
-  limitOf(task: Task): ReturnType<Assembly["breakers"]["limitOf"]> {
-    return this.#all.breakers.limitOf(task)
+  limitOf(task: Task): PauseView | undefined {
+    return this.#all.pauser?.limitOf(task)
   }
 
   /** Why the session may not call this tool now; undefined where it may. */
@@ -344,7 +336,7 @@ export class TaskManager {
 
   #view(task: Task): TaskView {
     const { store, clock, attendance } = this.#parts
-    const holdsBack = (each: Task) => this.#all.breakers.holdsBack(each)
+    const holdsBack = (each: Task) => this.#all.pauser?.holdsBack(each)
     const until = (ask: Ask) => attendance.refusedAt(ask)
     return viewOf(store.get(task.id) ?? task, store, clock.now(), holdsBack, until)
   }

@@ -1,5 +1,5 @@
 import type { Prompt } from "../../src/core/ports.ts"
-import { isActive, isParked, isQueued, isUnattended, owesNotification, type Task } from "../../src/core/task.ts"
+import { isActive, isPaused, isQueued, isUnattended, owesNotification, type Task } from "../../src/core/task.ts"
 import { messageID } from "../../src/opencode/ids.ts"
 import type { StoredMessage } from "../support/fake-database.ts"
 import type { CallFault } from "../support/fake-host.ts"
@@ -262,14 +262,14 @@ export class Watch {
       this.#checkAfter(task)
       // What an earlier process left holds no slot in this one; until it is settled it is shown as it was.
       const holds =
-        isActive(task) && !task.group && !isQueued(task) && !isParked(task) && task.run.createdAt > this.restartedAt
+        isActive(task) && !task.group && !isQueued(task) && !isPaused(task) && task.run.createdAt > this.restartedAt
       if (holds && !isUnattended(task)) holding.set(task.parentID, (holding.get(task.parentID) ?? 0) + 1)
     }
     bursar?.look()
     for (const count of holding.values())
       if (maxConcurrentTasks > 0 && count > maxConcurrentTasks)
         this.breach(`${count} tasks of one session run, ${maxConcurrentTasks} may`)
-    for (const task of tasks) if (isParked(task)) this.#checkParking(task)
+    for (const task of tasks) if (isPaused(task)) this.#checkParking(task)
     const told = rig.notices().map(({ id }) => id)
     if (new Set(told).size < told.length) this.breach("the parent was told something twice")
   }

@@ -17,7 +17,6 @@ import {
   type Toast,
   type UnverifiedRecord,
 } from "../../src/core/ports.ts"
-import type { ProviderAnswer } from "../../src/core/refusal.ts"
 import {
   type Ask,
   isActive,
@@ -26,6 +25,7 @@ import {
   type Task,
   type TaskDraft,
 } from "../../src/core/task.ts"
+import type { ProviderAnswer } from "../../src/features/rate-limits/opencode/answers.ts"
 import { messageID, taskOfMessage } from "../../src/opencode/ids.ts"
 import { callOf, errorOf, finishIn } from "../../src/opencode/message-fields.ts"
 import {
@@ -141,10 +141,6 @@ export class FakeHost extends FakeProcess implements OpencodeApi {
 
   abort(sessionID: string): Promise<void> {
     return this.carryOut("abort", sessionID, () => this.abortByUser(sessionID))
-  }
-
-  refusal(sessionID: string): ProviderAnswer | undefined {
-    return this.answers.get(sessionID)
   }
 
   activity(): Promise<ReadonlyMap<string, Activity>> {

@@ -1,5 +1,6 @@
 import { describe, expect, test, vi } from "vitest"
-import { classifyRefusal, conditionOf, type PassingKind, type Refusal } from "../../src/core/refusal.ts"
+import { conditionOf, type PassingKind, type Refusal } from "../../src/core/refusal.ts"
+import { classifyRefusal } from "../../src/features/rate-limits/classify.ts"
 
 const NOW = Date.UTC(2026, 10, 23, 2, 0, 0)
 const INVALID = '{"error":{"type":"invalid_request_error","code":null}}'

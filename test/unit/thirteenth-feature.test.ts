@@ -1,4 +1,5 @@
 import { expect, test } from "vitest"
+import type { Feature } from "../../src/core/feature.ts"
 import { toolsFor } from "../../src/tools/index.ts"
 import { answerLength, seen } from "../support/fixtures/answer-length.ts"
 import { Rig } from "../support/rig.ts"
@@ -46,6 +47,30 @@ test("a new feature blocks a run until another has ended", async () => {
   expect(rig.task(next.id).run.startedAt).toBeUndefined()
   await rig.manager.cancel({ type: "task", reference: id }, rig.caller)
   expect(await rig.ended(next.id)).toMatchObject({ status: "completed" })
+})
+
+test("a new feature hears an event after its run has taken it, and before that ends", async () => {
+  const heard: unknown[] = []
+  const listener: Feature = {
+    name: "listener",
+    body: ({ store }) => ({
+      onEvent({ type }, task) {
+        if (!task || (type !== "answered" && type !== "error")) return
+        heard.push([type, task.status, store.get(task.id)?.status, store.run(task.id)?.observed.ended])
+      },
+    }),
+  }
+  const rig = new Rig({ features: [listener] })
+  rig.onPrompt("FIND", { text: "found" })
+  rig.onPrompt("LOSE", { status: 400, body: { error: { message: "lost" } } })
+  await rig.ended((await rig.launch()).id)
+  await rig.ended((await rig.launch({ prompt: "LOSE" })).id)
+  expect(heard).toEqual([
+    ["answered", "running", "running", 1],
+    // OpenCode says it twice.
+    ["answered", "running", "running", 1],
+    ["error", "running", "running", 0],
+  ])
 })
 
 test("without its option a new feature changes nothing", async () => {

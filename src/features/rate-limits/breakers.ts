@@ -1,4 +1,14 @@
-import type { Block, BlockSource } from "../../core/blocks.ts"
+import type { Block } from "../../core/blocks.ts"
+import type { FeatureBody, Pauser, Runtime } from "../../core/feature.ts"
+import { modelKey, modelKeyOf } from "../../core/limits.ts"
+import type { Parked, Pause, PauseView } from "../../core/pause.ts"
+import type { OpencodeEvent } from "../../core/ports.ts"
+import { conditionOf, type Refusal } from "../../core/refusal.ts"
+import { isHeldUp } from "../../core/run/active-run.ts"
+import { isActive, isPaused, isQueued, type Model, modelOf, type Reason, type Task } from "../../core/task.ts"
+import { duration } from "../../lib/duration.ts"
+import { formatTime } from "../../lib/format-time.ts"
+import { oneLine } from "../../lib/text.ts"
 import {
   answered,
   type Breaker,
@@ -11,34 +21,23 @@ import {
   underWay,
   withdraw,
   withoutUnheard,
-} from "../../core/breaker.ts"
-import { modelKey, modelKeyOf } from "../../core/limits.ts"
-import { type Parked, type PauseView, waitsForText } from "../../core/pause.ts"
-import type { OpencodeEvent } from "../../core/ports.ts"
-import { classifyRefusal, conditionOf, type Refusal } from "../../core/refusal.ts"
-import { isHeldUp } from "../../core/run/active-run.ts"
-import { isActive, isParked, isQueued, type Model, modelOf, type Reason, type Task } from "../../core/task.ts"
-import { duration } from "../../lib/duration.ts"
-import { formatTime } from "../../lib/format-time.ts"
-import { oneLine } from "../../lib/text.ts"
-import type { Dispatcher } from "../../runtime/dispatcher.ts"
-import { LimitNotices, notParkedText } from "../../runtime/mailbox/limit-notices.ts"
-import type { Parts } from "../../runtime/parts.ts"
+} from "./breaker.ts"
+import { classifyRefusal } from "./classify.ts"
 import { DeferredWakes } from "./deferred-wakes.ts"
 import { FallbackModels, LONG_CLOSED_MS } from "./fallback-models.ts"
-import type { Pauser } from "./pausers.ts"
+import { LimitNotices, notParkedText } from "./limit-notices.ts"
+import type { ProviderAnswer } from "./opencode/answers.ts"
 import { refusalIn } from "./refusal-event.ts"
 import { UnpaidModels } from "./unpaid-models.ts"
 
-export type BreakerPorts = {
-  readonly dispatcher: Dispatcher
-  /** Called when a block may have ended. */
-  readonly reschedule: () => void
-  /** Whether a run waits for other tasks before it asks its model. */
-  readonly waitsForTasks: (task: Task) => boolean
-  readonly at: (time: number) => void
-  /** Wakes the task's parent by its notification now. */
-  readonly wakeAgain: (task: Task) => void
+/** Requests of a task, known for as long as its handle. */
+type Requests = {
+  /** Last refused request: OpenCode reports it several times. */
+  refused?: string
+  /** Compaction request of its session, while it is the last request; its agent may use another model. */
+  compaction?: { readonly model: string; readonly at: number }
+  /** Its model was replaced while it was parked. */
+  isSwitched?: boolean
 }
 
 /** A model counts as overloaded or unreachable at the second refusal of that kind within this time, in ms. */
@@ -51,9 +50,11 @@ const WORTH_KEEPING_MS = 5000
  * Circuit breakers by `provider/model`: runs that meet an open one are parked and continue when it resets. Models that
  * never refused have no state.
  */
-export class Breakers implements Pauser<"parked">, BlockSource {
-  readonly #parts: Parts
-  readonly #ports: BreakerPorts
+export class Breakers implements FeatureBody, Pauser {
+  readonly pauser = this
+  readonly #runtime: Runtime
+  /** The provider's refusal of the session's last request, where such answers are read. */
+  readonly #refusalOf: (sessionID: string) => ProviderAnswer | undefined
   readonly #breakers = new Map<string, Breaker>()
   /** Models that have answered in this process: a failed connection to them is no wrong address. */
   readonly #answering = new Set<string>()
@@ -63,70 +64,59 @@ export class Breakers implements Pauser<"parked">, BlockSource {
   readonly #deferredWakes = new DeferredWakes()
   /** Last overload or failed connection of each model without a breaker. */
   readonly #failedAt = new Map<string, number>()
+  /** By task handle. */
+  readonly #requests = new WeakMap<object, Requests>()
 
-  constructor(parts: Parts, ports: BreakerPorts) {
-    this.#parts = parts
-    this.#ports = ports
-    this.#notices = new LimitNotices(parts, { breakerOf: (model) => this.#breakerOf(model), at: ports.at })
-    this.#fallbackModels = new FallbackModels(parts, {
+  constructor(runtime: Runtime, refusalOf: (sessionID: string) => ProviderAnswer | undefined) {
+    this.#runtime = runtime
+    this.#refusalOf = refusalOf
+    this.#notices = new LimitNotices(runtime, (model) => this.#breakerOf(model))
+    this.#fallbackModels = new FallbackModels(runtime, {
       isOpen: (model) => {
         const breaker = this.#breakerOf(model)
-        return breaker === undefined || breaker.recovery !== undefined || freeRequests(breaker, parts.clock.now()) > 0
+        return breaker === undefined || breaker.recovery !== undefined || freeRequests(breaker, runtime.clock.now()) > 0
       },
       switched: (task) => this.#switched(task),
     })
   }
 
-  /**
-   * Handles an event of the run's own session: temporary refusals trip its model's breaker, the first part of an answer
-   * resets it.
-   */
-  hear(task: Task, event: OpencodeEvent): void {
-    if (!this.#parts.options.gate) return
+  /** Temporary refusals of a run at work trip its model's breaker, the first part of an answer resets it. */
+  onEvent(event: OpencodeEvent, task: Task | undefined): void {
+    if (!this.#runtime.options.gate || !task || !isActive(task) || isQueued(task)) return
     const said = event.type === "answered" ? event.model : undefined
-    const key = said ? modelKey(said) : (this.#parts.store.handle(task.id)?.compaction?.model ?? modelKeyOf(task))
+    const key = said ? modelKey(said) : (this.#requestsOf(task)?.compaction?.model ?? modelKeyOf(task))
     if (key === undefined) return
     if (event.type === "began" || event.type === "answered")
       return this.#heardAnswer(task, key, event.type === "answered")
-    const refusal = refusalIn(event, () => this.#parts.host.refusal(task.sessionID))
+    const refusal = refusalIn(event, () => this.#refusalOf(task.sessionID))
     if (refusal) this.#heardRefusal(task, key, refusal)
   }
 
-  /** Why a model is not used: its provider refuses for lack of credit. Undefined where it may be. */
-  unpaid(model: Model | undefined): string | undefined {
-    return model && this.#unpaid.reason(modelKey(model), this.#parts.clock.now())
+  /** Its provider refuses for lack of credit. */
+  refusesModel(model: Model | undefined): string | undefined {
+    return model && this.#unpaid.reason(modelKey(model), this.#runtime.clock.now())
   }
 
-  /**
-   * Whether the session's model is at its limit. Notifications then start no turn, and `task` is told again when it is
-   * over.
-   */
   keepsFromWaking(task: Task, model: Model | undefined): boolean {
     const breaker = model && this.#breakerOf(modelKey(model))
     if (!model || !breaker || breaker.recovery) return false
     this.#deferredWakes.note(modelKey(model), task)
-    this.#ports.at(breaker.opensAt)
+    this.#runtime.wakeAt(breaker.opensAt)
     return true
   }
 
-  /** Whether sessions wait to be woken when a model is available again. */
-  get owesWaking(): boolean {
-    return !this.#deferredWakes.isEmpty
-  }
-
-  /** Whether this session is to be woken when its model is available. */
-  owes(sessionID: string): boolean {
-    return this.#deferredWakes.owes(sessionID)
+  owesWake(sessionID?: string): boolean {
+    return sessionID === undefined ? !this.#deferredWakes.isEmpty : this.#deferredWakes.owes(sessionID)
   }
 
   #heardRefusal(task: Task, key: string, refusal: Refusal): void {
-    const now = this.#parts.clock.now()
+    const now = this.#runtime.clock.now()
     const { kind, until } = classifyRefusal(refusal, now, this.#answering.has(key))
     const why = oneLine(refusal.message)
     if (kind === "money") {
       this.#unpaid.refused(key, { at: now, why })
       this.#end(task, { code: "provider", text: `${why.replace(/\.$/, "")}. This does not pass by waiting.` })
-      return this.#ports.reschedule()
+      return this.#runtime.reschedule()
     }
     if (kind === "other") return
     const before = this.#breakerOf(key)
@@ -137,7 +127,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
       return
     const breaker = recordRefusal(before, { kind, why, until }, now, isKnown ? 0 : this.#askedAt(task))
     this.#breakers.set(key, breaker)
-    this.#ports.at(nextProbe(breaker))
+    this.#runtime.wakeAt(nextProbe(breaker))
     this.#park(task, key, breaker)
     this.#parkUnbegun(key, breaker, now)
     if (breaker !== before) this.#notices.closed(key, before)
@@ -145,9 +135,9 @@ export class Breakers implements Pauser<"parked">, BlockSource {
 
   #isKnown(task: Task, { attempt }: Refusal): boolean {
     const request = `${task.run.generation}/${this.#askedAt(task)}/${attempt}`
-    const handle = this.#parts.store.handle(task.id)
-    if (attempt !== undefined && handle?.refused === request) return true
-    if (handle) handle.refused = request
+    const requests = this.#requestsOf(task)
+    if (attempt !== undefined && requests?.refused === request) return true
+    if (requests) requests.refused = request
     return false
   }
 
@@ -158,45 +148,41 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     return attempt === undefined || now - before <= TWICE_WITHIN_MS
   }
 
-  /**
-   * Called before each request of a run; `other`: model of a compaction. True where the request must not be sent: the
-   * run is then parked.
-   */
   blocksRequest(task: Task, other?: Model): boolean {
-    const now = this.#parts.clock.now()
+    const now = this.#runtime.clock.now()
     const key = other ? modelKey(other) : modelKeyOf(task)
-    const handle = this.#parts.store.handle(task.id)
-    if (handle) handle.compaction = other && { model: modelKey(other), at: now }
+    const requests = this.#requestsOf(task)
+    if (requests) requests.compaction = other && { model: modelKey(other), at: now }
     const breaker = key === undefined ? undefined : this.#breakerOf(key)
     if (key === undefined || !breaker || !isClosedFor(breaker, task.id)) return false
     // Due, with no probe under way.
     if (freeRequests(breaker, now) > 0) {
       this.#breakers.set(key, sentThrough(breaker, task.id, now))
-      this.#ports.at(nextProbe(sentThrough(breaker, task.id, now)))
+      this.#runtime.wakeAt(nextProbe(sentThrough(breaker, task.id, now)))
       return false
     }
     this.#park(task, key, breaker)
     // Requests that cannot be parked (a user's turn) are retried by OpenCode.
-    const after = this.#parts.store.get(task.id)
-    return !after || !isActive(after) || isParked(after)
+    const after = this.#runtime.store.get(task.id)
+    return !after || !isActive(after) || isPaused(after)
   }
 
   /** While a breaker is tripped, runs that wait for its model go one by one: as the probe, then in waves. */
   blocks(task: Task): Block | undefined {
-    if (task.group || !(isQueued(task) || isParked(task))) return undefined
+    if (task.group || !(isQueued(task) || isPaused(task))) return undefined
     const key = this.#modelOf(task)
     const breaker = key === undefined ? undefined : this.#breakerOf(key)
     if (breaker && !this.#letsGo(breaker, task)) return { by: "rate limit", behind: key, until: nextProbe(breaker) }
-    const isUnbegun = isQueued(task) || this.#parts.store.run(task.id)?.notStarted === true
-    const unpaid = isUnbegun ? this.unpaid(modelOf(task)) : undefined
+    const isUnbegun = isQueued(task) || this.#runtime.store.run(task.id)?.notStarted === true
+    const unpaid = isUnbegun ? this.refusesModel(modelOf(task)) : undefined
     if (unpaid === undefined) return undefined
     return { by: "rate limit", ends: { type: "failed", reason: { code: "provider", text: `Not begun: ${unpaid}` } } }
   }
 
   #letsGo(breaker: Breaker, task: Task): boolean {
     // Whose session is still being made would go to see too late.
-    if (!this.#parts.store.get(task.id)) return false
-    return !mustWaitForBreaker(breaker, task.id) || freeRequests(breaker, this.#parts.clock.now()) > 0
+    if (!this.#runtime.store.get(task.id)) return false
+    return !mustWaitForBreaker(breaker, task.id) || freeRequests(breaker, this.#runtime.clock.now()) > 0
   }
 
   admitted(task: Task): void {
@@ -204,12 +190,11 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     const breaker = key === undefined ? undefined : this.#breakerOf(key)
     this.#markSwitched(task, false)
     if (key === undefined || !breaker || task.group) return
-    const next = sentThrough(breaker, task.id, this.#parts.clock.now())
+    const next = sentThrough(breaker, task.id, this.#runtime.clock.now())
     this.#breakers.set(key, next)
-    this.#ports.at(nextProbe(next))
+    this.#runtime.wakeAt(nextProbe(next))
   }
 
-  /** Current limit of a task's model, where requests are blocked. */
   limitOf(task: Task): PauseView | undefined {
     const model = modelKeyOf(task)
     const breaker = model && this.#breakerOf(model)
@@ -217,43 +202,42 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     return { pauseKind: "parked", waitsFor: model, ...tellingOf(breaker) }
   }
 
-  /** Text of the limit that a task waits for before it begins; undefined for none. */
-  holdsBack(task: Task): string | undefined {
+  holdsBack(task: Task): PauseView | undefined {
     const model = modelKeyOf(task)
     const breaker = model && isQueued(task) ? this.#breakerOf(model) : undefined
     if (!model || !breaker || !mustWaitForBreaker(breaker, task.id)) return undefined
-    return waitsForText({ waitsFor: model, ...tellingOf(breaker) }, this.#parts.clock.now())
+    return { pauseKind: "parked", waitsFor: model, ...tellingOf(breaker) }
   }
 
-  survivesRestart(): boolean {
-    return this.#parts.options.gate !== false
+  afterRestart(task: Task): (() => void) | undefined {
+    const { parked } = task.run
+    return parked && this.#runtime.options.gate !== false ? () => this.#restore(task, parked) : undefined
   }
 
-  /** Restores a run that was parked by an earlier process, with its breaker. A run on a fallback model stays on it. */
-  restore(task: Task, { at, until, model, why, kind = "limit" }: Parked): void {
+  /** Restores the breaker of a run that was parked by an earlier process. A run on a fallback model stays on it. */
+  #restore(task: Task, { at, until, model, why, kind = "limit" }: Parked): void {
     if (modelKeyOf(task) !== model) return this.#switched(task)
     const breaker = recordRefusal(this.#breakers.get(model), { kind, why, until }, at, at)
     this.#breakers.set(model, breaker)
     this.#notices.wasTold(model, { at, opensAt: breaker.opensAt })
-    this.#ports.at(breaker.opensAt)
+    this.#runtime.wakeAt(breaker.opensAt)
   }
 
-  /** A user wants it tried now. */
-  retryNow(task: Task, parked: Parked, model?: Model): { readonly model: string; readonly others: number } {
+  retryNow(task: Task, { waitsFor, kind = "limit" }: Pause, model?: Model) {
     if (model) {
-      const others = this.#waiting(parked.model).length - 1
-      this.#fallbackModels.give(task, model, parked.kind ?? "limit")
-      return { model: modelKey(model), others: modelKey(model) === parked.model ? others : 0 }
+      const others = this.#waiting(waitsFor).length - 1
+      this.#fallbackModels.give(task, model, kind)
+      return { model: modelKey(model), others: modelKey(model) === waitsFor ? others : 0 }
     }
-    const breaker = this.#breakers.get(parked.model)
-    if (breaker) this.#breakers.set(parked.model, sentThrough(breaker, task.id, this.#parts.clock.now()))
-    this.#ports.reschedule()
-    return { model: parked.model, others: this.#waiting(parked.model).filter(({ id }) => id !== task.id).length }
+    const breaker = this.#breakers.get(waitsFor)
+    if (breaker) this.#breakers.set(waitsFor, sentThrough(breaker, task.id, this.#runtime.clock.now()))
+    this.#runtime.reschedule()
+    return { model: waitsFor, others: this.#waiting(waitsFor).filter(({ id }) => id !== task.id).length }
   }
 
   /** Ends who has waited for too long, and keeps what has not begun. */
   review(): void {
-    const now = this.#parts.clock.now()
+    const now = this.#runtime.clock.now()
     this.#notices.look()
     for (const key of this.#breakers.keys()) {
       this.#endOverdue(key, now)
@@ -264,7 +248,7 @@ export class Breakers implements Pauser<"parked">, BlockSource {
   /** An unused breaker is dropped when its time has come, whether or not the clock ran until then. */
   #breakerOf(key: string): Breaker | undefined {
     const breaker = this.#breakers.get(key)
-    if (!breaker?.deserted || this.#deferredWakes.has(key) || freeRequests(breaker, this.#parts.clock.now()) === 0)
+    if (!breaker?.deserted || this.#deferredWakes.has(key) || freeRequests(breaker, this.#runtime.clock.now()) === 0)
       return breaker
     this.#breakers.delete(key)
     return undefined
@@ -273,13 +257,22 @@ export class Breakers implements Pauser<"parked">, BlockSource {
   #switched(task: Task): void {
     for (const [key, breaker] of this.#breakers)
       if (key !== modelKeyOf(task)) this.#breakers.set(key, withdraw(breaker, task.id))
-    this.#markSwitched(task, isParked(task))
-    this.#ports.reschedule()
+    this.#markSwitched(task, isPaused(task))
+    this.#runtime.reschedule()
   }
 
-  #markSwitched({ id }: Task, isSwitched: boolean): void {
-    const handle = this.#parts.store.handle(id)
-    if (handle) handle.isSwitched = isSwitched
+  #markSwitched(task: Task, isSwitched: boolean): void {
+    const requests = this.#requestsOf(task)
+    if (requests) requests.isSwitched = isSwitched
+  }
+
+  /** Also of a task whose session is still being made. */
+  #requestsOf({ id }: Task): Requests | undefined {
+    const handle = this.#runtime.store.handle(id)
+    if (!handle) return undefined
+    const requests = this.#requests.get(handle) ?? {}
+    this.#requests.set(handle, requests)
+    return requests
   }
 
   #heardAnswer(task: Task, key: string, isWhole: boolean): void {
@@ -288,33 +281,33 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     const breaker = this.#breakerOf(key)
     if (!breaker) return
     this.#breakers.set(key, answered(breaker, { taskID: task.id, sentAt: this.#askedAt(task), isWhole }))
-    this.#ports.reschedule()
+    this.#runtime.reschedule()
   }
 
   /** Send time of the request under way. */
-  #askedAt({ id, run }: Task): number {
-    const { store } = this.#parts
-    return store.handle(id)?.compaction?.at ?? store.run(id)?.requestedAt ?? run.startedAt ?? 0
+  #askedAt(task: Task): number {
+    const { id, run } = task
+    return this.#requestsOf(task)?.compaction?.at ?? this.#runtime.store.run(id)?.requestedAt ?? run.startedAt ?? 0
   }
 
   #park(task: Task, model: string, breaker: Breaker): void {
-    const { clock, options } = this.#parts
+    const { clock, options } = this.#runtime
     const now = clock.now()
     const parked = { at: now, model, why: breaker.why, ...tellingOf(breaker) }
     const patience = options.maxParked - (task.run.parkedMs ?? 0)
     if (options.maxParked > 0 && breaker.told && breaker.opensAt - now > patience && !this.#isGoneRound(task, model))
-      return void this.#end(task, { code: "limit", text: notParkedText(model, breaker, now) })
+      return this.#end(task, { code: "limit", text: notParkedText(model, breaker, now) })
     this.#markSwitched(task, false)
-    this.#ports.dispatcher.deliver(task.id, { type: "refused", parked })
-    if (options.maxParked > 0) this.#ports.at(now + patience)
+    this.#runtime.pause(task, { parked })
+    if (options.maxParked > 0) this.#runtime.wakeAt(now + patience)
     if (this.#fallbackModels.has(task) && modelKeyOf(task) === model) {
-      this.#ports.at(now + LONG_CLOSED_MS)
+      this.#runtime.wakeAt(now + LONG_CLOSED_MS)
       this.#goRound(model, breaker, now)
     }
     // Another run may probe the provider.
     const next = withdraw(this.#breakers.get(model) ?? breaker, task.id)
     this.#breakers.set(model, next)
-    this.#ports.at(nextProbe(next))
+    this.#runtime.wakeAt(nextProbe(next))
   }
 
   /** Stores queued runs as parked, so that a restart does not lose them. */
@@ -335,21 +328,21 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     // Without a parked run, a woken session is the probe.
     const isOpen =
       breaker.recovery !== undefined || (waiting.length === 0 && now >= breaker.opensAt && this.#deferredWakes.has(key))
-    if (isOpen) for (const task of this.#deferredWakes.take(key)) this.#ports.wakeAgain(task)
+    if (isOpen) for (const task of this.#deferredWakes.take(key)) this.#runtime.wakeParent(task)
     // Nobody waits for it: it is forgotten once it has reset, or has had whoever is to be woken at its time woken.
     if (waiting.length === 0 && isOpen) this.#breakers.delete(key)
-    else if (waiting.length === 0 && this.#deferredWakes.has(key)) this.#ports.at(breaker.opensAt)
+    else if (waiting.length === 0 && this.#deferredWakes.has(key)) this.#runtime.wakeAt(breaker.opensAt)
     if (waiting.length === 0 || freeRequests(breaker, now) > 0) return
     this.#parkUnbegun(key, breaker, now)
-    this.#ports.at(nextProbe(breaker))
+    this.#runtime.wakeAt(nextProbe(breaker))
   }
 
   /** Whether a run that went still asks a model before long: one whose place is made ready first does not. */
   #isAsking(id: string): boolean {
-    const { store } = this.#parts
+    const { store } = this.#runtime
     const task = store.get(id)
     const run = store.run(id)
-    return task !== undefined && isActive(task) && !this.#ports.waitsForTasks(task) && !(run && isHeldUp(run))
+    return task !== undefined && isActive(task) && !this.#runtime.waitsForTasks(task) && !(run && isHeldUp(run))
   }
 
   /** Gives runs with fallback models another one where this model stays closed for long. */
@@ -371,18 +364,19 @@ export class Breakers implements Pauser<"parked">, BlockSource {
 
   /** Those that wait for a model, derived from the tasks at each look. */
   #waiting(key: string): readonly Task[] {
-    const waits = (task: Task) => isParked(task) || (isQueued(task) && !task.group && !this.#ports.waitsForTasks(task))
-    return this.#parts.store.active().filter((task) => this.#modelOf(task) === key && waits(task))
+    const waits = (task: Task) =>
+      isPaused(task) || (isQueued(task) && !task.group && !this.#runtime.waitsForTasks(task))
+    return this.#runtime.store.active().filter((task) => this.#modelOf(task) === key && waits(task))
   }
 
   /** The model for which a task waits, or would: its own, but for one that another model has refused, and that stands still. */
   #modelOf(task: Task): string | undefined {
     const { parked } = task.run
-    return parked && !this.#parts.store.handle(task.id)?.isSwitched ? parked.model : modelKeyOf(task)
+    return parked && !this.#requestsOf(task)?.isSwitched ? parked.model : modelKeyOf(task)
   }
 
   #endOverdue(key: string, now: number): void {
-    const { maxParked } = this.#parts.options
+    const { maxParked } = this.#runtime.options
     const breaker = this.#breakerOf(key)
     // A probe is due, perhaps after a long sleep: only runs refused then have waited too long.
     if (maxParked === 0 || !breaker || breaker.recovery || breaker.probe || freeRequests(breaker, now) > 0) return
@@ -395,8 +389,8 @@ export class Breakers implements Pauser<"parked">, BlockSource {
     }
   }
 
-  #end({ id, run }: Task, reason: Reason): boolean {
-    return this.#ports.dispatcher.end(id, run.generation, { type: "failed", reason })
+  #end(task: Task, reason: Reason): void {
+    this.#runtime.end(task, { type: "failed", reason })
   }
 }
 

@@ -1,7 +1,7 @@
 import { listed } from "../../core/errors.ts"
+import type { Runtime } from "../../core/feature.ts"
 import { modelKey } from "../../core/limits.ts"
-import { isActive, isParked, isQueued, type Model, modelOf, type Task } from "../../core/task.ts"
-import type { Parts } from "../../runtime/parts.ts"
+import { isActive, isPaused, isQueued, type Model, modelOf, type Task } from "../../core/task.ts"
 
 export type FallbackModelPorts = {
   /** Whether requests to a model may be sent, as far as known. */
@@ -15,13 +15,13 @@ export const LONG_CLOSED_MS = 60_000
 
 /** Other models for tasks whose own is at its limit, as named by the user. */
 export class FallbackModels {
-  readonly #parts: Parts
+  readonly #runtime: Runtime
   readonly #ports: FallbackModelPorts
   #choosing = false
   #toldUnknown = false
 
-  constructor(parts: Parts, ports: FallbackModelPorts) {
-    this.#parts = parts
+  constructor(runtime: Runtime, ports: FallbackModelPorts) {
+    this.#runtime = runtime
     this.#ports = ports
   }
 
@@ -40,9 +40,9 @@ export class FallbackModels {
     const due = tasks.filter((task) => this.isDue(task))
     if (due.length === 0 || this.#choosing) return
     this.#choosing = true
-    this.#parts.background.run("choose another model", async () => {
+    this.#runtime.background.run("choose another model", async () => {
       try {
-        const known = await this.#parts.host.models()
+        const known = await this.#runtime.host.models()
         this.#tellUnknown(known)
         for (const { id } of due) this.#switch(id, known, why)
       } finally {
@@ -53,7 +53,7 @@ export class FallbackModels {
 
   /** `why`: reason for leaving the model before. */
   give({ id, run }: Task, model: Model, why: string): void {
-    const { store, clock } = this.#parts
+    const { store, clock } = this.#runtime
     const step = (store.run(id)?.observed.ended ?? 0) + 1
     const event = { type: "switched", generation: run.generation, model, step, why } as const
     const change = store.apply(id, event, clock.now())
@@ -61,8 +61,8 @@ export class FallbackModels {
   }
 
   #switch(id: string, known: readonly string[], why: string): void {
-    const task = this.#parts.store.get(id)
-    if (!task || !isActive(task) || !(isParked(task) || isQueued(task))) return
+    const task = this.#runtime.store.get(id)
+    if (!task || !isActive(task) || !(isPaused(task) || isQueued(task))) return
     const name = this.#openFor(task, known)
     if (name === undefined) return
     const slash = name.indexOf("/")
@@ -70,7 +70,7 @@ export class FallbackModels {
   }
 
   #tellUnknown(known: readonly string[]): void {
-    const { host, options } = this.#parts
+    const { host, options } = this.#runtime
     const unknown = Object.values(options.fallbackModels)
       .flat()
       .filter((name) => !known.includes(name))
@@ -93,7 +93,7 @@ export class FallbackModels {
 
   /** A fork that shares its parent's cache must keep its parent's model. */
   #namedFor({ agent, model, fork }: Task): readonly string[] {
-    const { fallbackModels } = this.#parts.options
+    const { fallbackModels } = this.#runtime.options
     if (!model || fork?.whole) return []
     const named = (key: string) => (Object.hasOwn(fallbackModels, key) ? fallbackModels[key] : undefined)
     return named(agent) ?? named(modelKey(model)) ?? []

@@ -1,7 +1,10 @@
 import { z } from "zod"
-import type { Feature } from "../../core/feature.ts"
+import type { Feature, Runtime } from "../../core/feature.ts"
+import type { Task } from "../../core/task.ts"
 import { type MergeRule, projectWins, stricter } from "../../options/rules.ts"
 import { milliseconds, option, type ValuesOf } from "../../options/spec.ts"
+import { Breakers } from "./breakers.ts"
+import { createRefusalReader, type RefusalReader, type SessionLookup } from "./opencode/answers.ts"
 
 /** "exact" wraps a function of the host's: where the user has set another value, a project cannot turn it on. */
 const exactByUser: MergeRule = {
@@ -34,4 +37,27 @@ declare module "../../options/options.ts" {
   interface Options extends ValuesOf<typeof options> {}
 }
 
-export const rateLimits: Feature = { name: "rate-limits", options }
+/**
+ * Sessions at work that may send requests under the cache key of `named`: itself and forks sharing it. A session
+ * without a parent shares none.
+ */
+const askingIn =
+  ({ store }: Runtime): SessionLookup =>
+  (named, parentID) => {
+    const isNamed = ({ sessionID, fork }: Task) =>
+      sessionID === named || (parentID !== undefined && fork?.rides === named)
+    return store.active().flatMap((task) => (isNamed(task) && !store.isForeign(task.id) ? [task.sessionID] : []))
+  }
+
+/** Reads refusals until the plugin stops. */
+function refusalsFor(runtime: Runtime): RefusalReader["refusal"] {
+  const { refusal, close } = createRefusalReader(askingIn(runtime))
+  runtime.stopped.addEventListener("abort", close)
+  return refusal
+}
+
+export const rateLimits: Feature = {
+  name: "rate-limits",
+  options,
+  body: (runtime) => new Breakers(runtime, runtime.options.gate === "exact" ? refusalsFor(runtime) : () => undefined),
+}

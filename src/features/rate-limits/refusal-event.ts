@@ -1,5 +1,6 @@
 import type { OpencodeEvent } from "../../core/ports.ts"
-import type { ProviderAnswer, Refusal } from "../../core/refusal.ts"
+import type { Refusal } from "../../core/refusal.ts"
+import type { ProviderAnswer } from "./opencode/answers.ts"
 
 /** Refusal in an event, completed from `answer` if that was read; undefined for other events. */
 export function refusalIn(event: OpencodeEvent, answer: () => ProviderAnswer | undefined): Refusal | undefined {

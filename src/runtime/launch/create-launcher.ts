@@ -14,8 +14,8 @@ type LaunchingPorts = Omit<
 
 /** Creates the parts that start and resume runs for agents. */
 export function launchingOf(parts: Parts, ports: LaunchingPorts) {
-  const { dependencies, breakers, bodies } = ports
-  const scheduler = new Scheduler(parts, { ...ports, sources: [dependencies, breakers, ...bodies] })
+  const { dependencies, bodies } = ports
+  const scheduler = new Scheduler(parts, { ...ports, sources: [dependencies, ...bodies] })
   const queue = new Queue(parts, { ...ports, scheduler })
   const begins = { ...ports, queue, scheduler }
   return { scheduler, queue, launcher: new Launcher(parts, begins), resuming: new Resuming(parts, begins) }

@@ -1,11 +1,10 @@
 import { batchFor } from "../../core/batch.ts"
 import { CallError, messageOf } from "../../core/errors.ts"
-import type { Feature, FeatureBody, SessionBeginning, SessionRules } from "../../core/feature.ts"
+import type { Feature, FeatureBody, Pauser, SessionBeginning, SessionRules } from "../../core/feature.ts"
 import { newTaskID } from "../../core/ids.ts"
 import type { ModelFacts, Persona } from "../../core/ports.ts"
 import { isActive, NO_FIGURES, type Task, type TaskDraft } from "../../core/task.ts"
 import { withSchema } from "../../core/value.ts"
-import type { Breakers } from "../../features/rate-limits/breakers.ts"
 import type { Allowance } from "../budgets/allowance.ts"
 import type { ForeignCosts } from "../budgets/other-processes.ts"
 import { permitItems } from "../groups/plans.ts"
@@ -42,7 +41,7 @@ export type LauncherPorts = {
   readonly bodies: readonly FeatureBody[]
   readonly models: ModelFacts
   readonly randomID: () => string
-  readonly breakers: Breakers
+  readonly pauser?: Pauser
   readonly ledgers: () => Promise<Ledgers>
   readonly queue: Queue
   readonly scheduler: Scheduler
@@ -92,7 +91,7 @@ export class Launcher {
     const beginning = this.#beginningOf(request, persona)
     const { agent, model } =
       beginning?.persona ?? (await chosenBy(this.#parts, this.#ports.kinds, request, agents, persona))
-    refuseUnpaid(this.#ports.breakers.unpaid(model))
+    refuseUnpaid(this.#ports.pauser?.refusesModel(model))
     await refuseUnknownRungs(this.#parts, this.#ports.kinds, request)
     const depth = await depthBelow(this.#parts, caller.sessionID, parent)
     const mark = isPlain(request) ? fingerprint(agent, model, request.prompt) : ""

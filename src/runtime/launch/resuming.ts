@@ -1,10 +1,9 @@
 import { recentRuns } from "../../core/bill.ts"
 import { CallError } from "../../core/errors.ts"
-import type { Feature } from "../../core/feature.ts"
+import type { Feature, Pauser } from "../../core/feature.ts"
 import { winnerIn } from "../../core/group.ts"
 import { isActive, type Run, type Task } from "../../core/task.ts"
 import { withSchema } from "../../core/value.ts"
-import type { Breakers } from "../../features/rate-limits/breakers.ts"
 import type { Allowance } from "../budgets/allowance.ts"
 import type { ForeignCosts } from "../budgets/other-processes.ts"
 import type { Dispatcher } from "../dispatcher.ts"
@@ -31,7 +30,7 @@ export type ResumingPorts = {
   readonly features: readonly Feature[]
   readonly dispatcher: Dispatcher
   readonly kinds: readonly PlaceKind[]
-  readonly breakers: Breakers
+  readonly pauser?: Pauser
   readonly queue: Queue
   readonly allowance: Allowance
   readonly elsewhere: ForeignCosts
@@ -54,7 +53,7 @@ export class Resuming {
   async resume(task: Task, request: ResumeRequest, caller?: Caller): Promise<Task> {
     const { host, store, clock, options, toaster } = this.#parts
     this.#refuseToResume(task)
-    refuseUnpaid(this.#ports.breakers.unpaid(task.model))
+    refuseUnpaid(this.#ports.pauser?.refusesModel(task.model))
     if (request.merge) refuseUnlessMerging(task)
     kindOf(this.#ports.kinds, task.place?.kind ?? HERE)
     await this.#ports.dispatcher.over(task)

@@ -1,5 +1,5 @@
+import type { Pauser } from "../../core/feature.ts"
 import type { Task } from "../../core/task.ts"
-import type { Breakers } from "../../features/rate-limits/breakers.ts"
 import { type Answer, compose, wantsAnswer } from "../../present/notification.ts"
 import type { Answers } from "../answers.ts"
 import type { Dispatcher } from "../dispatcher.ts"
@@ -16,7 +16,7 @@ export function outboxOf(
   parts: Parts,
   development: boolean,
   answers: Answers,
-  others: () => { readonly dispatcher: Dispatcher; readonly breakers: Breakers },
+  others: () => { readonly dispatcher: Dispatcher; readonly pauser: Pauser | undefined },
 ): Outbox {
   const { host, clock, options, store, journal, toaster, background, stopped } = parts
   return new Outbox({
@@ -27,7 +27,7 @@ export function outboxOf(
     isLast: (task) => isLastNotification(task, store),
     gatherMs: (task) => gatherMs(task, store),
     mayWake: (task) => mayWake(task, store),
-    isClosed: (task, persona) => others().breakers.keepsFromWaking(task, persona?.model),
+    isClosed: (task, persona) => others().pauser?.keepsFromWaking(task, persona?.model) === true,
     silence: (parentID) => stopSession(parts, parentID).soon,
     compose: async (task) => {
       await journal.takenUp

@@ -1,10 +1,10 @@
+import type { Pauser } from "../../core/feature.ts"
 import { winnerIn } from "../../core/group.ts"
 import { answerText, keptTodos } from "../../core/outcome.ts"
 import type { Message, TaskRecord } from "../../core/ports.ts"
 import { newRun } from "../../core/run/active-run.ts"
 import { type Ending, isActive, isPaused, type Task } from "../../core/task.ts"
 import { transition } from "../../core/transition.ts"
-import type { Pausers } from "../../features/rate-limits/pausers.ts"
 import { sleepFor } from "../../lib/clock.ts"
 import { answerBeforeNotice } from "../answer-before-notice.ts"
 import type { Dispatcher } from "../dispatcher.ts"
@@ -37,7 +37,7 @@ const WAKE_WINDOW_MS = 900_000
 
 export type SettlingPorts = {
   readonly dispatcher: Dispatcher
-  readonly pausers: Pausers
+  readonly pauser?: Pauser
   readonly places: Places
   readonly outbox: Outbox
   readonly verifiers: Verifiers
@@ -182,7 +182,7 @@ export class Settling {
   /** Only paused runs continue after a restart: at their time, with their prompt. */
   async #standsOn(task: Task, messages: readonly Message[]): Promise<boolean> {
     const { store, clock } = this.#parts
-    const goOn = this.#ports.pausers.afterRestart(task)
+    const goOn = this.#ports.pauser?.afterRestart(task)
     const asked = promptFromMessages(task, messages)
     if (!goOn || !this.#mayGoOn(task) || !asked) return false
     // The dead process may not have undone the refused turn.

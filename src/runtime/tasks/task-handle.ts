@@ -12,12 +12,6 @@ export class TaskHandle {
   /** Another living process writes its record. */
   borrowed = false
   answer?: KeptAnswer
-  /** Last refused request: OpenCode reports it several times. */
-  refused?: string
-  /** Compaction request of its session, while it is the last request; its agent may use another model. */
-  compaction?: { readonly model: string; readonly at: number }
-  /** Its model was replaced while it was parked. */
-  isSwitched = false
   /** For a foreign task: its last message at the last read. */
   seen?: string
   /** Calls waiting for the end of its run. */

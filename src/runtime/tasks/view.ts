@@ -2,7 +2,7 @@ import { waitsFor } from "../../core/dependencies.ts"
 import { type Group, sizeOf } from "../../core/group.ts"
 import { countItems, type ItemCounts } from "../../core/items.ts"
 import { placeInQueue } from "../../core/limits.ts"
-import { type Pause, pauseText } from "../../core/pause.ts"
+import { type Pause, type PauseView, pauseText, waitsForText } from "../../core/pause.ts"
 import { pauseAmong } from "../../core/paused-children.ts"
 import { progressOf as seenOf } from "../../core/run/active-run.ts"
 import {
@@ -68,12 +68,12 @@ export type Cleared = {
   readonly left?: number
 }
 
-/** `holdsBack`: text of the limit that a task waits for; `until`: when a question is refused. */
+/** `holdsBack`: the limit that a task waits for; `until`: when a question is refused. */
 export function viewOf(
   task: Task,
   store: TaskStore,
   now: number,
-  holdsBack: (task: Task) => string | undefined = () => undefined,
+  holdsBack: (task: Task) => PauseView | undefined = () => undefined,
   until: (ask: Ask) => number = forEver,
 ): TaskView {
   const seen = progressOf(task, store)
@@ -88,7 +88,7 @@ export function viewOf(
         task,
         progress,
         store.hasOpen(task.sessionID),
-        waitedFor(task, store, holdsBack),
+        waitedFor(task, store, now, holdsBack),
         pause && pauseText(pause, now),
       ),
     ...(store.isMerging(task.id) && { merging: true }),
@@ -125,10 +125,15 @@ function countsOf(task: Task, group: Group, store: TaskStore): ItemCounts {
   return countItems(sizeOf(group), own, store.run(task.id)?.done ?? [])
 }
 
-function waitedFor(task: Task, store: TaskStore, holdsBack: (task: Task) => string | undefined): readonly string[] {
+function waitedFor(
+  task: Task,
+  store: TaskStore,
+  now: number,
+  holdsBack: (task: Task) => PauseView | undefined,
+): readonly string[] {
   const others = waitsForIn(task, store)
   const limit = others.length === 0 ? holdsBack(task) : undefined
-  return limit === undefined ? others : [limit]
+  return limit === undefined ? others : [waitsForText(limit, now)]
 }
 
 const waitsForIn = (task: Task, store: TaskStore): readonly string[] => waitsFor(task, (id) => store.get(id))

@@ -11,7 +11,7 @@ import {
   type Trip,
   withdraw,
   withoutUnheard,
-} from "../../../src/core/breaker.ts"
+} from "../../../src/features/rate-limits/breaker.ts"
 
 /** All of an answer to a request that was sent then, or its first part. */
 const whole = (breaker: Breaker, taskID: string, sentAt: number) => answered(breaker, { taskID, sentAt, isWhole: true })

@@ -1,5 +1,8 @@
-import type { ProviderAnswer } from "../../../core/refusal.ts"
+import type { Refusal } from "../../../core/refusal.ts"
 import { addBounded } from "../../../lib/bounded-set.ts"
+
+/** A provider's answer as far as it was read. */
+export type ProviderAnswer = Required<Pick<Refusal, "status" | "headers" | "at">> & Pick<Refusal, "body">
 
 /**
  * Reads providers' refusals by wrapping the process's `fetch`, because OpenCode reports neither headers nor body until

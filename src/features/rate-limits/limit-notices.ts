@@ -1,13 +1,13 @@
-import type { Breaker } from "../../core/breaker.ts"
+import type { Runtime } from "../../core/feature.ts"
 import { modelKeyOf } from "../../core/limits.ts"
 import { conditionOf } from "../../core/refusal.ts"
 import { isUnattended, type Task } from "../../core/task.ts"
 import { duration } from "../../lib/duration.ts"
 import { formatTime } from "../../lib/format-time.ts"
 import { count } from "../../lib/text.ts"
-import type { Parts } from "../parts.ts"
-import type { Note } from "./notes.ts"
-import { notifyIdle } from "./notify-idle.ts"
+import type { Note } from "../../runtime/mailbox/notes.ts"
+import { notifyIdle } from "../../runtime/mailbox/notify-idle.ts"
+import type { Breaker } from "./breaker.ts"
 
 /** Shorter waits are not reported. */
 const WORTH_TELLING_MS = 30_000
@@ -19,18 +19,12 @@ const AGAIN_MS = 10_000
 /** A reported model is not reported again for this long, in ms, unless its time is later by as much. */
 const QUIET_MS = 600_000
 
-type NoticePorts = {
-  readonly breakerOf: (model: string) => Breaker | undefined
-  readonly at: (time: number) => void
-}
-
 /**
  * Reports once that a model is at its limit: a toast for the user, a message without a turn for each affected parent.
  */
 export class LimitNotices {
-  readonly #parts: Parts
-  readonly #breakerOf: NoticePorts["breakerOf"]
-  readonly #at: NoticePorts["at"]
+  readonly #runtime: Runtime
+  readonly #breakerOf: (model: string) => Breaker | undefined
   /** Last report for each model: when, and which opening time it named. */
   readonly #told = new Map<string, { readonly at: number; readonly opensAt: number }>()
   /** Models with a report in preparation. */
@@ -38,18 +32,17 @@ export class LimitNotices {
   /** Parents still to be told, by model, and time of the next attempt. */
   readonly #owed = new Map<string, { readonly parents: ReadonlySet<string>; readonly at: number }>()
 
-  constructor(parts: Parts, { breakerOf, at }: NoticePorts) {
-    this.#parts = parts
+  constructor(runtime: Runtime, breakerOf: (model: string) => Breaker | undefined) {
+    this.#runtime = runtime
     this.#breakerOf = breakerOf
-    this.#at = at
   }
 
   /** Reports to parents that were busy before. Called by the clock. */
   look(): void {
-    const now = this.#parts.clock.now()
+    const now = this.#runtime.clock.now()
     for (const [model, { parents, at }] of this.#owed) {
       if (now >= at) this.#tell(model, parents)
-      else this.#at(at)
+      else this.#runtime.wakeAt(at)
     }
   }
 
@@ -57,7 +50,7 @@ export class LimitNotices {
   closed(model: string, before: Breaker | undefined): void {
     if (this.#gathering.has(model) || !this.#isNews(model, before)) return
     this.#gathering.add(model)
-    this.#parts.clock.after(GATHER_MS, () => {
+    this.#runtime.clock.after(GATHER_MS, () => {
       this.#gathering.delete(model)
       this.#announce(model)
     })
@@ -70,7 +63,7 @@ export class LimitNotices {
 
   #isNews(model: string, before: Breaker | undefined): boolean {
     const breaker = this.#breakerOf(model)
-    const now = this.#parts.clock.now()
+    const now = this.#runtime.clock.now()
     if (!breaker || breaker.opensAt - now < WORTH_TELLING_MS) return false
     const told = this.#told.get(model)
     // A limit too short to report has become long.
@@ -82,9 +75,9 @@ export class LimitNotices {
   }
 
   #announce(model: string): void {
-    const { clock, host, options } = this.#parts
+    const { clock, host, options } = this.#runtime
     const breaker = this.#breakerOf(model)
-    const parked = concerned(this.#parts, model)
+    const parked = concerned(this.#runtime, model)
     if (!breaker || breaker.recovery || parked.length === 0) return
     const now = clock.now()
     this.#told.set(model, { at: now, opensAt: breaker.opensAt })
@@ -98,9 +91,9 @@ export class LimitNotices {
     this.#owed.delete(model)
     const breaker = this.#breakerOf(model)
     if (!breaker || breaker.recovery) return
-    const { host, background } = this.#parts
+    const { host, background } = this.#runtime
     for (const parentID of parents) {
-      const note = noteTo(this.#parts, parentID, model, breaker)
+      const note = noteTo(this.#runtime, parentID, model, breaker)
       if (note)
         background.run("tell of a limit", async () => {
           if (!(await notifyIdle(host, note))) this.#owe(model, parentID)
@@ -110,13 +103,13 @@ export class LimitNotices {
 
   /** A message during a turn would cause another step: the parent is told later, if the limit still holds. */
   #owe(model: string, parentID: string): void {
-    const at = this.#parts.clock.now() + AGAIN_MS
+    const at = this.#runtime.clock.now() + AGAIN_MS
     this.#owed.set(model, { parents: new Set([...(this.#owed.get(model)?.parents ?? []), parentID]), at })
-    this.#at(at)
+    this.#runtime.wakeAt(at)
   }
 }
 
-const concerned = ({ store }: Parts, model: string): readonly Task[] =>
+const concerned = ({ store }: Runtime, model: string): readonly Task[] =>
   store.active().filter((task) => task.run.parked?.model === model || (isWaiting(task) && modelKeyOf(task) === model))
 
 const isWaiting = (task: Task): boolean => task.run.startedAt === undefined
@@ -133,9 +126,9 @@ const are = ({ length }: readonly Task[]): string => (length === 1 ? "is" : "are
 const go = ({ length }: readonly Task[]): string => (length === 1 ? "goes" : "go")
 const themselves = ({ length }: readonly Task[]): string => (length === 1 ? "itself" : "themselves")
 
-function noteTo(parts: Parts, parentID: string, model: string, breaker: Breaker): Note | undefined {
-  const at = parts.clock.now()
-  const own = concerned(parts, model).filter((task) => task.parentID === parentID)
+function noteTo(runtime: Runtime, parentID: string, model: string, breaker: Breaker): Note | undefined {
+  const at = runtime.clock.now()
+  const own = concerned(runtime, model).filter((task) => task.parentID === parentID)
   const [task] = own
   if (!task || isUnattended(task)) return undefined
   return {

@@ -1,4 +1,4 @@
-import type { PassingKind } from "./refusal.ts"
+import type { PassingKind } from "../../core/refusal.ts"
 
 /**
  * Circuit breaker of one model: tripped by a provider's refusals, reset by the first part of an answer. Runs that meet

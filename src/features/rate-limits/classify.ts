@@ -1,0 +1,230 @@
+import type { PassingKind, Refusal } from "../../core/refusal.ts"
+
+/**
+ * Meaning of a provider's refusal: whether it passes by itself, and when. Formats are those seen in answers of
+ * providers and in what OpenCode makes of them.
+ */
+
+/**
+ * `money`: credit is used up, which waiting does not change. `other`: a wrong request, or a failure that is no limit.
+ */
+type RefusalKind = PassingKind | "money" | "other"
+
+/** `until`: when the provider says requests are possible again. */
+export type ClassifiedRefusal = { readonly kind: RefusalKind; readonly until?: number }
+
+const SECOND_MS = 1000
+const MINUTE_MS = 60_000
+const HOUR_MS = 3_600_000
+const DAY_MS = 24 * HOUR_MS
+/** Shorter waits are raised to this. */
+const SOONEST_MS = SECOND_MS
+/** Longer waits are taken for a mistake. */
+const LATEST_MS = 8 * DAY_MS
+/** OpenCode retries after 2 s, doubled with each attempt, plus up to a quarter. */
+const HOST_FIRST_MS = 2000
+const HOST_JITTER = 1.25
+/** Longest part of a body, and of a value, that is read: a provider may send anything. */
+const MOST_BODY_CHARS = 16_384
+const MOST_VALUE_CHARS = 64
+/** Tolerated deviation from OpenCode's own retry schedule. */
+const HOST_SLACK_MS = 500
+
+/** Requests that are too large for any wait or payment, at any status. */
+const TOO_MUCH = /request too large|extra usage is required/i
+/** Context overflow; but so many tokens in a time are a limit. */
+const OVERFLOW =
+  /context.{0,3}length|context window|maximum context|prompt is too long|too many (input )?tokens(?!.{0,40}\b(wait|per (second|min|minute|hour|day))\b)/i
+const MONEY = /insufficient[_ ]quota|credit balance|insufficient (credits?|funds|balance)|billing|payment required/i
+const LIMIT =
+  /rate.?limit|usage.?limit|too many requests|(?<!disk |storage )quota|resource.?exhausted|too many (input )?tokens|(?<!\b(size|length|depth|count|memory|file|context) )limit (has been |was )?(reached|exceeded)|reached (your|the) .{0,40}limit/i
+const OVERLOAD = /overloaded|at capacity|over capacity|no capacity|temporarily unavailable/i
+/** OpenCode's messages where no answer came. */
+const UNREACHABLE = /unable to connect|econn|fetch failed|socket|connection (was |has been )?(closed|reset|refused)/i
+/** Example: `EDQUOT: disk quota exceeded`: a fault of this machine, not of a provider. */
+const SYSTEM_ERROR = /\b(?!ERROR\b)E[A-Z]{2,}\d*[:,] (?=[a-z])/
+/** An error's type and code, in a body or in a message with a JSON body. */
+const CODES = /"(?:type|code|status|reason)"\s*:\s*"([^"\\]{1,64})"/g
+/** Codes or words that blame the request. OpenCode retries even these where the text mentions limits. */
+const WRONG_REQUEST =
+  /invalid[_ ](request|argument|schema|parameter|value|type|tool|function|image)|unsupported|unrecognized/i
+/** Quoted names come from the request, such as a tool's. */
+const QUOTED = /(['"`])[\w.-]{1,64}\1/g
+
+/** Statuses of wrong requests: waiting never helps, whatever the text. */
+const WRONG_STATUSES = [401, 404]
+/** Other statuses that blame the request may quote anything from it: tool names, prompt, pictures. */
+const WORDED_STATUSES = [402, 403, 429]
+
+/** `hasAnswered`: this model has answered in this process, so a failed connection is not a wrong address. */
+export function classifyRefusal(given: Refusal, now: number, hasAnswered: boolean): ClassifiedRefusal {
+  const refusal = { ...given, body: given.body?.slice(0, MOST_BODY_CHARS) }
+  const until = timeOf(refusal, now)
+  const kind = kindOf(refusal, until !== undefined, hasAnswered, now)
+  return until === undefined || kind === "money" || kind === "other" ? { kind } : { kind, until }
+}
+
+function kindOf(refusal: Refusal, hasTime: boolean, hasAnswered: boolean, now: number): RefusalKind {
+  const { status, message } = refusal
+  const text = tellingIn(refusal)
+  if (TOO_MUCH.test(text)) return "other"
+  if (!hasTime && (status === 402 || (mayBeMoney(status) && MONEY.test(text)))) return "money"
+  if (OVERFLOW.test(text) && status !== 429) return "other"
+  if (status !== undefined && WRONG_STATUSES.includes(status)) return "other"
+  if (status === 429 || status === 402 || LIMIT.test(text)) return "limit"
+  if (status === 529 || status === 503 || OVERLOAD.test(text)) return "overload"
+  // A wait longer than OpenCode's own schedule came from the provider, whatever the words.
+  if (status === undefined && inHost(refusal, now) !== undefined) return "limit"
+  const failed = refusal.unreachable || (status === undefined && UNREACHABLE.test(message))
+  return failed && hasAnswered ? "unreachable" : "other"
+}
+
+/** Text that may tell of a limit: all words, or only type and code where the status blames the request. */
+function tellingIn({ status, message, body = "" }: Refusal): string {
+  const text = `${message} ${body}`
+  const codes = Array.from(text.matchAll(CODES), ([, code]) => code).join(" ")
+  const blames = status !== undefined && status >= 400 && status < 500
+  const isWrong = blames ? !WORDED_STATUSES.includes(status) : WRONG_REQUEST.test(`${codes} ${message}`)
+  return isWrong || SYSTEM_ERROR.test(message) ? codes : `${text.replace(QUOTED, "")} ${codes}`
+}
+
+/** Without a status, or with one of a wrong request, words and code decide. */
+const mayBeMoney = (status: number | undefined): boolean => status === undefined || (status >= 400 && status < 500)
+
+/** First time found in header, body, rate limit headers, words, and OpenCode's retry. */
+function timeOf(refusal: Refusal, now: number): number | undefined {
+  const { headers = {}, message } = refusal
+  // A stream that broke off carries its error body in the message.
+  const body = `${refusal.body ?? ""} ${message}`
+  const at = refusal.at ?? refusedAt(refusal, now)
+  const sources = [
+    () => (RETRY_FIELDS.some((name) => isZero(headers[name])) ? now + SOONEST_MS : undefined),
+    () => after(headers["retry-after-ms"], at, 1),
+    () => after(headers["retry-after"], at, SECOND_MS) ?? dateOf(headers["retry-after"]),
+    () => moment(fieldIn(body, "resets_at|reset_at")),
+    () => after(fieldIn(body, "resets_in_seconds|retry_after"), at, SECOND_MS),
+    () => span(fieldIn(body, "retryDelay"), at),
+    () => inLimits(headers, at),
+    () => inWords(message, at),
+    () => inHost(refusal, now),
+  ]
+  for (const source of sources) {
+    const time = source()
+    if (time !== undefined && time > now && time - now <= LATEST_MS) return Math.max(time, now + SOONEST_MS)
+  }
+  return undefined
+}
+
+const RETRY_FIELDS = ["retry-after-ms", "retry-after"]
+/** `retry-after: 0` means at once. */
+const isZero = (value: string | undefined): boolean => value !== undefined && /^\s*0(\.0+)?\s*$/.test(shortened(value))
+
+function after(value: string | undefined, now: number, unit: number): number | undefined {
+  if (value === undefined || !/^\s*\d+(\.\d+)?\s*$/.test(shortened(value))) return undefined
+  return now + Number(value) * unit
+}
+
+function dateOf(value: string | undefined): number | undefined {
+  const time = value === undefined ? Number.NaN : Date.parse(shortened(value))
+  return Number.isNaN(time) ? undefined : time
+}
+
+const shortened = (value: string): string => value.slice(0, MOST_VALUE_CHARS)
+
+/** Finds a field of a JSON body at any depth. */
+const fieldIn = (body: string, names: string): string | undefined =>
+  new RegExp(`"(?:${names})"\\s*:\\s*"?([^",}\\]]+)"?`, "i").exec(body)?.[1]?.trim()
+
+/** Time given as seconds or milliseconds since the epoch, or as a date. */
+function moment(value: string | undefined): number | undefined {
+  if (value === undefined) return undefined
+  if (!/^\d+(\.\d+)?$/.test(shortened(value))) return dateOf(value)
+  const number = Number(value)
+  return number < 1e11 ? number * SECOND_MS : number
+}
+
+const LIMIT_HEADER = /^(anthropic-ratelimit-(.+)-reset|x-ratelimit-reset-(.+))$/
+/** Anthropic's status of a limit that is not used up. */
+const ALLOWED = /^\s*allowed/
+
+/**
+ * Latest reset among used-up limits. A limit without a remaining count is used up unless its status allows requests.
+ */
+function inLimits(headers: Readonly<Record<string, string>>, now: number): number | undefined {
+  const times = Object.entries(headers).flatMap(([name, value]) => {
+    const [match, , anthropic, other] = LIMIT_HEADER.exec(name) ?? []
+    if (match === undefined) return []
+    const left = headers[anthropic ? `anthropic-ratelimit-${anthropic}-remaining` : `x-ratelimit-remaining-${other}`]
+    if (left !== undefined && Number(left) > 0) return []
+    if (ALLOWED.test(headers[`anthropic-ratelimit-${anthropic}-status`] ?? "")) return []
+    const time = span(value, now) ?? (isSpanInSeconds(value) ? after(value, now, SECOND_MS) : moment(value))
+    return time === undefined ? [] : [time]
+  })
+  return times.length === 0 ? undefined : Math.max(...times)
+}
+
+/** A plain number of seconds: as seconds since the epoch it would be a date in the 1970s. */
+const isSpanInSeconds = (value: string): boolean => /^\s*\d{1,8}(\.\d+)?\s*$/.test(shortened(value))
+
+const UNITS_MS = { w: 7 * DAY_MS, d: DAY_MS, h: HOUR_MS, m: MINUTE_MS, s: SECOND_MS, ms: 1 } as const
+const UNIT =
+  "(ms|msecs?|milliseconds?|w|weeks?|d|days?|h|hrs?|hours?|m|mins?|minutes?|s|secs?|seconds?)(?![a-z])[\\s,]*(?:and\\s+)?"
+const PIECE = `(\\d+(?:\\.\\d+)?)\\s*${UNIT}`
+const PIECES = new RegExp(`^(?:${PIECE})+`, "i")
+
+/** Duration with units, as `6m0s`, `1.5s`, `34.07s`, `500ms` or `2 hours`. */
+function span(value: string | undefined, now: number): number | undefined {
+  const text = shortened(value ?? "").trim()
+  return PIECES.exec(text)?.[0] === text ? spanBefore(text, now) : undefined
+}
+
+/** The duration at the start of a text; words after it are ignored. */
+function spanBefore(text: string, now: number): number | undefined {
+  const [found] = PIECES.exec(shortened(text)) ?? []
+  if (found === undefined) return undefined
+  const pieces = [...found.matchAll(new RegExp(PIECE, "gi"))]
+  return now + pieces.reduce((sum, [, number, unit]) => sum + Number(number) * unitOf(String(unit)), 0)
+}
+
+const unitOf = (unit: string): number =>
+  UNITS_MS[/^m(s|il)/i.test(unit) ? "ms" : (unit.charAt(0).toLowerCase() as keyof typeof UNITS_MS)]
+
+const IN_WORDS = /(?:try again|retry|reset(?:s|ting)?)(?: again)? (?:in|after) (?=\d)/i
+const AT_WORDS = /(?:try again|retry|resets?)(?: again)? at (\d{1,2}):(\d{2})\s*(am\b|pm\b)?(.*)/i
+/** Time zone after a time of day, as `UTC`, `PST` or `(America/New_York)`. */
+const ZONE = /^\s*\(?(UTC|GMT|Z|[A-Z]{2,4}T|[A-Z]\w+\/\w+)\b/
+/** A time of day at most this long ago has just come; an earlier one is tomorrow's. */
+const JUST_COME_MS = 15 * MINUTE_MS
+
+/** Examples: "try again in 6m0s", "resets at 14:30". A time of day without a zone is this machine's. */
+function inWords(message: string, now: number): number | undefined {
+  const spanned = IN_WORDS.exec(message)
+  const found = spanned ? spanBefore(message.slice(spanned.index + spanned[0].length), now) : undefined
+  if (found !== undefined) return found
+  const [, hour, minute, half, rest = ""] = AT_WORDS.exec(message) ?? []
+  if (hour === undefined || Number(hour) > 23 || Number(minute) > 59) return undefined
+  const [, zone] = ZONE.exec(rest) ?? []
+  const isUniversal = zone === "UTC" || zone === "GMT" || zone === "Z"
+  if (zone !== undefined && !isUniversal) return undefined
+  const hours = half === undefined ? Number(hour) : (Number(hour) % 12) + (half.toLowerCase() === "pm" ? 12 : 0)
+  const time = new Date(now)
+  if (isUniversal) time.setUTCHours(hours, Number(minute), 0, 0)
+  else time.setHours(hours, Number(minute), 0, 0)
+  if (time.getTime() > now) return time.getTime()
+  // A provider's clock may be some minutes late: such a time is not tomorrow's.
+  return now - time.getTime() < JUST_COME_MS ? undefined : time.getTime() + DAY_MS
+}
+
+/** Arrival time of a refusal that OpenCode reports later, from its retry schedule. */
+function refusedAt(refusal: Refusal, now: number): number {
+  const { next, attempt = 1 } = refusal
+  if (next === undefined || inHost(refusal, now) !== undefined) return now
+  return Math.min(now, next - HOST_FIRST_MS * 2 ** (Math.max(1, attempt) - 1))
+}
+
+/** OpenCode's next attempt, where it is later than its own schedule: the provider told it. */
+function inHost({ next, attempt = 1 }: Refusal, now: number): number | undefined {
+  if (next === undefined) return undefined
+  const own = HOST_FIRST_MS * 2 ** (Math.max(1, attempt) - 1) * HOST_JITTER + HOST_SLACK_MS
+  return next - now > own ? next : undefined
+}
