@@ -86,7 +86,10 @@ export type FeatureBody = Partial<BlockSource> & {
   ): Promise<{ readonly tasks: number; readonly text: string } | undefined>
   /** Sees the requests to models before they are sent. */
   readonly requests?: RequestObserver
-  /** An event of any session. `task`: the one that this process runs in that session, as it was before. */
+  /**
+   * An event of any session, or what a poll found instead of one, after the run has taken it. `task`: the one that this
+   * process runs in that session, as it was before.
+   */
   onEvent?(event: OpencodeEvent, task: Task | undefined): void
   /** Of one feature at most. */
   readonly pauser?: Pauser
@@ -125,23 +128,26 @@ export type RequestObserver = {
   isBriefed(sessionID: string): boolean
 }
 
-/** Pauses runs whose models must not be asked now. `blocks` says until when. */
+/** Pauses runs whose models must not be asked now. Its `blocks` keeps them paused. */
 export type Pauser = {
-  /** Called before each request of a run. True where it must not be sent. `other`: model of a compaction. */
+  /**
+   * Called before each request of a run that works. True where it must not be sent: the run is paused, or has ended.
+   * `other`: model of a compaction.
+   */
   blocksRequest(task: Task, other?: Model): boolean
-  /** Why nothing may be launched with this model. */
-  refusesModel(model: Model | undefined): string | undefined
-  /** Whether the notification of this end may not start its parent's model. The feature then wakes the parent later. */
-  keepsFromWaking(task: Task, model: Model | undefined): boolean
-  /** Whether this session, or any, is to be woken later. */
-  owesWake(sessionID?: string): boolean
-  /** What blocks requests of a task's model now. */
-  limitOf(task: Task): PauseView | undefined
-  /** What a task waits for before it begins. */
-  holdsBack(task: Task): PauseView | undefined
-  /** Continues a run that was paused when its process died. Undefined where such a run was interrupted. */
+  /**
+   * The limit for which a model must not be asked now. Changes nothing. `task`: the one that would ask it; without one, a
+   * session that is to be woken would.
+   */
+  limitOf(model: Model, task?: Task): PauseView | undefined
+  /** Called before a launch or a resume. Why it must not begin with this model, not even later. */
+  refusesModel(model: Model): string | undefined
+  /** Called for a paused run whose process died. The result is called when the run stands here; undefined: it ends. */
   afterRestart(task: Task): (() => void) | undefined
-  /** A user wants it tried now, perhaps with another model. `others`: number of runs that follow on success. */
+  /**
+   * A user wants a paused run tried now, perhaps with another model. `model`: the one that is asked; `others`: number of
+   * runs that follow on success.
+   */
   retryNow(task: Task, pause: Pause, model?: Model): { readonly model: string; readonly others: number }
 }
 
@@ -194,8 +200,6 @@ export type Runtime = {
   end(task: Task, ending: Ending): void
   /** Whether a run waits for other tasks before it asks its model. */
   waitsForTasks(task: Task): boolean
-  /** Wakes the task's parent by its notification now. */
-  wakeParent(task: Task): void
   /** Stores a task's result in the project. Returns the file; undefined where that failed. */
   keep(taskID: string, json: string): Promise<string | undefined>
 }

@@ -2,7 +2,7 @@ import { CallError, messageOf } from "../core/errors.ts"
 import type { Feature, FeatureBody, Pauser, Runtime } from "../core/feature.ts"
 import { ANY_PAUSE, pauseOf } from "../core/pause.ts"
 import type { Clock, ModelFacts, OpencodeApi, Reply } from "../core/ports.ts"
-import { type Ask, isActive, type Model, type Task } from "../core/task.ts"
+import { type Ask, isActive, type Model, modelOf, type Task } from "../core/task.ts"
 import { Background } from "../lib/background.ts"
 import type { Options } from "../options/options.ts"
 import { Answers } from "./answers.ts"
@@ -86,7 +86,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const groupArchive = new GroupArchive(parts, places)
   const archive = new Archive(parts, places, groupArchive, closed)
   const keep = keeperOf(parts, ledgers)
-  const outbox: Outbox = outboxOf(parts, ports.development, answers, () => ({ dispatcher, pauser }))
+  const outbox: Outbox = outboxOf(parts, ports.development, answers, () => ({ dispatcher, pauser, at }))
   const members: GroupMembers = new GroupMembers(parts, {
     features: ports.features,
     groupArchive,
@@ -99,7 +99,7 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const reschedule = () => launching.scheduler.reschedule()
   const at = (time: number) => poller.at(time)
   const runtime = { ...ports, ...parts, reschedule, keep, wakeAt: at }
-  const bodies = bodiesOf(ports.features, { ...runtime, ...stepsOf(() => ({ dispatcher, dependencies, outbox })) })
+  const bodies = bodiesOf(ports.features, { ...runtime, ...stepsOf(() => ({ dispatcher, dependencies })) })
   const pauser = [...bodies.values()].find((body) => body.pauser)?.pauser
   const verifiers = new Verifiers(parts, { features: ports.features, bodies, places, groupArchive })
   const freed = () => {
@@ -109,7 +109,6 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const watch = () => poller.wake()
   const dispatcher: Dispatcher = new Dispatcher(parts, {
     outbox,
-    owes: (sessionID) => outbox.owes(sessionID) || pauser?.owesWake(sessionID) === true,
     answers,
     ledger,
     effects: new Effects(parts, { groups, members, places, answers, verifiers }),
@@ -123,21 +122,21 @@ function insideOf(ports: ManagerPorts, stopped: AbortSignal) {
   const dependencies = new TaskDependencies(parts, dispatcher)
   const own = { bodies: [...bodies.values()], pauser }
   const begins = { ...own, dependencies, dispatcher, places, allowance, elsewhere, ledgers, watch }
-  const launching: Launching = launchingOf(parts, { ...ports, ...begins })
+  const sources = [dependencies, ...own.bodies, outbox]
+  const launching: Launching = launchingOf(parts, { ...ports, ...begins, sources })
   const recovery = new Recovery(parts, { ...begins, groups, outbox, ledger, verifiers, changed: freed })
-  const poller: Poller = new Poller(parts, { ...begins, recovery, ledger, reschedule })
+  const poller: Poller = new Poller(parts, { ...begins, recovery, outbox, ledger, reschedule })
   const retryNow = retryingBy(pauser)
   return { ...begins, ...launching, parts, answers, ledger, archive, outbox, retryNow, recovery, poller }
 }
 
 /** Steps of the runtime that features may take, by parts that may be created later. */
 const stepsOf = (
-  parts: () => { readonly dispatcher: Dispatcher; readonly dependencies: TaskDependencies; readonly outbox: Outbox },
-): Pick<Runtime, "pause" | "end" | "waitsForTasks" | "wakeParent"> => ({
+  parts: () => { readonly dispatcher: Dispatcher; readonly dependencies: TaskDependencies },
+): Pick<Runtime, "pause" | "end" | "waitsForTasks"> => ({
   pause: ({ id }, pause) => parts().dispatcher.deliver(id, { type: "refused", ...pause }),
   end: ({ id, run }, ending) => void parts().dispatcher.end(id, run.generation, ending),
   waitsForTasks: (task) => parts().dependencies.blocks(task) !== undefined,
-  wakeParent: (task) => parts().outbox.wakeAgain(task),
 })
 
 const bodiesOf = (features: readonly Feature[], runtime: Runtime): ReadonlyMap<string, FeatureBody> =>
@@ -165,9 +164,12 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
   const tell = (task: Task, text: string) => tellTask(parts, dispatcher, task, text)
   const forgetting = new TaskRemover(parts, { dispatcher, ledger, reschedule: () => scheduler.reschedule() })
   const forget = (task: Task) => forgetting.forget(task)
-  const holdsBack = (task: Task) => pauser?.holdsBack(task)
+  const limitOf = (task: Task) => {
+    const model = modelOf(task)
+    return model && pauser?.limitOf(model, task)
+  }
   const retention = new Retention(parts, { dependencies, forget, places })
-  const overview = new Overview(parts, { dispatcher, answers, recovery, archive, holdsBack })
+  const overview = new Overview(parts, { dispatcher, answers, recovery, archive, limitOf })
   const cancelling = new Cancelling(parts, { dispatcher, archive, retention, forget, places })
   const requests = new Requests(parts, {
     dispatcher,
@@ -179,12 +181,24 @@ function sidesOf(inside: ReturnType<typeof insideOf>, { randomID, answer = async
     answer,
   })
   const opening = new TaskFinder(parts, ledgers)
-  const reporting = new Reporting(parts, { dispatcher, answers, archive, holdsBack, opening })
+  const reporting = new Reporting(parts, { dispatcher, answers, archive, limitOf, opening })
   const heard = { dispatcher, outbox, bodies, requests, poller, places }
   const eventRouter = new EventRouter(parts, { ...heard, forget: (task) => cancelling.forgetLost(task) })
   const begins = { dispatcher, randomID, queue, allowance, elsewhere }
   const unattended = new Unattended(parts, { ...begins, ledger, poller, recovery })
-  return { cancelling, opening, reporting, eventRouter, unattended, tell, retention, overview, requests, forget }
+  return {
+    cancelling,
+    opening,
+    reporting,
+    eventRouter,
+    unattended,
+    tell,
+    retention,
+    overview,
+    requests,
+    forget,
+    limitOf,
+  }
 }
 
 /** Stores values in files of the project; see `Runtime`. */

@@ -22,8 +22,6 @@ import type { Verifiers } from "./verifiers.ts"
 
 export type DispatcherPorts = {
   readonly outbox: Outbox
-  /** Something is still to be sent to this session, or its model waits to be woken. */
-  readonly owes: (sessionID: string) => boolean
   readonly answers: Answers
   readonly ledger: CostLedger
   readonly effects: Effects
@@ -154,7 +152,7 @@ export class Dispatcher {
       purse: this.#ports.ledger.purseOf(task),
       ownTasks: store.hasOpen(task.sessionID),
       childrenPausedSince: () => allPausedSince(store.ofParent(task.sessionID)),
-      owed: this.#ports.owes(task.sessionID),
+      owed: this.#ports.outbox.owes(task.sessionID),
       spent: () => this.#ports.ledger.spentBy(task),
       nextMembers: (run) => this.#ports.nextMembers(task, run),
       mostAway: () => this.#ports.places.mostAway(task),

@@ -16,7 +16,7 @@ type OverviewPorts = {
   readonly answers: Answers
   readonly recovery: Recovery
   readonly archive: Archive
-  readonly holdsBack: (task: Task) => PauseView | undefined
+  readonly limitOf: (task: Task) => PauseView | undefined
 }
 
 /**
@@ -94,6 +94,6 @@ export class Overview {
 
   #view(task: Task): TaskView {
     const { store, clock, attendance } = this.#parts
-    return viewOf(task, store, clock.now(), this.#ports.holdsBack, (ask) => attendance.refusedAt(ask))
+    return viewOf(task, store, clock.now(), this.#ports.limitOf, (ask) => attendance.refusedAt(ask))
   }
 }

@@ -1,4 +1,4 @@
-import type { FeatureBody, Pauser } from "../core/feature.ts"
+import type { FeatureBody } from "../core/feature.ts"
 import { pausedTime } from "../core/pause.ts"
 import { type Activity, LEASE_MS } from "../core/ports.ts"
 import { type ActiveRun, isHeldUp } from "../core/run/active-run.ts"
@@ -7,6 +7,7 @@ import { Ticker } from "../lib/ticker.ts"
 import type { CostLedger } from "./budgets/ledger.ts"
 import type { ForeignCosts } from "./budgets/other-processes.ts"
 import type { Dispatcher } from "./dispatcher.ts"
+import type { Outbox } from "./mailbox/outbox.ts"
 import type { Parts } from "./parts.ts"
 import type { RemoteActivity } from "./places/place.ts"
 import type { Places } from "./places/places.ts"
@@ -39,7 +40,7 @@ export type PollerPorts = {
   readonly elsewhere: ForeignCosts
   /** Of the features. */
   readonly bodies: readonly FeatureBody[]
-  readonly pauser?: Pauser
+  readonly outbox: Outbox
   readonly reschedule: () => void
   readonly places: Places
 }
@@ -227,6 +228,6 @@ export class Poller {
 
   #isIdle(): boolean {
     const { store } = this.#parts
-    return store.activeCount + store.foreignCount === 0 && !this.#ports.pauser?.owesWake()
+    return store.activeCount + store.foreignCount === 0 && !this.#ports.outbox.defersWake
   }
 }

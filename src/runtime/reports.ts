@@ -33,7 +33,7 @@ type ReportingPorts = {
   readonly answers: Answers
   readonly archive: Archive
   readonly opening: TaskFinder
-  readonly holdsBack: (task: Task) => PauseView | undefined
+  readonly limitOf: (task: Task) => PauseView | undefined
 }
 
 /** Reports of tasks to the sessions that ask for them. */
@@ -119,6 +119,6 @@ export class Reporting {
   #view(task: Task): TaskView {
     const { store, clock, attendance } = this.#parts
     const until = (ask: Ask) => attendance.refusedAt(ask)
-    return viewOf(store.get(task.id) ?? task, store, clock.now(), this.#ports.holdsBack, until)
+    return viewOf(store.get(task.id) ?? task, store, clock.now(), this.#ports.limitOf, until)
   }
 }

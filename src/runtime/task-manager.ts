@@ -170,9 +170,9 @@ export class TaskManager {
     return { view: this.#view(task), ...found }
   }
 
-  /** The limit that blocks the task's model now. */
+  /** The limit for which a task must not ask its model now. */
   limitOf(task: Task): PauseView | undefined {
-    return this.#all.pauser?.limitOf(task)
+    return this.#all.limitOf(task)
   }
 
   /** Why the session may not call this tool now; undefined where it may. */
@@ -336,8 +336,7 @@ export class TaskManager {
 
   #view(task: Task): TaskView {
     const { store, clock, attendance } = this.#parts
-    const holdsBack = (each: Task) => this.#all.pauser?.holdsBack(each)
     const until = (ask: Ask) => attendance.refusedAt(ask)
-    return viewOf(store.get(task.id) ?? task, store, clock.now(), holdsBack, until)
+    return viewOf(store.get(task.id) ?? task, store, clock.now(), this.#all.limitOf, until)
   }
 }

@@ -107,7 +107,7 @@ export const setUp = (more: Partial<OutboxPorts> = {}) => {
     isLast: () => world.isLast,
     gatherMs: () => 250,
     mayWake: () => world.mayWake,
-    isClosed: () => false,
+    isBlocked: () => false,
     silence: async (parentID) => void states.push(`${parentID} silenced`),
     compose: async ({ id }) => {
       await world.composing(id)

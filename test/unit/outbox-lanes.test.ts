@@ -101,8 +101,8 @@ describe("the end of the plugin", () => {
 describe("a message to a stopped parent", () => {
   test("a message to a stopped parent does not ask its model's breaker, so no later wake-up is recorded", async () => {
     const noted: string[] = []
-    const isClosed: OutboxPorts["isClosed"] = ({ id }) => noted.push(id) > 0
-    const { clock, world, outbox, told, states } = setUp({ isClosed })
+    const isBlocked: OutboxPorts["isBlocked"] = () => noted.push("asked") > 0
+    const { clock, world, outbox, told, states } = setUp({ isBlocked })
     world.mayWake = false
     outbox.post(cleanup(A))
     await clock.advance(1000)
@@ -111,6 +111,44 @@ describe("a message to a stopped parent", () => {
       states: [`${A} confirmed`, "drained"],
       noted: [],
     })
+  })
+})
+
+describe("a message to a parent whose model must not be asked", () => {
+  const blocked = async () => {
+    const world = { isBlocked: true }
+    const scene = setUp({ isBlocked: () => world.isBlocked })
+    scene.outbox.post(cleanup(A))
+    await scene.clock.advance(1000)
+    expect(scene.told()).toEqual([`${SAID_A} (no reply)`])
+    scene.world.since = [{ ...asked(scene), parts: [{ type: "text", text: SAID_A, synthetic: false }] }]
+    return { ...scene, limits: world }
+  }
+
+  test("a parent whose model must not be asked is told at once, and woken when its model may be asked again", async () => {
+    const { clock, outbox, told, limits } = await blocked()
+    outbox.review()
+    await clock.advance(1000)
+    expect({ told: told().length, owes: outbox.owes(PARENT), defers: outbox.defersWake }).toEqual({
+      told: 1,
+      owes: true,
+      defers: true,
+    })
+    limits.isBlocked = false
+    outbox.review()
+    outbox.review()
+    await clock.advance(1000)
+    expect(told()).toEqual([`${SAID_A} (no reply)`, SAID_A])
+    expect(outbox.defersWake).toBe(false)
+  })
+
+  test("a parent whose model must not be asked is not woken after its session was deleted", async () => {
+    const { clock, outbox, told, limits } = await blocked()
+    outbox.parentDeleted(PARENT)
+    limits.isBlocked = false
+    outbox.review()
+    await clock.advance(1000)
+    expect({ told: told().length, defers: outbox.defersWake }).toEqual({ told: 1, defers: false })
   })
 })
 

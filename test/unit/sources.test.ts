@@ -26,7 +26,6 @@ describe("core and runtime", () => {
       "src/features/rate-limits/breakers.ts #answering",
       "src/features/rate-limits/breakers.ts #breakers",
       "src/features/rate-limits/breakers.ts #failedAt",
-      "src/features/rate-limits/deferred-wakes.ts #tasks",
       "src/features/rate-limits/limit-notices.ts #gathering",
       "src/features/rate-limits/limit-notices.ts #owed",
       "src/features/rate-limits/limit-notices.ts #told",
@@ -37,6 +36,7 @@ describe("core and runtime", () => {
       // Launches under way.
       "src/runtime/launch/siblings.ts #underWay",
       // By session that is told: what waits for it, and whether it may be woken.
+      "src/runtime/mailbox/outbox.ts #deferred",
       "src/runtime/mailbox/outbox.ts #lanes",
       "src/runtime/mailbox/toaster.ts #toldForks",
       "src/runtime/mailbox/user-pauses.ts #open",

@@ -23,7 +23,6 @@ import {
   withoutUnheard,
 } from "./breaker.ts"
 import { classifyRefusal } from "./classify.ts"
-import { DeferredWakes } from "./deferred-wakes.ts"
 import { FallbackModels, LONG_CLOSED_MS } from "./fallback-models.ts"
 import { LimitNotices, notParkedText } from "./limit-notices.ts"
 import type { ProviderAnswer } from "./opencode/answers.ts"
@@ -61,7 +60,6 @@ export class Breakers implements FeatureBody, Pauser {
   readonly #unpaid = new UnpaidModels()
   readonly #notices: LimitNotices
   readonly #fallbackModels: FallbackModels
-  readonly #deferredWakes = new DeferredWakes()
   /** Last overload or failed connection of each model without a breaker. */
   readonly #failedAt = new Map<string, number>()
   /** By task handle. */
@@ -93,20 +91,8 @@ export class Breakers implements FeatureBody, Pauser {
   }
 
   /** Its provider refuses for lack of credit. */
-  refusesModel(model: Model | undefined): string | undefined {
-    return model && this.#unpaid.reason(modelKey(model), this.#runtime.clock.now())
-  }
-
-  keepsFromWaking(task: Task, model: Model | undefined): boolean {
-    const breaker = model && this.#breakerOf(modelKey(model))
-    if (!model || !breaker || breaker.recovery) return false
-    this.#deferredWakes.note(modelKey(model), task)
-    this.#runtime.wakeAt(breaker.opensAt)
-    return true
-  }
-
-  owesWake(sessionID?: string): boolean {
-    return sessionID === undefined ? !this.#deferredWakes.isEmpty : this.#deferredWakes.owes(sessionID)
+  refusesModel(model: Model): string | undefined {
+    return this.#unpaid.reason(modelKey(model), this.#runtime.clock.now())
   }
 
   #heardRefusal(task: Task, key: string, refusal: Refusal): void {
@@ -174,7 +160,8 @@ export class Breakers implements FeatureBody, Pauser {
     const breaker = key === undefined ? undefined : this.#breakerOf(key)
     if (breaker && !this.#letsGo(breaker, task)) return { by: "rate limit", behind: key, until: nextProbe(breaker) }
     const isUnbegun = isQueued(task) || this.#runtime.store.run(task.id)?.notStarted === true
-    const unpaid = isUnbegun ? this.refusesModel(modelOf(task)) : undefined
+    const model = isUnbegun ? modelOf(task) : undefined
+    const unpaid = model && this.refusesModel(model)
     if (unpaid === undefined) return undefined
     return { by: "rate limit", ends: { type: "failed", reason: { code: "provider", text: `Not begun: ${unpaid}` } } }
   }
@@ -195,18 +182,12 @@ export class Breakers implements FeatureBody, Pauser {
     this.#runtime.wakeAt(nextProbe(next))
   }
 
-  limitOf(task: Task): PauseView | undefined {
-    const model = modelKeyOf(task)
-    const breaker = model && this.#breakerOf(model)
-    if (!breaker || !isActive(task) || !isClosedFor(breaker, task.id)) return undefined
-    return { pauseKind: "parked", waitsFor: model, ...tellingOf(breaker) }
-  }
-
-  holdsBack(task: Task): PauseView | undefined {
-    const model = modelKeyOf(task)
-    const breaker = model && isQueued(task) ? this.#breakerOf(model) : undefined
-    if (!model || !breaker || !mustWaitForBreaker(breaker, task.id)) return undefined
-    return { pauseKind: "parked", waitsFor: model, ...tellingOf(breaker) }
+  limitOf(model: Model, task?: Task): PauseView | undefined {
+    const waitsFor = modelKey(model)
+    const breaker = this.#breakerOf(waitsFor)
+    if (!breaker || (task && !isActive(task))) return undefined
+    const isClosed = task && isQueued(task) ? mustWaitForBreaker(breaker, task.id) : isClosedFor(breaker, task?.id)
+    return isClosed ? { pauseKind: "parked", waitsFor, ...tellingOf(breaker) } : undefined
   }
 
   afterRestart(task: Task): (() => void) | undefined {
@@ -248,8 +229,7 @@ export class Breakers implements FeatureBody, Pauser {
   /** An unused breaker is dropped when its time has come, whether or not the clock ran until then. */
   #breakerOf(key: string): Breaker | undefined {
     const breaker = this.#breakers.get(key)
-    if (!breaker?.deserted || this.#deferredWakes.has(key) || freeRequests(breaker, this.#runtime.clock.now()) === 0)
-      return breaker
+    if (!breaker?.deserted || freeRequests(breaker, this.#runtime.clock.now()) === 0) return breaker
     this.#breakers.delete(key)
     return undefined
   }
@@ -325,13 +305,7 @@ export class Breakers implements FeatureBody, Pauser {
     breaker = { ...breaker, deserted: waiting.length === 0 && breaker.probe === undefined }
     this.#breakers.set(key, breaker)
     this.#goRound(key, breaker, now)
-    // Without a parked run, a woken session is the probe.
-    const isOpen =
-      breaker.recovery !== undefined || (waiting.length === 0 && now >= breaker.opensAt && this.#deferredWakes.has(key))
-    if (isOpen) for (const task of this.#deferredWakes.take(key)) this.#runtime.wakeParent(task)
-    // Nobody waits for it: it is forgotten once it has reset, or has had whoever is to be woken at its time woken.
-    if (waiting.length === 0 && isOpen) this.#breakers.delete(key)
-    else if (waiting.length === 0 && this.#deferredWakes.has(key)) this.#runtime.wakeAt(breaker.opensAt)
+    if (waiting.length === 0 && breaker.recovery) this.#breakers.delete(key)
     if (waiting.length === 0 || freeRequests(breaker, now) > 0) return
     this.#parkUnbegun(key, breaker, now)
     this.#runtime.wakeAt(nextProbe(breaker))

@@ -91,7 +91,7 @@ export class Launcher {
     const beginning = this.#beginningOf(request, persona)
     const { agent, model } =
       beginning?.persona ?? (await chosenBy(this.#parts, this.#ports.kinds, request, agents, persona))
-    refuseUnpaid(this.#ports.pauser?.refusesModel(model))
+    refuseUnpaid(model && this.#ports.pauser?.refusesModel(model))
     await refuseUnknownRungs(this.#parts, this.#ports.kinds, request)
     const depth = await depthBelow(this.#parts, caller.sessionID, parent)
     const mark = isPlain(request) ? fingerprint(agent, model, request.prompt) : ""

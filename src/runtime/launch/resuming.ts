@@ -53,7 +53,7 @@ export class Resuming {
   async resume(task: Task, request: ResumeRequest, caller?: Caller): Promise<Task> {
     const { host, store, clock, options, toaster } = this.#parts
     this.#refuseToResume(task)
-    refuseUnpaid(this.#ports.pauser?.refusesModel(task.model))
+    refuseUnpaid(task.model && this.#ports.pauser?.refusesModel(task.model))
     if (request.merge) refuseUnlessMerging(task)
     kindOf(this.#ports.kinds, task.place?.kind ?? HERE)
     await this.#ports.dispatcher.over(task)

@@ -1,4 +1,5 @@
 import type { Pauser } from "../../core/feature.ts"
+import { whenOf } from "../../core/pause.ts"
 import type { Task } from "../../core/task.ts"
 import { type Answer, compose, wantsAnswer } from "../../present/notification.ts"
 import type { Answers } from "../answers.ts"
@@ -16,7 +17,11 @@ export function outboxOf(
   parts: Parts,
   development: boolean,
   answers: Answers,
-  others: () => { readonly dispatcher: Dispatcher; readonly pauser: Pauser | undefined },
+  others: () => {
+    readonly dispatcher: Dispatcher
+    readonly pauser: Pauser | undefined
+    readonly at: (time: number) => void
+  },
 ): Outbox {
   const { host, clock, options, store, journal, toaster, background, stopped } = parts
   return new Outbox({
@@ -27,7 +32,12 @@ export function outboxOf(
     isLast: (task) => isLastNotification(task, store),
     gatherMs: (task) => gatherMs(task, store),
     mayWake: (task) => mayWake(task, store),
-    isClosed: (task, persona) => others().pauser?.keepsFromWaking(task, persona?.model) === true,
+    isBlocked: (model) => {
+      const limit = model && others().pauser?.limitOf(model)
+      const when = limit && whenOf(limit, clock.now())
+      if (when) others().at(clock.now() + when.in)
+      return limit !== undefined
+    },
     silence: (parentID) => stopSession(parts, parentID).soon,
     compose: async (task) => {
       await journal.takenUp

@@ -1,5 +1,5 @@
-import { type Clock, OpencodeError, type Persona } from "../../core/ports.ts"
-import { owesNotification, type Task } from "../../core/task.ts"
+import { type Clock, OpencodeError } from "../../core/ports.ts"
+import { type Model, owesNotification, type Task } from "../../core/task.ts"
 import { retry } from "../../lib/clock.ts"
 import type { NotificationTexts } from "../../present/notification.ts"
 import { type Lane, type LaneItem, newLane, type Waking } from "./lane.ts"
@@ -24,8 +24,8 @@ export type OutboxPorts = SenderPorts & {
   readonly isLast: (task: Task) => boolean
   /** How long to wait for other running tasks that may end in the same moment. */
   readonly gatherMs: (task: Task) => number
-  /** True where the parent's model is at its limit. The caller then calls `wakeAgain` when that is over. */
-  readonly isClosed: (task: Task, persona: Persona | undefined) => boolean
+  /** Whether this model must not be asked now. Its session is then woken by the first `review` that finds otherwise. */
+  readonly isBlocked: (model: Model | undefined) => boolean
   /** Must not reject. */
   readonly compose: (task: Task) => Promise<NotificationTexts>
   /** Records the delivery state, and whether the whole answer is in it. Must not reject. */
@@ -43,6 +43,8 @@ export type OutboxPorts = SenderPorts & {
 export class Outbox {
   readonly #ports: OutboxPorts
   readonly #lanes = new Map<string, Lane>()
+  /** By parent: its last notification that did not start its model, because that must not be asked. */
+  readonly #deferred = new Map<string, { readonly task: Task; readonly model: Model | undefined }>()
   readonly #pauses: StoppableWaits
   readonly #sender: Sender
 
@@ -80,6 +82,21 @@ export class Outbox {
     else this.#ports.run("wake", () => this.#wakeAgain(task))
   }
 
+  /** Whether a parent is woken later, by `review`. */
+  get defersWake(): boolean {
+    return this.#deferred.size > 0
+  }
+
+  /** Wakes parents whose models may be asked again. Called at the beginning of each pass of the scheduler. */
+  review(): void {
+    for (const [parentID, { task, model }] of this.#deferred) {
+      if (this.#ports.isBlocked(model)) continue
+      this.#deferred.delete(parentID)
+      // Its notification was stored before.
+      this.wakeAgain({ ...task, delivery: { state: "none" } })
+    }
+  }
+
   /** A message that starts the session's model is being sent: its activity then is not its user's. */
   isWaking(parentID: string): boolean {
     return this.#lanes.get(parentID)?.isWaking === true
@@ -90,10 +107,10 @@ export class Outbox {
     return this.#lanes.get(parentID)?.isTelling === true
   }
 
-  /** A message to this session is pending. */
+  /** A message to this session is pending, or its wake-up. */
   owes(parentID: string): boolean {
     const { state = "resting", items = [] } = this.#lanes.get(parentID) ?? {}
-    return state !== "resting" || items.length > 0
+    return state !== "resting" || items.length > 0 || this.#deferred.has(parentID)
   }
 
   /** The parent became idle. A message that arrived just as its turn ended is stored but unread: it is sent again. */
@@ -116,6 +133,7 @@ export class Outbox {
   parentDeleted(parentID: string): void {
     const lane = this.#lanes.get(parentID)
     this.#lanes.delete(parentID)
+    this.#deferred.delete(parentID)
     lane?.release()
   }
 
@@ -254,11 +272,13 @@ export class Outbox {
     const last = lane.items.length === 1
     const { owed } = lane
     const isToWake = (wake || owed !== undefined) && this.#ports.mayWake(task)
-    // Called only if needed: the call also registers the parent for a later wake-up.
-    const closed = isToWake && this.#ports.isClosed(task, persona)
-    const wakes = isToWake && !closed
-    // The breaker's reset wakes the parent instead, perhaps before this send is done.
-    if (closed) item.wake = false
+    const isDeferred = isToWake && this.#ports.isBlocked(persona?.model)
+    const wakes = isToWake && !isDeferred
+    // `review` may wake the parent before this send is done.
+    if (isDeferred) {
+      item.wake = false
+      this.#deferred.set(task.parentID, { task, model: persona?.model })
+    }
     lane.idled = false
     const prompt = notificationPrompt(host.messageID, task, notice, persona, !(last && wakes))
     await this.#sender.send({ prompt, task }, lane)
@@ -266,7 +286,7 @@ export class Outbox {
     // Keep a wake that was requested during the send.
     const owes = prompt.noReply === true && (wakes || (item.wake && this.#ports.mayWake(task)))
     // Keep a wake that was requested during the send, unless this send woke the parent.
-    const later = prompt.noReply && !closed && lane.owed !== owed ? lane.owed : undefined
+    const later = prompt.noReply && !isDeferred && lane.owed !== owed ? lane.owed : undefined
     lane.owed = owes ? { prompt, task } : later
     if (last && wakes) lane.waking = { prompt, task, wakesAgain: 0, isPassed: lane.idled }
     return true

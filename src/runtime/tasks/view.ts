@@ -68,12 +68,12 @@ export type Cleared = {
   readonly left?: number
 }
 
-/** `holdsBack`: the limit that a task waits for; `until`: when a question is refused. */
+/** `limitOf`: what keeps a task from asking its model; `until`: when a question is refused. */
 export function viewOf(
   task: Task,
   store: TaskStore,
   now: number,
-  holdsBack: (task: Task) => PauseView | undefined = () => undefined,
+  limitOf: (task: Task) => PauseView | undefined = () => undefined,
   until: (ask: Ask) => number = forEver,
 ): TaskView {
   const seen = progressOf(task, store)
@@ -88,7 +88,7 @@ export function viewOf(
         task,
         progress,
         store.hasOpen(task.sessionID),
-        waitedFor(task, store, now, holdsBack),
+        waitedFor(task, store, now, limitOf),
         pause && pauseText(pause, now),
       ),
     ...(store.isMerging(task.id) && { merging: true }),
@@ -129,10 +129,10 @@ function waitedFor(
   task: Task,
   store: TaskStore,
   now: number,
-  holdsBack: (task: Task) => PauseView | undefined,
+  limitOf: (task: Task) => PauseView | undefined,
 ): readonly string[] {
   const others = waitsForIn(task, store)
-  const limit = others.length === 0 ? holdsBack(task) : undefined
+  const limit = isQueued(task) && others.length === 0 ? limitOf(task) : undefined
   return limit === undefined ? others : [waitsForText(limit, now)]
 }
 
