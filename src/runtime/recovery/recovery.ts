@@ -1,5 +1,5 @@
 import type { TaskRecord } from "../../core/ports.ts"
-import { isActive, parentSessionOf, type Task } from "../../core/task.ts"
+import { type Ask, isActive, parentSessionOf, type Task } from "../../core/task.ts"
 import { retry } from "../../lib/clock.ts"
 import type { CostLedger } from "../budgets/ledger.ts"
 import type { Parts } from "../parts.ts"
@@ -92,18 +92,20 @@ export class Recovery {
    */
   async refreshForeign(parentID?: string): Promise<void> {
     const { store, host, stopped } = this.#parts
+    const records: TaskRecord[] = []
     for (const task of store.foreign()) {
       if (stopped.aborted) return
       if (parentID !== undefined && task.parentID !== parentID) continue
       try {
         const record = await this.#recordOf(task)
-        if (record) this.#takeIn([record])
+        if (record) records.push(record)
         // Deleted, or cleared by its own process.
         else if (store.isForeign(task.id)) this.#remove(task.id)
       } catch (error) {
         host.log("warn", "could not look at another process's task", { task: task.id, error: String(error) })
       }
     }
+    this.#takeIn(records)
     this.#ports.watch()
   }
 
@@ -142,12 +144,17 @@ export class Recovery {
 
   /** Adopts orphans once all parents are known. */
   #adopt(orphans: readonly TaskRecord[]): void {
-    const { background } = this.#parts
+    const { background, host } = this.#parts
+    let asks: Promise<readonly Ask[]> | undefined
+    const openAsks = () => {
+      asks ??= host.openAsks()
+      return asks
+    }
     const adopted = new Map<string, Promise<void>[]>()
     const adopt = async (orphan: TaskRecord) => {
       // A group's state is derived from its members.
       await Promise.all(orphan.task.group ? (adopted.get(orphan.task.id) ?? []) : [])
-      await this.#settling.adopt(orphan)
+      await this.#settling.adopt(orphan, openAsks)
     }
     for (const orphan of orphans.toSorted((a, b) => rank(a) - rank(b)))
       background.run("recover a task", () => {

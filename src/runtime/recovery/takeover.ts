@@ -3,7 +3,7 @@ import { winnerIn } from "../../core/group.ts"
 import { answerText, keptTodos } from "../../core/outcome.ts"
 import type { Message, TaskRecord } from "../../core/ports.ts"
 import { newRun } from "../../core/run/active-run.ts"
-import { type Ending, isActive, isPaused, type Task } from "../../core/task.ts"
+import { type Ask, type Ending, isActive, isPaused, type Task } from "../../core/task.ts"
 import { transition } from "../../core/transition.ts"
 import { sleepFor } from "../../lib/clock.ts"
 import { answerBeforeNotice } from "../answer-before-notice.ts"
@@ -58,8 +58,8 @@ export class Settling {
     this.#takeIn = takeIn
   }
 
-  /** Settles a task of a dead process. Never rejects: failures are retried. */
-  async adopt({ task, owner }: TaskRecord): Promise<void> {
+  /** Settles a task of a dead process. Never rejects: failures are retried. `openAsks`: open questions of all sessions. */
+  async adopt({ task, owner }: TaskRecord, openAsks: () => Promise<readonly Ask[]>): Promise<void> {
     const { host } = this.#parts
     const handle = this.#parts.store.handle(task.id)
     // May be settled already.
@@ -73,7 +73,7 @@ export class Settling {
       const isMine = await this.#claim(task)
       // Its children are settled with it.
       if (isMine && mayLaunch(task, this.#parts.options)) this.#takeIn(await host.recordsOf(task.sessionID))
-      if (isMine && isActive(task)) await this.#settle(task, seenAt)
+      if (isMine && isActive(task)) await this.#settle(task, seenAt, openAsks)
       else if (isMine) this.#tell(task, seenAt)
       // Other tasks may have waited for it.
       this.#ports.changed()
@@ -103,7 +103,7 @@ export class Settling {
     else this.#ports.outbox.post(cleanup, true)
   }
 
-  async #settle(given: Task, seenAt: number): Promise<void> {
+  async #settle(given: Task, seenAt: number, openAsks: () => Promise<readonly Ask[]>): Promise<void> {
     if (given.group) return this.#settleTeam(given, seenAt)
     const { host, store } = this.#parts
     if (this.#goesOn(given)) return
@@ -117,7 +117,7 @@ export class Settling {
     const found = told ?? endOf(task, messages, lastSeen, hasWon(task, store))
     if (!found) return
     // No process heard what its agent asked meanwhile: the end refuses it.
-    const asks = (await host.openAsks()).filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === task.id)
+    const asks = (await openAsks()).filter(({ sessionID }) => store.responsibleFor(sessionID)?.id === task.id)
     if (!this.#own(told ? given : task)) return
     const handle = store.handle(task.id)
     if (handle?.run) handle.run = { ...handle.run, asks }
