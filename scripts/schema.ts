@@ -29,7 +29,7 @@ configuration (\`~/.config/opencode\`, \`~/.opencode\`, \`OPENCODE_CONFIG\`, \`O
   values held.
 - Only you can set \`hosts\`, or a \`board.dir\` outside the project (absolute, or \`../…\`). The plugin ignores a
   project's; the toast and the log say so, and what to do if you want it.
-- A project can turn on \`board\`, \`board.purse\`, \`web\`, \`worktree.setup\` and \`gate: "exact"\`, and \`enabled\` and
+- A project can turn on \`board\`, \`board.purse\`, \`web\` and \`worktree.setup\`, and \`enabled\` and
   \`allowModelOverride\` where yours are \`false\`. It can also widen or turn off a limit where you set none
   (\`maxDepth: 0\`, \`each.ask: 0\`, a budget). The plugin tells you of both: in a toast once for each project and change,
   and in the log at each start.

@@ -177,8 +177,6 @@ export type Runtime = {
   readonly options: Options
   /** Work that nobody awaits. A failure is logged. */
   readonly background: { run(what: string, work: () => Promise<unknown>): void }
-  /** Aborted when the plugin stops. */
-  readonly stopped: AbortSignal
   readonly store: {
     get(id: string): Task | undefined
     bySession(sessionID: string): Task | undefined
@@ -187,8 +185,6 @@ export type Runtime = {
     run(id: string): ActiveRun | undefined
     active(): readonly Task[]
     making(): readonly Task[]
-    /** Whether another process runs it. */
-    isForeign(id: string): boolean
     apply(id: string, event: Extract<TaskEvent, { type: "switched" }>, now: number): { after: Task } | undefined
   }
   /** Something has changed that may have blocked a run. */

@@ -5,8 +5,6 @@ export type Refusal = {
   /** By name, in lower case. */
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: string
-  /** Time of the answer, from which relative waits count. Default: now. */
-  readonly at?: number
   /** Time of OpenCode's own next attempt, and number of attempts so far. */
   readonly next?: number
   readonly attempt?: number

@@ -1,6 +1,3 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { taskOfMessage } from "../../src/opencode/ids.ts"
 import { callTool, eventually, openSession } from "../support/drive.ts"
@@ -28,41 +25,19 @@ const refusal = (status: number, message: string, more: Record<string, unknown> 
   body: { error: { message, ...more } },
 })
 
-/** A plugin beside ours, loaded before it: tells what has become of the process's `fetch` since. */
-const witness = (folder: string): string => {
-  const file = join(folder, "witness.js")
-  const code = `import { writeFileSync } from "node:fs"
-const before = globalThis.fetch
-const seen = () => ({
-  marked: Symbol.for("superagents.answers") in globalThis,
-  own: globalThis.fetch === before,
-  preconnect: typeof globalThis.fetch.preconnect,
-})
-export default {
-  id: "witness",
-  server: async () => ({ event: async () => writeFileSync(${JSON.stringify(join(folder, "seen"))}, JSON.stringify(seen())) }),
-}
-`
-  writeFileSync(file, code)
-  return file
-}
-
-describe.each([[true], ["exact"]] as const)("the fetch gate %s", (gate) => {
+describe("a provider's refusal", () => {
   let model: ScriptedModel
   let host: Host
-  let folder: string
   let used = 0
 
   beforeAll(async () => {
     model = await startModel()
     const config = { provider: model.provider({ models: ["alpha", ...MODELS] }) }
-    folder = mkdtempSync(join(tmpdir(), "superagents-gate-"))
-    host = await startPlugged(model, { gate, maxLaunchesPerMinute: 0 }, { config, others: [[witness(folder), {}]] })
+    host = await startPlugged(model, { maxLaunchesPerMinute: 0 }, { config })
   })
   afterAll(async () => {
     await host?.stop()
     await model?.close()
-    rmSync(folder, { recursive: true, force: true })
   })
 
   /** Launches tasks with a model of their own. `reply` answers their requests, the first of which is number 0. */
@@ -103,12 +78,6 @@ describe.each([[true], ["exact"]] as const)("the fetch gate %s", (gate) => {
     const { output } = await callTool(host, model, sessionID, "superagents_output", { task_id: task?.id })
     return /^Parked \d+ times?, /m.test(output ?? "")
   }
-
-  test("OpenCode's fetch is replaced only for the exact gate, and keeps all its properties", async () => {
-    await openSession(host)
-    const seen = await eventually(() => existsSync(join(folder, "seen")) && readFileSync(join(folder, "seen"), "utf8"))
-    expect(JSON.parse(seen)).toEqual({ marked: gate === "exact", own: gate !== "exact", preconnect: "function" })
-  })
 
   test.each<[string, Reply]>([
     ["402", refusal(402, "Payment required")],
@@ -236,44 +205,5 @@ describe.each([[true], ["exact"]] as const)("the fetch gate %s", (gate) => {
     )
     expect(await ends(sessionID, tasks)).toEqual([["✓"], ["✓"]])
     expect(requests.filter(({ refused }) => refused).length).toBeLessThanOrEqual(2)
-  })
-
-  const SHUT_MS = 9000
-  const inSeconds = () => Math.ceil((Date.now() + SHUT_MS) / 1000)
-  /** Told by what only the answer itself has: OpenCode's events have none of it. */
-  test.skipIf(gate !== "exact").each<[string, (leftMs: number) => Reply]>([
-    [
-      "a header of Anthropic's",
-      () =>
-        ({
-          ...refusal(429, "Limited."),
-          headers: { "anthropic-ratelimit-unified-reset": String(inSeconds()) },
-        }) as Reply,
-    ],
-    [
-      "a header of OpenAI's",
-      (leftMs) =>
-        ({
-          ...refusal(429, "Limited."),
-          headers: { "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": `${leftMs}ms` },
-        }) as Reply,
-    ],
-    ["the body", (leftMs) => refusal(429, "Limited.", { resets_in_seconds: leftMs / 1000 })],
-    [
-      "the beginning of a body of 10 MB",
-      (leftMs) => refusal(429, "Limited.", { resets_in_seconds: leftMs / 1000, more: "x".repeat(10_000_000) }),
-    ],
-  ])("a task waits until the reset time that only %s tells", async (_what, said) => {
-    const { sessionID, requests, tasks } = await launchSome(
-      (_number, sinceFirst) => (sinceFirst < SHUT_MS ? said(SHUT_MS - sinceFirst) : { text: "done" }),
-      3,
-    )
-    expect(await ends(sessionID, tasks)).toEqual([["✓"], ["✓"], ["✓"]])
-    const opens = (requests[0]?.at ?? 0) + SHUT_MS
-    // Each meets the closed gate once at most: a probe without a time would come after 5 s.
-    expect(requests.filter(({ refused }) => refused).length).toBeLessThanOrEqual(3)
-    const [answered] = requests.filter(({ refused }) => !refused)
-    // A header in whole seconds is up to one late.
-    expect((answered?.at ?? 0) - opens).toBeLessThan(5000)
   })
 })

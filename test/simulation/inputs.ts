@@ -174,10 +174,7 @@ export const answers = (name: string, reply: Reply): Input => ({
   name,
   weight: 2,
   can: (world, task) => world.host.thinks(task.sessionID),
-  give: (world, task) => {
-    world.heardOf(task.sessionID, reply)
-    world.host.conclude(task.sessionID, reply)
-  },
+  give: (world, task) => world.host.conclude(task.sessionID, reply),
 })
 
 /** Its provider refuses for a time. */

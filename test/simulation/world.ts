@@ -4,7 +4,6 @@ import type { LaunchRequest } from "../../src/runtime/launch/request.ts"
 import type { Place, PlaceKind } from "../../src/runtime/places/place.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { EventFault } from "../support/fake-process.ts"
-import type { Reply } from "../support/model.ts"
 import { Rig, type RigOptions } from "../support/rig.ts"
 import { FarMachine } from "./far.ts"
 import { type LastWord, modelOf, Provider, TOOL } from "./kinds.ts"
@@ -94,11 +93,8 @@ export class World {
     this.history.name(this.rig.parent, "the parent")
     this.history.name(this.other.parent, "the other's parent")
     for (const rig of [this.rig, this.other]) {
-      const model = modelOf(lastWord)
-      rig.script((request) => this.heardOf(request.sessionID, model(request)))
-      rig.script(({ sessionID }) =>
-        this.isParent(sessionID) ? undefined : this.heardOf(sessionID, this.provider.refusal),
-      )
+      rig.script(modelOf(lastWord))
+      rig.script(({ sessionID }) => (this.isParent(sessionID) ? undefined : this.provider.refusal))
       this.#arm(rig)
     }
     this.far?.there.scripts.push(
@@ -128,15 +124,6 @@ export class World {
 
   get parent(): string {
     return this.rig.parent
-  }
-
-  /** What the plugin reads of a provider's answer. */
-  heardOf(sessionID: string, reply: Reply | undefined): Reply | undefined {
-    for (const { host } of [this.rig, this.other])
-      if (reply && "status" in reply && reply.status < 500)
-        host.answers.set(sessionID, { status: reply.status, headers: {}, at: this.clock.now() })
-      else host.answers.delete(sessionID)
-    return reply
   }
 
   /** True for a session that tasks are launched from, and no task's own. */

@@ -22,24 +22,13 @@ export function bucketScene(): void {
   })
 }
 
-/** How a provider tells for how long it is closed. */
-export type Says = (leftMs: number) => Reply
-export const inWords: Says = (leftMs) => ({
+const refusalFor = (leftMs: number): Reply => ({
   status: 429,
   body: { error: { message: `Rate limit reached for requests. Try again in ${leftMs}ms` } },
 })
-export const inHeader: Says = (leftMs) => ({
-  status: 429,
-  body: { error: { message: "Limited." } },
-  headers: { "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": `${leftMs}ms` },
-})
-export const inBody: Says = (leftMs) => ({
-  status: 429,
-  body: { error: { message: "Limited.", resets_in_seconds: leftMs / 1000 } },
-})
 
 /** Answers so many requests, refuses for a time, answers `next` more, and so on; `log` has when each was refused. */
-export const bucketOf = (size: number, shutMs = SHUT_MS, next = size, says = inWords) => {
+export const bucketOf = (size: number, shutMs = SHUT_MS, next = size) => {
   const log = { closings: [] as number[], refused: [] as number[], answered: [] as number[], openedAt: 0 }
   let left = size
   model.use((request) => {
@@ -47,14 +36,14 @@ export const bucketOf = (size: number, shutMs = SHUT_MS, next = size, says = inW
     const now = Date.now()
     if (now < log.openedAt) {
       log.refused.push(now)
-      return says(log.openedAt - now)
+      return refusalFor(log.openedAt - now)
     }
     if (left-- <= 0) {
       left = next
       log.openedAt = now + shutMs
       log.closings.push(now)
       log.refused.push(now)
-      return says(shutMs)
+      return refusalFor(shutMs)
     }
     log.answered.push(now)
     if (request.toolResults.length < 2) return { tools: [{ name: "read", args: { filePath: "README.md" } }] }
@@ -63,8 +52,8 @@ export const bucketOf = (size: number, shutMs = SHUT_MS, next = size, says = inW
   return log
 }
 
-export const start = async (gate: true | "exact" = true): Promise<Host> => {
-  const options = { gate, maxConcurrentTasks: SLOTS, maxLaunchesPerMinute: 0, wake: "last" }
+export const start = async (): Promise<Host> => {
+  const options = { maxConcurrentTasks: SLOTS, maxLaunchesPerMinute: 0, wake: "last" }
   host = await startHost({ model, plugin: [[PACKAGE, options]] })
   return host
 }

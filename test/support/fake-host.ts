@@ -25,7 +25,6 @@ import {
   type Task,
   type TaskDraft,
 } from "../../src/core/task.ts"
-import type { ProviderAnswer } from "../../src/features/rate-limits/opencode/answers.ts"
 import { messageID, taskOfMessage } from "../../src/opencode/ids.ts"
 import { callOf, errorOf, finishIn } from "../../src/opencode/message-fields.ts"
 import {
@@ -64,8 +63,6 @@ export class FakeHost extends FakeProcess implements OpencodeApi {
   readonly logs: { level: string; message: string; fields?: LogFields }[] = []
   /** The names of the methods that were called. */
   readonly calls: string[] = []
-  /** What providers answered to refuse, where that is read; by session. */
-  readonly answers = new Map<string, ProviderAnswer>()
   agentList: readonly AgentInfo[] = FAKE_AGENTS
   modelList: readonly string[] = ["scripted/alpha", "scripted/beta"]
   override agentNames = () => this.agentList.map(({ name }) => name)

@@ -2,7 +2,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { CallError } from "../../src/core/errors.ts"
-import type { Feature, Runtime } from "../../src/core/feature.ts"
+import type { Feature } from "../../src/core/feature.ts"
 import type { OpencodeApi } from "../../src/core/ports.ts"
 import { isActive, type Schema, type Task } from "../../src/core/task.ts"
 import { FEATURES } from "../../src/features/index.ts"
@@ -57,17 +57,9 @@ function parsedOnce(given: NonNullable<RigOptions["options"]>, more: readonly Fe
   return options
 }
 
-/**
- * The features, with answers validated without a thread, forks without an OpenCode, and refusals read from the fake
- * host. The probe deletes each.
- */
+/** The features, with answers validated without a thread, and forks without an OpenCode. The probe deletes either. */
 const IN_PROCESS = await Promise.all(
   FEATURES.map(async (feature): Promise<(rig: Rig) => Feature> => {
-    if (feature.name === "rate-limits") {
-      const { Breakers } = await import("../../src/features/rate-limits/breakers.ts")
-      const refusals = ({ host }: Runtime) => (host as FakeHost).answers
-      return () => ({ ...feature, body: (runtime) => new Breakers(runtime, (id) => refusals(runtime).get(id)) })
-    }
     if (feature.name === "schemas") {
       const { validator } = await import("../../src/features/schemas/verify.ts")
       const { checkValue } = await import("../../src/features/schemas/check-value.ts")

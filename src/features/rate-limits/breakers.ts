@@ -25,7 +25,6 @@ import {
 import { classifyRefusal } from "./classify.ts"
 import { FallbackModels, LONG_CLOSED_MS } from "./fallback-models.ts"
 import { LimitNotices, notParkedText } from "./limit-notices.ts"
-import type { ProviderAnswer } from "./opencode/answers.ts"
 import { refusalIn } from "./refusal-event.ts"
 import { UnpaidModels } from "./unpaid-models.ts"
 
@@ -52,8 +51,6 @@ const WORTH_KEEPING_MS = 5000
 export class Breakers implements FeatureBody, Pauser {
   readonly pauser = this
   readonly #runtime: Runtime
-  /** The provider's refusal of the session's last request, where such answers are read. */
-  readonly #refusalOf: (sessionID: string) => ProviderAnswer | undefined
   readonly #breakers = new Map<string, Breaker>()
   /** Models that have answered in this process: a failed connection to them is no wrong address. */
   readonly #answering = new Set<string>()
@@ -65,9 +62,8 @@ export class Breakers implements FeatureBody, Pauser {
   /** By task handle. */
   readonly #requests = new WeakMap<object, Requests>()
 
-  constructor(runtime: Runtime, refusalOf: (sessionID: string) => ProviderAnswer | undefined) {
+  constructor(runtime: Runtime) {
     this.#runtime = runtime
-    this.#refusalOf = refusalOf
     this.#notices = new LimitNotices(runtime, (model) => this.#breakerOf(model))
     this.#fallbackModels = new FallbackModels(runtime, {
       isOpen: (model) => {
@@ -86,7 +82,7 @@ export class Breakers implements FeatureBody, Pauser {
     if (key === undefined) return
     if (event.type === "began" || event.type === "answered")
       return this.#heardAnswer(task, key, event.type === "answered")
-    const refusal = refusalIn(event, () => this.#refusalOf(task.sessionID))
+    const refusal = refusalIn(event)
     if (refusal) this.#heardRefusal(task, key, refusal)
   }
 
@@ -192,7 +188,7 @@ export class Breakers implements FeatureBody, Pauser {
 
   afterRestart(task: Task): (() => void) | undefined {
     const { parked } = task.run
-    return parked && this.#runtime.options.gate !== false ? () => this.#restore(task, parked) : undefined
+    return parked && this.#runtime.options.gate ? () => this.#restore(task, parked) : undefined
   }
 
   /** Restores the breaker of a run that was parked by an earlier process. A run on a fallback model stays on it. */

@@ -96,7 +96,7 @@ function timeOf(refusal: Refusal, now: number): number | undefined {
   const { headers = {}, message } = refusal
   // A stream that broke off carries its error body in the message.
   const body = `${refusal.body ?? ""} ${message}`
-  const at = refusal.at ?? refusedAt(refusal, now)
+  const at = refusedAt(refusal, now)
   const sources = [
     () => (RETRY_FIELDS.some((name) => isZero(headers[name])) ? now + SOONEST_MS : undefined),
     () => after(headers["retry-after-ms"], at, 1),

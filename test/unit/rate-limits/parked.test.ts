@@ -117,25 +117,17 @@ describe("tasks at a provider's limit", () => {
     expect((await provider.rig.ended(task?.id ?? "")).status).toBe("completed")
   })
 
-  test("a reset time found only in headers or bodies is used if the option gate is exact", async () => {
-    const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS, tells: false }, { ...settings, gate: "exact" })
-    const { rig } = provider
-    rig.script(({ sessionID }) => {
-      const left = provider.shutFor
-      const at = rig.clock.now()
-      if (left <= 0) rig.host.answers.delete(sessionID)
-      else rig.host.answers.set(sessionID, { status: 429, headers: { "retry-after-ms": String(left) }, at })
-      return undefined
-    })
-    const tasks = await provider.launchAll(3)
+  test("a reset time found only in the body of a final refusal is used", async () => {
+    const rig = new Rig({ options: settings })
+    let requests = 0
+    const said = { status: 402, body: { error: { message: "Limited.", resets_in_seconds: 60 } } }
+    rig.script(({ sessionID }) => (sessionID !== rig.parent && requests++ === 0 ? said : undefined))
+    const task = await rig.launch()
     await rig.clock.advance(2000)
-    expect(tasks.map(({ id }) => rig.view(id).phase)).toEqual(Array(3).fill(expect.stringMatching(/^parked until /)))
-    const met = provider.refused.length
-    provider.left = 100
-    for (const { id } of tasks) expect((await rig.ended(id)).status).toBe("completed")
-    // Those that met the closing; nobody else came before its time.
-    expect(provider.refused).toHaveLength(met)
-    expect(rig.task(tasks[0]?.id ?? "").run.parkedMs).toBeGreaterThan(MINUTE_MS - 5000)
+    expect(rig.view(task.id).phase).toMatch(/^parked until /)
+    expect((await rig.ended(task.id)).status).toBe("completed")
+    expect(rig.task(task.id).run.parkedMs).toBeGreaterThan(MINUTE_MS - 5000)
+    expect(requests).toBe(2)
   })
 
   test("a provider's limit parks a task only once, even if a slow poll reports it again", async () => {
@@ -160,20 +152,17 @@ describe("tasks at a provider's limit", () => {
   })
 
   test("a refusal whose body says that money is missing is no limit, whatever its message", async () => {
-    const provider = new Provider({ bucket: 0, shutMs: MINUTE_MS, tells: false }, { ...settings, gate: "exact" })
-    const { rig } = provider
-    rig.script(({ sessionID }) => {
-      const body = '{"error":{"code":"insufficient_quota"}}'
-      rig.host.answers.set(sessionID, { status: 429, headers: {}, body, at: rig.clock.now() })
-      return undefined
-    })
-    const [task] = await provider.launchAll(1)
-    const ended = await rig.ended(task?.id ?? "")
+    const rig = new Rig({ options: settings })
+    let requests = 0
+    const said = { status: 400, body: { error: { message: "Rate limit reached.", code: "insufficient_quota" } } }
+    rig.script(({ sessionID }) => (sessionID !== rig.parent && requests++ === 0 ? said : undefined))
+    const task = await rig.launch()
+    const ended = await rig.ended(task.id)
     expect(ended).toMatchObject({
       status: "error",
       outcome: { reason: { code: "provider", text: expect.stringMatching(/This does not pass by waiting\.$/) } },
     })
-    expect(provider.requests).toBe(1)
+    expect(requests).toBe(1)
   })
 
   test("a provider's limit is reported by one toast and one message that does not wake the parent", async () => {
