@@ -19,6 +19,7 @@ function ofSameKind(type: z.ZodType): z.ZodType {
   if (type instanceof z.ZodOptional) return loosened(type.unwrap() as z.ZodType).optional()
   if (type instanceof z.ZodString) return z.string()
   if (type instanceof z.ZodNumber) return z.number()
+  if (type instanceof z.ZodPipe) return loosened(type.out as z.ZodType)
   if (type instanceof z.ZodArray) return z.array(loosened(type.element as z.ZodType))
   if (type instanceof z.ZodUnion) return z.union(type.options.map((each) => loosened(each as z.ZodType)))
   if (type instanceof z.ZodObject) return z.object(shownArguments(type.shape))
@@ -63,6 +64,7 @@ function explain(issue: z.core.$ZodIssue, schema: z.ZodObject, given: unknown): 
   const where = `\`${name.join("")}\``
   if (issue.code === "unrecognized_keys")
     return `Unknown argument ${issue.keys.map((key) => `\`${head(key, 40)}\``).join(", ")}${path.length > 0 ? ` in ${where}` : ""}. ${candidatesText(namesAt(schema, path), Number.POSITIVE_INFINITY)}`
+  if (path.length === 0) return issue.message
   const value = path.reduce<unknown>((at, key) => (at as Record<PropertyKey, unknown>)[key], given)
   if (value === undefined) return `Argument ${where} is missing.`
   return `Argument ${where}: ${problemOf(issue)}. Got ${shown(value)}.${value === "" ? " What is not needed is left out." : ""}`
@@ -71,6 +73,7 @@ function explain(issue: z.core.$ZodIssue, schema: z.ZodObject, given: unknown): 
 /** Property names at this path of a schema. */
 function namesAt(schema: unknown, path: readonly PropertyKey[]): readonly string[] {
   if (schema instanceof z.ZodOptional) return namesAt(schema.unwrap(), path)
+  if (schema instanceof z.ZodPipe) return namesAt(schema.out, path)
   const [first, ...rest] = path
   if (schema instanceof z.ZodArray) return namesAt(schema.element, rest)
   const { shape } = schema as z.ZodObject

@@ -26,6 +26,8 @@ export type Tool = {
 export function defineTool<Shape extends z.ZodRawShape>(tool: {
   readonly description: string
   readonly args: Shape
+  /** Checks what no argument shows by itself, in place of a schema of `args`. */
+  readonly schema?: z.ZodObject<Shape>
   /** Arguments that an option turns off: not shown, but known for error messages. */
   readonly withheld?: readonly string[]
   /** Arguments that are the caller's own data, in which a `null` means something. */
@@ -35,7 +37,7 @@ export function defineTool<Shape extends z.ZodRawShape>(tool: {
   readonly run: (args: z.infer<z.ZodObject<Shape>>, context: CallContext) => Promise<ToolResult> | ToolResult
 }): Tool {
   // Shared by all calls: compiling a schema takes longer than the rest of a call.
-  let schema: z.ZodObject<Shape> | undefined
+  let { schema } = tool
   return {
     description: tool.description,
     args: shownArguments(

@@ -1,6 +1,6 @@
-import type { BoardChange, BoardCommand, BoardFacts, BoardRefusal } from "../../src/features/board/rules/command.ts"
+import type { BoardChange, BoardCommand, BoardFacts } from "../../src/features/board/rules/command.ts"
 import { decide } from "../../src/features/board/rules/decide.ts"
-import type { Actor } from "../../src/features/board/service.ts"
+import { type Actor, BoardError } from "../../src/features/board/service.ts"
 import { type BoardState, EMPTY } from "../../src/features/board/state.ts"
 import type { BoardStatus, BoardTask } from "../../src/features/board/task.ts"
 
@@ -38,27 +38,28 @@ export class RuledBoard {
 
   /** Carries the command out; throws where it is refused. */
   do(command: BoardCommand): BoardChange {
-    const decided = this.try(command)
-    if (!decided.ok) throw new Error(`refused: ${decided.code}: ${decided.message}`)
+    this.#now += 1000
+    const decided = decide(this.state, command, this.facts())
+    this.state = decided.state
+    this.history.push(...decided.archived)
     return decided
   }
 
   /** The reason for which the command is refused, as `code: text`. */
   refusal(command: BoardCommand): string {
-    const before = this.state
-    const decided = this.try(command)
-    if (decided.ok) throw new Error("it was not refused")
-    if (this.state !== before) throw new Error("a refusal changed the board")
-    return `${decided.code}: ${decided.message}`
+    const refused = this.try(command)
+    if (!(refused instanceof BoardError)) throw new Error("it was not refused")
+    return `${refused.code}: ${refused.message}`
   }
 
-  try(command: BoardCommand): BoardChange | BoardRefusal {
-    this.#now += 1000
-    const decided = decide(this.state, command, this.facts())
-    if (!decided.ok) return decided
-    this.state = decided.state
-    this.history.push(...decided.archived)
-    return decided
+  try(command: BoardCommand): BoardChange | BoardError {
+    const before = this.state
+    try {
+      return this.do(command)
+    } catch (error) {
+      if (!(error instanceof BoardError) || this.state !== before) throw error
+      return error
+    }
   }
 
   facts(): BoardFacts {

@@ -4,13 +4,11 @@ import { threadTask } from "./rules/common.ts"
 import type { Board, Subtasks } from "./service.ts"
 import { type BoardState, runStateOf, trustedVersion } from "./state.ts"
 import type { Store } from "./store/store.ts"
-import { type BoardTask, headOf, type PlanStep, type TaskState, toModel } from "./task.ts"
+import { type BoardTask, headOf, MOST_VALUE_CHARS, type PlanStep, type TaskState, toModel } from "./task.ts"
 
 /** Longest description and details in a request. */
 const MOST_DESCRIPTION_CHARS = 8000
 const MOST_DETAILS_CHARS = 1000
-/** Longer than any valid resource. */
-const MOST_VALUE_CHARS = 2000
 
 type BlockInput = {
   readonly task: BoardTask

@@ -19,20 +19,25 @@ import {
   type Board,
   type BoardAgent,
   BoardError,
-  MOST_HISTORY,
-  type NewStep,
-  type NewSubtask,
-  type NewTask,
   type Purses,
-  type StepPatch,
   type Subtasks,
-  type TaskPatch,
 } from "./service.ts"
 import { type BoardState, findTask, frozen } from "./state.ts"
 import { stateOf } from "./status.ts"
 import { Store } from "./store/store.ts"
 import { BoardContext } from "./surroundings.ts"
-import { type BoardTask, headOf, type Resource, type TaskState, toModel } from "./task.ts"
+import {
+  type BoardTask,
+  headOf,
+  type NewStep,
+  type NewSubtask,
+  type NewTask,
+  type Resource,
+  type StepPatch,
+  type TaskPatch,
+  type TaskState,
+  toModel,
+} from "./task.ts"
 import { ThreadMaker, type Threads } from "./threads.ts"
 import { type AgentConfig, restrictTools } from "./tool-access.ts"
 import { boardTools } from "./tools/index.ts"
@@ -139,15 +144,12 @@ export class TaskBoard implements Board {
   }
 
   async get(id: string): Promise<BoardTask> {
-    const wanted = plainID(id)
-    const task = findTask(await this.#read(), wanted) ?? (await this.#store.find(wanted))
-    if (!task) throw noSuchTask(wanted)
+    const task = findTask(await this.#read(), id) ?? (await this.#store.find(id))
+    if (!task) throw noSuchTask(id)
     return frozen(task)
   }
 
   async history(limit = DEFAULT_HISTORY): Promise<readonly BoardTask[]> {
-    if (!Number.isInteger(limit) || limit < 1 || limit > MOST_HISTORY)
-      throw new BoardError("invalid", `\`limit\` must be a whole number from 1 to ${MOST_HISTORY}.`)
     await this.#store.read()
     return (await this.#store.newest(limit)).map(frozen)
   }
@@ -157,38 +159,38 @@ export class TaskBoard implements Board {
   }
 
   async update(id: string, patch: TaskPatch, by: Actor): Promise<Archived> {
-    const change = await this.#do({ type: "update", id: plainID(id), patch, by })
+    const change = await this.#do({ type: "update", id, patch, by })
     if (patch.title !== undefined) void this.#threads.rename(taskOf(change))
     return archivedBy(change)
   }
 
   async complete(id: string, by: Actor): Promise<Archived> {
-    return archivedBy(await this.#do({ type: "complete", id: plainID(id), by }))
+    return archivedBy(await this.#do({ type: "complete", id, by }))
   }
 
   async cancel(id: string, by: Actor): Promise<Archived> {
-    return archivedBy(await this.#do({ type: "cancel", id: plainID(id), by }))
+    return archivedBy(await this.#do({ type: "cancel", id, by }))
   }
 
   async updateSteps(id: string, steps: readonly NewStep[], by: Actor): Promise<BoardTask> {
-    return taskOf(await this.#do({ type: "update steps", id: plainID(id), steps, by }))
+    return taskOf(await this.#do({ type: "update steps", id, steps, by }))
   }
 
   async updateStep(id: string, index: number, patch: StepPatch, by: Actor): Promise<BoardTask> {
-    return taskOf(await this.#do({ type: "update step", id: plainID(id), index, patch, by }))
+    return taskOf(await this.#do({ type: "update step", id, index, patch, by }))
   }
 
   async createSubtask(id: string, index: number, input: NewSubtask, by: Actor) {
-    const change = await this.#make({ type: "create subtask", id: plainID(id), index, input, by })
+    const change = await this.#make({ type: "create subtask", id, index, input, by })
     return { parent: taskOf(change), subtask: frozen(change.subtask as BoardTask) }
   }
 
   async addResource(id: string, resource: Resource, by: Actor): Promise<BoardTask> {
-    return taskOf(await this.#do({ type: "add resource", id: plainID(id), resource, by }))
+    return taskOf(await this.#do({ type: "add resource", id, resource, by }))
   }
 
   async removeResource(id: string, index: number, by: Actor): Promise<BoardTask> {
-    return taskOf(await this.#do({ type: "remove resource", id: plainID(id), index, by }))
+    return taskOf(await this.#do({ type: "remove resource", id, index, by }))
   }
 
   async notifyUser(message: string, by: Actor): Promise<BoardTask> {
@@ -198,12 +200,11 @@ export class TaskBoard implements Board {
   }
 
   async run(id: string): Promise<void> {
-    const wanted = plainID(id)
     const refusal = await this.#setup.runs.refusals()
-    const why = refusal(findTask(await this.#store.read(), wanted)?.threadId)
+    const why = refusal(findTask(await this.#store.read(), id)?.threadId)
     if (why !== undefined)
-      throw new BoardError("conflict", `Task #${wanted} cannot be worked on now: ${why}. Raise the limit, or wait.`)
-    await this.#do({ type: "run", id: wanted })
+      throw new BoardError("conflict", `Task #${id} cannot be worked on now: ${why}. Raise the limit, or wait.`)
+    await this.#do({ type: "run", id })
   }
 
   async accept(): Promise<void> {
@@ -300,5 +301,3 @@ export class TaskBoard implements Board {
     for (const listener of this.#listeners) listener()
   }
 }
-
-const plainID = (id: string): string => String(id).trim().replace(/^#/, "")

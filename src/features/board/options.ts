@@ -2,11 +2,20 @@ import { isAbsolute, normalize } from "node:path"
 import { z } from "zod"
 import { budget } from "../../lib/money.ts"
 import { type MergeRule, projectWins, stricter, TO_ALLOW } from "../../options/rules.ts"
-import { count, dollars, option, part, type ValuesOf } from "../../options/spec.ts"
+import { count, option, part, type ValuesOf } from "../../options/spec.ts"
 
 export const DEFAULT_SCHEDULE = "0 6-21 * * *"
 
-const timeOfDay = () => z.string().regex(/^([01]?\d|2[0-3]):[0-5]\d$/, 'must be a time of day such as "22:00"')
+export const TIME_OF_DAY = /^([01]?\d|2[0-3]):([0-5]\d)$/
+const timeOfDay = () => z.string().regex(TIME_OF_DAY, 'must be a time of day such as "22:00"')
+
+/** More is a typing error. */
+const MOST_USD = 1_000_000
+
+export function purseMoney() {
+  const error = "must be an amount of US dollars over 0 and of at most 1,000,000, such as 5"
+  return z.number(error).gt(0, error).max(MOST_USD, error)
+}
 
 const leavesProject = (folder: string): boolean => isAbsolute(folder) || /^\.\.([/\\]|$)/.test(normalize(folder))
 
@@ -61,7 +70,7 @@ export const options = {
       ),
       maxConcurrentRuns: option(count, 3, "Tasks of the board that are worked on at once.", stricter),
       purse: option(
-        () => z.strictObject({ from: timeOfDay(), until: timeOfDay(), max: dollars().gt(0) }).optional(),
+        () => z.strictObject({ from: timeOfDay(), until: timeOfDay(), max: purseMoney() }).optional(),
         undefined,
         'A purse that is opened each night: {"from": "22:00", "until": "07:00", "max": 5}, in local time and US dollars.',
         withLessMoney,

@@ -1,6 +1,16 @@
 import type { PauseKind } from "../../core/pause.ts"
 import type { NamedReport, ReportHead } from "./purse/report.ts"
-import type { BoardTask, NewStep, NewTask, Resource, TaskPatch, TaskState } from "./task.ts"
+import type {
+  BoardTask,
+  NewStep,
+  NewSubtask,
+  NewTask,
+  PurseTerms,
+  Resource,
+  StepPatch,
+  TaskPatch,
+  TaskState,
+} from "./task.ts"
 
 /** Author of a change: an agent in a session, or a user. */
 export type Actor =
@@ -8,10 +18,6 @@ export type Actor =
   | { readonly kind: "user" }
 
 export const USER: Actor = Object.freeze({ kind: "user" })
-
-export type StepPatch = Partial<NewStep>
-
-export type NewSubtask = Pick<NewTask, "title" | "description"> & { readonly owner: string }
 
 /**
  * `invalid`: wrong argument. `not found`: no such task, step or resource. `conflict`: forbidden in this state.
@@ -44,9 +50,6 @@ export type Subtasks = (id: string) => { readonly owner: string; readonly text: 
 /** An agent that may own tasks. */
 export type BoardAgent = { readonly name: string; readonly description: string }
 
-/** Most archived tasks read at once. */
-export const MOST_HISTORY = 1000
-
 /** State of a purse. Times are ISO, amounts US dollars. */
 export type PurseView = Readonly<Record<PauseKind, number>> & {
   readonly max: number
@@ -64,8 +67,7 @@ export type PurseView = Readonly<Record<PauseKind, number>> & {
 export interface Purses {
   /** The open purse. */
   view(): Promise<PurseView | undefined>
-  /** `until`: a time of day, or an ISO time; anything else is an error. */
-  open(given: { readonly max: unknown; readonly until: unknown }, by: Actor): Promise<PurseView>
+  open(given: PurseTerms, by: Actor): Promise<PurseView>
   /** Its runs are stopped, and the report is written shortly after. */
   close(by: Actor): Promise<void>
   /** Newest first. */
@@ -74,8 +76,8 @@ export interface Purses {
 }
 
 /**
- * API of the board for tools, terminal, page and HTTP. Results are frozen, ids may have a `#`, and promises reject with
- * `BoardError` only.
+ * API of the board for tools, terminal, page and HTTP. Input has the form that the schemas in `task.ts` give it.
+ * Results are frozen, and promises reject with `BoardError` only.
  */
 export interface Board {
   /** Tasks that are not archived, oldest first. */

@@ -1,6 +1,7 @@
 import { z } from "zod"
 import type { PauseKind } from "../../core/pause.ts"
 import { oneLine } from "../../lib/text.ts"
+import { purseMoney } from "./options.ts"
 
 /**
  * A board task (`#5`) is work with steps that outlives a conversation; a thread is the session in which its owner works
@@ -19,71 +20,142 @@ export const MOST_ID = 999_999_999_999_999
 
 export const IS_ID = /^[1-9]\d{0,14}$/
 
-export const MOST_STEP_TITLE_CHARS = 60
+const MOST_TITLE_CHARS = 200
+const MOST_STEP_TITLE_CHARS = 60
+const MOST_TEXT_CHARS = 20_000
+export const MOST_VALUE_CHARS = 2000
 
 /** Most steps, and most resources, of a task. */
 export const MOST_ITEMS = 100
 
+/** Most archived tasks read at once. */
+const MOST_HISTORY = 1000
+
 /** Strict, because people copy it into commands. */
 const IS_SESSION = /^ses_\w{1,80}$/
 
-/** In edited files, null counts as absent. */
+/** Schemas of input: what a caller may write, in the form in which it is stored. The rules check nothing of it again. */
+
+/** One line that is not empty. */
+export function line(most = MOST_TITLE_CHARS) {
+  const error = `must be a text of 1 to ${most} characters`
+  const oneSpaced = (text: string) => text.replace(/\s+/g, " ").trim()
+  return z.string(error).overwrite(oneSpaced).min(1, error).max(most, error)
+}
+
+function longText() {
+  const error = `must be a text of at most ${MOST_TEXT_CHARS} characters`
+  return z.string(error).max(MOST_TEXT_CHARS, error)
+}
+
+/** The length is checked first, since each wrong entry costs time and a line of the error. */
+function listOf<Item extends z.ZodType>(item: Item) {
+  const error = `must be a list of at most ${MOST_ITEMS} entries`
+  return z.array(z.unknown(), error).max(MOST_ITEMS, error).pipe(z.array(item))
+}
+
+/** Refuses a change of nothing. */
+function patchOf<Schema extends z.ZodObject>(schema: Schema): Schema {
+  const names = Object.keys(schema.shape)
+  const error = `Nothing to change: give at least one of ${names.map((name) => `\`${name}\``).join(", ")}.`
+  return schema.refine((fields) => names.some((name) => (fields as Record<string, unknown>)[name] !== undefined), error)
+}
+
+/** `5` or `#5`, as models write it. */
+export const idSchema = z
+  .string()
+  .overwrite((text) => text.trim().replace(/^#/, ""))
+  .regex(IS_ID, 'must be a number such as "5", as the lists of tasks show it')
+
+export const newStepSchema = z.strictObject({
+  title: line(MOST_STEP_TITLE_CHARS).describe(`At most ${MOST_STEP_TITLE_CHARS} characters.`),
+  details: longText().optional(),
+  done: z.boolean().optional(),
+})
+
+export const stepsSchema = listOf(newStepSchema)
+
+export const stepPatchSchema = patchOf(newStepSchema.partial())
+
+const resourceType = z.enum(["url", "file"])
+const isWebAddress = (value: string) => /^https?:/i.test(value) && URL.canParse(value)
+
+export const newResourceSchema = z
+  .strictObject({
+    type: resourceType,
+    value: line(MOST_VALUE_CHARS).describe("The URL, or an absolute path."),
+    label: line().optional(),
+  })
+  .refine(({ type, value }) => type === "file" || isWebAddress(value), {
+    path: ["value"],
+    error: "must be a URL that begins with http:// or https://",
+  })
+  .refine(({ type, value }) => type === "url" || /^(\/|[A-Za-z]:[\\/])/.test(value), {
+    path: ["value"],
+    error: "must be an absolute path",
+  })
+
+/** The owner defaults to the calling agent, the status to `active`. */
+export const newTaskSchema = z.strictObject({
+  title: line(),
+  description: longText().optional(),
+  owner: line().optional(),
+  status: z.enum(["active", "draft"]).optional(),
+  steps: stepsSchema.optional(),
+  resources: listOf(newResourceSchema).optional(),
+})
+
+export const newSubtaskSchema = z.strictObject({
+  title: line(),
+  description: longText().optional().describe("All that its owner has to know."),
+  owner: line().describe("The agent that does it."),
+})
+
+/** Absent fields stay. `done` and `canceled` archive the task. */
+export const taskPatchSchema = patchOf(
+  z.strictObject({
+    title: line().optional(),
+    description: longText().optional(),
+    owner: line().optional(),
+    status: z.enum(BOARD_STATUSES).optional(),
+  }),
+)
+
+/** The rules check `until`, a time of day or an ISO time, against the clock. */
+export const purseSchema = z.strictObject({
+  max: purseMoney().describe("US dollars."),
+  until: z.string().describe('"07:00", or an ISO time.'),
+})
+
+const LIMIT = `must be a whole number from 1 to ${MOST_HISTORY}`
+export const historyLimit = z.number(LIMIT).int(LIMIT).min(1, LIMIT).max(MOST_HISTORY, LIMIT)
+
+/** Schemas of what is stored. In edited files, null counts as absent, and unknown fields stay. */
+
 const absent = <Schema extends z.ZodType>(schema: Schema) =>
   schema
     .nullish()
     .transform((value) => value ?? undefined)
     .optional()
 
+/** Type and check of the known fields. */
+const stored = <Shape extends z.ZodRawShape>(shape: Shape) => z.looseObject(shape) as unknown as z.ZodObject<Shape>
+
 const ID = z.union([z.string(), z.int()]).transform(String).pipe(z.string().regex(IS_ID, "an id is a number, as text"))
 
-/** A stored step; `taskId`: its subtask. The rules check lengths. */
-export const stepSchema = z.object({
+/** `taskId`: its subtask. */
+const stepSchema = stored({
   title: z.string(),
   details: absent(z.string()),
   done: z.boolean().default(false),
   taskId: absent(ID),
 })
 
-/** A step as callers give it: they cannot link it to a subtask. */
-export const newStepSchema = z.strictObject({
-  title: z.string().describe(`At most ${MOST_STEP_TITLE_CHARS} characters.`),
-  details: z.string().optional(),
-  done: z.boolean().optional(),
-})
-
 /** `value`: a URL or an absolute path. */
-export const resourceSchema = z.object({
-  type: z.enum(["url", "file"]),
-  value: z.string(),
-  label: absent(z.string()),
-})
-
-export const newResourceSchema = z.strictObject({
-  type: resourceSchema.shape.type,
-  value: z.string().describe("The URL, or an absolute path."),
-  label: z.string().optional(),
-})
-
-/** A task as callers give it: the owner defaults to the calling agent, the status to `active`. */
-export const newTaskSchema = z.strictObject({
-  title: z.string(),
-  description: z.string().optional(),
-  owner: z.string().optional(),
-  status: z.enum(["active", "draft"]).optional(),
-  steps: z.array(newStepSchema).optional(),
-  resources: z.array(newResourceSchema).optional(),
-})
-
-/** Absent fields stay. `done` and `canceled` archive the task. */
-export const taskPatchSchema = z.strictObject({
-  title: z.string().optional(),
-  description: z.string().optional(),
-  owner: z.string().optional(),
-  status: z.enum(BOARD_STATUSES).optional(),
-})
+const resourceSchema = stored({ type: resourceType, value: z.string(), label: absent(z.string()) })
 
 /** A stored task. Times are ISO; `archivedAt` is set in history. */
-export const taskSchema = z.object({
+export const taskSchema = stored({
   /** Never reused. */
   id: ID,
   title: z.string(),
@@ -101,6 +173,17 @@ export const taskSchema = z.object({
   archivedAt: absent(z.string()),
 })
 
+/**
+ * A task in history. `archivedBy`: an agent, `user`, or `outside` for an edit of the file; `archivedIn`: the agent's
+ * session, which decides whether a parent is woken.
+ */
+export const archivedTaskSchema = stored({
+  ...taskSchema.shape,
+  archivedAt: z.string(),
+  archivedBy: z.string().optional().catch(undefined),
+  archivedIn: z.string().optional().catch(undefined),
+})
+
 type Frozen<Value> = Value extends readonly (infer Item)[]
   ? readonly Frozen<Item>[]
   : Value extends object
@@ -108,11 +191,15 @@ type Frozen<Value> = Value extends readonly (infer Item)[]
     : Value
 
 export type PlanStep = Frozen<z.output<typeof stepSchema>>
-export type NewStep = Frozen<z.input<typeof newStepSchema>>
-export type NewTask = Frozen<z.input<typeof newTaskSchema>>
-export type TaskPatch = Frozen<z.input<typeof taskPatchSchema>>
+export type NewStep = Frozen<z.output<typeof newStepSchema>>
+export type StepPatch = Frozen<z.output<typeof stepPatchSchema>>
+export type NewTask = Frozen<z.output<typeof newTaskSchema>>
+export type NewSubtask = Frozen<z.output<typeof newSubtaskSchema>>
+export type TaskPatch = Frozen<z.output<typeof taskPatchSchema>>
 export type Resource = Frozen<z.output<typeof resourceSchema>>
 export type BoardTask = Frozen<z.output<typeof taskSchema>>
+export type PurseTerms = z.output<typeof purseSchema>
+export type ArchivedTask = Frozen<z.output<typeof archivedTaskSchema>>
 
 /** Example: `#5 Title`, on one line. */
 export const headOf = ({ id, title }: Pick<BoardTask, "id" | "title">): string => `#${id} ${oneLine(title)}`
@@ -140,7 +227,3 @@ export type TaskState = {
 /** State for a model, which is not the "you" of "needs you". */
 export const toModel = ({ state, reason, text }: TaskState): string =>
   state === "needs you" ? `waits for the user, who alone can answer, in its thread: ${reason}` : text
-
-/** Whether two versions are equal except for plan and resources. */
-export const isSameText = (one: BoardTask, other: BoardTask): boolean =>
-  (["title", "description", "owner", "status"] as const).every((key) => one[key] === other[key])

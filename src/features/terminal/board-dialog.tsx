@@ -211,7 +211,7 @@ function openPurse({ api, board }: BoardDialogPorts): void {
       return api.ui.toast({
         variant: "error",
         title: "Could not open the purse",
-        message: 'Write it so: "5 until 07:00".',
+        message: 'Write it so: "5 until 07:00". The money is over 0, and at most $1,000,000.',
       })
     setBusy(true)
     const done = await board.act({ type: "open purse", ...given, by: { kind: "user" } })

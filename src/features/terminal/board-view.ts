@@ -1,9 +1,9 @@
-import { type BoardTask, headOf } from "../board/task.ts"
+import { type BoardTask, headOf, type PurseTerms, purseSchema } from "../board/task.ts"
 
-/** Parses a user's input for a purse: `5 until 07:00`, `$5 07:00`. The board's rules validate the values. */
-export function purseIn(text: string): { readonly max: number; readonly until: string } | undefined {
+/** Parses a user's input for a purse: `5 until 07:00`, `$5 07:00`. */
+export function purseIn(text: string): PurseTerms | undefined {
   const [, max, until] = /^\s*\$?\s*(\S+?)\s*\$?\s+(?:until\s+)?(\S+)\s*$/i.exec(text) ?? []
-  return max === undefined || until === undefined ? undefined : { max: Number(max), until }
+  return purseSchema.safeParse({ max: Number(max), until }).data
 }
 
 /** Example: `3/5`; empty without a plan. */

@@ -69,9 +69,13 @@ export const limitBody: MiddlewareHandler = async (context, next) => {
 export async function bodyOf<Schema extends z.ZodType>(context: Context, schema: Schema): Promise<z.output<Schema>> {
   if (!/^application\/json\s*(;|$)/i.test(context.req.header("content-type") ?? ""))
     throw new WebError(400, 'A body must be JSON, and say so: "content-type: application/json".')
-  const parsed = schema.safeParse(await json(context))
-  if (parsed.success) return parsed.data
-  throw new WebError(400, cut(problemsOf(parsed.error), MOST_PROBLEM_CHARS))
+  return parsed(schema, await json(context))
+}
+
+export function parsed<Schema extends z.ZodType>(schema: Schema, given: unknown): z.output<Schema> {
+  const { data, error } = schema.safeParse(given)
+  if (error) throw new WebError(400, cut(problemsOf(error), MOST_PROBLEM_CHARS))
+  return data as z.output<Schema>
 }
 
 async function json(context: Context): Promise<unknown> {

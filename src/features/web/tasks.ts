@@ -1,26 +1,15 @@
-import { type Context, Hono } from "hono"
+import { Hono } from "hono"
 import { z } from "zod"
-import { type Archived, type Board, MOST_HISTORY, USER } from "../board/service.ts"
-import { MOST_ITEMS, newResourceSchema, newStepSchema, newTaskSchema, taskPatchSchema } from "../board/task.ts"
-import { bodyOf } from "./body.ts"
-import { WebError } from "./errors.ts"
+import { type Archived, type Board, USER } from "../board/service.ts"
+import { historyLimit, line, newTaskSchema, purseSchema, taskPatchSchema } from "../board/task.ts"
+import { bodyOf, parsed } from "./body.ts"
 import type { Source } from "./ports.ts"
 import { taskRow } from "./rows.ts"
 import { requireBoard } from "./sources.ts"
 import type { Ended, PurseState, TaskList } from "./wire.ts"
 
-/** Checks the length first: each wrong entry costs time and a line of the error. */
-const listOfAtMost = <Item extends z.ZodType>(item: Item) => z.array(z.unknown()).max(MOST_ITEMS).pipe(z.array(item))
-
-const newTask = newTaskSchema.extend({
-  owner: z.string(),
-  steps: listOfAtMost(newStepSchema).optional(),
-  resources: listOfAtMost(newResourceSchema).optional(),
-})
-
-const patch = taskPatchSchema.refine((fields) => Object.values(fields).some((value) => value !== undefined), {
-  error: "Nothing to change: give a title, description, owner or status.",
-})
+const newTask = newTaskSchema.extend({ owner: line() })
+const historyQuery = z.object({ limit: z.string().transform(Number).pipe(historyLimit).optional() })
 
 /** Routes of the board, whose rules decide on changes. */
 export function tasksRoutes(source: () => Source): Hono {
@@ -34,26 +23,26 @@ export function tasksRoutes(source: () => Source): Hono {
   })
   routes.get("/history", async (context) => {
     const board = requireBoard(source())
-    const tasks = await board.history(limitOf(context))
+    const tasks = await board.history(parsed(historyQuery, context.req.query()).limit)
     return context.json({ tasks: tasks.map((task) => taskRow(task, board)) })
   })
   routes.get("/:id", async (context) => {
     const board = requireBoard(source())
-    return context.json(taskRow(await board.get(idOf(context)), board))
+    return context.json(taskRow(await board.get(context.req.param("id")), board))
   })
   routes.patch("/:id", async (context) => {
     const board = requireBoard(source())
-    const id = idOf(context)
-    return context.json(ended(await board.update(id, await bodyOf(context, patch), USER), board))
+    const id = context.req.param("id")
+    return context.json(ended(await board.update(id, await bodyOf(context, taskPatchSchema), USER), board))
   })
   for (const how of ["complete", "cancel"] as const)
     routes.post(`/:id/${how}`, async (context) => {
       const board = requireBoard(source())
-      return context.json(ended(await board[how](idOf(context), USER), board))
+      return context.json(ended(await board[how](context.req.param("id"), USER), board))
     })
   routes.post("/:id/run", async (context) => {
     const board = requireBoard(source())
-    const id = idOf(context)
+    const id = context.req.param("id")
     await board.run(id)
     return context.json(taskRow(await board.get(id), board))
   })
@@ -80,24 +69,6 @@ function ended({ task, canceled, open }: Archived, board: Board): Ended {
   return { ...taskRow(task, board), canceled: ids(canceled), open: ids(open) }
 }
 
-function idOf(context: Context): string {
-  const id = context.req.param("id") ?? ""
-  if (!/^\d{1,15}$/.test(id)) throw new WebError(404, "There is no such task: ids are numbers.")
-  return id
-}
-
-function limitOf(context: Context): number | undefined {
-  const given = context.req.query("limit")
-  if (given === undefined) return undefined
-  const limit = /^\d{1,6}$/.test(given) ? Number(given) : 0
-  if (limit < 1 || limit > MOST_HISTORY)
-    throw new WebError(400, `"limit" must be a whole number from 1 to ${MOST_HISTORY}.`)
-  return limit
-}
-
-/** The board's rules validate the values. */
-const given = z.strictObject({ max: z.unknown(), until: z.unknown() })
-
 /** Routes that show, open and close the purse. */
 export function purseRoutes(source: () => Source): Hono {
   const routes = new Hono()
@@ -107,8 +78,8 @@ export function purseRoutes(source: () => Source): Hono {
   }
   routes.get("/", async (context) => context.json(await stands()))
   routes.put("/", async (context) => {
-    const { max, until } = await bodyOf(context, given)
-    await requireBoard(source()).purse.open({ max, until }, USER)
+    const given = await bodyOf(context, purseSchema)
+    await requireBoard(source()).purse.open(given, USER)
     return context.json(await stands())
   })
   routes.delete("/", async (context) => {

@@ -30,15 +30,10 @@ describe("the rules of a purse", () => {
   })
 
   test.each([
-    [{ max: -1 }, "`max` must be an amount of US dollars over 0 and of at most 1,000,000, such as 5. Got -1."],
-    [{ max: Number.NaN }, "Got NaN."],
-    [{ max: 1e99 }, "Got 1e+99."],
-    [{ max: "5" }, 'Got "5".'],
-    [{ until: "2026-03-02T07:59:00Z" }, 'within the next 24 hours. Got "2026-03-02T07:59:00Z".'],
-    [{ until: "tomorrow" }, '`until` must be a time of day such as "07:00"'],
-    [{ until: Number.NaN }, "`until` must be"],
-  ])("a purse is not opened with the invalid arguments %j", (given, text) => {
-    const command = { type: "open purse", max: 5, until: "20:00", by: USER, ...given } as never
+    ["2026-03-02T07:59:00Z", 'within the next 24 hours. Got "2026-03-02T07:59:00Z".'],
+    ["tomorrow", '`until` must be a time of day such as "07:00"'],
+  ])("a purse is not opened until %j", (until, text) => {
+    const command = { type: "open purse", max: 5, until, by: USER } as const
     expect(() => rules.openPurse(EMPTY, command, facts)).toThrow(text)
   })
 

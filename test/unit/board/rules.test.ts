@@ -11,7 +11,7 @@ describe("a new board task", () => {
     const board = new RuledBoard()
     const { task } = board.do({
       type: "create",
-      input: { title: "  Migrate\n the loader " },
+      input: { title: "Migrate the loader" },
       by: build,
       threadId: "ses_1",
     })
@@ -62,50 +62,20 @@ describe("a new board task", () => {
   })
 
   test.each([
-    [{ title: " " }, "invalid: `title` is missing or empty."],
-    [{ title: 7 }, "invalid: `title` must be a text, not 7."],
-    [{ title: "x".repeat(201) }, "invalid: `title` has 201 characters; at most 200 are allowed."],
     [
-      { title: "t", description: "x".repeat(20_001) },
-      "invalid: `description` has 20001 characters; at most 20000 are allowed.",
-    ],
-    [
-      { title: "t", owner: "biuld" },
+      "biuld",
       'invalid: "biuld" is not an agent that may own tasks. Did you mean: build? There are: build, librarian, tester.',
     ],
-    [
-      { title: "t", owner: "zzzzzz" },
-      'invalid: "zzzzzz" is not an agent that may own tasks. There are: build, librarian, tester.',
-    ],
-    [{ title: "t", status: "done" }, 'invalid: A new task is "active" or "draft", not "done".'],
-    [{ title: "t", steps: {} }, "invalid: `steps` must be a list of objects with a `title`."],
-    [{ title: "t", steps: ["x"] }, 'invalid: steps[0]: An object was expected, not "x".'],
-    [
-      { title: "t", steps: [{ title: "x".repeat(61) }] },
-      "invalid: steps[0]: `title` has 61 characters; at most 60 are allowed.",
-    ],
-    [{ title: "t", steps: [{ title: "x", done: "yes" }] }, "invalid: steps[0]: `done` must be true or false."],
-    [
-      { title: "t", steps: Array(101).fill({ title: "x" }) },
-      "invalid: `steps` has 101 entries; at most 100 are allowed.",
-    ],
-    [{ title: "t", resources: 1 }, "invalid: `resources` must be a list of objects with `type` and `value`."],
-    [
-      { title: "t", resources: Array(101).fill({}) },
-      "invalid: A task has at most 100 resources: take one off that is not needed.",
-    ],
-    [
-      { title: "t", resources: [{ type: "link", value: "x" }] },
-      'invalid: resources[0]: `type` must be "url" or "file", not "link".',
-    ],
-    [null, "invalid: The arguments are not of the right shape."],
-  ])("a board task is not created from the invalid input %j", (input, refusal) => {
-    expect(new RuledBoard().refusal({ type: "create", input: input as never, by: build })).toBe(refusal)
+    ["zzzzzz", 'invalid: "zzzzzz" is not an agent that may own tasks. There are: build, librarian, tester.'],
+  ])("a board task is not created for the unknown owner %j", (owner, refusal) => {
+    expect(new RuledBoard().refusal({ type: "create", input: { title: "t", owner }, by: build })).toBe(refusal)
   })
 
   test("a board task created by a person needs an owner, and other creators must be board agents", () => {
     const board = new RuledBoard()
-    expect(board.refusal({ type: "create", input: { title: "t" }, by: USER })).toMatch(/^invalid: `owner` is missing/)
+    expect(board.refusal({ type: "create", input: { title: "t" }, by: USER })).toMatch(
+      /^invalid: "user" is not an agent/,
+    )
     const input = { title: "t", owner: "build" }
     expect(board.refusal({ type: "create", input, by: agent("ghost") })).toMatch(
       /^conflict: The agent "ghost" may not make tasks/,
@@ -146,14 +116,6 @@ describe("a board task's status", () => {
       /^conflict: Task #1 is a draft/,
     )
     expect(board.do({ type: "cancel", id, by: build }).task?.status).toBe("canceled")
-  })
-
-  test("an unknown status of a board task is refused", () => {
-    const board = new RuledBoard()
-    const id = board.make()
-    expect(board.refusal({ type: "update", id, patch: { status: "open" as never }, by: build })).toBe(
-      'invalid: `status` must be one of draft, active, done, canceled, not "open".',
-    )
   })
 
   test("a status that ends a board task archives it with time, author and any new title", () => {
@@ -203,18 +165,11 @@ describe("an update of a board task", () => {
     expect(board.wake(id)).toBeUndefined()
   })
 
-  test("an update that changes nothing or names an unknown owner is refused", () => {
+  test("an update that names an unknown owner is refused", () => {
     const board = new RuledBoard()
     const id = board.make()
-    expect(board.refusal({ type: "update", id, patch: {}, by: build })).toMatch(/^invalid: Nothing to change/)
-    expect(board.refusal({ type: "update", id, patch: { title: null as never }, by: build })).toMatch(
-      /^invalid: Nothing to change/,
-    )
     expect(board.refusal({ type: "update", id, patch: { owner: "ghost" }, by: build })).toMatch(
       /^invalid: "ghost" is not an agent/,
-    )
-    expect(board.refusal({ type: "update", id, patch: { title: "" }, by: build })).toMatch(
-      /^invalid: `title` is missing/,
     )
   })
 })
@@ -224,13 +179,7 @@ describe("a board task's plan", () => {
     const board = new RuledBoard()
     const id = board.make()
     board.do({ type: "update steps", id, steps: [{ title: "one" }, { title: "two" }], by: build })
-    board.do({
-      type: "update step",
-      id,
-      index: 1,
-      patch: { done: true, details: "d", title: "zwei", taskId: "7" } as never,
-      by: build,
-    })
+    board.do({ type: "update step", id, index: 1, patch: { done: true, details: "d", title: "zwei" }, by: build })
     expect(board.task(id).steps).toEqual([
       { title: "one", done: false },
       { title: "zwei", done: true, details: "d" },
@@ -252,26 +201,17 @@ describe("a board task's plan", () => {
   })
 
   test.each([
-    [2, { done: true }, "not found: There is no step 2: its steps are numbered 0 to 1."],
-    [-1, { done: true }, "not found: There is no step -1: its steps are numbered 0 to 1."],
-    [0.5, { done: true }, "not found: There is no step 0.5: its steps are numbered 0 to 1."],
-    [0, {}, "invalid: Nothing to change: give at least one of `title`, `details` and `done`."],
-    [0, { title: "" }, "invalid: `title` is missing or empty."],
-    [0, { details: 5 }, "invalid: `details` must be a text, not 5."],
-    [0, { done: 1 }, "invalid: `done` must be true or false."],
-    [0, [], "invalid: An object was expected, not []."],
-  ])("the change of a plan's step %j to %j is refused", (index, patch, refusal) => {
+    [2, "not found: There is no step 2: its steps are numbered 0 to 1."],
+    [-1, "not found: There is no step -1: its steps are numbered 0 to 1."],
+  ])("a change of a plan's missing step %j is refused", (index, refusal) => {
     const board = new RuledBoard()
     const id = board.make("build", { steps: ["one", "two"] })
-    expect(board.refusal({ type: "update step", id, index, patch: patch as never, by: build })).toBe(refusal)
+    expect(board.refusal({ type: "update step", id, index, patch: { done: true }, by: build })).toBe(refusal)
   })
 
-  test("a plan update needs a list of steps, which may be empty", () => {
+  test("a plan may be replaced by an empty one", () => {
     const board = new RuledBoard()
     const id = board.make("build", { steps: ["one"] })
-    expect(board.refusal({ type: "update steps", id, steps: undefined as never, by: build })).toMatch(
-      /^invalid: `steps` is missing/,
-    )
     board.do({ type: "update steps", id, steps: [], by: build })
     expect(board.refusal({ type: "update step", id, index: 0, patch: { done: true }, by: build })).toMatch(
       /it has no steps/,
@@ -431,18 +371,6 @@ describe("a board task's resources", () => {
     )
   })
 
-  test.each([
-    [{ type: "url", value: "example.org" }, /must be a URL that begins with http:\/\/ or https:\/\//],
-    [{ type: "url", value: "javascript:alert(1)" }, /must be a URL that begins/],
-    [{ type: "url", value: " ".repeat(5) }, /`value` is missing or empty/],
-    [{ type: "file", value: "src/a.ts" }, /must be an absolute path, not "src\/a\.ts"/],
-    [{ type: "file", value: "/x", label: "" }, /`label` is missing or empty/],
-  ])("the invalid resource %j of a board task is refused", (resource, reason) => {
-    const board = new RuledBoard()
-    const id = board.make()
-    expect(board.refusal({ type: "add resource", id, resource: resource as never, by: build })).toMatch(reason)
-  })
-
   test("a board task can have at most a hundred resources", () => {
     const board = new RuledBoard()
     const id = board.make()
@@ -456,7 +384,7 @@ describe("a request for a person", () => {
   test("a request for a person is made only from a thread and stays until somebody writes there", () => {
     const board = new RuledBoard()
     const id = board.make("build", { threadId: "ses_t" })
-    board.do({ type: "notify", message: "Which\nlicense?", by: agent("build", "ses_t") })
+    board.do({ type: "notify", message: "Which license?", by: agent("build", "ses_t") })
     expect(board.state.pulses[id]?.needs).toBe("Which license?")
     board.do({ type: "update", id, patch: { title: "T" }, by: USER })
     board.runs(id)
@@ -465,7 +393,6 @@ describe("a request for a person", () => {
     expect(board.state.pulses[id]?.needs).toBeUndefined()
     for (const by of [build, USER])
       expect(board.refusal({ type: "notify", message: "x", by })).toMatch(/^conflict: Only the thread of an open task/)
-    expect(board.refusal({ type: "notify", message: " ", by: agent("build", "ses_t") })).toMatch(/^invalid: `message`/)
   })
 
   test("a person who writes in another session answers no request of a board task", () => {
@@ -722,7 +649,7 @@ describe("an interrupted change of the board", () => {
     )
     board.do({ type: "complete", id: "1", by: build })
     const before = board.state
-    expect(board.do({ type: "settle", archived: [gone] })).toEqual({ ok: true, archived: [], state: before })
+    expect(board.do({ type: "settle", archived: [gone] })).toEqual({ archived: [], state: before })
   })
 })
 

@@ -107,8 +107,7 @@ describe("board calls", () => {
   test("a failed board call has the code invalid, not found, conflict or unavailable", async () => {
     await make("build")
     expect(await code(rig.board.get("9"))).toBe("not found")
-    expect((await rig.board.get("#1")).id).toBe("1")
-    expect(await code(rig.board.history(0))).toBe("invalid")
+    expect((await rig.board.get("1")).id).toBe("1")
     await rig.board.complete("1", USER)
     expect(await code(rig.board.update("1", { title: "x" }, USER))).toBe("conflict")
     expect((await rig.board.get("1")).archivedAt).toBeDefined()

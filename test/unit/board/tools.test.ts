@@ -3,7 +3,9 @@ import { countTokens } from "gpt-tokenizer/encoding/o200k_base"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { z } from "zod"
 import { USER } from "../../../src/features/board/service.ts"
+import { boardTools } from "../../../src/features/board/tools/index.ts"
 import { agentIn, BoardRig } from "../../support/board-rig.ts"
+import { FakeBoard } from "../../support/fake-board.ts"
 
 let rig: BoardRig
 
@@ -29,7 +31,7 @@ test("the fourteen board tools together take less than 1,800 o200k tokens", () =
 describe("the answers of the board tools", () => {
   test("creating, reading and updating a board task returns the whole task with numbered steps and resources", async () => {
     const made = await rig.call("create_task", {
-      title: "Migrate",
+      title: "  Migrate\n ",
       description: "all\nof it",
       steps: [{ title: "one", details: "more" }],
     })
@@ -198,10 +200,11 @@ describe("the answers of the board tools", () => {
   })
 })
 
-describe("an invalid board call", () => {
+describe("arguments of a board tool", () => {
+  const tools = boardTools({ board: new FakeBoard(), isBackground: async () => false })
+
   test.each([
     ["create_task", {}, "Argument `title` is missing."],
-    ["create_task", { title: "t", owner: "nobody" }, '"nobody" is not an agent that may own tasks'],
     ["create_task", { title: "t", status: "done" }, "Argument `status`"],
     [
       "create_task",
@@ -209,20 +212,87 @@ describe("an invalid board call", () => {
       "Unknown argument `taskId` in `steps[0]`. There are: title, details, done.",
     ],
     ["create_task", { title: "t", id: "7" }, "Unknown argument `id`"],
+    ["get_task", { task_id: "../history" }, 'Argument `task_id`: must be a number such as "5", as the lists of'],
+    [
+      "update_task",
+      { task_id: "01", title: "x" },
+      'must be a number such as "5", as the lists of tasks show it. Got "01"',
+    ],
+    ["get_task", { task_id: 7 }, "Argument `task_id`"],
+    ["create_task", { title: " " }, 'Argument `title`: must be a text of 1 to 200 characters. Got " ".'],
+    ["create_task", { title: 7 }, "Argument `title`: must be a text of 1 to 200 characters. Got 7."],
+    [
+      "create_task",
+      { title: "x".repeat(201) },
+      "must be a text of 1 to 200 characters. Got a string of 201 characters",
+    ],
+    [
+      "create_task",
+      { title: "t", description: "x".repeat(20_001) },
+      "Argument `description`: must be a text of at most 20000 characters. Got a string of 20001 characters.",
+    ],
+    ["create_task", { title: "t", steps: {} }, "Argument `steps`: must be a list of at most 100 entries. Got {}."],
+    ["create_task", { title: "t", steps: ["x"] }, 'Argument `steps[0]`: expected object, received string. Got "x".'],
+    [
+      "create_task",
+      { title: "t", steps: Array(101).fill(1) },
+      "Argument `steps`: must be a list of at most 100 entries.",
+    ],
+    [
+      "create_task",
+      { title: "t", steps: [{ title: "x".repeat(61) }] },
+      "Argument `steps[0].title`: must be a text of 1 to 60 characters. Got a string of 61 characters.",
+    ],
+    ["create_task", { title: "t", steps: [{ title: "x", done: "yes" }] }, "Argument `steps[0].done`: expected boolean"],
+    [
+      "update_task",
+      { task_id: "1", title: null },
+      "Nothing to change: give at least one of `title`, `description`, `owner`, `status`.",
+    ],
+    ["update_task", { task_id: "1", title: "" }, "Argument `title`: must be a text of 1 to 200 characters."],
+    ["update_task", { task_id: "1", status: "open" }, "Argument `status`"],
+    ["cancel_task", {}, "Argument `task_id` is missing."],
+    ["list_history", { limit: 0 }, "Argument `limit`: must be a whole number from 1 to 1000. Got 0."],
+    ["update_steps", { task_id: "1" }, "Argument `steps` is missing."],
+    ["update_step", { task_id: "1", step_index: -1, done: true }, "Argument `step_index`"],
+    ["update_step", { task_id: "1", step_index: 0.5, done: true }, "Argument `step_index`"],
+    ["update_step", { task_id: "1", step_index: 0, taskId: "2" }, "Unknown argument `taskId`"],
+    [
+      "update_step",
+      { task_id: "1", step_index: 0 },
+      "Nothing to change: give at least one of `title`, `details`, `done`.",
+    ],
+    [
+      "add_resource",
+      { task_id: "1", type: "url", value: "example.org" },
+      'Argument `value`: must be a URL that begins with http:// or https://. Got "example.org".',
+    ],
+    ["add_resource", { task_id: "1", type: "url", value: "javascript:alert(1)" }, "must be a URL that begins"],
+    ["add_resource", { task_id: "1", type: "url", value: "http://" }, "must be a URL that begins"],
+    ["add_resource", { task_id: "1", type: "url", value: "   " }, "Argument `value`: must be a text of 1 to 2000"],
+    ["add_resource", { task_id: "1", type: "file", value: "src/a.ts" }, 'must be an absolute path. Got "src/a.ts".'],
+    [
+      "add_resource",
+      { task_id: "1", type: "file", value: "/x", label: "" },
+      "Argument `label`: must be a text of 1 to",
+    ],
+    ["add_resource", { task_id: "1", type: "link", value: "/x" }, "Argument `type`"],
+    ["notify_user", { message: " " }, "Argument `message`: must be a text of 1 to 2000 characters."],
+  ])("the arguments of %s are refused where its schema does not allow them (%#)", async (name, args, text) => {
+    const call = { agent: "build", sessionID: "ses_a", messageID: "msg_a" }
+    await expect(tools[`tasks_${name}`]?.execute(args, call)).rejects.toThrow(text)
+  })
+})
+
+describe("an invalid board call", () => {
+  test.each([
+    ["create_task", { title: "t", owner: "nobody" }, '"nobody" is not an agent that may own tasks'],
     ["create_task", { title: "t", owner: "Librarian" }, "Did you mean: librarian?"],
     ["create_task", { title: "t", owner: "__proto__" }, '"__proto__" is not an agent that may own tasks'],
     ["get_task", { task_id: "99" }, "There is no task #99, neither open nor in history. Ids are numbers such as 5"],
-    ["get_task", { task_id: "../history" }, "There is no task #../history, neither"],
-    ["update_task", { task_id: "01", title: "x" }, "There is no task #01, neither"],
-    ["get_task", { task_id: 7 }, "Argument `task_id`"],
-    ["update_task", { task_id: "1" }, "Nothing to change"],
-    ["update_task", { task_id: "1", status: "open" }, "Argument `status`"],
+    ["update_task", { task_id: "1", owner: "ghost" }, '"ghost" is not an agent that may own tasks'],
     ["complete_task", { task_id: "2" }, "Task #2 is a draft"],
-    ["cancel_task", {}, "Argument `task_id` is missing."],
-    ["list_history", { limit: 0 }, "Argument `limit`"],
-    ["update_steps", { task_id: "1" }, "Argument `steps` is missing."],
     ["update_step", { task_id: "1", step_index: 5, done: true }, "There is no step 5: its steps are numbered 0 to 1."],
-    ["update_step", { task_id: "1", step_index: -1, done: true }, "Argument `step_index`"],
     [
       "create_subtask",
       { task_id: "3", step_index: 0, title: "s", owner: "tester" },
@@ -233,7 +303,6 @@ describe("an invalid board call", () => {
       { task_id: "1", step_index: 1, title: "s", owner: "tester" },
       "Step 1 has its subtask already: #4, which is active. Look at it, or cancel it to give the step to another.",
     ],
-    ["add_resource", { task_id: "1", type: "url", value: "nowhere" }, "must be a URL"],
     ["remove_resource", { task_id: "1", index: 0 }, "it has no resources"],
     ["notify_user", { message: "hi" }, "Only the thread of an open task can notify a person"],
   ])("a wrong call of %s with %j is refused with an explanation", async (name, args, text) => {

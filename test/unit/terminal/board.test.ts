@@ -316,8 +316,8 @@ test("a user can open and close a purse, and its spending is what OpenCode count
   await open()
   expect(await source.purseSpent()).toBeUndefined()
   const by = { kind: "user" } as const
-  expect(await source.act({ type: "open purse", max: -1, until: "07:00", by })).toBe(false)
-  expect(toasts.join()).toContain("`max` must be an amount of US dollars")
+  expect(await source.act({ type: "open purse", max: 5, until: "tomorrow", by })).toBe(false)
+  expect(toasts.join()).toContain("`until` must be a time of day")
   expect(await source.act({ type: "open purse", max: 5, until: "07:00", by })).toBe(true)
   await vi.waitFor(() => expect(source.purse()).toMatchObject({ max: 5 }))
   const before = { ...NO_USAGE, cost: 0.25 }
@@ -333,7 +333,8 @@ test("a user can open and close a purse, and its spending is what OpenCode count
 test.each([
   ["5 until 07:00", { max: 5, until: "07:00" }],
   [" $1.50  07:00 ", { max: 1.5, until: "07:00" }],
-  ["five until tomorrow", { max: Number.NaN, until: "tomorrow" }],
+  ["five until tomorrow", undefined],
+  ["-1 until 07:00", undefined],
   ["5", undefined],
 ])("the text %j is read as the purse %j", (text, purse) => expect(purseIn(text)).toEqual(purse))
 

@@ -7,6 +7,7 @@ import type { Runs } from "../runs.ts"
 import { type Actor, BoardError, type Purses, type PurseView } from "../service.ts"
 import type { BoardState } from "../state.ts"
 import { isInFlight } from "../status.ts"
+import type { PurseTerms } from "../task.ts"
 import { type NamedReport, type ReportHead, reportText } from "./report.ts"
 
 export type PurseApiPorts = {
@@ -27,18 +28,12 @@ export class PurseApi implements Purses {
     return this.#viewOf(await this.#ports.read())
   }
 
-  async open({ max, until }: { max: unknown; until: unknown }, by: Actor): Promise<PurseView> {
+  async open(given: PurseTerms, by: Actor): Promise<PurseView> {
     const { change, read } = this.#ports
     const { purse } = await read()
     // The rules do not know the open purse's spending.
     const spent = purse && this.#viewOf(await read())
-    await change({
-      type: "open purse",
-      max: max as number,
-      until: until as string,
-      by,
-      ...(spent && { spent: spent.spent }),
-    })
+    await change({ type: "open purse", ...given, by, ...(spent && { spent: spent.spent }) })
     return (await this.view()) as PurseView
   }
 

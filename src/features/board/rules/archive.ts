@@ -8,18 +8,8 @@ import {
   type TaskRunState,
   type WakeCause,
 } from "../state.ts"
-import type { BoardTask } from "../task.ts"
+import type { ArchivedTask, BoardTask } from "../task.ts"
 import { withUnverifiedParent } from "./verify.ts"
-
-/**
- * A task in history. `archivedBy`: an agent, `user`, or `outside` for an edit of the file; `archivedIn`: the agent's
- * session, which decides whether a parent is woken.
- */
-export type ArchivedTask = BoardTask & {
-  readonly archivedAt: string
-  readonly archivedBy?: string
-  readonly archivedIn?: string
-}
 
 /** New state and archived tasks, the requested one first. */
 export type StateAfterArchive = { readonly state: BoardState; readonly archived: readonly ArchivedTask[] }

@@ -1,9 +1,18 @@
 import type { Usage } from "../../../core/task.ts"
 import type { KeptReport } from "../purse/report.ts"
-import type { Actor, BoardErrorCode, NewStep, NewSubtask, NewTask, StepPatch, TaskPatch } from "../service.ts"
+import type { Actor } from "../service.ts"
 import type { BoardState, PurseEnd } from "../state.ts"
-import type { BoardStatus, BoardTask, Resource } from "../task.ts"
-import type { ArchivedTask } from "./archive.ts"
+import type {
+  ArchivedTask,
+  BoardStatus,
+  BoardTask,
+  NewStep,
+  NewSubtask,
+  NewTask,
+  Resource,
+  StepPatch,
+  TaskPatch,
+} from "../task.ts"
 
 /** Id and thread of a new task, created before it is added to the board. */
 type Prepared = { readonly as?: string; readonly threadId?: string }
@@ -96,7 +105,6 @@ export type BoardFacts = {
 
 /** `state` is the same object where nothing changed. `archived` is written to history first, in order. */
 export type BoardChange = {
-  readonly ok: true
   readonly state: BoardState
   /** The changed task. */
   readonly task?: BoardTask
@@ -104,7 +112,5 @@ export type BoardChange = {
   readonly subtask?: BoardTask
   readonly archived: readonly ArchivedTask[]
 }
-
-export type BoardRefusal = { readonly ok: false; readonly code: BoardErrorCode; readonly message: string }
 
 export type CommandOf<Type extends BoardCommand["type"]> = Extract<BoardCommand, { type: Type }>

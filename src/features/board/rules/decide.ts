@@ -1,6 +1,6 @@
 import { BoardError } from "../service.ts"
 import { type BoardState, isUnverified } from "../state.ts"
-import type { BoardChange, BoardCommand, BoardFacts, BoardRefusal } from "./command.ts"
+import type { BoardChange, BoardCommand, BoardFacts } from "./command.ts"
 import { openTask } from "./common.ts"
 import { accept, forget, restore } from "./person.ts"
 import { closePurse, endPurse, openPurse, pay, purseEnded, recordReportDelivery } from "./purse.ts"
@@ -8,27 +8,9 @@ import { notify, recordRefusals, recordRunEnd, recordUserMessage, run, setThread
 import { addResource, createSubtask, removeResource, replacePlan, updateStep } from "./steps.ts"
 import { create, end, update } from "./tasks.ts"
 
-/** The only function that changes a board. Pure and total: forbidden changes return their reason. */
-export function decide(state: BoardState, command: BoardCommand, facts: BoardFacts): BoardChange | BoardRefusal {
-  try {
-    refuseOutside(state, command)
-    return carryOut(state, command, facts)
-  } catch (error) {
-    // Wrong types of the input, such as a list in place of an object.
-    if (!(error instanceof BoardError))
-      return { ok: false, code: "invalid", message: "The arguments are not of the right shape." }
-    return { ok: false, code: error.code, message: error.message }
-  }
-}
-
-/** Throws in place of a refusal. */
-export function decideOrThrow(state: BoardState, command: BoardCommand, facts: BoardFacts): BoardChange {
-  const decided = decide(state, command, facts)
-  if (decided.ok) return decided
-  throw new BoardError(decided.code, decided.message)
-}
-
-function carryOut(state: BoardState, command: BoardCommand, facts: BoardFacts): BoardChange {
+/** The only function that changes a board. Pure; forbidden changes throw a `BoardError` with their reason. */
+export function decide(state: BoardState, command: BoardCommand, facts: BoardFacts): BoardChange {
+  refuseOutside(state, command)
   switch (command.type) {
     case "create":
       return create(state, command, facts)

@@ -2,7 +2,7 @@ import { PAUSE_KINDS, type PauseKind } from "../../../core/pause.ts"
 import { addUsage, NO_USAGE, type Usage } from "../../../core/task.ts"
 import { formatTime } from "../../../lib/format-time.ts"
 import { SAME_USD, spentShort } from "../../../lib/money.ts"
-import { formatInteger } from "../../../lib/text.ts"
+import { TIME_OF_DAY } from "../options.ts"
 import type { KeptReport } from "../purse/report.ts"
 import { BoardError } from "../service.ts"
 import {
@@ -23,7 +23,6 @@ import { changeTo, threadTask } from "./common.ts"
 const DAY_MS = 86_400_000
 /** Share of the budget reserved for last words. */
 const KEPT = 0.1
-const TIME_OF_DAY = /^([01]?\d|2[0-3]):([0-5]\d)$/
 const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d/
 
 /** State of a purse's runs. */
@@ -60,7 +59,7 @@ export function openPurse(
     quiet: undefined,
     ...(night !== undefined && { night }),
     purse: {
-      max: amount(max),
+      max,
       openedAt: now,
       until: new Date(at).toISOString(),
       ...(by.kind === "agent" && { by: by.sessionID }),
@@ -227,21 +226,9 @@ export const runsOf = ({ threads }: Purse, id: string): number =>
 
 export type PurseResult = "done" | "partial" | "blocked" | PauseKind | "not begun"
 
-/** Larger amounts are typing errors. */
-const MOST_USD = 1_000_000
-
-function amount(value: unknown): number {
-  if (typeof value === "number" && value > 0 && value <= MOST_USD) return value
-  const got = typeof value === "number" ? String(value) : JSON.stringify(value)
-  throw new BoardError(
-    "invalid",
-    `\`max\` must be an amount of US dollars over 0 and of at most ${formatInteger(MOST_USD)}, such as 5. Got ${got}.`,
-  )
-}
-
 /** Time in ms for `until`: the next such time of day, or an ISO time, at most a day from `now`. */
-function untilOf(until: unknown, now: number): number {
-  const at = typeof until === "string" ? (timeOfDay(until.trim(), now) ?? isoTime(until.trim())) : undefined
+function untilOf(until: string, now: number): number {
+  const at = timeOfDay(until.trim(), now) ?? isoTime(until.trim())
   if (at !== undefined && at > now && at - now <= DAY_MS) return at
   throw new BoardError(
     "invalid",

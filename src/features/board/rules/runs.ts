@@ -1,16 +1,7 @@
 import { BoardError } from "../service.ts"
 import { type BoardState, findTask, isSkippedByRounds, runStateOf } from "../state.ts"
-import {
-  type ArchivedTask,
-  archive,
-  OUTSIDE,
-  removeArchived,
-  resetFailures,
-  setRunState,
-  wake,
-  wokenAt,
-} from "./archive.ts"
-import * as check from "./checks.ts"
+import type { ArchivedTask } from "../task.ts"
+import { archive, OUTSIDE, removeArchived, resetFailures, setRunState, wake, wokenAt } from "./archive.ts"
 import type { BoardChange, BoardFacts, CommandOf, RunResult } from "./command.ts"
 import { changeTo, openTask, replaceTask, threadTask } from "./common.ts"
 import { trustTask } from "./person.ts"
@@ -18,24 +9,21 @@ import { idleAfter } from "./purse.ts"
 
 /** Changes about threads, runs and the schedule. */
 
-export function notify(state: BoardState, { message, by }: CommandOf<"notify">): BoardChange {
+export function notify(state: BoardState, { message: needs, by }: CommandOf<"notify">): BoardChange {
   const task = by.kind === "agent" ? threadTask(state, by.sessionID) : undefined
   if (!task)
     throw new BoardError(
       "conflict",
       "Only the thread of an open task can notify a person. Here, say it in your answer.",
     )
-  const needs = check.line("message", message, MOST_MESSAGE_CHARS)
-  return { ok: true, archived: [], task, state: setRunState(state, task.id, { ...runStateOf(state, task.id), needs }) }
+  return { archived: [], task, state: setRunState(state, task.id, { ...runStateOf(state, task.id), needs }) }
 }
-
-const MOST_MESSAGE_CHARS = 2000
 
 export function recordUserMessage(state: BoardState, threadId: string): BoardChange {
   const task = threadTask(state, threadId)
   if (!task) return changeTo(state)
   const { needs: _needs, ...pulse } = runStateOf(resetFailures(state, task.id), task.id)
-  return { ok: true, archived: [], task, state: setRunState(state, task.id, pulse) }
+  return { archived: [], task, state: setRunState(state, task.id, pulse) }
 }
 
 export function setThread(state: BoardState, id: string, threadId: string): BoardChange {
@@ -55,7 +43,7 @@ export function run(state: BoardState, id: string, facts: BoardFacts): BoardChan
       "conflict",
       `The owner of task #${id}, "${task.owner}", is no agent that may own tasks: give it another.`,
     )
-  return { ok: true, archived: [], task, state: wake(resetFailures(trustTask(state, id), id), id, "hand", facts.now) }
+  return { archived: [], task, state: wake(resetFailures(trustTask(state, id), id), id, "hand", facts.now) }
 }
 
 /**
@@ -126,5 +114,5 @@ export function settle(state: BoardState, archived: readonly ArchivedTask[], { n
     next = left.state
     leaving.push(...left.archived)
   }
-  return { ok: true, archived: leaving, state: next }
+  return { archived: leaving, state: next }
 }

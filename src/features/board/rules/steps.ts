@@ -1,10 +1,9 @@
 import { BoardError } from "../service.ts"
 import { type BoardState, findTask, parentOf, subtasksOf } from "../state.ts"
-import type { BoardTask } from "../task.ts"
+import { type BoardTask, MOST_ITEMS } from "../task.ts"
 import { wake } from "./archive.ts"
-import * as check from "./checks.ts"
 import type { BoardChange, BoardFacts, CommandOf } from "./command.ts"
-import { changed, openTask } from "./common.ts"
+import { changed, entryAt, openTask, planStep } from "./common.ts"
 import { add } from "./tasks.ts"
 
 /** Changes of plan, subtasks and resources. */
@@ -21,8 +20,7 @@ export function replacePlan(
       "conflict",
       `The plan of task #${id} cannot be replaced while its subtask #${open.id} is ${open.status}: change single steps, or end the subtask first.`,
     )
-  if (!check.isGiven(steps)) throw new BoardError("invalid", "`steps` is missing: a list of objects with a `title`.")
-  return changed(state, { ...task, steps: check.newSteps(steps) }, by, facts)
+  return changed(state, { ...task, steps: steps.map(planStep) }, by, facts)
 }
 
 export function updateStep(
@@ -31,8 +29,8 @@ export function updateStep(
   facts: BoardFacts,
 ): BoardChange {
   const task = openTask(state, id, facts)
-  const step = check.entryAt("step", task.steps, index)
-  return changed(state, { ...task, steps: task.steps.with(index, check.patchedStep(step, patch)) }, by, facts)
+  const step = entryAt("step", task.steps, index)
+  return changed(state, { ...task, steps: task.steps.with(index, { ...step, ...patch }) }, by, facts)
 }
 
 export function createSubtask(
@@ -46,12 +44,10 @@ export function createSubtask(
       "conflict",
       `Only the owner of task #${id} ("${parent.owner}") may give its steps away: have it do so, or make a task beside it.`,
     )
-  const step = check.entryAt("step", parent.steps, index)
+  const step = entryAt("step", parent.steps, index)
   refuseSecondSubtask(state, step.taskId, index, facts)
   refuseTooDeep(state, parent)
-  const owner = check.owner(input.owner, facts.agents)
-  const { title, description } = input
-  const added = add(state, { title, description, owner, status: "active" }, by, prepared, facts)
+  const added = add(state, input, by, prepared, facts)
   const { task: subtask } = added
   const linked = { ...parent, steps: parent.steps.with(index, { ...step, taskId: subtask.id }) }
   const change = changed(added.state, linked, by, facts)
@@ -90,9 +86,9 @@ export function addResource(
   facts: BoardFacts,
 ): BoardChange {
   const task = openTask(state, id, facts)
-  const added = check.newResource(resource)
-  if (check.isFull(task.resources)) throw check.tooManyResources()
-  return changed(state, { ...task, resources: [...task.resources, added] }, by, facts)
+  if (task.resources.length >= MOST_ITEMS)
+    throw new BoardError("invalid", `A task has at most ${MOST_ITEMS} resources: take one off that is not needed.`)
+  return changed(state, { ...task, resources: [...task.resources, resource] }, by, facts)
 }
 
 export function removeResource(
@@ -101,6 +97,6 @@ export function removeResource(
   facts: BoardFacts,
 ): BoardChange {
   const task = openTask(state, id, facts)
-  check.entryAt("resource", task.resources, index)
+  entryAt("resource", task.resources, index)
   return changed(state, { ...task, resources: task.resources.toSpliced(index, 1) }, by, facts)
 }

@@ -53,7 +53,7 @@ export function withUnverifiedParent(state: BoardState, subtask: string): BoardS
   return parent ? { ...state, outside: { ...state.outside, [parent.id]: parent } } : state
 }
 
-const isSame = (one: BoardTask, other: BoardTask): boolean => textOf(one) === textOf(other)
+export const isSame = (one: BoardTask, other: BoardTask): boolean => textOf(one) === textOf(other)
 
 /** Text that a run reads, with owner and status. */
 export const textOf = ({ title, description, owner, status, steps, resources }: BoardTask): string =>

@@ -3,8 +3,7 @@ import { dirname } from "node:path"
 import { replaceFile } from "../../../lib/atomic-file.ts"
 import { ifMissing } from "../../../lib/lock.ts"
 import { SerialQueue } from "../../../lib/turn.ts"
-import type { ArchivedTask } from "../rules/archive.ts"
-import { IS_ID } from "../task.ts"
+import { type ArchivedTask, IS_ID } from "../task.ts"
 import { formatLine, parseLine } from "./format.ts"
 
 const CHUNK_BYTES = 64 * 1024

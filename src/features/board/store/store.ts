@@ -4,12 +4,11 @@ import { messageOf } from "../../../core/errors.ts"
 import { type Claim, Lock, type Processes } from "../../../lib/lock.ts"
 import { succeeds } from "../../../lib/succeeds.ts"
 import { SerialQueue } from "../../../lib/turn.ts"
-import type { ArchivedTask } from "../rules/archive.ts"
 import type { BoardChange, BoardCommand, BoardFacts } from "../rules/command.ts"
-import { decideOrThrow } from "../rules/decide.ts"
+import { decide } from "../rules/decide.ts"
 import { BoardError } from "../service.ts"
 import type { BoardState } from "../state.ts"
-import type { BoardStatus } from "../task.ts"
+import type { ArchivedTask, BoardStatus } from "../task.ts"
 import { BoardFiles, type FilesPorts, type Loaded, refuseOutside, type WriteResult } from "./files.ts"
 import { BOARD_FILE, highestId } from "./format.ts"
 import { History } from "./history.ts"
@@ -109,7 +108,7 @@ export class Store {
     before: (change: BoardChange) => void = () => {},
   ): Promise<BoardChange> {
     return this.change(async (state) => {
-      const decided = decideOrThrow(state, command, await this.#facts(state, command, facts))
+      const decided = decide(state, command, await this.#facts(state, command, facts))
       before(decided)
       return { ...decided, value: decided }
     })
@@ -118,7 +117,7 @@ export class Store {
   /** Result of a command now, without writing. */
   async preview(command: BoardCommand, facts: StoreFacts): Promise<BoardChange> {
     const state = await this.read()
-    return this.#guard(async () => decideOrThrow(state, command, await this.#facts(state, command, facts)))
+    return this.#guard(async () => decide(state, command, await this.#facts(state, command, facts)))
   }
 
   /** Unique id for a new task. */
@@ -233,7 +232,7 @@ export class Store {
     const left = [...(await this.#history.kept.findAll(state.tasks.map(({ id }) => id))).values()]
     const nobody = { now: new Date(this.#ports.now()).toISOString(), agents: [], isRunning: () => false }
     const facts = { ...nobody, ended: () => undefined }
-    return { ...decideOrThrow(state, { type: "settle", archived: left }, facts), left }
+    return { ...decide(state, { type: "settle", archived: left }, facts), left }
   }
 
   /** Adds from history how the command's tasks ended. */

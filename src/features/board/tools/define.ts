@@ -16,7 +16,7 @@ export function boardTool<Shape extends z.ZodRawShape>(
   { board, isBackground }: BoardToolPorts,
   tool: {
     readonly description: string
-    readonly args: Shape
+    readonly args: z.ZodObject<Shape>
     readonly run: (args: z.infer<z.ZodObject<Shape>>, by: AgentActor) => Promise<ToolResult>
   },
 ): Tool {
@@ -40,5 +40,5 @@ export function boardTool<Shape extends z.ZodRawShape>(
       throw new CallError("The board is not for background tasks. Say in your answer what is to be put there.")
     return { kind: "agent", agent, sessionID, messageID }
   }
-  return defineTool({ description: tool.description, args: tool.args, run })
+  return defineTool({ description: tool.description, args: tool.args.shape, schema: tool.args, run })
 }

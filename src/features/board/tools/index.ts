@@ -2,15 +2,29 @@ import { z } from "zod"
 import { CallError } from "../../../core/errors.ts"
 import type { Tool, ToolResult } from "../../../tools/tool.ts"
 import { purseText } from "../purse/purses.ts"
-import { type Board, MOST_HISTORY } from "../service.ts"
-import { isSameText, newResourceSchema, newStepSchema, newTaskSchema, taskPatchSchema } from "../task.ts"
+import { isSame } from "../rules/verify.ts"
+import type { Board } from "../service.ts"
+import {
+  historyLimit,
+  idSchema,
+  line,
+  newResourceSchema,
+  newSubtaskSchema,
+  newTaskSchema,
+  type PurseTerms,
+  purseSchema,
+  stepPatchSchema,
+  stepsSchema,
+  taskPatchSchema,
+} from "../task.ts"
 import { type AgentActor, type BoardToolPorts, boardTool } from "./define.ts"
 import { renderArchived, renderHistory, renderList, renderTask, renderWhole } from "./render.ts"
 
-/** Only types are checked here; the board's rules check lengths for every caller. */
-const taskID = z.string().max(40).describe('The task\'s id, such as "5".')
+const taskID = idSchema.describe('The task\'s id, such as "5".')
 
 const made = newTaskSchema.shape
+
+const MOST_MESSAGE_CHARS = 2000
 
 /** Tools that create, change and end tasks. */
 function taskTools(ports: BoardToolPorts): Record<string, Tool> {
@@ -20,13 +34,13 @@ function taskTools(ports: BoardToolPorts): Record<string, Tool> {
       description: `Put a task on the project's board: work that outlives this conversation, with a plan and a thread of its own, in which its owner works on it. Its owner is woken there at once, you too; then at each round (hourly by default) until the task is done. Nobody tells you of its end.
 
 Not for what you can do now, for a quick answer from another agent, or for what recurs: a task is done once.`,
-      args: {
+      args: z.strictObject({
         title: made.title.describe("What is to be done, in a few words."),
         description: made.description.describe("All that the owner has to know; it has not seen this conversation."),
         owner: made.owner.describe("The agent that works on it. Default: you."),
         status: made.status.describe("A draft waits until somebody makes it active."),
         steps: made.steps.describe("The plan, if there is one already."),
-      },
+      }),
       async run(args, by) {
         const task = await board.create(args, by)
         return renderTask(board, task, `Task #${task.id} was made.`, by)
@@ -35,31 +49,30 @@ Not for what you can do now, for a quick answer from another agent, or for what 
     update_task: boardTool(ports, {
       description:
         "Change a task. What you leave out stays. done and canceled end it for good; a draft made active wakes its owner.",
-      args: {
+      args: taskPatchSchema.safeExtend({
         task_id: taskID,
-        ...taskPatchSchema.shape,
         owner: taskPatchSchema.shape.owner.describe("It goes on in the same thread, with the next run."),
-      },
+      }),
       async run({ task_id, ...patch }, by) {
         const before = await board.get(task_id)
         const change = await board.update(task_id, patch, by)
         const { task } = change
         if (task.archivedAt !== undefined) return renderArchived(change)
-        if (!isSameText(task, before)) return renderTask(board, task, `Task #${task.id} was changed.`, by)
+        if (!isSame(task, before)) return renderTask(board, task, `Task #${task.id} was changed.`, by)
         const { text } = board.state(task)
         return { title: "nothing changed", output: `Nothing changed: task #${task.id} is like that already (${text}).` }
       },
     }),
     complete_task: boardTool(ports, {
       description: "Mark a task as done. Its open subtasks go on.",
-      args: { task_id: taskID },
+      args: z.strictObject({ task_id: taskID }),
       async run({ task_id }, by) {
         return renderArchived(await board.complete(task_id, by))
       },
     }),
     cancel_task: boardTool(ports, {
       description: "Cancel a task: what works on it is stopped, and its subtasks are cancelled too.",
-      args: { task_id: taskID },
+      args: z.strictObject({ task_id: taskID }),
       async run({ task_id }, by) {
         return renderArchived(await board.cancel(task_id, by))
       },
@@ -76,18 +89,14 @@ function stepTools(ports: BoardToolPorts): Record<string, Tool> {
     update_steps: boardTool(ports, {
       description:
         "Set a task's plan, in place of all steps that it had, with their marks. Not while a step has an open subtask.",
-      args: { task_id: taskID, steps: z.array(newStepSchema) },
+      args: z.strictObject({ task_id: taskID, steps: stepsSchema }),
       async run({ task_id, steps }, by) {
         return renderTask(board, await board.updateSteps(task_id, steps, by), "The plan was set.", by)
       },
     }),
     update_step: boardTool(ports, {
       description: "Mark one step as done, or change its text.",
-      args: {
-        task_id: taskID,
-        step_index: stepIndex,
-        ...newStepSchema.partial().shape,
-      },
+      args: stepPatchSchema.safeExtend({ task_id: taskID, step_index: stepIndex }),
       async run({ task_id, step_index, ...patch }, by) {
         return renderTask(
           board,
@@ -100,13 +109,7 @@ function stepTools(ports: BoardToolPorts): Record<string, Tool> {
     create_subtask: boardTool(ports, {
       description:
         "Give a step of your own task to an agent, as a task of its own. It is woken at once, and you in this task's thread when it has ended.",
-      args: {
-        task_id: taskID,
-        step_index: stepIndex,
-        title: z.string(),
-        description: z.string().optional().describe("All that its owner has to know."),
-        owner: z.string().describe("The agent that does it."),
-      },
+      args: z.strictObject({ task_id: taskID, step_index: stepIndex, ...newSubtaskSchema.shape }),
       async run({ task_id, step_index, ...input }, by) {
         const { parent, subtask } = await board.createSubtask(task_id, step_index, input, by)
         return renderTask(
@@ -126,17 +129,14 @@ function resourceTools(ports: BoardToolPorts): Record<string, Tool> {
   return {
     add_resource: boardTool(ports, {
       description: "Attach a URL or a file to a task.",
-      args: {
-        task_id: taskID,
-        ...newResourceSchema.shape,
-      },
+      args: newResourceSchema.safeExtend({ task_id: taskID }),
       async run({ task_id, ...resource }, by) {
         return renderTask(board, await board.addResource(task_id, resource, by), "The resource was added.", by)
       },
     }),
     remove_resource: boardTool(ports, {
       description: "Take a resource off a task.",
-      args: { task_id: taskID, index: z.int().min(0).describe("From 0.") },
+      args: z.strictObject({ task_id: taskID, index: z.int().min(0).describe("From 0.") }),
       async run({ task_id, index }, by) {
         return renderTask(board, await board.removeResource(task_id, index, by), "The resource was removed.", by)
       },
@@ -144,7 +144,9 @@ function resourceTools(ports: BoardToolPorts): Record<string, Tool> {
     notify_user: boardTool(ports, {
       description:
         "From a task's thread: reach the person whom you need for a decision or for help. Then end your turn.",
-      args: { message: z.string().describe("What you need, so that it can be answered at once.") },
+      args: z.strictObject({
+        message: line(MOST_MESSAGE_CHARS).describe("What you need, so that it can be answered at once."),
+      }),
       async run({ message }, by) {
         const task = await board.notifyUser(message, by)
         const output = `Task #${task.id} is shown as needing the user until somebody writes here. Who has OpenCode open sees your message now; perhaps nobody has. End your turn: you go on when they have written.`
@@ -160,14 +162,14 @@ function readingTools(ports: BoardToolPorts): Record<string, Tool> {
   return {
     get_task: boardTool(ports, {
       description: "Read any task of the board whole, with its steps, resources and state; ended ones too.",
-      args: { task_id: taskID },
+      args: z.strictObject({ task_id: taskID }),
       async run({ task_id }) {
         return renderWhole(board, await board.get(task_id))
       },
     }),
     list_tasks: boardTool(ports, {
       description: "List your own open tasks with their progress and state.",
-      args: { all: z.boolean().optional().describe("Those of all agents.") },
+      args: z.strictObject({ all: z.boolean().optional().describe("Those of all agents.") }),
       async run({ all = false }, { agent }) {
         const tasks = await board.list()
         if (all) return renderList(board, tasks)
@@ -177,7 +179,7 @@ function readingTools(ports: BoardToolPorts): Record<string, Tool> {
     }),
     list_history: boardTool(ports, {
       description: "List ended tasks of all agents, newest first.",
-      args: { limit: z.int().min(1).max(MOST_HISTORY).optional().describe("Default 20.") },
+      args: z.strictObject({ limit: historyLimit.optional().describe("Default 20.") }),
       async run({ limit }) {
         return renderHistory(await board.history(limit))
       },
@@ -185,19 +187,16 @@ function readingTools(ports: BoardToolPorts): Record<string, Tool> {
   }
 }
 
-type PurseArgs = { readonly max?: number; readonly until?: string; readonly close?: boolean }
-
 function purseTools(ports: BoardToolPorts): Record<string, Tool> {
   const { board } = ports
   return {
     purse: boardTool(ports, {
       description:
         "Have the board worked on without a pause until the money or the time is used up; then one report comes here. Without arguments: how it stands.",
-      args: {
-        max: z.number().optional().describe("US dollars."),
-        until: z.string().optional().describe('"07:00", or an ISO time.'),
+      args: z.strictObject({
+        ...purseSchema.partial().shape,
         close: z.boolean().optional().describe("End it now."),
-      },
+      }),
       run: (args, by) => runPurse(board, args, by),
     }),
   }
@@ -206,7 +205,7 @@ function purseTools(ports: BoardToolPorts): Record<string, Tool> {
 /** Opens, closes or shows the purse. */
 async function runPurse(
   { purse }: Board,
-  { max, until, close = false }: PurseArgs,
+  { max, until, close = false }: Partial<PurseTerms> & { readonly close?: boolean },
   by: AgentActor,
 ): Promise<ToolResult> {
   if (close) {
@@ -219,6 +218,8 @@ async function runPurse(
     const [last] = await purse.reports()
     return { title: "purse", output: purseText(await purse.view(), last) }
   }
+  if (max === undefined || until === undefined)
+    throw new CallError('A purse needs both `max` and `until`, such as 5 and "07:00".')
   const view = await purse.open({ max, until }, by)
   const output = `The purse is open: ${view.text}. Each active task that waits for nobody is worked on until either ends. One report comes here then: do not wait or poll.`
   return { title: "purse open", output }

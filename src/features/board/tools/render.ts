@@ -2,7 +2,7 @@ import { count, cut, oneLine } from "../../../lib/text.ts"
 import type { ToolResult } from "../../../tools/tool.ts"
 import { beginning, linkText } from "../block.ts"
 import type { Archived, Board } from "../service.ts"
-import { type BoardTask, headOf, shownStatus, toModel } from "../task.ts"
+import { type BoardTask, headOf, MOST_VALUE_CHARS, shownStatus, toModel } from "../task.ts"
 import type { AgentActor } from "./define.ts"
 
 /** Texts for models. Indexes are shown wherever a further call needs them. */
@@ -43,7 +43,7 @@ export async function renderWhole(
     resources.length === 0 ? "Resources: none" : "Resources:",
     ...resources.map(
       ({ type, value, label }, index) =>
-        `${index}. ${type} ${oneLine(value, 2000)}${label ? ` (${oneLine(label)})` : ""}`,
+        `${index}. ${type} ${oneLine(value, MOST_VALUE_CHARS)}${label ? ` (${oneLine(label)})` : ""}`,
     ),
   ]
   return { title: titleOf(task), output: lines.filter((line) => line !== "").join("\n") }
