@@ -5,15 +5,17 @@ import {
   type Board,
   type BoardAgent,
   BoardError,
-  type BoardTask,
-  type NewTask,
   type Purses,
   type PurseView,
+} from "../../src/features/board/service.ts"
+import {
+  type BoardTask,
+  type NewTask,
   type Resource,
+  shownStatus,
   type TaskPatch,
   type TaskState,
-} from "../../src/features/board/service.ts"
-import { shownStatus } from "../../src/features/board/task.ts"
+} from "../../src/features/board/task.ts"
 import { boardTaskOf } from "./board-state.ts"
 
 /** A board in memory with the rules that HTTP has to put into words; the real one has its own tests. */

@@ -131,5 +131,3 @@ export interface Board {
   /** Called without details whenever tasks or states may have changed. Returns the unsubscribe function. */
   subscribe(listener: () => void): () => void
 }
-
-export type { BoardTask, NewStep, NewTask, Resource, TaskPatch, TaskState }

@@ -8,7 +8,7 @@ import { purseMoney } from "./options.ts"
  * on it. Plain data, changed only in `rules/`; not to be confused with a background task (`bg_…`).
  */
 
-export const BOARD_STATUSES = ["draft", "active", "done", "canceled"] as const
+const BOARD_STATUSES = ["draft", "active", "done", "canceled"] as const
 
 export type BoardStatus = (typeof BOARD_STATUSES)[number]
 
@@ -67,7 +67,7 @@ export const idSchema = z
   .overwrite((text) => text.trim().replace(/^#/, ""))
   .regex(IS_ID, 'must be a number such as "5", as the lists of tasks show it')
 
-export const newStepSchema = z.strictObject({
+const newStepSchema = z.strictObject({
   title: line(MOST_STEP_TITLE_CHARS).describe(`At most ${MOST_STEP_TITLE_CHARS} characters.`),
   details: longText().optional(),
   done: z.boolean().optional(),

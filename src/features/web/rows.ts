@@ -9,7 +9,8 @@ import { agentName, billedTokens, isActive, isUnattended, isUnmerged, type Task,
 import { tryLines } from "../../core/tries.ts"
 import { oneLine } from "../../lib/text.ts"
 import type { TaskView } from "../../runtime/tasks/view.ts"
-import type { Board, BoardTask } from "../board/service.ts"
+import type { Board } from "../board/service.ts"
+import type { BoardTask } from "../board/task.ts"
 import type { AgentFacts, AgentRow, TaskRow } from "./wire.ts"
 
 const LAST_TEXT_CHARS = 400

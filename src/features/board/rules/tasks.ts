@@ -1,6 +1,6 @@
-import { type Actor, BoardError, type NewTask } from "../service.ts"
+import { type Actor, BoardError } from "../service.ts"
 import { type BoardState, isUnverified, runStateOf } from "../state.ts"
-import { type BoardTask, MOST_ID } from "../task.ts"
+import { type BoardTask, MOST_ID, type NewTask } from "../task.ts"
 import { archive, setRunState, wake } from "./archive.ts"
 import type { BoardChange, BoardFacts, CommandOf } from "./command.ts"
 import { changeTo, nameOf, openTask, ownerNamed, planStep, replaceTask, resetUnlessOwnRun } from "./common.ts"
