@@ -119,14 +119,6 @@ function forbiddenTo(file: string): readonly string[] {
 /** Imports of the sources that the rules forbid, which are to become fewer: each file with the folders it imports from. */
 const KNOWN_IMPORTS: Readonly<Record<string, string>> = {
   "src/features/terminal/attention.ts": "board",
-  "src/features/terminal/board-acts.ts": "board",
-  "src/features/terminal/board-dialog.tsx": "board",
-  "src/features/terminal/board-look.ts": "board",
-  "src/features/terminal/board-section.tsx": "board",
-  "src/features/terminal/board-source.ts": "board",
-  "src/features/terminal/board-threads.ts": "board",
-  "src/features/terminal/board-view.ts": "board",
-  "src/features/terminal/purse-spent.ts": "board",
   "src/features/web/errors.ts": "board",
   "src/features/web/feed.ts": "board",
   "src/features/web/page/api.ts": "board",

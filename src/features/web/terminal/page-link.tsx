@@ -3,7 +3,7 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { mainCheckout } from "../../../lib/project.ts"
 import type { Options } from "../../../options/options.ts"
 import { AnswerDialog } from "../../terminal/answer-dialog.tsx"
-import type { BoardMenuRow } from "../../terminal/board-companion.ts"
+import type { BoardMenuRow } from "../../terminal/board/companion.ts"
 import { type Address, addressFile, linkOf, readAddress } from "../address.ts"
 
 /** Row of `/board` with the project's page; undefined where none is served on this machine. */

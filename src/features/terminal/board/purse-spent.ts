@@ -1,6 +1,6 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
-import type { Purse } from "../board/state.ts"
+import type { Purse } from "../../board/state.ts"
 
 /** Time limit, since OpenCode may be gone. */
 const LIMIT_MS = 5000

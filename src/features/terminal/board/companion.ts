@@ -1,7 +1,7 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
-import type { Options } from "../../options/options.ts"
-import type { Actions } from "./actions.ts"
-import type { BoardSource } from "./board-source.ts"
+import type { Options } from "../../../options/options.ts"
+import type { Actions } from "../actions.ts"
+import type { BoardSource } from "./source.ts"
 
 /** Services for the board's dialogs. */
 export type BoardDialogPorts = {

@@ -1,12 +1,12 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
-import { messageOf } from "../../core/errors.ts"
-import { toError } from "../../opencode/convert.ts"
-import type { BoardOptions } from "../board/options.ts"
-import type { BoardCommand } from "../board/rules/command.ts"
-import type { BoardState } from "../board/state.ts"
-import type { Store } from "../board/store/store.ts"
-import type { BoardTask } from "../board/task.ts"
-import type { BoardThreads } from "./board-threads.ts"
+import { messageOf } from "../../../core/errors.ts"
+import { toError } from "../../../opencode/convert.ts"
+import type { BoardOptions } from "../../board/options.ts"
+import type { BoardCommand } from "../../board/rules/command.ts"
+import type { BoardState } from "../../board/state.ts"
+import type { Store } from "../../board/store/store.ts"
+import type { BoardTask } from "../../board/task.ts"
+import type { BoardThreads } from "./threads.ts"
 
 type BoardActsPorts = {
   readonly api: TuiPluginApi

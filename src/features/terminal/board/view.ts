@@ -1,4 +1,4 @@
-import { type BoardTask, headOf, type PurseTerms, purseSchema } from "../board/task.ts"
+import { type BoardTask, headOf, type PurseTerms, purseSchema } from "../../board/task.ts"
 
 /** Parses a user's input for a purse: `5 until 07:00`, `$5 07:00`. */
 export function purseIn(text: string): PurseTerms | undefined {

@@ -1,12 +1,12 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
 import { createSignal } from "solid-js"
-import { pauseOf } from "../../core/pause.ts"
-import { type Ask, isActive, isQueued } from "../../core/task.ts"
-import { permissionAsk, questionAsk } from "../../opencode/asks.ts"
-import { decodeRecord } from "../../runtime/record/codec.ts"
-import { LOOK_BACK_MS } from "../board/state.ts"
-import type { BoardTask } from "../board/task.ts"
+import { pauseOf } from "../../../core/pause.ts"
+import { type Ask, isActive, isQueued } from "../../../core/task.ts"
+import { permissionAsk, questionAsk } from "../../../opencode/asks.ts"
+import { decodeRecord } from "../../../runtime/record/codec.ts"
+import { LOOK_BACK_MS } from "../../board/state.ts"
+import type { BoardTask } from "../../board/task.ts"
 
 /** Tolerance for clocks of other processes and pending writes. */
 const SLACK_MS = 5000

@@ -1,16 +1,16 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { createSignal } from "solid-js"
-import { formatTime } from "../../lib/format-time.ts"
-import { cents, spentShort } from "../../lib/money.ts"
-import { count, oneLine } from "../../lib/text.ts"
-import type { KeptReport } from "../board/purse/report.ts"
-import { type BoardTask, headOf } from "../board/task.ts"
-import { AnswerDialog } from "./answer-dialog.tsx"
-import type { BoardDialogPorts, BoardMenuRow } from "./board-companion.ts"
-import { progressOf, purseIn, textOf } from "./board-view.ts"
-import { askForWords } from "./message-dialog.tsx"
-import { BOARD_ROWS } from "./registry.ts"
-import { openAsk } from "./tasks-dialog.tsx"
+import { formatTime } from "../../../lib/format-time.ts"
+import { cents, spentShort } from "../../../lib/money.ts"
+import { count, oneLine } from "../../../lib/text.ts"
+import type { KeptReport } from "../../board/purse/report.ts"
+import { type BoardTask, headOf } from "../../board/task.ts"
+import { AnswerDialog } from "../answer-dialog.tsx"
+import { askForWords } from "../message-dialog.tsx"
+import { BOARD_ROWS } from "../registry.ts"
+import { openAsk } from "../tasks-dialog.tsx"
+import type { BoardDialogPorts, BoardMenuRow } from "./companion.ts"
+import { progressOf, purseIn, textOf } from "./view.ts"
 
 /** @jsxImportSource @opentui/solid */
 
@@ -172,7 +172,7 @@ async function purseChoices(companion: BoardDialogPorts): Promise<() => readonly
     api.ui.dialog.clear()
     void board.act({ type: "close purse", by: { kind: "user" } })
   }
-  const { reportText } = await import("../board/purse/report.ts")
+  const { reportText } = await import("../../board/purse/report.ts")
   const read = (report: KeptReport) => {
     const { name } = report
     const text = reportText(report)

@@ -1,10 +1,10 @@
 /** @jsxImportSource @opentui/solid */
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { For, Show } from "solid-js"
-import { type BoardTask, headOf } from "../board/task.ts"
-import type { BoardSource } from "./board-source.ts"
-import { progressOf } from "./board-view.ts"
-import { cut } from "./view-model.ts"
+import { type BoardTask, headOf } from "../../board/task.ts"
+import { cut } from "../view-model.ts"
+import type { BoardSource } from "./source.ts"
+import { progressOf } from "./view.ts"
 
 /** Width of OpenCode's sidebar. */
 const COLUMNS = 36

@@ -1,17 +1,17 @@
 import { resolve } from "node:path"
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { createEffect, createRoot, createSignal, onCleanup, untrack } from "solid-js"
-import { mainCheckout, stateFolder } from "../../lib/project.ts"
-import { processLives, processMark } from "../../runtime/record/owner.ts"
-import { installationSigner } from "../../runtime/record/signature.ts"
-import type { BoardOptions } from "../board/options.ts"
-import { type BoardState, EMPTY, isUnverified } from "../board/state.ts"
-import { stateOf } from "../board/status.ts"
-import { Store } from "../board/store/store.ts"
-import type { BoardTask, TaskState } from "../board/task.ts"
-import { boardActs } from "./board-acts.ts"
-import { BoardReader } from "./board-look.ts"
-import { BoardThreads } from "./board-threads.ts"
+import { mainCheckout, stateFolder } from "../../../lib/project.ts"
+import { processLives, processMark } from "../../../runtime/record/owner.ts"
+import { installationSigner } from "../../../runtime/record/signature.ts"
+import type { BoardOptions } from "../../board/options.ts"
+import { type BoardState, EMPTY, isUnverified } from "../../board/state.ts"
+import { stateOf } from "../../board/status.ts"
+import { Store } from "../../board/store/store.ts"
+import type { BoardTask, TaskState } from "../../board/task.ts"
+import { boardActs } from "./acts.ts"
+import { BoardReader } from "./look.ts"
+import { BoardThreads } from "./threads.ts"
 
 export type BoardSource = ReturnType<typeof createBoardSource>
 
@@ -36,7 +36,7 @@ export function createBoardSource(
       if (!given) return
       tellNeeds(state)
       setBoard(state)
-      const { scheduleOf } = await import("../board/schedule.ts")
+      const { scheduleOf } = await import("../../board/schedule.ts")
       setNextTick(scheduleOf(given.schedule).round(Date.now()))
       await threads.read(board().tasks)
     },
