@@ -2,7 +2,6 @@ import type { Hooks } from "@opencode-ai/plugin"
 import type { Part } from "@opencode-ai/sdk/v2/types"
 import type { App } from "../app.ts"
 import type { OpencodeEvent } from "../core/ports.ts"
-import type { AgentConfig } from "../features/board/tool-access.ts"
 import { systemClock } from "../lib/clock.ts"
 import type { Options } from "../options/options.ts"
 import { TASK_TOOL } from "../tools/index.ts"
@@ -44,7 +43,7 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
       guard(() => {
         host.config = config as typeof host.config
         askForEach(config as { permission?: unknown })
-        board?.configure(config as AgentConfig)
+        board?.configure(config as Parameters<typeof board.configure>[0])
       }),
     "chat.message": async ({ sessionID }, { message, parts }) =>
       guard(async () => {

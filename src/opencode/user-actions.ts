@@ -1,7 +1,6 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { OpencodeError } from "../core/ports.ts"
 import type { Ask, Task } from "../core/task.ts"
-import { THREAD_KEY } from "../features/board/opencode/threads.ts"
 import { oneLine } from "../lib/text.ts"
 import type {
   AskOptions,
@@ -13,6 +12,7 @@ import type {
 } from "../runtime/user-actions.ts"
 import { call, find } from "./client.ts"
 import { historyOf } from "./history.ts"
+import { THREAD_KEY } from "./threads.ts"
 
 const MOST_CONVERSATIONS = 100
 const MOST_DIFF_CHARS = 100_000

@@ -1,6 +1,5 @@
 import type { ModelFacts, OpencodeApi } from "../core/ports.ts"
-import type { Task } from "../core/task.ts"
-import type { Threads } from "../features/board/threads.ts"
+import type { Model, Task } from "../core/task.ts"
 import type { FileDiff } from "../lib/patch.ts"
 import type { OpencodeFolder } from "./places/place.ts"
 import type { Signer } from "./record/signature.ts"
@@ -23,6 +22,29 @@ export type RequestHandler = Pick<
 >
 
 export type Notice = { readonly title: string; readonly message: string }
+
+export type NewThread = {
+  readonly taskID: string
+  readonly title: string
+  readonly agent: string
+  readonly model?: Model
+}
+
+/** `taskID`: task in the session's signed metadata. */
+export type FoundThread = { readonly folder: string; readonly taskID?: string }
+
+/** Threads are sessions of the project's main folder. Promises may reject with a `OpencodeError`. */
+export interface Threads {
+  create(thread: NewThread): Promise<string>
+  /** Undefined where there is no such session. */
+  find(sessionID: string): Promise<FoundThread | undefined>
+  remove(sessionID: string): Promise<void>
+  rename(sessionID: string, title: string): Promise<void>
+  /** Model of the calling message. */
+  modelOf(sessionID: string, messageID: string): Promise<Model | undefined>
+  /** Makes OpenCode load the plugin in the project's main folder, where the scheduler runs. */
+  wakeHome(): Promise<void>
+}
 
 /** The adapter of one plugin instance to OpenCode. Another API of OpenCode is another implementation. */
 export type Connection = {

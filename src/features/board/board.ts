@@ -3,6 +3,7 @@ import type { Clock, OpencodeApi } from "../../core/ports.ts"
 import type { Processes } from "../../lib/lock.ts"
 import { isSameFolder } from "../../lib/project.ts"
 import { oneLine } from "../../lib/text.ts"
+import type { Threads } from "../../runtime/connection.ts"
 import type { Signer } from "../../runtime/record/signature.ts"
 import type { Tool } from "../../tools/tool.ts"
 import { Conversations } from "./conversations.ts"
@@ -38,7 +39,7 @@ import {
   type TaskState,
   toModel,
 } from "./task.ts"
-import { ThreadMaker, type Threads } from "./threads.ts"
+import { ThreadMaker } from "./threads.ts"
 import { type AgentConfig, restrictTools } from "./tool-access.ts"
 import { boardTools } from "./tools/index.ts"
 

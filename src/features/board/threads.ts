@@ -1,31 +1,8 @@
 import type { Clock, OpencodeApi } from "../../core/ports.ts"
-import type { Model } from "../../core/task.ts"
 import { isSameFolder } from "../../lib/project.ts"
+import type { Threads } from "../../runtime/connection.ts"
 import type { Actor } from "./service.ts"
 import { type BoardTask, headOf } from "./task.ts"
-
-export type NewThread = {
-  readonly taskID: string
-  readonly title: string
-  readonly agent: string
-  readonly model?: Model
-}
-
-/** `taskID`: task in the session's signed metadata. */
-export type FoundThread = { readonly folder: string; readonly taskID?: string }
-
-/** Threads are sessions of the project's main folder. Promises may reject with a `OpencodeError`. */
-export interface Threads {
-  create(thread: NewThread): Promise<string>
-  /** Undefined where there is no such session. */
-  find(sessionID: string): Promise<FoundThread | undefined>
-  remove(sessionID: string): Promise<void>
-  rename(sessionID: string, title: string): Promise<void>
-  /** Model of the calling message. */
-  modelOf(sessionID: string, messageID: string): Promise<Model | undefined>
-  /** Makes OpenCode load the plugin in the project's main folder, where the scheduler runs. */
-  wakeHome(): Promise<void>
-}
 
 /** If OpenCode takes longer, the thread is created at the task's first run. */
 const PATIENCE_MS = 5000

@@ -2,7 +2,6 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { type Ask, isActive, isMember, isUnattended } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 import { askToast, endToast } from "../../present/toasts.ts"
-import { type BoardTask, headOf } from "../board/task.ts"
 import type { TaskChange } from "./known-tasks.ts"
 
 /**
@@ -19,7 +18,7 @@ export function createAttention(api: TuiPluginApi, enabled: () => boolean) {
       if (!isUnattended(task) && !isMember(task) && before && isActive(before) && !isActive(task))
         notify(endToast(task))
     },
-    onNeed: (task: BoardTask, what: string) => notify({ title: headOf(task), message: oneLine(what) }),
+    onNeed: (title: string, what: string) => notify({ title: oneLine(title), message: oneLine(what) }),
     onAsk: (ask: Ask, { seen: { task } }: TaskChange) => {
       if (!isUnattended(task)) notify(askToast(task, ask))
     },

@@ -1,7 +1,6 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { expect, test, vi } from "vitest"
 import type { Ask, Task } from "../../../src/core/task.ts"
-import type { BoardTask } from "../../../src/features/board/task.ts"
 import { createAttention } from "../../../src/features/terminal/attention.ts"
 
 const running = { description: "Look around", status: "running", run: { startedAt: 1000 } } as Task
@@ -31,7 +30,7 @@ test("the terminal sends a silent desktop notification when a child ends and whe
 
 test("a desktop notification about a board task is one line without terminal control characters", () => {
   const { notify, attention } = setUp(true)
-  attention.onNeed({ id: "5", title: "Migrate\u001b]0;x\u0007" } as BoardTask, "Which\nlicence?\u0007")
+  attention.onNeed("#5 Migrate\u001b]0;x\u0007", "Which\nlicence?\u0007")
   const told = { title: "#5 Migrate ]0;x", message: "Which licence?" }
   expect(notify.mock.calls).toEqual([[expect.objectContaining(told)]])
 })

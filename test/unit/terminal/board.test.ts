@@ -81,8 +81,8 @@ const write = (more: Partial<BoardTask>, pulses: BoardState["pulses"] = {}) => {
 }
 
 const open = (options: typeof OPTIONS | undefined | (() => typeof OPTIONS | undefined) = OPTIONS) => {
-  source = createBoardSource(api(), typeof options === "function" ? options : () => options, ({ id }, what) =>
-    needed.push(`#${id} ${what}`),
+  source = createBoardSource(api(), typeof options === "function" ? options : () => options, (title, what) =>
+    needed.push(`${title} ${what}`),
   )
   return source.look()
 }
@@ -153,7 +153,7 @@ test("the terminal reports once when a task begins to need somebody, not for ear
   write({}, { 5: { needs: "Which license?" } })
   await source.look()
   await source.look()
-  expect(needed).toEqual(["#5 Which license?"])
+  expect(needed).toEqual(["#5 Migrate Which license?"])
 })
 
 test("a deleted board disappears from the terminal and returns when its file returns", async () => {

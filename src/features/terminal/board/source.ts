@@ -8,7 +8,7 @@ import type { BoardOptions } from "../../board/options.ts"
 import { type BoardState, EMPTY, isUnverified } from "../../board/state.ts"
 import { stateOf } from "../../board/status.ts"
 import { Store } from "../../board/store/store.ts"
-import type { BoardTask, TaskState } from "../../board/task.ts"
+import { type BoardTask, headOf, type TaskState } from "../../board/task.ts"
 import { boardActs } from "./acts.ts"
 import { BoardReader } from "./look.ts"
 import { BoardThreads } from "./threads.ts"
@@ -22,7 +22,7 @@ export type BoardSource = ReturnType<typeof createBoardSource>
 export function createBoardSource(
   api: TuiPluginApi,
   options: () => BoardOptions | undefined,
-  needed: (task: BoardTask, what: string) => void,
+  needed: (title: string, what: string) => void,
 ) {
   const [board, setBoard] = createSignal<BoardState>(EMPTY)
   const [nextTick, setNextTick] = createSignal("")
@@ -81,14 +81,14 @@ export function createBoardSource(
 }
 
 /** Reports new needs of tasks, not those of the first read. */
-function needsTold(needed: (task: BoardTask, what: string) => void) {
+function needsTold(needed: (title: string, what: string) => void) {
   let told: ReadonlyMap<string, string | undefined> | undefined
   return ({ tasks, pulses }: BoardState): void => {
     const before = told
     told = new Map(tasks.map(({ id }) => [id, pulses[id]?.needs]))
     for (const task of before ? tasks : []) {
       const what = pulses[task.id]?.needs
-      if (what !== undefined && before?.get(task.id) !== what) needed(task, what)
+      if (what !== undefined && before?.get(task.id) !== what) needed(headOf(task), what)
     }
   }
 }
