@@ -10,8 +10,7 @@ import { startWorker } from "../src/lib/thread.ts"
 import { clientOn } from "../src/opencode/client.ts"
 import { OpencodeHttpApi } from "../src/opencode/host.ts"
 import { OpencodeModels } from "../src/opencode/models.ts"
-import { registerInstance } from "../src/runtime/record/owner.ts"
-import { installationKey, signerOf } from "../src/runtime/record/signature.ts"
+import { installationKey, registerInstance, signerOf } from "../src/runtime/record/identity.ts"
 import { TokenCounter } from "../src/runtime/tokens/counter.ts"
 
 export type Order =

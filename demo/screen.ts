@@ -1,5 +1,5 @@
 import { styleText } from "node:util"
-import { duration } from "../src/lib/duration.ts"
+import { duration } from "../src/lib/format.ts"
 import type { Agent, Usage } from "./watch.ts"
 
 type Style = Parameters<typeof styleText>[0]

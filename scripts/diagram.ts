@@ -1,5 +1,5 @@
 import { readFileSync, writeFileSync } from "node:fs"
-import { GONE, TABLE, type Target } from "../src/core/run/table.ts"
+import { GONE, TABLE, type Target } from "../src/core/run/machine.ts"
 
 /** Draws the machine from its table, between two marks in a page. Run by `npm run diagram`. */
 

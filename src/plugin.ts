@@ -1,10 +1,10 @@
 import type { Plugin } from "@opencode-ai/plugin"
 import { openApp } from "./app.ts"
 import { FEATURES } from "./features/index.ts"
+import { setup } from "./opencode/compatibility.ts"
 import { connect } from "./opencode/connect.ts"
 import { hooksOf } from "./opencode/hooks.ts"
 import { optionsFrom } from "./opencode/user-config.ts"
-import { setup } from "./opencode/version.ts"
 import { sayOptions } from "./options/notices.ts"
 import { optionsOf } from "./options/options.ts"
 

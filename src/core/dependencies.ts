@@ -1,8 +1,9 @@
-import { count, formatInteger, head, inTagsWithID } from "../lib/text.ts"
+import { count, formatInteger, head, inTagsWithID, oneLine } from "../lib/text.ts"
 import type { ItemsResult } from "./group.ts"
+import { isLong } from "./outcome.ts"
+import { newestOf, type Pause, pauseOf } from "./pause.ts"
 import { endedUnanswered, nameOf as named } from "./summary.ts"
-import { isQueued, type Reason, type Task } from "./task.ts"
-import { isLong } from "./value.ts"
+import { isActive, isQueued, type Reason, type Task } from "./task.ts"
 
 /**
  * Tasks that wait for others. All of it is derived from the tasks themselves: there is no second state that could get
@@ -111,4 +112,60 @@ function shareOf(lengths: readonly number[]): number {
     left -= Math.min(length, share)
   }
   return share
+}
+
+export type BatchProgress = { readonly done: number; readonly total: number; readonly running: number }
+
+export const batchKeyOf = (name: string): string => `name:${name}`
+
+export const batchName = (key: string): string | undefined =>
+  key.startsWith("name:") ? key.slice("name:".length) : undefined
+
+/** For a reader; undefined for one that nobody named, which is a count and nothing to a reader. */
+export function batchText({ batch }: Pick<Task, "batch">): string | undefined {
+  const name = batchName(batch)
+  return name === undefined ? undefined : oneLine(name)
+}
+
+/**
+ * The batch a new task joins: the named one, else the unnamed batch that its session still has running, else a new one.
+ */
+export function batchFor(name: string | undefined, taskID: string, siblings: Iterable<Task>): string {
+  if (name !== undefined) return batchKeyOf(name)
+  for (const task of siblings) if (isActive(task) && batchName(task.batch) === undefined) return task.batch
+  return `auto:${taskID}`
+}
+
+export function batchProgress(key: string, tasks: Iterable<Task>): BatchProgress {
+  let total = 0
+  let running = 0
+  for (const task of tasks) {
+    if (task.batch !== key) continue
+    total++
+    if (isActive(task)) running++
+  }
+  return { done: total - running, total, running }
+}
+
+/** Pause of an active task, with the newest knowledge of all `others` that share its cause. */
+export function pauseAmong(task: Task, others: Iterable<Task>): Pause | undefined {
+  const pause = isActive(task) ? pauseOf(task.run) : undefined
+  if (!pause) return undefined
+  return newestOf(
+    pause,
+    [...others].flatMap((other) => (isActive(other) ? (pauseOf(other.run) ?? []) : [])),
+  )
+}
+
+/**
+ * Time since when all active tasks are paused, or wait for paused children; undefined where one is not, or none is
+ * active.
+ */
+export function allPausedSince(tasks: readonly Task[]): number | undefined {
+  const times = tasks.flatMap((task) => {
+    const { run } = task
+    return isActive(task) && !isQueued(task) ? [pauseOf(run)?.at ?? run.stillSince ?? Number.POSITIVE_INFINITY] : []
+  })
+  const since = Math.max(...times)
+  return Number.isFinite(since) ? since : undefined
 }

@@ -7,7 +7,7 @@ import type { Pause, PauseEvent, PauseView } from "./pause.ts"
 import type { Clock, CommandResult, ModelFacts, OpencodeApi, OpencodeEvent, Persona, Rule } from "./ports.ts"
 import type { CheckResult } from "./receipt.ts"
 import type { ActiveRun } from "./run/active-run.ts"
-import type { Findings, Verdict } from "./run/inputs.ts"
+import type { Findings, Verdict } from "./run/steps.ts"
 import type { Ending, Model, Task, TaskDraft } from "./task.ts"
 import type { TaskEvent } from "./transition.ts"
 

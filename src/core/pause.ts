@@ -1,5 +1,5 @@
 import { z } from "zod"
-import { formatTime } from "../lib/format-time.ts"
+import { formatTime } from "../lib/format.ts"
 import { oneLine } from "../lib/text.ts"
 import { conditionOf, PASSING_KINDS, type PassingKind } from "./refusal.ts"
 

@@ -1,14 +1,13 @@
-import { duration } from "../lib/duration.ts"
+import { duration } from "../lib/format.ts"
 import { capital, count, formatInteger, inTagsWithID, oneLine } from "../lib/text.ts"
 import { listed } from "./errors.ts"
 import { chosenIn, type Group, type GroupResult } from "./group.ts"
-import { itemLines } from "./items.ts"
 import { modelKey } from "./limits.ts"
+import { itemLines, triesLine } from "./members.ts"
 import { neverBegan } from "./outcome.ts"
 import { pauseSummary, pausesOf } from "./pause.ts"
 import { type Receipt, receiptLine } from "./receipt.ts"
 import type { Outcome, Task, Value, Work } from "./task.ts"
-import { triesLine } from "./tries.ts"
 
 const MOST_FILES = 50
 /** A cut path would be useless, so paths may be long. */

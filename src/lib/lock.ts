@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto"
 import { mkdir, open, readdir, stat, unlink, utimes } from "node:fs/promises"
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
-import { SerialQueue } from "./turn.ts"
+import { SerialQueue } from "./promises.ts"
 
 /** Identifies a process; `place`: machine, boot and container. */
 export type ProcessMark = { readonly place: string; readonly pid: number; readonly started: string }

@@ -1,5 +1,6 @@
 import { createOpencodeClient, type OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import { type LogFields, OpencodeError } from "../core/ports.ts"
+import { type Clock, type LogFields, type LogLevel, OpencodeError } from "../core/ports.ts"
+import { Collector } from "../lib/background.ts"
 import { pastProxy } from "../lib/direct.ts"
 
 /** Time limit of one call; OpenCode answers within milliseconds unless it is stuck. */
@@ -108,5 +109,74 @@ export function traced(fetch: Fetch, tell: (fields: LogFields) => void): Fetch {
       done("no answer")
       throw error
     }
+  }
+}
+
+/** Longest time that one call should occupy OpenCode's thread. */
+export const CALL_MS = 35
+
+/** Yields to other work. */
+export const yieldToEventLoop = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0))
+
+/** Adapts the size of calls so that each occupies OpenCode's one thread for about `targetMs`. */
+export class Pace {
+  readonly #targetMs: number
+  readonly #most: number
+  #size: number
+
+  constructor({ first, most, targetMs }: { first: number; most: number; targetMs: number }) {
+    this.#size = first
+    this.#most = most
+    this.#targetMs = targetMs
+  }
+
+  get size(): number {
+    return this.#size
+  }
+
+  /** Reports the duration of the last call. A slow call may have waited for others: it only halves the next. */
+  took(ms: number): void {
+    const fitting = Math.round((this.#size * this.#targetMs) / Math.max(1, ms))
+    this.#size = Math.max(1, Math.min(fitting, 2 * this.#size, this.#most), Math.floor(this.#size / 2))
+  }
+}
+
+/**
+ * Longest delay of `info` lines. Waking OpenCode's one thread costs 25 ms, a further call in the same moment 1 to 3.
+ */
+const LOG_WAIT_MS = 10_000
+/** Shortest delay, so that lines of one moment are written together. */
+const GATHER_MS = 1000
+
+/**
+ * Lines for OpenCode's log, each beginning with our name: the host does not print a line's service. Never throws; a line
+ * that cannot be written is lost.
+ */
+export class OpencodeLog {
+  readonly #client: OpencodeClient
+  readonly #infos: Collector<{ readonly message: string; readonly fields: LogFields }>
+
+  constructor(client: OpencodeClient, clock: Clock) {
+    this.#client = client
+    this.#infos = new Collector(clock, LOG_WAIT_MS, (lines) => {
+      const [first] = lines
+      if (first && lines.length === 1) this.#write("info", first.message, first.fields)
+      else this.#write("info", `${lines.length} lines`, { lines })
+    })
+  }
+
+  add(level: LogLevel, message: string, fields: LogFields): void {
+    if (level !== "info") return this.#write(level, message, fields)
+    this.#infos.add({ message, fields })
+  }
+
+  /** Writes pending lines that have waited long enough, while OpenCode is awake anyway. */
+  flush(): void {
+    this.#infos.flush(GATHER_MS)
+  }
+
+  #write(level: LogLevel, message: string, fields: Readonly<Record<string, unknown>>): void {
+    const line = `superagents: ${message}`
+    void this.#client.app.log({ service: "superagents", level, message: line, extra: { ...fields } }).catch(() => {})
   }
 }

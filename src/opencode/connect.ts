@@ -4,22 +4,55 @@ import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { LogFields } from "../core/ports.ts"
 import { systemClock } from "../lib/clock.ts"
 import { fetchDirectly } from "../lib/direct.ts"
-import type { FileDiff } from "../lib/patch.ts"
+import type { FileDiff } from "../lib/repository.ts"
 import { startWorker } from "../lib/thread.ts"
 import type { Options } from "../options/options.ts"
-import type { Connection, Notice } from "../runtime/connection.ts"
+import type { Connection, Notice, RequestHandler } from "../runtime/connection.ts"
 import { hasWorktrees } from "../runtime/places/root.ts"
-import { KEY_TITLE, keyText, lossText } from "../runtime/record/loss.ts"
-import { registerInstance, unregisterInstance } from "../runtime/record/owner.ts"
-import { installationSigner, keyFile } from "../runtime/record/signature.ts"
+import { installationSigner, keyFile, registerInstance, unregisterInstance } from "../runtime/record/identity.ts"
+import { KEY_TITLE, keyText, lossText } from "../runtime/record/notices.ts"
 import { TokenCounter } from "../runtime/tokens/counter.ts"
+import type { Tool } from "../tools/tool.ts"
 import { call, clientOn, type Transport, transportOf } from "./client.ts"
+import type { RawEvent } from "./events.ts"
 import { OpencodeHttpApi } from "./host.ts"
 import { OpencodeModels } from "./models.ts"
-import { type Peer, peerOf, registerPeer, unregisterEverywhere, unregisterPeer } from "./peers.ts"
 import { OpencodeThreads } from "./threads.ts"
 import { OpencodeUserActions } from "./user-actions.ts"
 import { ownFolder } from "./user-config.ts"
+
+/**
+ * OpenCode runs another instance of the plugin in a task's folder, if it is configured there. It forwards events and
+ * tool calls to the instance that owns the task; without it, polling finds out the same.
+ */
+export type Peer = {
+  /** `folder`: source of the event. */
+  hear(event: RawEvent, folder: string): void
+  readonly tools: Readonly<Record<string, Tool>>
+  readonly handler: RequestHandler
+}
+
+const KEY = Symbol.for("superagents.guests")
+
+/** Instances by folder. A process may load the plugin twice, as two modules: they share `globalThis`. */
+function peers(): Map<string, Peer> {
+  const shared = globalThis as { [KEY]?: Map<string, Peer> }
+  shared[KEY] ??= new Map()
+  return shared[KEY]
+}
+
+export const registerPeer = (folder: string, peer: Peer): void => void peers().set(folder, peer)
+
+export function unregisterPeer(folder: string, peer: Peer): void {
+  if (peers().get(folder) === peer) peers().delete(folder)
+}
+
+/** Removes an instance that ends. */
+export function unregisterEverywhere(peer: Peer): void {
+  for (const [folder, other] of peers()) if (other === peer) peers().delete(folder)
+}
+
+export const peerOf = (folder: string): Peer | undefined => peers().get(folder)
 
 /** Built next to the plugin. One for all instances of the process; no thread runs until tokens are counted. */
 const TOKENIZER = new URL(

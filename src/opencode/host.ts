@@ -21,22 +21,15 @@ import type {
   UnverifiedRecord,
 } from "../core/ports.ts"
 import type { Ask, Model, Task, TaskDraft } from "../core/task.ts"
-import { SerialQueue } from "../lib/turn.ts"
-import { ownershipOf } from "../runtime/record/owner.ts"
-import type { Signer } from "../runtime/record/signature.ts"
+import { SerialQueue } from "../lib/promises.ts"
+import { ownershipOf, type Signer } from "../runtime/record/identity.ts"
 import type { UiMetadata } from "../runtime/record/ui-metadata.ts"
-import { permissionAsk, questionAsk } from "./asks.ts"
-import { Cached } from "./cached.ts"
-import { call, find } from "./client.ts"
+import { Cached, EventCache, SessionFolders } from "./cache.ts"
+import { call, find, OpencodeLog } from "./client.ts"
 import { errorLine, picksAgent, toAgent, toMessage } from "./convert.ts"
-import { EventCache } from "./event-cache.ts"
-import type { RawEvent } from "./events.ts"
-import { messageID, partID, taskOfMessage } from "./ids.ts"
-import { OpencodeLog } from "./log.ts"
-import { lastWanted, pagesOf, storedMessages } from "./messages.ts"
-import { SessionFolders } from "./other-folders.ts"
+import { permissionAsk, questionAsk, type RawEvent } from "./events.ts"
+import { lastWanted, messageID, pagesOf, partID, storedMessages, Transcripts, taskOfMessage } from "./messages.ts"
 import { OpencodeRecords } from "./records.ts"
-import { Transcripts } from "./transcripts.ts"
 
 /** Agents and models change only with the configuration, which OpenCode reads at startup. */
 const KEEP_MS = 300_000

@@ -1,11 +1,70 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
-import type { Message, Part } from "@opencode-ai/sdk/v2/types"
-import { OpencodeError } from "../core/ports.ts"
-import { find } from "./client.ts"
-import { CALL_MS, Pace } from "./pace.ts"
+import type { Part, Message as SdkMessage } from "@opencode-ai/sdk/v2/types"
+import type { MessageIDFactory, MessageKind } from "../core/ids.ts"
+import { type Message, type MessagePart, OpencodeError } from "../core/ports.ts"
+import { addBounded } from "../lib/bounded-set.ts"
+import { CALL_MS, find, Pace } from "./client.ts"
+import { toCoreMessage, toParts } from "./convert.ts"
+import type { RawEvent } from "./events.ts"
+
+/**
+ * Derived ids, so that a repeated prompt or notification is stored once. Like OpenCode's ids they begin with a time in
+ * 12 hex digits, by which messages of one millisecond are sorted.
+ */
+
+const SUFFIX_LENGTH = 14
+const SUFFIX_START = "msg_".length + 12
+const MESSAGE_ID = /^msg_[0-9a-f]{12}([a-z0-9]{8})([A-Z])([0-9a-z]{5})$/
+
+const KIND_LETTER: Record<MessageKind, string> = {
+  prompt: "P",
+  notification: "N",
+  preamble: "F",
+  hint: "H",
+  word: "W",
+  "last-word": "L",
+  schema: "S",
+  parked: "K",
+  check: "C",
+  merge: "M",
+  report: "R",
+  answer: "A",
+}
+
+export const messageID: MessageIDFactory = (kind, task, generation, at) =>
+  `msg_${hex(BigInt(Math.trunc(at)) * MILLISECOND)}${suffix(kind, task, generation)}`
+
+export function partID(message: string, index: number): string {
+  if (!MESSAGE_ID.test(message)) return `prt_${message.slice("msg_".length)}${index}`
+  const time = BigInt(`0x${message.slice("msg_".length, SUFFIX_START)}`)
+  return `prt_${hex(time + BigInt(index) * MILLISECOND)}${message.slice(SUFFIX_START)}`
+}
+
+/** Task of a derived message id; undefined for other ids. */
+export function taskOfMessage(id: string): string | undefined {
+  const body = MESSAGE_ID.exec(id)?.[1]
+  return body === undefined ? undefined : `bg_${body}`
+}
+
+/** Generation of the run whose prompt this is; undefined for any other message. */
+export function promptedBy(id: string, task: string): number | undefined {
+  const [, body, letter, generation = ""] = MESSAGE_ID.exec(id) ?? []
+  return letter === KIND_LETTER.prompt && `bg_${body}` === task ? Number.parseInt(generation, 36) : undefined
+}
+
+/** OpenCode's counter steps per millisecond. */
+const MILLISECOND = 4096n
+
+const hex = (time: bigint): string => time.toString(16).padStart(12, "0").slice(-12)
+
+function suffix(kind: MessageKind, task: string, generation: number): string {
+  const body = task.slice("bg_".length)
+  const number = generation.toString(36).padStart(SUFFIX_LENGTH - body.length - 1, "0")
+  return `${body}${KIND_LETTER[kind]}${number}`
+}
 
 /** A message as OpenCode's API returns it. */
-export type StoredMessage = { readonly info: Message; readonly parts: readonly Part[] }
+export type StoredMessage = { readonly info: SdkMessage; readonly parts: readonly Part[] }
 
 /** Messages of one call. */
 const PAGE = { first: 20, most: 200, targetMs: CALL_MS }
@@ -59,4 +118,80 @@ export async function lastWanted<Read>(
     if (found) return found
   }
   return undefined
+}
+
+/** Most sessions followed; for others OpenCode is asked. */
+const MOST_SESSIONS = 256
+
+type Heard = {
+  readonly promptID: string
+  /** Messages from the prompt on, with parts as the core reads them; tool output is dropped. */
+  readonly messages: Map<string, { info: SdkMessage; readonly parts: Map<string, readonly MessagePart[]> }>
+}
+
+/**
+ * Messages since a prompt, collected from events, so that the end of a run needs no call. Used only where they are
+ * surely complete.
+ */
+export class Transcripts {
+  readonly #sessions = new Map<string, Heard>()
+
+  /** Collects events from this prompt on and drops earlier ones. */
+  follow(sessionID: string, promptID: string): void {
+    addBounded(this.#sessions, sessionID, { promptID, messages: new Map() }, MOST_SESSIONS)
+  }
+
+  /** Events of this session are incomplete: ask OpenCode instead. */
+  forget(sessionID: string): void {
+    this.#sessions.delete(sessionID)
+  }
+
+  hear({ type, properties }: RawEvent): void {
+    if (type === "message.updated") {
+      const { info } = (properties ?? {}) as { info?: SdkMessage }
+      const heard = info && this.#sessions.get(info.sessionID)
+      if (heard && info.id >= heard.promptID) {
+        const parts = heard.messages.get(info.id)?.parts ?? new Map()
+        heard.messages.set(info.id, { info, parts })
+      }
+    } else if (type === "message.part.updated") {
+      const { part } = (properties ?? {}) as { part?: Part }
+      const message = part && this.#sessions.get(part.sessionID)?.messages.get(part.messageID)
+      if (message) message.parts.set(part.id, toParts(part, message.info))
+    } else if (type === "message.removed" || type === "message.part.removed" || type === "session.deleted") {
+      const { sessionID, info } = (properties ?? {}) as { sessionID?: string; info?: { id?: string } }
+      this.#sessions.delete(sessionID ?? info?.id ?? "")
+    }
+  }
+
+  /**
+   * Messages since the prompt, oldest first, if the newest is a complete answer to it or to a later one. They can be
+   * taken once.
+   */
+  take(sessionID: string, promptID: string): readonly Message[] | undefined {
+    const heard = this.#sessions.get(sessionID)
+    if (heard?.promptID !== promptID || !heard.messages.has(promptID)) return undefined
+    const messages = [...heard.messages.values()].sort(byTime)
+    const last = messages.at(-1)?.info
+    const asked = messages.findLast(({ info }) => info.role === "user")?.info
+    if (last?.role !== "assistant" || last.parentID !== asked?.id) return undefined
+    if (last.error || last.time.completed === undefined) return undefined
+    const told = messages.map(({ info, parts }) => toCoreMessage(info, [...parts.values()].flat()))
+    if (told.at(-1)?.finish !== "done" || !told.every(isWhole)) return undefined
+    this.#sessions.delete(sessionID)
+    return told
+  }
+}
+
+/** Events of an answer without its end are incomplete. */
+function isWhole({ role, finish, parts }: Message): boolean {
+  if (role === "user") return true
+  if (finish === "done") return parts.some((part) => part.type === "text" && part.text !== "")
+  const calls = parts.flatMap((part) => (part.type === "tool" ? [part.state] : []))
+  return calls.length > 0 && calls.every((state) => state === "completed" || state === "error")
+}
+
+/** OpenCode's order: by time, and by id within a moment. */
+function byTime({ info: one }: { info: SdkMessage }, { info: other }: { info: SdkMessage }): number {
+  return one.time.created - other.time.created || (one.id < other.id ? -1 : 1)
 }

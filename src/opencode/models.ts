@@ -3,7 +3,7 @@ import { modelKey } from "../core/limits.ts"
 import type { ModelFacts, Prices } from "../core/ports.ts"
 import type { Model } from "../core/task.ts"
 import type { TokenCounter } from "../runtime/tokens/counter.ts"
-import { Cached } from "./cached.ts"
+import { Cached } from "./cache.ts"
 import { call } from "./client.ts"
 
 const KEEP_MODELS_MS = 60_000

@@ -3,7 +3,7 @@ import type { Session } from "@opencode-ai/sdk/v2/types"
 import { type Clock, LEASE_MS, OpencodeError, type TaskRecord, type UnverifiedRecord } from "../core/ports.ts"
 import { isActive, owesNotification, parentSessionOf, type Task, type TaskDraft } from "../core/task.ts"
 import { addBounded } from "../lib/bounded-set.ts"
-import { SerialQueue } from "../lib/turn.ts"
+import { SerialQueue } from "../lib/promises.ts"
 import {
   decodeRecord,
   decodeRequest,
@@ -14,11 +14,9 @@ import {
   REQUEST_KEY,
 } from "../runtime/record/codec.ts"
 import { type Recorded, withoutCopies } from "../runtime/record/copies.ts"
-import { ownerNow, ownershipOf } from "../runtime/record/owner.ts"
-import type { Signer } from "../runtime/record/signature.ts"
+import { ownerNow, ownershipOf, type Signer } from "../runtime/record/identity.ts"
 import { UI_METADATA_KEY, type UiMetadata } from "../runtime/record/ui-metadata.ts"
-import { call, find } from "./client.ts"
-import { yieldToEventLoop } from "./pace.ts"
+import { call, find, yieldToEventLoop } from "./client.ts"
 
 /** Most sessions whose last write is kept; others are read before their next write. */
 const MOST_RENEWALS = 1024

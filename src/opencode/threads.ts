@@ -2,7 +2,7 @@ import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { OpencodeApi } from "../core/ports.ts"
 import type { Model } from "../core/task.ts"
 import type { FoundThread, NewThread, Threads } from "../runtime/connection.ts"
-import type { Signer } from "../runtime/record/signature.ts"
+import type { Signer } from "../runtime/record/identity.ts"
 import { call, find } from "./client.ts"
 
 /** Metadata key that names a thread's task. */

@@ -4,7 +4,7 @@ import { dirname, isAbsolute, join, resolve, sep } from "node:path"
 import { fileURLToPath } from "node:url"
 import { isDeepStrictEqual } from "node:util"
 import { messageOf } from "../core/errors.ts"
-import { type MergedOptions, mergeOptions } from "../options/sources.ts"
+import { type MergedOptions, mergeOptions } from "../options/options.ts"
 import type { Specs } from "../options/spec.ts"
 import type { OpencodeFolder } from "../runtime/places/place.ts"
 

@@ -1,7 +1,7 @@
-import { mainCheckout } from "../lib/project.ts"
+import { mainCheckout } from "../lib/repository.ts"
 import type { Connection } from "../runtime/connection.ts"
-import { isNews } from "../runtime/record/delivered.ts"
-import type { MergedOptions } from "./sources.ts"
+import { isNews } from "../runtime/record/notices.ts"
+import type { MergedOptions } from "./options.ts"
 
 const CHECK_OPTIONS = "superagents: check your options"
 const TURNED_ON = "superagents: what this project changes"

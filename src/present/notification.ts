@@ -1,8 +1,8 @@
 import { listed } from "../core/errors.ts"
-import { figuresLine } from "../core/figures.ts"
+import { figuresLine } from "../core/spending.ts"
 import { AUTOMATIC, endedUnanswered, nameOf, noText, summaryOf, textName } from "../core/summary.ts"
 import { elapsed, type Figures, STATUSES, type Status, type Task } from "../core/task.ts"
-import { duration } from "../lib/duration.ts"
+import { duration } from "../lib/format.ts"
 import { count, formatInteger, head, inTags, oneLine } from "../lib/text.ts"
 
 /** A notification with fewer parts was not stored completely. */

@@ -1,7 +1,7 @@
 import { listed } from "../core/errors.ts"
 import type { Toast } from "../core/ports.ts"
 import { type Ask, elapsed, type Task } from "../core/task.ts"
-import { duration } from "../lib/duration.ts"
+import { duration } from "../lib/format.ts"
 import { count, oneLine } from "../lib/text.ts"
 
 export const launchToast = (task: Task): Toast => ({

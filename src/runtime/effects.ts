@@ -3,19 +3,23 @@ import { CallError, messageOf } from "../core/errors.ts"
 import { classify, keptTodos } from "../core/outcome.ts"
 import type { Prompt } from "../core/ports.ts"
 import type { CheckResult } from "../core/receipt.ts"
-import type { Confirmed, Input, MachineCommand, SessionRead } from "../core/run/inputs.ts"
+import type { Confirmed, Input, MachineCommand, SessionRead } from "../core/run/steps.ts"
 import type { Ask, Outcome, Task } from "../core/task.ts"
 import { retry } from "../lib/clock.ts"
 import type { Answers } from "./answers.ts"
-import { attachedIn } from "./launch/mentions.ts"
-import { askNote } from "./mailbox/notes.ts"
-import { notifyIdle } from "./mailbox/notify-idle.ts"
-import { parentFolderOf } from "./merge-target.ts"
+import { attachedIn } from "./launch/request.ts"
+import { askNote, notifyIdle } from "./mailbox/notes.ts"
 import type { Parts } from "./parts.ts"
 import { PlaceError } from "./places/place.ts"
 import type { Merging, Places } from "./places/places.ts"
-import { followUpPrompt as messageFor, replacingPrompt, runPrompt } from "./prompt-run.ts"
-import { deleteRefusedStep, stopSession } from "./stop-session.ts"
+import {
+  deleteRefusedStep,
+  followUpPrompt as messageFor,
+  parentFolderOf,
+  replacingPrompt,
+  runPrompt,
+  stopSession,
+} from "./sessions.ts"
 import type { TaskHandle } from "./tasks/task-handle.ts"
 import type { Verifiers } from "./verifiers.ts"
 

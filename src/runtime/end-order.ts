@@ -1,9 +1,9 @@
-import { batchProgress } from "../core/batch.ts"
+import { batchProgress } from "../core/dependencies.ts"
 import type { EndOptions } from "../core/run/active-run.ts"
 import { type Delivery, isMember, isUnattended, owesNotification, type Task } from "../core/task.ts"
-import { notificationID } from "./mailbox/message.ts"
 import { deferredWakeOf, isToldLast } from "./mailbox/notification-items.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
+import { notificationID } from "./mailbox/sender.ts"
 import type { Parts } from "./parts.ts"
 import type { PendingNotification, TaskHandle } from "./tasks/task-handle.ts"
 

@@ -1,7 +1,7 @@
 import type { FeatureBody } from "../core/feature.ts"
 import { factsOf } from "../core/outcome.ts"
 import type { OpencodeEvent, Undone } from "../core/ports.ts"
-import { DELETED } from "../core/run/messages.ts"
+import { DELETED } from "../core/run/events.ts"
 import { isActive, isQueued, owesNotification, type Task } from "../core/task.ts"
 import { type Dispatcher, PARENT_ENDED } from "./dispatcher.ts"
 import type { Outbox } from "./mailbox/outbox.ts"

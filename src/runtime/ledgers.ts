@@ -1,7 +1,7 @@
 import { mkdir, realpath, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { CallError } from "../core/errors.ts"
-import type { ItemRow } from "../core/items.ts"
+import type { ItemRow } from "../core/members.ts"
 import { appendPlain, NoFile, readPlain, replaceFile } from "../lib/atomic-file.ts"
 
 /** Folder for results of tasks, in the main checkout. */

@@ -1,11 +1,13 @@
-import type { Clock, OpencodeApi } from "../core/ports.ts"
+import { type Clock, type OpencodeApi, OpencodeError } from "../core/ports.ts"
+import type { Ask, Task } from "../core/task.ts"
+import { askTimeoutAt, type Presence } from "../core/watchdog.ts"
 import type { Background } from "../lib/background.ts"
+import { retry } from "../lib/clock.ts"
 import type { Options } from "../options/options.ts"
-import type { Attendance } from "./attendance.ts"
-import type { Journal } from "./journal.ts"
 import type { Toaster } from "./mailbox/toaster.ts"
 import type { CommandMarks } from "./places/command-marks.ts"
 import type { TaskStore } from "./tasks/store.ts"
+import type { TaskHandle } from "./tasks/task-handle.ts"
 
 /** Services that every part of the engine uses. */
 export type Parts = {
@@ -21,4 +23,178 @@ export type Parts = {
   readonly commands?: CommandMarks
   /** Aborted when the plugin stops: nothing is started, ended, sent or written afterwards. */
   readonly stopped: AbortSignal
+}
+
+/** Presence of users: questions wait longer while one could answer. */
+export class Attendance {
+  readonly #clock: Clock
+  readonly #timeout: number | null
+  readonly #isTerminal: () => Promise<boolean>
+  #terminal: Promise<void> | undefined
+  #inTerminal = false
+  #pages = 0
+  #wroteAt = Number.NEGATIVE_INFINITY
+
+  /** `timeout`: option `permissionTimeout`. `isTerminal` is called once, at the first question. */
+  constructor(clock: Clock, timeout: number | null, isTerminal: () => Promise<boolean> = async () => false) {
+    this.#clock = clock
+    this.#timeout = timeout
+    this.#isTerminal = isTerminal
+  }
+
+  get now(): Presence {
+    return { isOpen: this.#inTerminal || this.#pages > 0, wroteAt: this.#wroteAt }
+  }
+
+  /** When an unanswered question is refused. */
+  refusedAt(ask: Ask): number {
+    return askTimeoutAt(ask, this.#timeout, this.now)
+  }
+
+  /** A user has written or acted. */
+  wrote(): void {
+    this.#wroteAt = this.#clock.now()
+  }
+
+  /** A page was opened. The result is called when it is closed. */
+  opened(): () => void {
+    this.#pages++
+    let isOpen = true
+    return () => {
+      if (isOpen) this.#pages--
+      isOpen = false
+    }
+  }
+
+  /** Finds out whether OpenCode has a screen. Never rejects. */
+  look(): Promise<void> {
+    this.#terminal ??= this.#isTerminal().then(
+      (isTerminal) => {
+        this.#inTerminal = isTerminal
+      },
+      () => {},
+    )
+    return this.#terminal
+  }
+}
+
+/** Longest delay of a write that nothing depends on; any write before it includes it. */
+export const LATER_MS = 10_000
+/** Delay of records that the session's messages prove anyway. */
+const PROVEN_RECORD_MS = 1000
+
+export type JournalPorts = {
+  readonly host: OpencodeApi
+  readonly clock: Clock
+  readonly stopped: AbortSignal
+  readonly store: TaskStore
+  /** Whether OpenCode is storing a message for this parent. */
+  readonly isTelling: (parentID: string) => boolean
+  /** Called when another process has taken the task over. */
+  readonly takenOver: (taskID: string) => void
+}
+
+/**
+ * Writes tasks into their sessions' metadata: one write at a time per session, always the newest state, so that a burst
+ * costs two writes. Never rejects: failures are logged.
+ */
+export class Journal {
+  readonly #ports: JournalPorts
+  /** Resolves once it is known which tasks another machine took over while this one slept. Never rejects. */
+  takenUp: Promise<unknown> = Promise.resolve()
+
+  constructor(ports: JournalPorts) {
+    this.#ports = ports
+    ports.stopped.addEventListener("abort", () => {
+      for (const handle of ports.store.entries()) drop(handle)
+    })
+  }
+
+  /** Resolves once this state or a newer one is stored, or the write was given up. */
+  save(task: Task): Promise<void> {
+    const handle = this.#ports.store.handle(task.id)
+    if (!handle) return Promise.resolve()
+    // The next write may be due though the one before it has just ended: two at once could be stored in any order.
+    if (handle.writeAgain) return handle.writeAgain
+    if (!handle.writing) return this.#start(handle)
+    handle.writeAgain = handle.writing.then(() => this.#start(handle))
+    return handle.writeAgain
+  }
+
+  /** Stores the current or a newer state with the next write or `flush`, at most `LATER_MS` later. */
+  saveLater(task: Task): void {
+    const { stopped, clock, store } = this.#ports
+    const handle = store.handle(task.id)
+    if (!handle || stopped.aborted || handle.writeNow) return
+    handle.writeNow = clock.after(LATER_MS, () => void this.save(task))
+  }
+
+  /** Stores it after a quiet moment of this parent's tasks, so that one write holds both end and delivery. */
+  saveSoon(task: Task): void {
+    this.saveLater(task)
+    this.#recordSoon(task.parentID)
+  }
+
+  /** The task's delivery is written with the next write for its parent's tasks. */
+  told(task: Task): void {
+    this.saveLater(task)
+    if (this.#ports.store.parentState(task.parentID).cancelRecordWrite) this.#recordSoon(task.parentID)
+  }
+
+  /** Performs pending writes now: all, or those of one parent's tasks. */
+  flush(parentID?: string): void {
+    for (const { task, writeNow: unwait } of [...this.#ports.store.entries()])
+      if (unwait && (parentID === undefined || task.parentID === parentID)) void this.save(task)
+  }
+
+  /** Removes a cleared task's record after pending writes; `remains` replaces it where its cost still counts. */
+  async erase(handle: TaskHandle, remains?: Task): Promise<void> {
+    drop(handle)
+    await handle.writing
+    const { sessionID } = handle.task
+    await this.#write(handle.task, () => this.#ports.host.saveRecord(sessionID, remains))
+  }
+
+  #recordSoon(parentID: string): void {
+    const { clock, store, isTelling } = this.#ports
+    const parentState = store.parentState(parentID)
+    parentState.cancelRecordWrite?.()
+    parentState.cancelRecordWrite = clock.after(PROVEN_RECORD_MS, () => {
+      parentState.cancelRecordWrite = undefined
+      // While OpenCode takes long to store messages, records would soon be written again.
+      if (isTelling(parentID)) this.#recordSoon(parentID)
+      else this.flush(parentID)
+    })
+  }
+
+  #start(handle: TaskHandle): Promise<void> {
+    const { host, store } = this.#ports
+    drop(handle)
+    handle.writeAgain = undefined
+    const writing = this.#write(handle.task, async () => {
+      const { task, borrowed } = handle
+      // Skipped if the task was cleared, or belongs to another process, by now.
+      if (!borrowed && store.get(task.id)) await host.saveRecord(task.sessionID, task)
+    }).finally(() => {
+      if (handle.writing === writing) handle.writing = undefined
+    })
+    handle.writing = writing
+    return writing
+  }
+
+  async #write({ id, sessionID }: Task, write: () => Promise<void>): Promise<void> {
+    const { host, clock, stopped, takenOver } = this.#ports
+    try {
+      if (!stopped.aborted) await retry(clock, stopped, write)
+    } catch (error) {
+      if (stopped.aborted || (error instanceof OpencodeError && error.notFound)) return
+      if (error instanceof OpencodeError && error.takenOver) return takenOver(id)
+      host.log("error", "task record not written", { task: id, session: sessionID, error: String(error) })
+    }
+  }
+}
+
+function drop(handle: TaskHandle): void {
+  handle.writeNow?.()
+  handle.writeNow = undefined
 }

@@ -1,16 +1,99 @@
 import { CallError } from "../core/errors.ts"
+import { memberName, memberNames } from "../core/group.ts"
 import type { MemberState } from "../core/members.ts"
 import { type PauseView, whenOf } from "../core/pause.ts"
-import { type Ask, isActive, type Task } from "../core/task.ts"
+import { type Ask, isActive, isMember, type Task } from "../core/task.ts"
 import type { Answers } from "./answers.ts"
 import type { Archive } from "./archive.ts"
 import type { Dispatcher } from "./dispatcher.ts"
-import { membersOf } from "./groups/members-of.ts"
-import type { TaskFinder } from "./opening.ts"
+import { membersOf } from "./groups/plans.ts"
+import type { Ledgers } from "./ledgers.ts"
 import type { Parts } from "./parts.ts"
 import type { WorkDiff } from "./places/place.ts"
-import { findNamedBatch } from "./tasks/lookup.ts"
-import { type TaskView, viewOf } from "./tasks/view.ts"
+import type { Recovery } from "./recovery/recovery.ts"
+import { STOPPED_BY_USER } from "./requests.ts"
+import { findNamedBatch, findTask, type TaskView, viewOf } from "./tasks/view.ts"
+
+/** A member as its group's outcome names it. */
+type Noted = { readonly nth: number; readonly id: string; readonly sessionID: string }
+
+/** Finds a task of a session, or a group's member while its session exists. */
+export class TaskFinder {
+  readonly #parts: Parts
+  readonly #ledgers: () => Promise<Ledgers>
+
+  constructor(parts: Parts, ledgers: () => Promise<Ledgers>) {
+    this.#parts = parts
+    this.#ledgers = ledgers
+  }
+
+  /** Finds a task by id, session, prefix of either, or member name. Throws a `CallError` with the possible names. */
+  async find(reference: string, own: readonly Task[]): Promise<Task> {
+    const wanted = reference.trim()
+    const [, group, number] = /^(.+)\/(\d{1,6})$/.exec(wanted) ?? []
+    if (group !== undefined) return this.#member(findTask(group, own), Number(number) - 1)
+    const isOwn = own.some(({ id, sessionID }) => id.startsWith(wanted) || sessionID.startsWith(wanted))
+    return (isOwn ? undefined : await this.#byID(wanted, own)) ?? findTask(wanted, own)
+  }
+
+  /** Members of a group that completed, in order. */
+  async completed(group: Task): Promise<readonly Task[]> {
+    const stored = this.#stored(group)
+    const known = new Set(stored.map(({ id }) => id))
+    const noted = (await this.#noted(group)).filter(({ id }) => !known.has(id))
+    const read = await Promise.all(noted.map((each) => this.#read(each)))
+    return [...stored, ...read.flatMap((task) => task ?? [])]
+      .filter(({ status }) => status === "completed")
+      .toSorted((one, other) => (one.member?.nth ?? 0) - (other.member?.nth ?? 0))
+  }
+
+  async #member(group: Task, nth: number): Promise<Task> {
+    const { id, group: team } = group
+    if (!team) throw new CallError(`Task ${id} is not a group of several: leave out what follows its id.`)
+    const stored = this.#stored(group).findLast(({ member }) => member?.nth === nth)
+    const noted = stored ? undefined : (await this.#noted(group)).find((each) => each.nth === nth)
+    const found = stored ?? (noted && (await this.#read(noted)))
+    if (found) return found
+    const why = noted ? "is gone with its session" : "is not there, or has not begun"
+    throw new CallError(`${memberName(id, nth)} ${why}. There are: ${memberNames(id, team)}.`)
+  }
+
+  async #byID(wanted: string, own: readonly Task[]): Promise<Task | undefined> {
+    const is = ({ id, sessionID }: { readonly id: string; readonly sessionID: string }) =>
+      id === wanted || sessionID === wanted
+    const groups = own.filter(({ group }) => group)
+    for (const group of groups) {
+      const stored = this.#stored(group).find(is)
+      if (stored) return stored
+    }
+    for (const group of groups) {
+      const noted = (await this.#noted(group)).find(is)
+      if (noted) return this.#read(noted)
+    }
+    return undefined
+  }
+
+  #stored(group: Task): readonly Task[] {
+    return membersOf(this.#parts.store, group).map(({ task }) => task)
+  }
+
+  /** Members of an ended group; their records are not read at the start. */
+  async #noted({ group, outcome }: Task): Promise<readonly Noted[]> {
+    const rows =
+      group?.kind === "each"
+        ? (await (await this.#ledgers()).read(group.file)).map((row) => ({ ...row, nth: row.index }))
+        : outcome?.group?.kind === "tries"
+          ? outcome.group.rows.map((row, nth) => ({ ...row, nth }))
+          : []
+    return rows.flatMap(({ nth, task, session }) => (task && session ? [{ nth, id: task, sessionID: session }] : []))
+  }
+
+  /** Reads the member's own record, if it is verified. */
+  async #read({ id, sessionID }: Noted): Promise<Task | undefined> {
+    const session = await this.#parts.host.session(sessionID)
+    return session?.record?.task.id === id ? session.record.task : undefined
+  }
+}
 
 /** Answer of an ended task; none while it runs. `gone`: its session was deleted. */
 export type Report = {
@@ -120,5 +203,95 @@ export class Reporting {
     const { store, clock, attendance } = this.#parts
     const until = (ask: Ask) => attendance.refusedAt(ask)
     return viewOf(store.get(task.id) ?? task, store, clock.now(), this.#ports.limitOf, until)
+  }
+}
+
+/** Tolerance for clocks of other processes and pending writes, in ms. */
+const SLACK_MS = 5000
+
+type OverviewPorts = {
+  readonly dispatcher: Dispatcher
+  readonly answers: Answers
+  readonly recovery: Recovery
+  readonly archive: Archive
+  readonly limitOf: (task: Task) => PauseView | undefined
+}
+
+/**
+ * Tasks of all sessions, for a user who looks at the whole project. Reading them here does not mark them as retrieved.
+ */
+export class Overview {
+  readonly #parts: Parts
+  readonly #ports: OverviewPorts
+  #refreshedAt: number
+
+  constructor(parts: Parts, ports: OverviewPorts) {
+    this.#parts = parts
+    this.#ports = ports
+    this.#refreshedAt = parts.clock.now()
+  }
+
+  /** Reads tasks that other processes launched since the last call. Never rejects. */
+  async refresh(): Promise<void> {
+    const since = this.#refreshedAt - SLACK_MS
+    this.#refreshedAt = this.#parts.clock.now()
+    await this.#ports.recovery.discover(since)
+    await this.#ports.recovery.look()
+  }
+
+  /** Oldest first, other processes' tasks included. */
+  list(): readonly TaskView[] {
+    const { store } = this.#parts
+    const tasks = store
+      .all()
+      .filter((task) => !isMember(task))
+      .sort((a, b) => a.createdAt - b.createdAt)
+    return tasks.map((task) => this.#view(task))
+  }
+
+  get(id: string): TaskView | undefined {
+    const task = this.#parts.store.get(id)
+    return task && this.#view(task)
+  }
+
+  isForeign(id: string): boolean {
+    return this.#parts.store.isForeign(id)
+  }
+
+  /** Text of the last run, or the latest text of a running one. Rejects with a `OpencodeError`. */
+  async answer(id: string): Promise<string> {
+    const view = this.get(id)
+    if (!view) return ""
+    return isActive(view.task) ? view.lastText : (await this.#ports.answers.of(view.task)).text
+  }
+
+  /** Diff of an ended task in its own place; undefined without one, or where it cannot be read. */
+  async patch(id: string): Promise<string | undefined> {
+    const task = this.#parts.store.get(id)
+    return task && (await this.#ports.archive.shown(task))?.diff
+  }
+
+  /** Stops a running task for the user; its parent is told. False where there was nothing to stop. */
+  async cancel(id: string): Promise<boolean> {
+    const task = this.#parts.store.get(id)
+    if (!task || this.isForeign(id)) return false
+    const ended = this.#ports.dispatcher.end(id, task.run.generation, STOPPED_BY_USER)
+    if (ended) await this.#ports.dispatcher.closed(id)
+    return ended
+  }
+
+  /**
+   * `listener` is called with the id of a task that may have changed; it must not throw. Returns the unsubscribe
+   * function.
+   */
+  subscribe(listener: (id: string) => void): () => void {
+    const { store } = this.#parts
+    // A member's change is shown with its group.
+    return store.subscribe((id) => listener(store.get(id)?.member?.of ?? id))
+  }
+
+  #view(task: Task): TaskView {
+    const { store, clock, attendance } = this.#parts
+    return viewOf(task, store, clock.now(), this.#ports.limitOf, (ask) => attendance.refusedAt(ask))
   }
 }

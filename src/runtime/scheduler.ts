@@ -1,7 +1,7 @@
 import { type Block, type BlockSource, takesSlot } from "../core/blocks.ts"
 import { byAdmissionOrder, type Slots, slotsHeld } from "../core/limits.ts"
 import { isActive, isPaused, isQueued, slotSessionOf, type Task } from "../core/task.ts"
-import type { Allowance } from "./budgets/allowance.ts"
+import type { Allowance } from "./budgets.ts"
 import type { Dispatcher } from "./dispatcher.ts"
 import type { Parts } from "./parts.ts"
 import type { Places } from "./places/places.ts"

@@ -1,6 +1,5 @@
 import { CallError } from "../core/errors.ts"
 import type { Feature, RequestObserver } from "../core/feature.ts"
-import { lastWordRefusal, lastWordRequest } from "../core/last-word.ts"
 import type { PauseView } from "../core/pause.ts"
 import type { OpencodeEvent } from "../core/ports.ts"
 import type { Spent } from "../core/spending.ts"
@@ -16,18 +15,25 @@ import {
   type Status,
   type Task,
 } from "../core/task.ts"
+import { lastWordRefusal, lastWordRequest } from "../core/watchdog.ts"
 import { type Assembly, assemble, type ManagerPorts } from "./assembly.ts"
 import { goesOnByItself } from "./groups/plans.ts"
 import { authorizeTell, type Caller, chooseModel, permitEdit, refusalTo } from "./launch/checks.ts"
 import type { LaunchRequest, ResumeRequest } from "./launch/request.ts"
 import type { Unattended } from "./launch/unattended.ts"
-import { refuseUntellable } from "./message-task.ts"
-import type { Overview } from "./overview.ts"
 import type { Parts } from "./parts.ts"
 import type { PlaceEvent, PlaceKind, RemoteActivity } from "./places/place.ts"
-import type { Report } from "./reports.ts"
-import { type CancelSelector, findBatch, findNamedBatch, findTask } from "./tasks/lookup.ts"
-import { type Cleared, type TaskView, viewOf } from "./tasks/view.ts"
+import type { Overview, Report } from "./reports.ts"
+import { refuseUntellable } from "./requests.ts"
+import {
+  type CancelSelector,
+  type Cleared,
+  findBatch,
+  findNamedBatch,
+  findTask,
+  type TaskView,
+  viewOf,
+} from "./tasks/view.ts"
 
 /** Text added to a request to a session's model. */
 type WordInRequest = { readonly text: string; readonly withoutTools: boolean }

@@ -1,6 +1,6 @@
 import type { Feature, FeatureBody, Submission } from "../core/feature.ts"
 import type { CheckResult } from "../core/receipt.ts"
-import type { Findings, Verdict } from "../core/run/inputs.ts"
+import type { Findings, Verdict } from "../core/run/steps.ts"
 import type { Task } from "../core/task.ts"
 import type { Parts } from "./parts.ts"
 import type { Merging, Places } from "./places/places.ts"

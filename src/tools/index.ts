@@ -1,12 +1,114 @@
-import { UnknownTaskError } from "../core/errors.ts"
+import { z } from "zod"
+import { CallError, UnknownTaskError } from "../core/errors.ts"
+import { needsBill, type SpendingLimits } from "../core/spending.ts"
+import { STATUSES } from "../core/task.ts"
+import { oneLine } from "../lib/text.ts"
 import type { Options } from "../options/options.ts"
 import type { TaskManager } from "../runtime/task-manager.ts"
-import { cancelTool } from "./cancel.ts"
-import { clearTool } from "./clear.ts"
-import { listTool } from "./list.ts"
-import { outputTool } from "./output.ts"
+import type { CancelSelector } from "../runtime/tasks/view.ts"
+import { renderOutput } from "./render.ts"
+import { renderCancelled, renderCleared, renderList, renderNone, renderOutputs } from "./render-list.ts"
 import { taskTool } from "./task.ts"
-import type { Tool } from "./tool.ts"
+import { defineTool, MOST_BATCH_CHARS, MOST_ID_CHARS, type Tool } from "./tool.ts"
+
+const CANCEL_DESCRIPTION = "Stop background tasks. Give exactly one argument. What they had written stays readable."
+
+function cancelTool(manager: TaskManager): Tool {
+  return defineTool({
+    description: CANCEL_DESCRIPTION,
+    args: {
+      task_id: z.string().max(MOST_ID_CHARS).optional().describe("Id, or enough of its beginning."),
+      batch: z.string().trim().max(MOST_BATCH_CHARS).optional(),
+      all: z.boolean().optional(),
+    },
+    async run(args, context) {
+      return renderCancelled(await manager.cancel(selectorOf(args), context))
+    },
+  })
+}
+
+function selectorOf({ task_id, batch, all }: { task_id?: string; batch?: string; all?: boolean }): CancelSelector {
+  const selectors: CancelSelector[] = []
+  // Models send empty texts for absent arguments.
+  if (task_id) selectors.push({ type: "task", reference: task_id })
+  if (batch) selectors.push({ type: "batch", name: oneLine(batch) })
+  if (all) selectors.push({ type: "all" })
+  const [selector, ...more] = selectors
+  if (selector && more.length === 0) return selector
+  throw new CallError(
+    `Give exactly one of \`task_id\`, \`batch\` and \`all: true\`; ${selector ? `${selectors.length} were given` : "none was given"}. Nothing was cancelled.`,
+  )
+}
+
+const CLEAR_DESCRIPTION =
+  "Forget this session's background tasks. What runs is stopped first; answers not fetched are lost. Work not merged stays in git."
+
+export function clearTool(manager: TaskManager): Tool {
+  return defineTool({
+    description: CLEAR_DESCRIPTION,
+    args: {},
+    async run(_args, { sessionID }) {
+      return renderCleared(await manager.clear(sessionID))
+    },
+  })
+}
+
+const LIST_DESCRIPTION =
+  "List this session's background tasks with status, time and cost: to find an id or see what is left."
+
+/** `limits`: spending limits shown with their usage. */
+function listTool(manager: TaskManager, limits: SpendingLimits): Tool {
+  return defineTool({
+    description: LIST_DESCRIPTION,
+    args: {
+      status: z.enum(STATUSES).optional().describe("One at work again is `resumed`."),
+      batch: z.string().trim().max(MOST_BATCH_CHARS).optional(),
+    },
+    async run({ status, batch }, context) {
+      const { sessionID } = context
+      const views = manager.list(sessionID, { status, batch: batch ? oneLine(batch) : undefined })
+      const isWhole = status === undefined && batch === undefined
+      const all = views.length === 0 && !isWhole ? manager.list(sessionID).length : 0
+      if (all > 0) return renderNone({ status, batch }, all)
+      const copied = views.length === 0 ? await manager.copied(context) : undefined
+      const bill = isWhole && needsBill(limits) ? { ...manager.spentBy(sessionID), limits } : undefined
+      const list = renderList(views, manager.droppedUnread(sessionID), bill)
+      return copied === undefined ? list : { ...list, output: `${list.output}. ${copied}` }
+    },
+  })
+}
+
+const DEFAULT_BLOCK_MS = 60_000
+const MOST_BLOCK_MS = 600_000
+/** Larger than any answer; without it the schema would name the largest integer. */
+const MOST_OFFSET = 1_000_000_000
+
+const OUTPUT_DESCRIPTION = `Fetch the answer of a background task, with what it ran and changed, or see how far it is.
+
+Use it when the notification did not contain the full answer (\`offset\` reads on); do not poll. Returns at once; \`block: true\` waits for the end: only when you cannot go on without this answer.`
+
+function outputTool(manager: TaskManager): Tool {
+  return defineTool({
+    description: OUTPUT_DESCRIPTION,
+    args: {
+      task_id: z
+        .string()
+        .max(MOST_ID_CHARS)
+        .describe("Id, or enough of its beginning; a batch; or id/1, the first try or item."),
+      block: z.boolean().optional(),
+      timeout: z.int().min(1).max(MOST_BLOCK_MS).optional().describe(`Most ms to wait, default ${DEFAULT_BLOCK_MS}.`),
+      offset: z.int().min(0).max(MOST_OFFSET).optional(),
+    },
+    async run({ task_id, block = false, timeout = DEFAULT_BLOCK_MS, offset = 0 }, context) {
+      const reports = await manager.outputs(task_id, context, block ? timeout : 0, context.abort)
+      const [only, ...others] = reports
+      if (only && others.length === 0) return renderOutput(only, offset)
+      if (offset > 0)
+        throw new CallError(`\`offset\` goes with one task; "${oneLine(task_id)}" is a batch of ${reports.length}.`)
+      return renderOutputs(reports)
+    },
+  })
+}
 
 export const TASK_TOOL = "superagents_task"
 
@@ -33,3 +135,11 @@ export function toolsFor(manager: TaskManager, options: Options): Readonly<Recor
     superagents_clear: prepared(clearTool(manager)),
   }
 }
+
+/** A pure JSON answer has no room for assumptions and line numbers. */
+const briefing = (inJSON: boolean): string =>
+  `You work in the background for another agent, which wrote your task. Nobody follows along: a call that asks the user waits for minutes, and the user may be away. So decide for yourself${inJSON ? "" : ", and say what you assumed"}. Unless your task names a place of its own, you work in the user's files, and others may be working in them too. Your last message is your whole report; the other agent reads nothing else of yours. Answer in the language in which you are asked.${inJSON ? "" : " Be concise, and name files with line numbers (path:line)."}`
+
+/** System prompt text for a fresh agent; undefined for none. */
+export const briefingOf = ({ childPrompt }: Pick<Options, "childPrompt">, inJSON = false): string | undefined =>
+  typeof childPrompt === "string" ? childPrompt : childPrompt ? briefing(inJSON) : undefined

@@ -1,12 +1,11 @@
-import { batchText } from "../core/batch.ts"
+import { batchText } from "../core/dependencies.ts"
 import { listed } from "../core/errors.ts"
-import { usageText } from "../core/figures.ts"
 import { memberName } from "../core/group.ts"
-import { countsText, groupText, type ItemCounts } from "../core/items.ts"
 import { modelKey } from "../core/limits.ts"
-import type { MemberState } from "../core/members.ts"
+import { countsText, groupText, type ItemCounts, type MemberState, tryEndText, tryLines } from "../core/members.ts"
 import { pauseText, pauseTextForModel, whenOf } from "../core/pause.ts"
 import { receiptLines } from "../core/receipt.ts"
+import { usageText } from "../core/spending.ts"
 import { endedUnanswered, modelLine, nameOf, noText, summaryOf, workSummary } from "../core/summary.ts"
 import {
   billedTokens,
@@ -18,9 +17,7 @@ import {
   machineOf,
   type Task,
 } from "../core/task.ts"
-import { tryEndText, tryLines } from "../core/tries.ts"
-import { duration } from "../lib/duration.ts"
-import { formatTime } from "../lib/format-time.ts"
+import { duration, formatTime } from "../lib/format.ts"
 import { capital, count, formatInteger, head, inTagsWithID, oneLine, tail } from "../lib/text.ts"
 import type { WorkDiff } from "../runtime/places/place.ts"
 import type { Report } from "../runtime/reports.ts"

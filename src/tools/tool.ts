@@ -1,8 +1,107 @@
 import { z } from "zod"
-import { CallError, messageOf } from "../core/errors.ts"
+import { CallError, candidatesText, messageOf } from "../core/errors.ts"
 import { OpencodeError } from "../core/ports.ts"
+import { head } from "../lib/text.ts"
 import type { Caller } from "../runtime/launch/checks.ts"
-import { parseArguments, shownArguments } from "./arguments.ts"
+
+/** Longest id or prefix accepted: longer ones are not echoed in errors. */
+export const MOST_ID_CHARS = 200
+export const MOST_BATCH_CHARS = 100
+
+/** Schema shown to models in every request: types, enums and descriptions. Lengths and ranges appear in errors only. */
+const shownArguments = (shape: z.ZodRawShape): z.ZodRawShape =>
+  Object.fromEntries(Object.entries(shape).map(([name, type]) => [name, loosened(type as z.ZodType)]))
+
+function loosened(type: z.ZodType): z.ZodType {
+  const loose = ofSameKind(type)
+  return type.description === undefined ? loose : loose.describe(type.description)
+}
+
+function ofSameKind(type: z.ZodType): z.ZodType {
+  if (type instanceof z.ZodOptional) return loosened(type.unwrap() as z.ZodType).optional()
+  if (type instanceof z.ZodString) return z.string()
+  if (type instanceof z.ZodNumber) return z.number()
+  if (type instanceof z.ZodPipe) return loosened(type.out as z.ZodType)
+  if (type instanceof z.ZodArray) return z.array(loosened(type.element as z.ZodType))
+  if (type instanceof z.ZodUnion) return z.union(type.options.map((each) => loosened(each as z.ZodType)))
+  if (type instanceof z.ZodObject) return z.object(shownArguments(type.shape))
+  return type
+}
+
+/**
+ * Parses arguments as the model wrote them. `null` counts as absent, because models send it; throws a `CallError` that
+ * names the argument, what was expected and what came.
+ */
+export function parseArguments<Shape extends z.ZodRawShape>(
+  schema: z.ZodObject<Shape>,
+  input: unknown,
+  asGiven: readonly string[] = [],
+): z.infer<z.ZodObject<Shape>> {
+  const { shape } = schema
+  if (typeof input !== "object" || input === null || Array.isArray(input))
+    throw new CallError(`The arguments must be an object${withNames(shape)}. Got ${shown(input)}.`)
+  const given = withoutAbsent(input, asGiven)
+  const parsed = schema.safeParse(given)
+  if (parsed.success) return parsed.data
+  const { issues } = parsed.error
+  const first = issues.filter((issue, index) => issues.findIndex(({ path }) => path[0] === issue.path[0]) === index)
+  throw new CallError(first.map((issue) => explain(issue, schema, given)).join(" "))
+}
+
+/** `asGiven`: names of the caller's own data, in which a `null` means something. */
+function withoutAbsent(value: unknown, asGiven: readonly string[]): unknown {
+  if (Array.isArray(value)) return value.map((each) => withoutAbsent(each, asGiven))
+  if (typeof value !== "object" || value === null) return value
+  const given = Object.entries(value).filter(([, each]) => each !== null && each !== undefined)
+  return Object.fromEntries(
+    given.map(([key, each]) => [key, asGiven.includes(key) ? each : withoutAbsent(each, asGiven)]),
+  )
+}
+
+function explain(issue: z.core.$ZodIssue, schema: z.ZodObject, given: unknown): string {
+  const { path } = issue
+  const name = path.map((key, index) =>
+    typeof key === "number" ? `[${key}]` : `${index > 0 ? "." : ""}${String(key)}`,
+  )
+  const where = `\`${name.join("")}\``
+  if (issue.code === "unrecognized_keys")
+    return `Unknown argument ${issue.keys.map((key) => `\`${head(key, 40)}\``).join(", ")}${path.length > 0 ? ` in ${where}` : ""}. ${candidatesText(namesAt(schema, path), Number.POSITIVE_INFINITY)}`
+  if (path.length === 0) return issue.message
+  const value = path.reduce<unknown>((at, key) => (at as Record<PropertyKey, unknown>)[key], given)
+  if (value === undefined) return `Argument ${where} is missing.`
+  return `Argument ${where}: ${problemOf(issue)}. Got ${shown(value)}.${value === "" ? " What is not needed is left out." : ""}`
+}
+
+/** Property names at this path of a schema. */
+function namesAt(schema: unknown, path: readonly PropertyKey[]): readonly string[] {
+  if (schema instanceof z.ZodOptional) return namesAt(schema.unwrap(), path)
+  if (schema instanceof z.ZodPipe) return namesAt(schema.out, path)
+  const [first, ...rest] = path
+  if (schema instanceof z.ZodArray) return namesAt(schema.element, rest)
+  const { shape } = schema as z.ZodObject
+  return first === undefined ? Object.keys(shape) : namesAt(shape[String(first)], rest)
+}
+
+/** zod's message for a union without a matching variant. */
+const UNSAID = "Invalid input"
+
+/** For a union, the problem with the variant that the value resembles, otherwise with all. */
+function problemOf(issue: z.core.$ZodIssue): string {
+  if (issue.code !== "invalid_union" || issue.message !== UNSAID) return issue.message.replace(/^Invalid input: /, "")
+  const found = issue.errors.flatMap(([first]) => first ?? [])
+  const ofItsKind = found.filter(({ code, path }) => code !== "invalid_type" || path.length > 0)
+  return (ofItsKind.length > 0 ? ofItsKind : found).map(problemOf).join(", or ")
+}
+
+function withNames(shape: z.ZodRawShape): string {
+  const names = Object.keys(shape)
+  return names.length > 0 ? ` with: ${names.join(", ")}` : ""
+}
+
+function shown(value: unknown): string {
+  if (typeof value === "string" && value.length > 40) return `a string of ${value.length} characters`
+  return head(JSON.stringify(value) ?? typeof value, 60)
+}
 
 /** Caller of a running tool call. */
 export type CallContext = Caller & {

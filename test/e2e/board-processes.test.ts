@@ -122,7 +122,7 @@ describe("a second process on the same project", () => {
   test("a process is notified, within OpenCode's own engine, of a board file that replaces another", () => {
     const folder = mkdtempSync(join(tmpdir(), "superagents-watch-"))
     writeFileSync(join(folder, "tasks.json"), "")
-    const source = fileURLToPath(new URL("../../src/features/board/store/watch.ts", import.meta.url))
+    const source = fileURLToPath(new URL("../../src/features/board/store/store.ts", import.meta.url))
     // Several times: whether the engine tells of the replacement itself depends on how soon it comes.
     const script = `import { readFileSync } from "node:fs"
 import { open, rename } from "node:fs/promises"

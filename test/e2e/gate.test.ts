@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
-import { taskOfMessage } from "../../src/opencode/ids.ts"
+import { taskOfMessage } from "../../src/opencode/messages.ts"
 import { callTool, eventually, openSession } from "../support/drive.ts"
 import type { Host } from "../support/host.ts"
 import { type Reply, type ScriptedModel, startModel } from "../support/model.ts"

@@ -1,7 +1,7 @@
 import { availableParallelism, loadavg } from "node:os"
 import { setTimeout as sleep } from "node:timers/promises"
 import { expect, test } from "vitest"
-import { taskOfMessage } from "../../src/opencode/ids.ts"
+import { taskOfMessage } from "../../src/opencode/messages.ts"
 import { decodeRecord } from "../../src/runtime/record/codec.ts"
 import { bucketOf, bucketScene, launchSome, model, SHUT_MS, SLOTS, start } from "../support/bucket-scene.ts"
 import { callTool, eventually, openSession, unwrap } from "../support/drive.ts"

@@ -5,7 +5,7 @@ import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { Lock } from "../../src/lib/lock.ts"
-import { processMark } from "../../src/runtime/record/owner.ts"
+import { processMark } from "../../src/runtime/record/identity.ts"
 import { Repository, text } from "../support/repository.ts"
 import { Bench, ID, PROCESSES } from "../support/worktree-bench.ts"
 

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readdirSync, utimesSync, writeFileSync } from "n
 import { join } from "node:path"
 import { setTimeout as sleep } from "node:timers/promises"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import { filesOf } from "../../src/lib/patch.ts"
+import { filesOf } from "../../src/lib/repository.ts"
 import { Repository, text } from "../support/repository.ts"
 import { Bench, ID } from "../support/worktree-bench.ts"
 

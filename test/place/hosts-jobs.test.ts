@@ -4,7 +4,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test } from "vitest"
 import type { Machine } from "../../src/features/hosts/hosts.ts"
-import { runJob } from "../../src/features/hosts/jobs.ts"
+import { runJob } from "../../src/features/hosts/remote-run.ts"
 import { eventually } from "../support/eventually.ts"
 import { pidIn } from "../support/process-id.ts"
 

@@ -13,7 +13,7 @@ import { killIfRunning, pidsOf } from "../support/process-id.ts"
 /** OpenCode's server on another machine, as the relay there starts it: its binary is a script that takes its time. */
 
 const SETTINGS = { client: "me", unattended: 60_000, kept: 60_000, patience: 60_000 }
-const OWNER = pathToFileURL(new URL("../../src/runtime/record/owner.ts", import.meta.url).pathname).href
+const OWNER = pathToFileURL(new URL("../../src/runtime/record/identity.ts", import.meta.url).pathname).href
 const SOURCE = pathToFileURL(new URL("../../src/features/hosts/relay/server.ts", import.meta.url).pathname).href
 
 let folder: string

@@ -24,7 +24,7 @@ import {
   RECORD_KEY,
   REQUEST_KEY,
 } from "../../src/runtime/record/codec.ts"
-import { signerOf } from "../../src/runtime/record/signature.ts"
+import { signerOf } from "../../src/runtime/record/identity.ts"
 import { jsonCopy } from "../support/fake-database.ts"
 import { ownerOf, SIGNER } from "../support/records.ts"
 import { taskOf } from "../support/tasks.ts"

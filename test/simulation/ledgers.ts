@@ -1,4 +1,4 @@
-import type { ItemRow } from "../../src/core/items.ts"
+import type { ItemRow } from "../../src/core/members.ts"
 import { Ledgers } from "../../src/runtime/ledgers.ts"
 
 /** The ledgers of maps without files: a write takes no time but that of a promise, so that a seed decides all. */

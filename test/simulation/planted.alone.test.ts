@@ -5,8 +5,8 @@ import type { Kind } from "./lives.ts"
 /** A planted fault that so many lives do not meet counts as not found. */
 const MOST_LIVES = 300
 const NEWS = "../../src/runtime/mailbox/notification-items.ts"
-const LOOKUP = "../../src/runtime/tasks/lookup.ts"
-const STOP = "../../src/runtime/stop-session.ts"
+const LOOKUP = "../../src/runtime/tasks/view.ts"
+const STOP = "../../src/runtime/sessions.ts"
 const WATCHDOG = "../../src/core/watchdog.ts"
 const PLANTED = [NEWS, LOOKUP, STOP, WATCHDOG]
 
@@ -40,7 +40,7 @@ test("the simulation finds a planted wake of a parent that has ended or was stop
 })
 
 test("the simulation finds a planted cancel that skips parked tasks", async () => {
-  type Lookup = typeof import("../../src/runtime/tasks/lookup.ts")
+  type Lookup = typeof import("../../src/runtime/tasks/view.ts")
   vi.doMock(LOOKUP, async (original) => {
     const lookup = await original<Lookup>()
     const isAtWork = ({ run }: Task) => run.parked === undefined
@@ -53,7 +53,7 @@ test("the simulation finds a planted cancel that skips parked tasks", async () =
 })
 
 test("the simulation finds a planted wake that bypasses the mailbox", async () => {
-  type Stop = typeof import("../../src/runtime/stop-session.ts")
+  type Stop = typeof import("../../src/runtime/sessions.ts")
   vi.doMock(STOP, async (original) => {
     const stop = await original<Stop>()
     const stopSession: Stop["stopSession"] = (parts, sessionID, asks) => {

@@ -1,6 +1,6 @@
 import type { Task } from "../../src/core/task.ts"
 import { isActive, isUnattended } from "../../src/core/task.ts"
-import type { LedgerPurse } from "../../src/runtime/budgets/ledger.ts"
+import type { LedgerPurse } from "../../src/runtime/budgets.ts"
 import type { StoredSession } from "../support/fake-database.ts"
 import type { Rig } from "../support/rig.ts"
 import { INPUTS, type Input, launchFrom } from "./inputs.ts"

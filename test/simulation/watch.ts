@@ -1,6 +1,6 @@
 import type { Prompt } from "../../src/core/ports.ts"
 import { isActive, isPaused, isQueued, isUnattended, owesNotification, type Task } from "../../src/core/task.ts"
-import { messageID } from "../../src/opencode/ids.ts"
+import { messageID } from "../../src/opencode/messages.ts"
 import type { StoredMessage } from "../support/fake-database.ts"
 import type { CallFault } from "../support/fake-host.ts"
 import type { Rig } from "../support/rig.ts"

@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import type { Reporter, TestModule, Vitest } from "vitest/node"
-import { EDGES } from "../../src/core/run/table.ts"
+import { EDGES } from "../../src/core/run/machine.ts"
 
 /** Fails a run of all unit tests in which an edge of the machine's table was taken by none. */
 export class EdgesReporter implements Reporter {

@@ -1,7 +1,6 @@
 import { appendFileSync } from "node:fs"
 import { afterAll } from "vitest"
-import { edges } from "../../src/core/run/step.ts"
-import { EDGES, type Edge } from "../../src/core/run/table.ts"
+import { EDGES, type Edge, edges } from "../../src/core/run/machine.ts"
 
 /** Runs before each file of unit tests: keeps the machine's edges that its tests take, for `edges-reporter.ts`. */
 

@@ -1,5 +1,5 @@
 import type { Ask } from "../../src/core/task.ts"
-import { permissionAsk } from "../../src/opencode/asks.ts"
+import { permissionAsk } from "../../src/opencode/events.ts"
 import type { StoredMessage, StoredPart, StoredSession } from "./fake-database.ts"
 import type { TurnPorts } from "./fake-turn.ts"
 import type { ToolReply } from "./model.ts"

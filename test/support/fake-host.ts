@@ -25,8 +25,8 @@ import {
   type Task,
   type TaskDraft,
 } from "../../src/core/task.ts"
-import { messageID, taskOfMessage } from "../../src/opencode/ids.ts"
-import { callOf, errorOf, finishIn } from "../../src/opencode/message-fields.ts"
+import { callOf, errorOf, finishIn } from "../../src/opencode/convert.ts"
+import { messageID, taskOfMessage } from "../../src/opencode/messages.ts"
 import {
   decodeRecord,
   decodeRequest,

@@ -1,6 +1,6 @@
 import type { Activity, OpencodeEvent } from "../../src/core/ports.ts"
 import { type Ask, type Model, NO_USAGE } from "../../src/core/task.ts"
-import { errorOf, finishOf } from "../../src/opencode/message-fields.ts"
+import { errorOf, finishOf } from "../../src/opencode/convert.ts"
 import { Calls, type FakeTool, type Stopped, Waits } from "./fake-calls.ts"
 import type { FakeDatabase, StoredMessage, StoredPart, StoredSession } from "./fake-database.ts"
 import type { HangReply, Reply, TextReply, ToolReply, Usage } from "./model.ts"

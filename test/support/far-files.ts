@@ -2,7 +2,7 @@ import { messageOf } from "../../src/core/errors.ts"
 import type { OrderResult, RunOptions } from "../../src/features/hosts/fetching.ts"
 import type { FilesOrder } from "../../src/features/hosts/orders.ts"
 import { runFilesOrder } from "../../src/features/hosts/relay/files.ts"
-import { processLives, processMark } from "../../src/runtime/record/owner.ts"
+import { processLives, processMark } from "../../src/runtime/record/identity.ts"
 
 export const PROCESSES = { self: processMark, isAlive: processLives }
 

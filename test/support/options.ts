@@ -1,7 +1,7 @@
 import { FEATURES } from "../../src/features/index.ts"
 import * as user from "../../src/opencode/user-config.ts"
+import * as sources from "../../src/options/options.ts"
 import { fillDefaults, type Options, optionsOf, readOptions } from "../../src/options/options.ts"
-import * as sources from "../../src/options/sources.ts"
 
 export const SPECS = optionsOf(FEATURES)
 export const DEFAULTS: Options = Object.freeze(fillDefaults(SPECS, {}))

@@ -7,7 +7,7 @@ import {
   type Prompt,
 } from "../../src/core/ports.ts"
 import type { Task } from "../../src/core/task.ts"
-import { messageID } from "../../src/opencode/ids.ts"
+import { messageID } from "../../src/opencode/messages.ts"
 import { Outbox, type OutboxPorts } from "../../src/runtime/mailbox/outbox.ts"
 import { FakeClock } from "./fake-clock.ts"
 import { deliveryOf, taskOf } from "./tasks.ts"

@@ -1,5 +1,5 @@
 import type { Owner } from "../../src/core/ports.ts"
-import { signerOf } from "../../src/runtime/record/signature.ts"
+import { signerOf } from "../../src/runtime/record/identity.ts"
 
 /** The key of the installation that the tests play. */
 export const SIGNER = signerOf(new Uint8Array(32).fill(7))

@@ -61,7 +61,7 @@ function parsedOnce(given: NonNullable<RigOptions["options"]>, more: readonly Fe
 const IN_PROCESS = await Promise.all(
   FEATURES.map(async (feature): Promise<(rig: Rig) => Feature> => {
     if (feature.name === "schemas") {
-      const { validator } = await import("../../src/features/schemas/verify.ts")
+      const { validator } = await import("../../src/features/schemas/feature.ts")
       const { checkValue } = await import("../../src/features/schemas/check-value.ts")
       const validate = async (schema: Schema, text: string) => checkValue(schema, text)
       return () => ({ ...feature, body: (runtime) => validator(runtime, validate) })

@@ -2,10 +2,10 @@ import { existsSync, mkdtempSync, readdirSync, realpathSync, rmSync } from "node
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { findCheckout } from "../../src/features/worktrees/checkout.ts"
-import { isUnmerged, listTaskRefs } from "../../src/features/worktrees/refs.ts"
+import { isUnmerged, listTaskRefs } from "../../src/features/worktrees/repository.ts"
 import { Worktrees } from "../../src/features/worktrees/worktrees.ts"
 import type { Processes } from "../../src/lib/lock.ts"
-import { processLives, processMark } from "../../src/runtime/record/owner.ts"
+import { processLives, processMark } from "../../src/runtime/record/identity.ts"
 import { Repository } from "./repository.ts"
 import { type Others, untouched } from "./untouched.ts"
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest"
 import { z } from "zod"
 import { CallError } from "../../src/core/errors.ts"
-import { parseArguments } from "../../src/tools/arguments.ts"
 import { toolsFor } from "../../src/tools/index.ts"
+import { parseArguments } from "../../src/tools/tool.ts"
 import { Rig } from "../support/rig.ts"
 
 const either = z.union([z.array(z.string()).min(1), z.string().max(3)])

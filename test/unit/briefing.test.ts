@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { briefingOf } from "../../src/tools/briefing.ts"
+import { briefingOf } from "../../src/tools/index.ts"
 
 test("a fresh agent gets the default briefing, the user's own text or none", () => {
   expect(briefingOf({ childPrompt: true })).toMatch(/^You work in the background .* \(path:line\)\.$/)

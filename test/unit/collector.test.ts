@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { Collector } from "../../src/lib/collector.ts"
+import { Collector } from "../../src/lib/background.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 
 test("the collector hands over items of one interval together and later items in the next batch", async () => {

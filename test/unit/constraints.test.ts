@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { constraintsOf } from "../../src/core/constraints.ts"
+import { constraintsOf } from "../../src/core/spending.ts"
 import { Rig } from "../support/rig.ts"
 import { taskOf } from "../support/tasks.ts"
 

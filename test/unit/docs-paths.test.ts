@@ -36,5 +36,5 @@ test.each(PAGES)("every path that %s names is a file or folder that exists", (pa
 })
 
 test("the path search finds paths in the documentation pages", () => {
-  expect(pathsIn("docs/architecture.md")).toContain("core/run/table")
+  expect(pathsIn("docs/architecture.md")).toContain("core/run/machine")
 })

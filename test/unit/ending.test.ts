@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { OpencodeError } from "../../src/core/ports.ts"
-import { ANSWER_GRACE_MS } from "../../src/core/run/messages.ts"
+import { ANSWER_GRACE_MS } from "../../src/core/run/events.ts"
 import { Rig } from "../support/rig.ts"
 
 const HANG = { hang: true } as const

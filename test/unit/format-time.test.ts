@@ -1,5 +1,5 @@
 import { afterEach, expect, test } from "vitest"
-import { formatTime } from "../../src/lib/format-time.ts"
+import { formatTime } from "../../src/lib/format.ts"
 
 const zone = process.env.TZ
 afterEach(() => {

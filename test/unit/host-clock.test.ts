@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest"
 import { systemClock } from "../../src/lib/clock.ts"
-import { Cached } from "../../src/opencode/cached.ts"
+import { Cached } from "../../src/opencode/cache.ts"
 
 const DAY_MS = 86_400_000
 

@@ -1,10 +1,10 @@
 import type { Part, Message as SdkMessage } from "@opencode-ai/sdk/v2/types"
 import { describe, expect, test, vi } from "vitest"
 import { systemClock } from "../../src/lib/clock.ts"
-import { permissionAsk, questionAsk } from "../../src/opencode/asks.ts"
-import { Cached } from "../../src/opencode/cached.ts"
+import { Cached } from "../../src/opencode/cache.ts"
 import { call, clientOn } from "../../src/opencode/client.ts"
 import { asksAgain, toAgent, toError, toMessage, toUsage } from "../../src/opencode/convert.ts"
+import { permissionAsk, questionAsk } from "../../src/opencode/events.ts"
 
 describe("converted values from OpenCode", () => {
   test("usage from the host is converted, with 0 for missing figures", () => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest"
-import { SessionFolders } from "../../src/opencode/other-folders.ts"
-import { type Peer, peerOf, registerPeer, unregisterEverywhere, unregisterPeer } from "../../src/opencode/peers.ts"
+import { SessionFolders } from "../../src/opencode/cache.ts"
+import { type Peer, peerOf, registerPeer, unregisterEverywhere, unregisterPeer } from "../../src/opencode/connect.ts"
 import { commandsIn } from "../../src/opencode/tool.ts"
 
 test("the folder of each session is known, and so is when its last session leaves a folder", () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { EventCache } from "../../src/opencode/event-cache.ts"
+import { EventCache } from "../../src/opencode/cache.ts"
 
 const heard = (...events: [type: string, properties: unknown][]) => {
   const known = new EventCache()

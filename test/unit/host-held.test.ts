@@ -3,7 +3,7 @@ import { runInNewContext } from "node:vm"
 import { expect, test } from "vitest"
 import type { App } from "../../src/app.ts"
 import type { OpencodeConnection } from "../../src/opencode/connect.ts"
-import { requestHooks } from "../../src/opencode/request-hooks.ts"
+import { requestHooks } from "../../src/opencode/hooks.ts"
 import { DEFAULTS } from "../support/options.ts"
 
 test("a request that is held at a breaker does not keep its history in memory", async () => {

@@ -1,6 +1,6 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { expect, test } from "vitest"
-import { OpencodeLog } from "../../src/opencode/log.ts"
+import { OpencodeLog } from "../../src/opencode/client.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 
 const setUp = () => {

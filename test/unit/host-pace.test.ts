@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { Pace } from "../../src/opencode/pace.ts"
+import { Pace } from "../../src/opencode/client.ts"
 
 test("the page size adapts to the time of a call, at most by half or double", () => {
   const pace = new Pace({ first: 8, most: 20, targetMs: 30 })

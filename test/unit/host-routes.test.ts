@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { examine, missingRoutes, opencodeVersion, unsuitable } from "../../src/opencode/routes.ts"
+import { examine, missingRoutes, opencodeVersion, unsuitable } from "../../src/opencode/compatibility.ts"
 
 const PAGE = () => new Response("<!doctype html>", { headers: { "content-type": "text/html" } })
 const JSON_ANSWER = (status = 200, body: unknown = {}) => Response.json(body, { status })

@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest"
-import { runsIn } from "../../src/opencode/history.ts"
-import { messageID, promptedBy } from "../../src/opencode/ids.ts"
-import type { StoredMessage } from "../../src/opencode/messages.ts"
+import { messageID, promptedBy, type StoredMessage } from "../../src/opencode/messages.ts"
+import { runsIn } from "../../src/opencode/user-actions.ts"
 
 const TASK = "bg_story000"
 

@@ -2,7 +2,7 @@ import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { expect, test } from "vitest"
 import type { Toast } from "../../src/core/ports.ts"
 import { OpencodeHttpApi } from "../../src/opencode/host.ts"
-import { registerInstance } from "../../src/runtime/record/owner.ts"
+import { registerInstance } from "../../src/runtime/record/identity.ts"
 import { FakeClock, flush } from "../support/fake-clock.ts"
 import { SIGNER } from "../support/records.ts"
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { Transcripts } from "../../src/opencode/transcripts.ts"
+import { Transcripts } from "../../src/opencode/messages.ts"
 
 type Told = [type: string, properties: unknown]
 

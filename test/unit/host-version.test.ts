@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { expect, test } from "vitest"
-import { isFirstOf, setup, versionNote } from "../../src/opencode/version.ts"
+import { isFirstOf, setup, versionNote } from "../../src/opencode/compatibility.ts"
 
 test.each(["1.18.28", "1.18.33", "1.18.34", "local", "unknown"])(
   "OpenCode %s is a tested version and gets no version note",

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
-import { endAfter, lastWordRefusal, lastWordRequest } from "../../src/core/last-word.ts"
 import type { Message } from "../../src/core/ports.ts"
 import type { LastWord } from "../../src/core/task.ts"
+import { endAfter, lastWordRefusal, lastWordRequest } from "../../src/core/watchdog.ts"
 
 const reason = { code: "timeout", text: "Stopped at its time limit of 2s (the option taskTimeout)." } as const
 const shared = { code: "budget", text: "Stopped at the session's budget: all is spent." } as const

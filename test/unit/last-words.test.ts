@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { OpencodeError } from "../../src/core/ports.ts"
-import { dollars } from "../../src/lib/money.ts"
+import { dollars } from "../../src/lib/format.ts"
 import { Rig } from "../support/rig.ts"
 
 /** Runs that near a limit, from outside: what their models are told, and how they end. */

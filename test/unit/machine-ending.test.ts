@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest"
 import type { ActiveRun, Closing, EndOptions } from "../../src/core/run/active-run.ts"
 import { reopened } from "../../src/core/run/ending.ts"
-import type { Input } from "../../src/core/run/inputs.ts"
+import { step } from "../../src/core/run/machine.ts"
 import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
-import { step } from "../../src/core/run/step.ts"
+import type { Input } from "../../src/core/run/steps.ts"
 import type { Ending, Outcome, Task } from "../../src/core/task.ts"
 import {
   answer,

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest"
 import type { ActiveRun } from "../../src/core/run/active-run.ts"
-import { nextDue } from "../../src/core/run/deadlines.ts"
-import type { Input } from "../../src/core/run/inputs.ts"
+import { nextDue } from "../../src/core/run/machine.ts"
 import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
+import type { Input } from "../../src/core/run/steps.ts"
 import { at, BILLED, command, NOW, type Scene, wordOf } from "../support/machine.ts"
 import { askOf } from "../support/tasks.ts"
 

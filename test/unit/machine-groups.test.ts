@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest"
 import type { GroupStep } from "../../src/core/members.ts"
 import type { ActiveRun } from "../../src/core/run/active-run.ts"
-import { edges } from "../../src/core/run/step.ts"
+import { edges } from "../../src/core/run/machine.ts"
 import type { Task } from "../../src/core/task.ts"
 import { at, NOW } from "../support/machine.ts"
 

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest"
-import { lastWordRefusal, lastWordRequest } from "../../src/core/last-word.ts"
 import type { ActiveRun } from "../../src/core/run/active-run.ts"
-import type { Input } from "../../src/core/run/inputs.ts"
 import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
+import type { Input } from "../../src/core/run/steps.ts"
 import { NOTHING_SPENT } from "../../src/core/spending.ts"
 import { NOBODY } from "../../src/core/task.ts"
+import { lastWordRefusal, lastWordRequest } from "../../src/core/watchdog.ts"
 import { answer, asked, at, BILLED, command, NOW, type Scene, wordOf } from "../support/machine.ts"
 import { askOf } from "../support/tasks.ts"
 

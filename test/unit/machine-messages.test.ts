@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest"
 import type { Message } from "../../src/core/ports.ts"
 import type { ActiveRun } from "../../src/core/run/active-run.ts"
-import type { Verdict } from "../../src/core/run/inputs.ts"
-import { DELETED } from "../../src/core/run/messages.ts"
+import { DELETED } from "../../src/core/run/events.ts"
 import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
+import type { Verdict } from "../../src/core/run/steps.ts"
 import { NOTHING_SPENT } from "../../src/core/spending.ts"
 import { answer, asked, at, BILLED, command, failing, NOW, passing, type Scene, wordOf } from "../support/machine.ts"
 

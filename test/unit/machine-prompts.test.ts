@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest"
 import type { Message } from "../../src/core/ports.ts"
 import type { ActiveRun, SentMessage } from "../../src/core/run/active-run.ts"
-import type { Input, MachineCommand, SessionRead } from "../../src/core/run/inputs.ts"
+import type { Input, MachineCommand, SessionRead } from "../../src/core/run/steps.ts"
 import type { Reason } from "../../src/core/task.ts"
-import { messageID } from "../../src/opencode/ids.ts"
+import { messageID } from "../../src/opencode/messages.ts"
 import { answer, asked, at, command, failing, NOW, type Scene, wordOf } from "../support/machine.ts"
 import { askOf } from "../support/tasks.ts"
 

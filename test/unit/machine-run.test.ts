@@ -1,10 +1,9 @@
 import { afterEach, describe, expect, test } from "vitest"
 import type { ActiveRun, Stage } from "../../src/core/run/active-run.ts"
 import { expectsMessage, hasEnded, isFinished, isHeldUp, newRun, progressOf } from "../../src/core/run/active-run.ts"
-import type { Input, InputType } from "../../src/core/run/inputs.ts"
+import { type Edge, edges, step, TABLE } from "../../src/core/run/machine.ts"
 import { NOTHING_OBSERVED } from "../../src/core/run/progress.ts"
-import { edges, step } from "../../src/core/run/step.ts"
-import { type Edge, TABLE } from "../../src/core/run/table.ts"
+import type { Input, InputType } from "../../src/core/run/steps.ts"
 import { answer, asked, at, BILLED, command, NOW, QUEUED, type Scene, wordOf } from "../support/machine.ts"
 import { askOf, taskOf } from "../support/tasks.ts"
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { budget, dollars, spentOf } from "../../src/lib/money.ts"
+import { budget, dollars, spentOf } from "../../src/lib/format.ts"
 
 test("an amount that was spent shows four decimals, and a large amount shows two", () => {
   expect(dollars(0)).toBe("$0.0000")

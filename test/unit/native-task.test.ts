@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { NativeTask } from "../../src/opencode/native-task.ts"
+import { NativeTask } from "../../src/opencode/request.ts"
 
 const written = (native: NativeTask, kind: "text" | "agent", sessionID = "ses_1", tools?: Record<string, boolean>) => {
   const message: { sessionID: string; tools?: Record<string, boolean> } = { sessionID, tools }

@@ -5,7 +5,7 @@ import { fileURLToPath, pathToFileURL } from "node:url"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
 import { parseJsonc, usersOptions } from "../../src/opencode/user-config.ts"
 import { isGroup } from "../../src/options/spec.ts"
-import { isNews } from "../../src/runtime/record/delivered.ts"
+import { isNews } from "../../src/runtime/record/notices.ts"
 import { DEFAULTS, meet, optionsFrom, parseOptions, SPECS } from "../support/options.ts"
 
 const options = (own: unknown, project: unknown) => meet(own, project).options

@@ -3,7 +3,13 @@ import { once } from "node:events"
 import { readFileSync } from "node:fs"
 import { describe, expect, test, vi } from "vitest"
 import { LEASE_MS } from "../../src/core/ports.ts"
-import { ownerNow, ownershipOf, registerInstance, startOf, unregisterInstance } from "../../src/runtime/record/owner.ts"
+import {
+  ownerNow,
+  ownershipOf,
+  registerInstance,
+  startOf,
+  unregisterInstance,
+} from "../../src/runtime/record/identity.ts"
 
 const other = ownerNow("other")
 const expired = Date.now() - LEASE_MS - 1000

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest"
+import { allPausedSince, pauseAmong } from "../../src/core/dependencies.ts"
 import {
   countPauses,
   mayResumeBefore,
@@ -14,7 +15,6 @@ import {
   waitsForText,
   whenOf,
 } from "../../src/core/pause.ts"
-import { allPausedSince, pauseAmong } from "../../src/core/paused-children.ts"
 import { summaryOf } from "../../src/core/summary.ts"
 import { elapsed, isPaused, type Task } from "../../src/core/task.ts"
 import { transition } from "../../src/core/transition.ts"

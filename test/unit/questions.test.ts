@@ -1,7 +1,7 @@
 import { rmSync } from "node:fs"
 import { setTimeout as sleep } from "node:timers/promises"
 import { describe, expect, test } from "vitest"
-import { formatTime } from "../../src/lib/format-time.ts"
+import { formatTime } from "../../src/lib/format.ts"
 import { Rig } from "../support/rig.ts"
 
 const HANG = { hang: true } as const

@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest"
-import { ranOf } from "../../src/core/receipts/command.ts"
-import { pipelinesOf, UNKNOWN } from "../../src/core/receipts/shell.ts"
+import { pipelinesOf, ranOf, UNKNOWN } from "../../src/core/receipts/command.ts"
 
 const REPORT = "Tests:       1 failed, 2 passed, 3 total\n"
 const reads = (command: string) => ranOf(command, 0, REPORT).tests !== undefined

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import type { Hooks, PluginInput } from "@opencode-ai/plugin"
 import { afterAll, beforeAll, expect, test, vi } from "vitest"
-import { type Peer, registerPeer, unregisterPeer } from "../../src/opencode/peers.ts"
+import { type Peer, registerPeer, unregisterPeer } from "../../src/opencode/connect.ts"
 
 /** The plugin's entry on a host that answers every request with nothing. */
 

@@ -2,8 +2,8 @@ import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, wr
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest"
-import { lossText } from "../../src/runtime/record/loss.ts"
-import { installationKey, installationSigner, signerOf } from "../../src/runtime/record/signature.ts"
+import { installationKey, installationSigner, signerOf } from "../../src/runtime/record/identity.ts"
+import { lossText } from "../../src/runtime/record/notices.ts"
 
 let folder: string
 const file = () => join(folder, "record.key")

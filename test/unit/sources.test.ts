@@ -31,15 +31,15 @@ describe("core and runtime", () => {
       "src/features/rate-limits/limit-notices.ts #told",
       "src/features/rate-limits/unpaid-models.ts #refusals",
       // By agent and model: where a cache is known to be, and since when it is warm.
-      "src/features/shared-cache/warm-up.ts #began",
-      "src/features/shared-cache/warm-up.ts #cached",
+      "src/features/shared-cache/feature.ts #began",
+      "src/features/shared-cache/feature.ts #cached",
       // Launches under way.
-      "src/runtime/launch/siblings.ts #underWay",
+      "src/runtime/launch/dependencies.ts #underWay",
       // By session that is told: what waits for it, and whether it may be woken.
       "src/runtime/mailbox/outbox.ts #deferred",
       "src/runtime/mailbox/outbox.ts #lanes",
+      "src/runtime/mailbox/sender.ts #open",
       "src/runtime/mailbox/toaster.ts #toldForks",
-      "src/runtime/mailbox/user-pauses.ts #open",
       // Ids of requests from the screen.
       "src/runtime/requests.ts #taken",
     ])
@@ -67,14 +67,13 @@ describe("core and runtime", () => {
     expect(timed.toSorted()).toEqual([
       "src/features/rate-limits/limit-notices.ts",
       "src/runtime/answers.ts",
-      "src/runtime/journal.ts",
       "src/runtime/mailbox/create-outbox.ts",
-      "src/runtime/mailbox/notify-idle.ts",
-      "src/runtime/mailbox/user-pauses.ts",
-      "src/runtime/merge-target.ts",
+      "src/runtime/mailbox/notes.ts",
+      "src/runtime/mailbox/sender.ts",
+      "src/runtime/parts.ts",
       "src/runtime/recovery/takeover.ts",
       "src/runtime/reports.ts",
-      "src/runtime/stop-session.ts",
+      "src/runtime/sessions.ts",
     ])
   })
 })
@@ -128,10 +127,9 @@ const KNOWN_IMPORTS: Readonly<Record<string, string>> = {
   "src/features/web/sources.ts": "board",
   "src/features/web/tasks.ts": "board",
   "src/features/web/wire.ts": "board",
+  "src/lib/background.ts": "core",
   "src/lib/clock.ts": "core",
-  "src/lib/collector.ts": "core",
   "src/lib/thread.ts": "core",
-  "src/lib/ticker.ts": "core",
 }
 
 test("no folder imports a forbidden folder, except for the known exceptions", () => {

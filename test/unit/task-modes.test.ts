@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { FEATURES } from "../../src/features/index.ts"
-import * as modes from "../../src/tools/task-modes.ts"
+import * as modes from "../../src/tools/task.ts"
 import { DEFAULTS } from "../support/options.ts"
 
 type Args = Readonly<Record<string, unknown>>

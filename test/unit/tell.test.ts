@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { OpencodeError } from "../../src/core/ports.ts"
-import { messageID } from "../../src/opencode/ids.ts"
+import { messageID } from "../../src/opencode/messages.ts"
 import { Rig } from "../support/rig.ts"
 
 /** Prompts that begin with MORE are answered by saying them again. */

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { Ticker } from "../../src/lib/ticker.ts"
+import { Ticker } from "../../src/lib/background.ts"
 import { FakeClock } from "../support/fake-clock.ts"
 
 test("a tick whose time is already past comes at once and does not count as late", async () => {

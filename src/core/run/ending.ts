@@ -1,7 +1,7 @@
 import { tail } from "../../lib/text.ts"
 import { winnerIn } from "../group.ts"
 import { factsOf } from "../outcome.ts"
-import { NO_RECEIPT } from "../receipt.ts"
+import { type CheckResult, NO_RECEIPT } from "../receipt.ts"
 import type { Ending, Outcome, Reason, Task } from "../task.ts"
 import { type TaskEvent, transition } from "../transition.ts"
 import {
@@ -13,8 +13,7 @@ import {
   type SentMessage,
   type Stage,
 } from "./active-run.ts"
-import type { MachineCommand, MachineStep, RunContext } from "./inputs.ts"
-import { type Handler, moved, stay } from "./steps.ts"
+import { type Handler, type MachineCommand, type MachineStep, moved, type RunContext, stay } from "./steps.ts"
 
 /** In these stages the run's model has not been called. */
 const UNASKED: readonly Stage[] = ["creating", "queued", "held", "supervising"]
@@ -199,3 +198,38 @@ function knownOf(run: ActiveRun, ending: Ending, { messages = [], openTodos = 0 
 
 export const fail = (run: ActiveRun, reason: Reason, context: RunContext): MachineStep =>
   end(run, { type: "failed", reason }, {}, context)
+
+/** Starts, stops or ends members according to their results. */
+export function superviseMembers(run: ActiveRun, context: RunContext): MachineStep {
+  const { group } = context.task
+  if (!group || winnerIn(group) !== undefined) return stay(run)
+  const { begin, winner, passed, ending, until } = context.nextMembers(run)
+  if (ending) return end(run, ending, {}, context)
+  if (winner === undefined) return createMembers({ ...run, warmUpUntil: until }, begin)
+  const { generation } = run
+  const event = { type: "won", generation, winner, ...(passed && { passed: withoutOutput(passed) }) } as const
+  return {
+    run,
+    commands: [
+      { do: "record", event, write: false },
+      { do: "write", later: false },
+    ],
+  }
+}
+
+/** Output of a passed check is not kept. */
+const withoutOutput = ({ output: _output, ...check }: CheckResult): CheckResult => check
+
+function createMembers(run: ActiveRun, begin: readonly number[]): MachineStep {
+  const commands = begin.map((nth): MachineCommand => ({ do: "create member", nth, text: run.prompt ?? "" }))
+  return { run: { ...run, creatingMembers: [...run.creatingMembers, ...begin] }, commands }
+}
+
+export const members: Handler<"members"> = (run, _input, context) => superviseMembers(run, context)
+
+/** A member that could not be created ends the group: the next would fail alike. */
+export const memberCreated: Handler<"member created"> = (given, { nth, problem }, context) => {
+  const run = { ...given, creatingMembers: given.creatingMembers.filter((each) => each !== nth) }
+  if (problem === undefined) return superviseMembers(run, context)
+  return fail(run, { code: "host", text: `Part ${nth + 1} could not be begun: ${problem}` }, context)
+}

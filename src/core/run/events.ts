@@ -1,8 +1,11 @@
+import { answerText, classify, isCutByCompaction } from "../outcome.ts"
 import type { Message } from "../ports.ts"
-import type { Ask } from "../task.ts"
-import type { ActiveRun } from "./active-run.ts"
-import type { Input, MachineStep, RunContext } from "./inputs.ts"
-import { checkLimits } from "./limits.ts"
+import type { Ask, Ending, LastWord } from "../task.ts"
+import { transition } from "../transition.ts"
+import { endAfter, finalReason } from "../watchdog.ts"
+import { type ActiveRun, expectsMessage, type SentMessage } from "./active-run.ts"
+import { end, fail } from "./ending.ts"
+import { checkLimits, watchedAs } from "./limits.ts"
 import {
   callsIn,
   type Observed,
@@ -13,15 +16,30 @@ import {
   withText,
   withTool,
 } from "./progress.ts"
-import { sayRepeats } from "./prompts.ts"
+import {
+  arrived,
+  askLastWord,
+  askToContinue,
+  refusedText,
+  resendMessage,
+  sayRepeats,
+  sendMessage,
+  skippedMessage,
+} from "./prompts.ts"
 import {
   andThen,
   type Handler,
+  type Input,
+  type MachineStep,
   markIdle,
+  moved,
+  type RunContext,
   readMessages,
   recordActivity,
   recordRetry,
+  type SessionRead,
   stay,
+  waitsForOwn,
   withCommands,
 } from "./steps.ts"
 
@@ -36,7 +54,7 @@ function withTold(run: ActiveRun, observed: Observed): ActiveRun {
   return { ...run, observed: observed, ...(isSpoken && lastWord && { lastWord: { ...lastWord, state: "spoke" } }) }
 }
 
-export const withReadMessages = (run: ActiveRun, messages: readonly Message[]): ActiveRun =>
+const withReadMessages = (run: ActiveRun, messages: readonly Message[]): ActiveRun =>
   withTold(run, withMessages(run.observed, messages))
 
 type Heard = Extract<Input, { type: "event" }>["event"]
@@ -153,3 +171,188 @@ export const questions: Handler<"questions"> = (run, { open, at }) => {
 /** Usage from messages, where no event tells it. */
 export const counted: Handler<"counted"> = (run, { messages }, context) =>
   withCommands(checkLimits(withReadMessages(run, messages), context), [{ do: "check shared limits" }])
+
+/** Time an idle session may leave its prompt unanswered before that is the end of the run. */
+export const ANSWER_GRACE_MS = 10_000
+/** Longer limit for a new folder, where OpenCode first starts an instance. */
+const PLACE_GRACE_MS = 60_000
+/**
+ * Time in which a session may still answer after an error event. The error can be an earlier run's, heard late, or the
+ * accepted prompt has not begun.
+ */
+const ERROR_GRACE_MS = 1000
+/** Time for which the session's last message may be unread. */
+const WORD_GRACE_MS = 1000
+/** How soon after it has stopped an agent OpenCode undoes the prompt, where its user wants both. */
+const UNDO_GRACE_MS = 3000
+/** A look that failed, or that has found something undone, is made again after this time. */
+const LOOK_AGAIN_MS = 2000
+/** Earlier than any deadline. */
+const NEVER = Number.NEGATIVE_INFINITY
+
+export const DELETED: Ending = { type: "cancelled", reason: { code: "deleted", text: "Its session was deleted." } }
+
+/** Result of a read: the run goes on, is checked, or has ended. */
+export const looked: Handler<"looked"> = (given, { waited, found }, context) => {
+  const run = { ...given, looking: false, lookAgain: false, lookedAt: context.now }
+  // Repeated when contact is back.
+  if (run.away && !found) return stay(run)
+  const step = found ? classified(run, found, waited, context) : stay({ ...run, lookAt: context.now + LOOK_AGAIN_MS })
+  return given.lookAgain ? andThen(step, (next) => readMessages(next, context)) : step
+}
+
+function classified(run: ActiveRun, found: SessionRead, waited: boolean, context: RunContext): MachineStep {
+  const { askedAnew: promptID } = found
+  if (promptID === undefined) return classifiedSince(run, found, waited, context)
+  const event = { type: "asked anew", generation: run.generation, promptID } as const
+  const anew = { ...context, task: transition(context.task, event) }
+  // What it was asked first is not sent again.
+  const step = classifiedSince({ ...run, prompt: undefined, stuckSince: undefined }, found, waited, anew)
+  return { run: step.run, commands: [{ do: "record", event, write: true }, ...step.commands] }
+}
+
+function classifiedSince(run: ActiveRun, found: SessionRead, waited: boolean, context: RunContext): MachineStep {
+  const { messages, gone, busy } = found
+  const proven = classify(messages, "working")
+  const lookAt = proven && askedAnewBy(proven, found, context)
+  if (lookAt !== undefined) return stay({ ...run, stuckSince: undefined, error: undefined, lookAt })
+  if (proven) return concluded(arrived(withReadMessages(run, messages), messages), proven, found, waited, context)
+  if (gone) return end(run, DELETED, {}, context)
+  if (busy) return stay({ ...run, stuckSince: undefined, todosSince: undefined })
+  const message = skippedMessage(run, messages)
+  if (message && isUnread(run, messages, context)) return resendMessage(run, message, context)
+  if (isRefusedByUs(run, messages)) return askToGoOn(run, messages, refusedText(run.refused?.asks ?? []), context)
+  if (isCutByCompaction(messages)) return askToGoOn(run, messages, COMPACTED, context)
+  const idle = classify(messages, "idle", run.error)
+  const since = run.stuckSince ?? context.now
+  const stuck = idle.proven ? run : { ...run, stuckSince: since, ...(message && { lookAt: since + WORD_GRACE_MS }) }
+  const next = arrived(withReadMessages(stuck, messages), messages)
+  const isEnd = idle.proven || context.now >= stuckUntil(next, context)
+  return isEnd ? concluded(next, idle, found, waited, context) : stay(missing(next, context))
+}
+
+/**
+ * When to look again at a session that was stopped: who undoes the prompt of an agent at work stops it first, and then
+ * writes another one. Undefined where it was only stopped.
+ */
+function askedAnewBy({ reason, at = NEVER }: Ending, { undone }: SessionRead, { now }: RunContext): number | undefined {
+  if (reason?.code !== "aborted") return undefined
+  if (undone) return now + LOOK_AGAIN_MS
+  return now < at + UNDO_GRACE_MS ? at + UNDO_GRACE_MS : undefined
+}
+
+/** The turn ended because this process refused an unanswered question: not the end of the work. */
+function isRefusedByUs({ refused, observed }: ActiveRun, messages: readonly Message[]): boolean {
+  const { finish, error } = messages.at(-1) ?? {}
+  const after = refused?.after ?? NEVER
+  // Answers with errors never end well and are not counted.
+  return (finish === "called" && observed.ended <= after + 1) || (error?.refused === true && observed.ended <= after)
+}
+
+const COMPACTED =
+  "The conversation was compacted while you were at work, and that ended your turn. Go on where you were."
+
+function askToGoOn(run: ActiveRun, messages: readonly Message[], why: string, context: RunContext): MachineStep {
+  const next = { ...arrived(withReadMessages(run, messages), messages), refused: undefined, error: undefined }
+  return run.lastWord ? askLastWord(next, context) : askToContinue(next, why, context)
+}
+
+/** Unread last message. It may just have come: it counts once the session has ignored it for a while. */
+const isUnread = ({ stuckSince }: ActiveRun, messages: readonly Message[], { now }: RunContext): boolean =>
+  messages.at(-1)?.role === "assistant" || now - (stuckSince ?? now) >= WORD_GRACE_MS
+
+/** Until then idleness alone proves no end: the session may just have been prompted. */
+export function stuckUntil({ error, stuckSince = 0, observed }: ActiveRun, { task }: RunContext): number {
+  if (error) return error.at + ERROR_GRACE_MS
+  return stuckSince + (task.place && !observed.heard ? PLACE_GRACE_MS : ANSWER_GRACE_MS)
+}
+
+/** Deadline for a message that OpenCode accepted and does not show. */
+export const missingUntil = ({ missingSince = NEVER }: ActiveRun): number => missingSince + ANSWER_GRACE_MS
+
+/** Until then an agent with open todos may go on after a good end of its turn. */
+export const todosUntil = ({ todosSince = 0 }: ActiveRun, { options }: RunContext): number =>
+  todosSince + options.todoGrace
+
+const missing = (run: ActiveRun, { now }: RunContext): ActiveRun => ({
+  ...run,
+  missingSince: expectsMessage(run) ? (run.missingSince ?? now) : undefined,
+})
+
+const isStillTold = (run: ActiveRun, { now }: RunContext): boolean =>
+  now < missingUntil(run) || run.sentMessages.some(isOnItsWay)
+
+/** Accepted or not is unknown: its sender was told so, or it is the machine's own message. */
+const isOnItsWay = ({ expected, taken, reply }: SentMessage): boolean => expected && !taken && reply === undefined
+
+/** The messages show an end; messages sent meanwhile may still be unread. */
+function concluded(
+  given: ActiveRun,
+  judgement: Ending,
+  found: SessionRead,
+  waited: boolean,
+  context: RunContext,
+): MachineStep {
+  const { messages, openTodos } = found
+  const run = missing(given, context)
+  if (isStillTold(run, context)) return stay(run)
+  const ending = endAfter(judgement, inTheEnd(run, context), messages)
+  // An answer from before its children's notifications is no last word: it is read again.
+  const isOld = judgement.type === "completed" && waited && !waitsForOwn(context)
+  if (ending.type !== "completed" && !isOld) return ended(run, ending, messages, openTodos, context)
+  const todos = openTodos === 0 ? run : { ...run, todosSince: run.todosSince ?? context.now }
+  const waitsForTodos = openTodos > 0 && context.now < todosUntil(todos, context)
+  // Notifications of children sent during this read are not in these messages yet.
+  if (waited || waitsForOwn(context) || waitsForTodos)
+    // The turn ended before it could read that it is near a limit.
+    return { run: todos, commands: run.lastWord ? [{ do: "check idle" }] : [] }
+  const [first] = context.verifiers
+  if (first === undefined) return ended(todos, ending, messages, openTodos, context)
+  return verifies({ ...moved(todos, "verifying"), answered: { ending, messages, openTodos } }, messages, first)
+}
+
+const inTheEnd = (run: ActiveRun, context: RunContext): LastWord | undefined =>
+  run.lastWord && { ...run.lastWord, reason: finalReason(watchedAs(run, context), run.lastWord.reason) }
+
+const verifies = (run: ActiveRun, messages: readonly Message[], by: string): MachineStep => ({
+  run,
+  commands: [{ do: "verify", by, text: answerText(messages), earlier: { check: run.check, value: run.value } }],
+})
+
+/** An answer that does not pass is asked for again in the same run. One that passes goes on to the next verifier. */
+export const verified: Handler<"verified"> = (given, { by, verdict }, context) => {
+  const { answered } = given
+  const found = { ...given, ...verdict?.finding }
+  const back = recordActivity({ ...moved(found, "working"), answered: undefined }, context.now)
+  // A stopped verifier calls for no new look: that would start it again.
+  if (!verdict || !answered) return stay(back)
+  if (verdict.ok) {
+    const next = context.verifiers[context.verifiers.indexOf(by) + 1]
+    return next === undefined
+      ? passed(back, answered, context)
+      : verifies(moved(found, "verifying"), answered.messages, next)
+  }
+  return verdict.again || expectsMessage(back)
+    ? sendMessage(back, verdict.ask, context)
+    : fail(back, verdict.failure, context)
+}
+
+/** Messages sent meanwhile must be read before the run may end. */
+function passed(run: ActiveRun, { ending, messages, openTodos }: Answered, context: RunContext): MachineStep {
+  const next = missing(run, context)
+  return isStillTold(next, context) ? stay(next) : ended(next, ending, messages, openTodos, context)
+}
+
+type Answered = NonNullable<ActiveRun["answered"]>
+
+function ended(
+  run: ActiveRun,
+  ending: Ending,
+  messages: readonly Message[],
+  openTodos: number,
+  context: RunContext,
+): MachineStep {
+  // Messages do not show a verdict, or changes in the place.
+  const proven = ending.proven && context.verifiers.length === 0 && context.task.place === undefined
+  return end(run, { ...ending, proven }, { messages, openTodos }, context)
+}

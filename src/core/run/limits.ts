@@ -1,21 +1,29 @@
-import { lastWordRefusal } from "../last-word.ts"
 import { classify } from "../outcome.ts"
 import type { Message } from "../ports.ts"
 import { NOTHING_SPENT, needsBill } from "../spending.ts"
-import { type Ask, isUnattended, type Reason, type Task } from "../task.ts"
+import { type Ask, isUnattended, type LostContact, type Reason, type Task } from "../task.ts"
 import { transition } from "../transition.ts"
-import { askTimeoutAt, limitActionOf, MOST_EMPTY_ANSWERS, type RunLimits, type Watched } from "../watchdog.ts"
+import {
+  askTimeoutAt,
+  lastWordRefusal,
+  limitActionOf,
+  MOST_EMPTY_ANSWERS,
+  type RunLimits,
+  type Watched,
+} from "../watchdog.ts"
 import { type ActiveRun, expectsMessage, isUndecided, progressOf } from "./active-run.ts"
-import { contactLost, contactRestored } from "./contact.ts"
-import { fail, isWon } from "./ending.ts"
-import type { Confirmed, MachineCommand, MachineStep, RunContext } from "./inputs.ts"
+import { fail, isWon, superviseMembers } from "./ending.ts"
 import { callsIn, emptiesIn, withMessages } from "./progress.ts"
 import { askLastWord, unansweredAskText } from "./prompts.ts"
 import {
   andThen,
+  type Confirmed,
   extendLastWord,
   type Handler,
+  type MachineCommand,
+  type MachineStep,
   markIdle,
+  type RunContext,
   readMessages,
   recordActivity,
   recordRetry,
@@ -23,7 +31,26 @@ import {
   stay,
   waitsForOwn,
 } from "./steps.ts"
-import { superviseMembers } from "./supervising.ts"
+
+/** The run's machine became unreachable: neither an end nor silence of the run. */
+function contactLost(run: ActiveRun, since: number, { task, mostAway }: RunContext): ActiveRun {
+  const { kind: host = "" } = task.place ?? {}
+  const away: LostContact = { host, since, most: mostAway() }
+  if (run.away) return run
+  const unlooked = { stuckSince: undefined, todosSince: undefined, missingSince: undefined, lookAt: undefined }
+  return { ...run, ...unlooked, away, retry: undefined, confirming: false }
+}
+
+/** Contact is back: the time without it does not count as silence. */
+const contactRestored = (run: ActiveRun, { now }: RunContext): ActiveRun =>
+  run.away ? { ...recordActivity(run, now), away: undefined, looking: false, lookAgain: false } : run
+
+export const contact: Handler<"contact"> = (run, input, context) =>
+  input.lost === undefined
+    ? readMessages(contactRestored(run, context), context)
+    : stay(contactLost(run, input.lost, context))
+
+export const preparing: Handler<"preparing"> = (run, { what }) => stay({ ...run, preparing: what })
 
 /** Wait after a failed attempt to tell the parent of an open question. */
 const HINT_AGAIN_MS = 10_000

@@ -1,13 +1,20 @@
 import { oneLine } from "../../lib/text.ts"
 import type { MessageKind } from "../ids.ts"
-import { lastWordRequest } from "../last-word.ts"
 import type { Message } from "../ports.ts"
 import { AUTOMATIC } from "../summary.ts"
 import type { Ask, Repeated } from "../task.ts"
+import { lastWordRequest } from "../watchdog.ts"
 import { type ActiveRun, hasEnded, type MessageCallback, type SentMessage, type Stage } from "./active-run.ts"
 import { callReturned, end } from "./ending.ts"
-import type { MachineCommand, MachineStep, RunContext } from "./inputs.ts"
-import { andThen, type Handler, readMessages, stay } from "./steps.ts"
+import {
+  andThen,
+  type Handler,
+  type MachineCommand,
+  type MachineStep,
+  type RunContext,
+  readMessages,
+  stay,
+} from "./steps.ts"
 
 /** Tool names of MCP servers may have any length. */
 const MOST_TOOL_CHARS = 60

@@ -3,14 +3,22 @@ import { type PauseEvent, pauseOf } from "../pause.ts"
 import { isQueued } from "../task.ts"
 import { toPauseEvent } from "../transition.ts"
 import type { ActiveRun } from "./active-run.ts"
-import { callReturned, end } from "./ending.ts"
-import type { MachineCommand, MachineStep, RunContext } from "./inputs.ts"
+import { callReturned, end, superviseMembers } from "./ending.ts"
 import { checkLimits } from "./limits.ts"
 import { withoutOpenCalls } from "./progress.ts"
 import { release } from "./prompts.ts"
-import type { Handler } from "./steps.ts"
-import { andThen, extendLastWord, moved, readMessages, recordActivity, stay } from "./steps.ts"
-import { superviseMembers } from "./supervising.ts"
+import {
+  andThen,
+  extendLastWord,
+  type Handler,
+  type MachineCommand,
+  type MachineStep,
+  moved,
+  type RunContext,
+  readMessages,
+  recordActivity,
+  stay,
+} from "./steps.ts"
 
 /** The session exists, or the run is a resume: start if it has a slot, else queue. */
 export const begin: Handler<"begin"> = (run, { prompt, until }, context) => {

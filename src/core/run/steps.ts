@@ -1,7 +1,176 @@
-import type { Activity } from "../ports.ts"
-import type { LastWord } from "../task.ts"
-import type { ActiveRun, Stage } from "./active-run.ts"
-import type { Input, InputType, MachineCommand, MachineStep, RunContext } from "./inputs.ts"
+import type { Options } from "../../options/options.ts"
+import type { DependencyAnswer } from "../dependencies.ts"
+import type { MessageIDFactory, MessageKind } from "../ids.ts"
+import type { GroupStep } from "../members.ts"
+import type { PauseEvent } from "../pause.ts"
+import type { Activity, Message, OpencodeEvent } from "../ports.ts"
+import type { CheckResult } from "../receipt.ts"
+import type { PurseLimit, Spent } from "../spending.ts"
+import type { Ask, Delivery, Ending, LastWord, Outcome, Preparing, Reason, Task } from "../task.ts"
+import type { TaskEvent } from "../transition.ts"
+import type { Presence } from "../watchdog.ts"
+import type { ActiveRun, EndOptions, MessageCallback, MessageResult, SentMessage, Stage } from "./active-run.ts"
+
+/** Facts beside the run that the machine may use, read at this moment. */
+export type RunContext = {
+  readonly now: number
+  readonly options: Options
+  readonly messageID: MessageIDFactory
+  /** Whether a user could answer questions. */
+  readonly presence: Presence
+  /** The board's purse that pays the run. */
+  readonly purse?: PurseLimit
+  readonly task: Task
+  /** Children are active, or the end of one is still to be told. */
+  readonly ownTasks: boolean
+  /** Time since when all active children are paused, in ms; undefined where one is not, or none is active. */
+  readonly childrenPausedSince: () => number | undefined
+  /** A message to the session is still to be sent. */
+  readonly owed: boolean
+  /** Current spending, for shared limits. */
+  readonly spent: () => Spent
+  /** The next step of a group, as its feature decides now. */
+  readonly nextMembers: (run: ActiveRun) => GroupStep
+  /** How long its place may be out of reach, in ms; 0 for any time. */
+  readonly mostAway: () => number
+  /** Names of what judges the run's answer, in order. */
+  readonly verifiers: readonly string[]
+  /** Notification owed if the run ends now. */
+  readonly delivery: (options: EndOptions) => Delivery
+}
+
+/** Result of reading the run's session. */
+export type SessionRead = {
+  readonly messages: readonly Message[]
+  readonly gone: boolean
+  /** OpenCode reports the session as busy. */
+  readonly busy: boolean
+  /** Its user has undone what was said last, and has not gone on yet. */
+  readonly undone?: boolean
+  /** Its user has undone the run's prompt and written this one instead: the messages are those since then. */
+  readonly askedAnew?: string
+  readonly openTodos: number
+}
+
+/** OpenCode's state when a limit seemed passed; each field is present where that limit needs it. */
+export type Confirmed = {
+  readonly messages: readonly Message[]
+  readonly last?: Message
+  readonly asks: readonly Ask[]
+}
+
+/** Findings of verdicts, kept with the run and its outcome. */
+export type Findings = Pick<ActiveRun, "check" | "value">
+
+/**
+ * A verifier's verdict on the answer of a run. Where it does not pass, the agent is told `ask` if it may try `again`;
+ * otherwise the run fails.
+ */
+export type Verdict = { readonly finding: Findings } & (
+  | { readonly ok: true }
+  | {
+      readonly ok: false
+      readonly again: boolean
+      readonly ask: { readonly kind: MessageKind; readonly text: string }
+      readonly failure: Reason
+    }
+)
+
+/** Everything that can happen to a run: events, ticks, calls, results of commands. */
+export type Input =
+  /** Without a prompt, its user has prompted the session already. `until`: the end of a wait that keeps its slot. */
+  | { readonly type: "begin"; readonly prompt?: string; readonly until?: number }
+  | { readonly type: "admitted" }
+  | { readonly type: "tell"; readonly text: string; readonly reply: MessageCallback }
+  | { readonly type: "request" }
+  | { readonly type: "end"; readonly ending: Ending; readonly options: EndOptions }
+  | { readonly type: "event"; readonly event: OpencodeEvent }
+  /** Open questions, as read at `at`. */
+  | { readonly type: "questions"; readonly open: readonly Ask[]; readonly at: number }
+  | { readonly type: "look" }
+  /** `doing`: the session's activity; undefined where not known. */
+  | { readonly type: "tick"; readonly doing: Activity | "nothing" | undefined }
+  | { readonly type: "spending" }
+  | { readonly type: "slept"; readonly ms: number }
+  | ({ readonly type: "refused" } & PauseEvent)
+  /** A member's state has changed, or a slot is free for another. */
+  | { readonly type: "members" }
+  /** Time since when the run's machine is unreachable; undefined: contact is back. */
+  | { readonly type: "contact"; readonly lost: number | undefined }
+  /** Current preparation of the place; undefined once it is done. */
+  | { readonly type: "preparing"; readonly what: Preparing | undefined }
+  | {
+      readonly type: "prepared"
+      readonly answers: readonly DependencyAnswer[]
+      readonly preface: string
+      readonly done?: readonly number[]
+    }
+  /** A member was created, or could not be. */
+  | { readonly type: "member created"; readonly nth: number; readonly problem?: string }
+  | { readonly type: "prepare failed"; readonly code: "place" | "host"; readonly problem: string }
+  | { readonly type: "prompted"; readonly problem?: string }
+  | { readonly type: "sent"; readonly message: SentMessage; readonly problem?: string }
+  | { readonly type: "stopped" }
+  | { readonly type: "idle" }
+  | { readonly type: "refuse failed"; readonly ask: Ask }
+  | { readonly type: "hinted"; readonly done: boolean }
+  | { readonly type: "counted"; readonly messages: readonly Message[] }
+  | { readonly type: "looked"; readonly waited: boolean; readonly found?: SessionRead }
+  | { readonly type: "confirmed"; readonly reason: Reason; readonly found?: Confirmed }
+  /** Without a verdict it was stopped, or failed. */
+  | { readonly type: "verified"; readonly by: string; readonly verdict?: Verdict }
+  | { readonly type: "closed"; readonly messages: readonly Message[] }
+  | { readonly type: "finalized"; readonly found?: Partial<Outcome>; readonly check?: CheckResult }
+  | { readonly type: "written" }
+  | { readonly type: "notified" }
+
+export type InputType = Input["type"]
+
+/** An effect for a run. Slow ones return an input, which is ignored if the run has changed stage. */
+export type MachineCommand =
+  /** Applies a task event; `write`: record it at once. */
+  | { readonly do: "record"; readonly event: TaskEvent; readonly write: boolean }
+  | { readonly do: "log"; readonly what: string; readonly fields: Readonly<Record<string, string | number>> }
+  /** Makes dependencies and place ready; `again`: with the content left there before a restart. */
+  | { readonly do: "prepare"; readonly save: boolean; readonly again?: true }
+  /** Creates and starts a member. `text`: its prompt. */
+  | { readonly do: "create member"; readonly nth: number; readonly text: string }
+  | { readonly do: "prompt"; readonly text: string; readonly preface: string }
+  /** Stores the prompt without starting the model, and records the task: from then on it survives this process. */
+  | { readonly do: "store prompt"; readonly text: string }
+  /** `interrupts`: stop the session first and refuse these questions. */
+  | { readonly do: "send"; readonly message: SentMessage; readonly interrupts?: readonly Ask[] }
+  /** Stores the message without starting the model. */
+  | { readonly do: "store"; readonly message: SentMessage }
+  | { readonly do: "answer"; readonly reply: MessageCallback; readonly with: MessageResult }
+  /** Stops the check or the preparation of the place. */
+  | { readonly do: "abort" }
+  | { readonly do: "refuse"; readonly ask: Ask; readonly text: string }
+  | { readonly do: "announce"; readonly ask: Ask }
+  | { readonly do: "hint"; readonly ask: Ask }
+  | { readonly do: "check idle" }
+  | { readonly do: "count" }
+  /** Checks limits of other runs that share this run's spending. */
+  | { readonly do: "check shared limits" }
+  | { readonly do: "look"; readonly waited: boolean }
+  /** `since`: first message to read, in place of the prompt. */
+  | { readonly do: "confirm"; readonly reason: Reason; readonly by: "messages" | "life"; readonly since?: string }
+  /** `earlier`: findings about earlier answers. */
+  | { readonly do: "verify"; readonly by: string; readonly text: string; readonly earlier: Findings }
+  /** Undoes the turn and its questions, so that the same prompt can be sent later. */
+  | { readonly do: "park"; readonly asks: readonly Ask[] }
+  | { readonly do: "end"; readonly event: TaskEvent; readonly ending: Ending; readonly options: EndOptions }
+  /** `asks`: stop the session and refuse these. `read`: read the messages. */
+  | { readonly do: "close"; readonly asks?: readonly Ask[]; readonly read: boolean }
+  | { readonly do: "finalize"; readonly task: Task; readonly merge: boolean }
+  | { readonly do: "write"; readonly later: boolean }
+  /** Updates everything that depends on the end. */
+  | { readonly do: "ended"; readonly silent: boolean }
+  | { readonly do: "free slot" }
+  | { readonly do: "notify"; readonly task: Task; readonly maybeDelivered: boolean }
+
+/** The new state; `run` is undefined where the run is dropped. */
+export type MachineStep = { readonly run: ActiveRun | undefined; readonly commands: readonly MachineCommand[] }
 
 export type Handler<Type extends InputType> = (
   run: ActiveRun,

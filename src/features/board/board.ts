@@ -1,17 +1,14 @@
 import { resolve } from "node:path"
 import type { Clock, OpencodeApi } from "../../core/ports.ts"
 import type { Processes } from "../../lib/lock.ts"
-import { isSameFolder } from "../../lib/project.ts"
+import { isSameFolder } from "../../lib/repository.ts"
 import { oneLine } from "../../lib/text.ts"
 import type { Threads } from "../../runtime/connection.ts"
-import type { Signer } from "../../runtime/record/signature.ts"
+import type { Signer } from "../../runtime/record/identity.ts"
 import type { Tool } from "../../tools/tool.ts"
-import { Conversations } from "./conversations.ts"
-import type { BoardOptions } from "./options.ts"
-import { PurseManager } from "./purse/keeper.ts"
-import { PurseApi } from "./purse/purses.ts"
-import type { BoardChange, BoardCommand, CommandOf } from "./rules/command.ts"
-import { archivedBy, noSuchTask, taskOf } from "./rules/common.ts"
+import type { BoardOptions } from "./feature.ts"
+import { PurseApi, PurseManager } from "./purse/purses.ts"
+import { archivedBy, type BoardChange, type BoardCommand, type CommandOf, noSuchTask, taskOf } from "./rules/command.ts"
 import type { Runs } from "./runs.ts"
 import { BoardScheduler } from "./scheduler.ts"
 import {
@@ -39,8 +36,8 @@ import {
   type TaskState,
   toModel,
 } from "./task.ts"
-import { ThreadMaker } from "./threads.ts"
-import { type AgentConfig, restrictTools } from "./tool-access.ts"
+import { Conversations, ThreadMaker } from "./threads.ts"
+import { type AgentConfig, restrictTools } from "./tools/access.ts"
 import { boardTools } from "./tools/index.ts"
 
 export type BoardSetup = {

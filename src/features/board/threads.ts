@@ -1,8 +1,228 @@
 import type { Clock, OpencodeApi } from "../../core/ports.ts"
-import { isSameFolder } from "../../lib/project.ts"
+import { addBounded } from "../../lib/bounded-set.ts"
+import { isSameFolder } from "../../lib/repository.ts"
+import { cut, escapeForTag, oneLine } from "../../lib/text.ts"
 import type { Threads } from "../../runtime/connection.ts"
-import type { Actor } from "./service.ts"
-import { type BoardTask, headOf } from "./task.ts"
+import { type BoardChange, type BoardCommand, threadTask } from "./rules/command.ts"
+import type { Runs } from "./runs.ts"
+import type { Actor, Board, Subtasks } from "./service.ts"
+import { type BoardState, runStateOf, trustedVersion } from "./state.ts"
+import type { Store } from "./store/store.ts"
+import { type BoardTask, headOf, MOST_VALUE_CHARS, type PlanStep, type TaskState, toModel } from "./task.ts"
+
+/** Longest description and details in a request. */
+const MOST_DESCRIPTION_CHARS = 8000
+const MOST_DETAILS_CHARS = 1000
+
+type BlockInput = {
+  readonly task: BoardTask
+  readonly subtask: Subtasks
+  readonly state: TaskState
+  /** The task was changed outside OpenCode and not reviewed yet: its last trusted version is shown. */
+  readonly isOld?: boolean
+  /** Question to the user that is not answered yet. */
+  readonly needs?: string
+}
+
+/** OpenCode's agent without write permission. */
+const PLANNER = "plan"
+const PLANNING = "Plan mode allows the tasks_* tools: they change the board, and no files."
+
+const CHANGED_SINCE =
+  "Somebody has changed this task outside the board since. What it was changed to counts when a person has looked at it and started it; until then tools cannot change it. End your turn."
+
+const ASKED = "Asked of the user, who has not answered yet. Do not ask again; only they can answer, in this thread:"
+
+/** Sections of a block, each sent again as a whole when it changes. */
+type Sections = {
+  readonly id: string
+  readonly head: string
+  readonly status: string
+  readonly description: string
+  readonly steps: string
+  readonly resources: string
+}
+
+/** States that the block shows elsewhere, or that need no mention. */
+const UNSAID: readonly TaskState["state"][] = ["running", "needs you", "draft", "done", "canceled"]
+
+export function sectionsOf({ task, subtask, state, isOld = false, needs }: BlockInput): Sections {
+  const { id, description, owner, createdBy, steps, resources } = task
+  const status = `${task.status}${UNSAID.includes(state.state) ? "" : ` (${toModel(state)})`}`
+  const lines = [
+    `Status: ${status}. Owner: ${oneLine(owner)}. Created by: ${oneLine(createdBy)}.`,
+    ...(owner === PLANNER ? [PLANNING] : []),
+    ...(isOld ? [CHANGED_SINCE] : []),
+    ...(needs === undefined ? [] : [`${ASKED} ${oneLine(needs, needs.length)}`]),
+  ]
+  return {
+    id,
+    head: headOf(task),
+    status: lines.join("\n"),
+    description: section(
+      "Description:",
+      description.trim() === "" ? ["(none)"] : [shown(description, MOST_DESCRIPTION_CHARS)],
+    ),
+    steps: section(
+      "Steps (numbered from 0):",
+      steps.length === 0 ? ["(no plan yet: make one with tasks_update_steps)"] : steps.flatMap(stepLines(subtask)),
+    ),
+    resources: section(
+      "Resources (numbered from 0):",
+      resources.length === 0
+        ? ["(none)"]
+        : resources.map(
+            (each, index) =>
+              `${index}. ${each.type} ${oneLine(each.value, MOST_VALUE_CHARS)}${each.label ? ` (${oneLine(each.label)})` : ""}`,
+          ),
+    ),
+  }
+}
+
+const section = (title: string, lines: readonly string[]): string => [title, ...lines].join("\n")
+
+/** A thread's task, for the system prompt of a turn's requests. */
+export const taskBlock = ({ id, head, status, description, steps, resources }: Sections): string =>
+  [
+    `<Task id="${id}">\n${head}\n${status}`,
+    description,
+    steps,
+    resources,
+    `This conversation is the thread of task #${id}. Keep to this task; for anything else, say that it belongs elsewhere.\n</Task>`,
+  ].join("\n\n")
+
+/** Sections that changed since the block was written; undefined for none. */
+function taskNow(then: Sections, now: Sections): string | undefined {
+  const changed = (["head", "status", "description", "steps", "resources"] as const).filter(
+    (name) => then[name] !== now[name],
+  )
+  if (changed.length === 0) return undefined
+  return `<TaskNow id="${now.id}">\nThis is what the task's block says by now:\n\n${changed.map((name) => now[name]).join("\n\n")}\n</TaskNow>`
+}
+
+const stepLines = (subtask: Subtasks) => (step: PlanStep, index: number) => {
+  const { title, details, done, taskId } = step
+  const line = `${index}. [${done ? "x" : " "}] ${oneLine(title)}${taskId === undefined ? "" : ` -> ${linkText(taskId, subtask)}`}`
+  return details ? [line, `   ${shown(details, MOST_DETAILS_CHARS).replaceAll("\n", "\n   ")}`] : [line]
+}
+
+export function linkText(taskId: string, subtask: Subtasks): string {
+  const known = subtask(taskId)
+  return known ? `subtask #${taskId} (${oneLine(known.owner)}): ${known.text}` : `subtask #${taskId}: no longer there`
+}
+
+/** Beginning of a long text, with a note on where the rest is. */
+export const beginning = (text: string, most: number): string =>
+  text.length <= most ? text : `${cut(text, most)} (cut; tasks_get_task has it whole)`
+
+/** Foreign text that cannot close the block. */
+const shown = (text: string, most: number): string => escapeForTag("task", beginning(text.trim(), most))
+
+/** Most threads whose turn's block is kept. */
+const MOST_TURNS = 256
+
+export type ThreadPromptPorts = {
+  readonly store: Pick<Store, "read" | "find">
+  readonly board: Pick<Board, "state" | "subtasksIn">
+  /** Board, with current runs of all processes. */
+  readonly read: () => Promise<BoardState>
+}
+
+/** Texts for threads about their tasks. */
+export class ThreadPrompts {
+  readonly #ports: ThreadPromptPorts
+  /** Threads with an active turn, and the block used in all its requests. */
+  readonly #turns = new Map<string, { readonly turn: string; readonly sections: Sections }>()
+
+  constructor(ports: ThreadPromptPorts) {
+    this.#ports = ports
+  }
+
+  /**
+   * `<Task>` block for a session's next request, fixed for the whole turn: a change so early in the request would lose
+   * the provider's cache for all that follows. Undefined outside threads.
+   */
+  async of(sessionID: string): Promise<string | undefined> {
+    const sections = this.#turns.get(sessionID)?.sections ?? (await this.#sectionsFor(sessionID))
+    return sections && taskBlock(sections)
+  }
+
+  /** Changes since the turn's block, for the last message of a request; undefined for none. */
+  async changesIn(sessionID: string, turn: string): Promise<string | undefined> {
+    const begun = this.#turns.get(sessionID)
+    const task = begun?.turn === turn ? begun.sections : undefined
+    const sections = await this.#sectionsFor(sessionID, task?.id)
+    if (task) return sections && taskNow(task, sections)
+    if (sections) addBounded(this.#turns, sessionID, { turn, sections }, MOST_TURNS)
+    else this.#turns.delete(sessionID)
+    return undefined
+  }
+
+  /**
+   * Unverified changes are not sent to the thread before a user starts the task. `id`: task at the turn's start, which
+   * may have left the board since.
+   */
+  async #sectionsFor(sessionID: string, id?: string): Promise<Sections | undefined> {
+    const { store, read, board } = this.#ports
+    const isThread = threadTask(await store.read(), sessionID) !== undefined
+    const state = isThread ? await read() : undefined
+    const shown = state ? threadTask(state, sessionID) : id && (await store.find(id))
+    const task = state && shown ? trustedVersion(state, shown) : shown
+    if (!shown || !task) return undefined
+    const subtask = await board.subtasksIn(task)
+    const needs = state && runStateOf(state, task.id).needs
+    return sectionsOf({ task, subtask, state: board.state(shown), isOld: task !== shown, needs })
+  }
+}
+
+type ConversationsPorts = ThreadPromptPorts & {
+  readonly host: Pick<OpencodeApi, "log">
+  readonly runs: Runs
+  readonly change: (command: BoardCommand) => Promise<BoardChange>
+}
+
+/** Connects conversations and board: threads read their tasks, and users' messages are noticed. */
+export class Conversations {
+  readonly #ports: ConversationsPorts
+  readonly #blocks: ThreadPrompts
+
+  constructor(ports: ConversationsPorts) {
+    this.#ports = ports
+    this.#blocks = new ThreadPrompts(ports)
+  }
+
+  /** `<Task>` block for a session's next request; undefined outside threads. Never rejects. */
+  system(sessionID: string): Promise<string | undefined> {
+    return this.#quietly("a task's block", () => this.#blocks.of(sessionID))
+  }
+
+  /** Changes since the turn's block, if any. Never rejects. */
+  changed(sessionID: string, turn: string): Promise<string | undefined> {
+    return this.#quietly("what has changed in a task", () => this.#blocks.changesIn(sessionID, turn))
+  }
+
+  /** Called for each stored user message. A user's message in a thread resets the task's failures; never rejects. */
+  async written(sessionID: string, messageID: string): Promise<void> {
+    await this.#quietly("hearing of a message", async () => {
+      const { runs, store, change } = this.#ports
+      if (runs.wrote(messageID) || !threadTask(await store.read(), sessionID)) return
+      const { task } = await change({ type: "written", threadId: sessionID })
+      if (task?.status !== "active") return
+      const request = { sessionID, agent: task.owner, description: headOf(task) }
+      // Not awaited: OpenCode begins the turn when this hook returns.
+      void this.#quietly("watching a person's turn", () => runs.adopt(request, messageID))
+    })
+  }
+
+  async #quietly<Value>(what: string, work: () => Promise<Value>): Promise<Value | undefined> {
+    try {
+      return await work()
+    } catch (error) {
+      this.#ports.host.log("warn", `the board: ${what} failed`, { error: String(error) })
+      return undefined
+    }
+  }
+}
 
 /** If OpenCode takes longer, the thread is created at the task's first run. */
 const PATIENCE_MS = 5000

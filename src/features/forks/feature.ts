@@ -1,7 +1,6 @@
 import { z } from "zod"
 import type { Feature } from "../../core/feature.ts"
-import { projectWins, stricter } from "../../options/rules.ts"
-import { count, group, option, type ValuesOf } from "../../options/spec.ts"
+import { count, group, option, projectWins, stricter, type ValuesOf } from "../../options/spec.ts"
 import { forkBody } from "./body.ts"
 
 const zeroOrFrom = (least: number) =>

@@ -1,7 +1,56 @@
 import { type ChildProcess, spawn } from "node:child_process"
-import { LINE } from "./bootstrap.ts"
+import type { Clock } from "../../core/ports.ts"
 import { bytesOf, Credit, encode, type Frame, Frames, HEAD_BYTES, Intake, inFrames, textOf } from "./frames.ts"
-import { type CallEnd, endIn, type Order, type PingReply, type RelayHello } from "./orders.ts"
+import { type CallEnd, endIn, type Hint, hintIn, type Order, type PingReply, type RelayHello } from "./orders.ts"
+
+/** Starts the relay on a host without an installation: a shell line, and a script that it reads. */
+
+/**
+ * Only argument of the transport. It contains no double quotes, newlines or exclamation marks, so that it survives a
+ * second shell; everything else comes over stdin, unquoted.
+ */
+export const LINE = "exec sh -c 'IFS= read -r s; eval \"$s\"'"
+
+/** Printed in place of the marker where the host has no OpenCode. */
+export const NOT_FOUND = "superagents: no opencode"
+
+/** Folders of OpenCode's installers, searched after PATH. */
+const FOLDERS = [".opencode/bin", ".local/bin", ".bun/bin"]
+const ELSEWHERE = ["/usr/local/bin", "/opt/homebrew/bin"]
+
+const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
+
+/** Quotes a path for the shell, except for a leading `~/`. */
+const inHome = (path: string): string => (path.startsWith("~/") ? `"$HOME"/${quoted(path.slice(2))}` : quoted(path))
+
+/**
+ * First two lines for the host: a shell script that finds OpenCode and starts it as Bun, and the relay's JavaScript.
+ * All later bytes belong to the relay.
+ */
+export function bootstrapLines(relay: string, settings: unknown, opencode: string): string {
+  const path = [...FOLDERS.map((folder) => `$HOME/${folder}`), ...ELSEWHERE].join(":")
+  const wanted = opencode === "" ? "opencode" : opencode
+  const shell = [
+    // A sign of life: the next steps may take long on a busy host.
+    "echo",
+    // The login folder may be gone.
+    'cd "$HOME" 2>/dev/null || cd /',
+    `PATH="$PATH:${path}"`,
+    "export PATH",
+    "IFS= read -r j",
+    `o=${inHome(wanted)}`,
+    `command -v "$o" >/dev/null 2>&1 || { echo ${quoted(NOT_FOUND)} >&2; exit 127; }`,
+    'o=$(command -v "$o")',
+    "SUPERAGENTS_BINARY=$o; export SUPERAGENTS_BINARY",
+    'BUN_BE_BUN=1 exec "$o" -e "$j"',
+  ].join("; ")
+  const run = `new Function("require", "module", "exports", ${JSON.stringify(relay)})`
+  const script = `globalThis.SUPERAGENTS_RELAY=${JSON.stringify(settings)};${run}((n)=>process.getBuiltinModule(n),{},{})`
+  return `${shell}\n${oneLineOf(script)}\n`
+}
+
+/** JSON allows U+2028 and U+2029 unescaped, which old script parsers reject. */
+const oneLineOf = (script: string): string => script.replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029")
 
 /** Characters of the transport's stderr that are kept to explain its end. */
 const MOST_COMPLAINT_CHARS = 4000
@@ -199,5 +248,78 @@ export class Channel {
     } catch {
       // It has ended.
     }
+  }
+}
+
+/** Delay after a failed connection, doubled each time, in ms. */
+const FIRST_PAUSE_MS = 10_000
+const LONGEST_PAUSE_MS = 300_000
+
+export type RemoteEventStreamPorts = {
+  readonly clock: Clock
+  /** Rejects without contact. */
+  readonly call: (order: Order, options: CallOptions) => Promise<CallEnd>
+  /** Called with hints of activity; undefined: events arrive from now on, and earlier ones may be lost. */
+  readonly heard: (hint: Hint | undefined) => void
+}
+
+/** Event stream of a remote server. Events are hints, and polling finds out the same without them. */
+export class RemoteEventStream {
+  readonly #ports: RemoteEventStreamPorts
+  #stop: AbortController | undefined
+  #cancelPause: () => void = () => {}
+  #pause = FIRST_PAUSE_MS
+  #hears = false
+
+  constructor(ports: RemoteEventStreamPorts) {
+    this.#ports = ports
+  }
+
+  /** True while events arrive. */
+  get hears(): boolean {
+    return this.#hears
+  }
+
+  /** Listens while there is contact, until `rest`. */
+  listen(): void {
+    this.rest()
+    this.#pause = FIRST_PAUSE_MS
+    void this.#listen()
+  }
+
+  rest(): void {
+    this.#cancelPause()
+    this.#hears = false
+    this.#stop?.abort()
+    this.#stop = undefined
+  }
+
+  /** Never rejects. */
+  async #listen(): Promise<void> {
+    const stop = new AbortController()
+    this.#stop = stop
+    const isOurs = () => this.#stop === stop
+    const receiver = {
+      head: () => {
+        if (!isOurs()) return
+        this.#hears = true
+        this.#pause = FIRST_PAUSE_MS
+        this.#ports.heard(undefined)
+      },
+      data: (body: Uint8Array) => {
+        const hint = isOurs() ? hintIn(textOf(body)) : undefined
+        if (hint) this.#ports.heard(hint)
+      },
+    }
+    try {
+      await this.#ports.call({ do: "listen" }, { receiver, signal: stop.signal })
+    } catch {
+      // The next contact starts it again.
+      if (isOurs()) this.rest()
+    }
+    if (!isOurs()) return
+    this.#hears = false
+    this.#cancelPause = this.#ports.clock.after(this.#pause, () => void this.#listen())
+    this.#pause = Math.min(2 * this.#pause, LONGEST_PAUSE_MS)
   }
 }

@@ -2,8 +2,7 @@ import { access, mkdir, rm } from "node:fs/promises"
 import { messageOf } from "../../core/errors.ts"
 import type { Clock, LogFields } from "../../core/ports.ts"
 import { jsonFile, jsonNames, readJson, replaceFile } from "../../lib/atomic-file.ts"
-import { succeeds } from "../../lib/succeeds.ts"
-import { SerialQueue } from "../../lib/turn.ts"
+import { SerialQueue, succeeds } from "../../lib/promises.ts"
 import type { RemoteSession } from "./remote-session.ts"
 
 /** Delays after failures during contact, in ms; after the last one the connection is not kept for it. */

@@ -1,5 +1,5 @@
 import { oneLine } from "../../lib/text.ts"
-import { NOT_FOUND } from "./bootstrap.ts"
+import { NOT_FOUND } from "./channel.ts"
 
 /**
  * State machine of a host's connection: attempts, delays, and states for readers. Pure; `connection.ts` carries it out.

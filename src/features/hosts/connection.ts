@@ -1,8 +1,14 @@
 import { messageOf } from "../../core/errors.ts"
 import type { Clock } from "../../core/ports.ts"
 import { oneLine } from "../../lib/text.ts"
-import { bootstrapLines } from "./bootstrap.ts"
-import { type CallOptions, Channel, type ChannelPorts, ConnectionLost } from "./channel.ts"
+import {
+  bootstrapLines,
+  type CallOptions,
+  Channel,
+  type ChannelPorts,
+  ConnectionLost,
+  RemoteEventStream,
+} from "./channel.ts"
 import {
   type ConnectionInput,
   type ConnectionState,
@@ -12,7 +18,6 @@ import {
   reasonOf,
   step,
 } from "./connection-state.ts"
-import { RemoteEventStream } from "./event-stream.ts"
 import { textOf } from "./frames.ts"
 import {
   type CallEnd,

@@ -14,17 +14,24 @@ import {
 } from "../../runtime/places/place.ts"
 import type { CommandResult } from "../../runtime/places/run-command.ts"
 import { type Checkout, requireCheckout, treeOf } from "../worktrees/checkout.ts"
-import { readRef, writeRefs } from "../worktrees/refs.ts"
+import { readRef, writeRefs } from "../worktrees/repository.ts"
 import { changedBetween } from "../worktrees/shared-state.ts"
 import { NoContact } from "./connection.ts"
-import { ensureRemoteSession } from "./create-session.ts"
 import { dropIncomingRef, fetchWork, hiddenOnHost, type RepositoryHost, removeRemoteFolder, send } from "./files.ts"
 import type { Hosts, Machine } from "./hosts.ts"
-import { type LaterRunStart, prefaceOf, runJob, setUp } from "./jobs.ts"
 import type { CommitResult } from "./orders.ts"
+import {
+  ensureRemoteSession,
+  inContact,
+  type LaterRunStart,
+  prefaceOf,
+  runJob,
+  setUp,
+  untilReached,
+  workUnreachableError,
+} from "./remote-run.ts"
 import { hasRemoteWork, NO_SESSION, type RemoteSession } from "./remote-session.ts"
 import { completeMarkerPath, folderIn, hostRepositoryFolders } from "./rooms.ts"
-import { inContact, untilReached, workUnreachableError } from "./wait-for-contact.ts"
 
 /**
  * A worktree on another machine. State and changes are kept in the local repository, as for a local worktree; the files

@@ -1,12 +1,35 @@
 import type { OpencodeLayer, Setup } from "../../app.ts"
-import { kindOf } from "../../runtime/places/place.ts"
+import type { Options } from "../../options/options.ts"
+import { kindOf, type Place, type PlaceKind } from "../../runtime/places/place.ts"
 import { CLEANUP_QUEUE } from "../../runtime/places/root.ts"
-import { ownerNow } from "../../runtime/record/owner.ts"
+import { ownerNow } from "../../runtime/record/identity.ts"
 import { cleanupQueueIn } from "./cleanup.ts"
+import type { HostPlace } from "./host-place.ts"
 import { Hosts } from "./hosts.ts"
 import { openRemote } from "./opencode/remote.ts"
-import { hostKind } from "./place-kind.ts"
 import { override, RemoteHost } from "./remote-host.ts"
+
+export type HostKind = Omit<PlaceKind, "open"> & { readonly open: (name: string) => Promise<HostPlace> }
+
+/** The hosts of the options, as places. */
+export const hostKind = (hosts: Hosts, worktrees: () => Promise<Place>, options: Options): HostKind => ({
+  names: hosts.names,
+  described: `A host (${hosts.names.join(", ")}): on that machine, in a worktree there.`,
+  called: (name) => `${name}, in a git worktree there`,
+  remains: (name) => `its folder on ${name}`,
+  mayHaveLeft: () => false,
+  outlives: true,
+  isShared: true,
+  guards: true,
+  hears: (name) => hosts.machine(name).link.hears,
+  rejoin: (name, taskID) => hosts.machine(name).link.use(taskID, true),
+  most: (name) => hosts.machine(name).settings.maxTasks,
+  mostAway: (name) => hosts.machine(name).settings.contactTimeout,
+  async open(name) {
+    const { HostPlace } = await import("./host-place.ts")
+    return new HostPlace(hosts, hosts.machine(name), await worktrees(), options.worktree.setup)
+  },
+})
 
 /** Remote hosts as places, with wrappers of `OpencodeApi` and `UserActions` for their tasks. Loaded only with the option. */
 export function openHosts({

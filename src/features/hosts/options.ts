@@ -1,7 +1,6 @@
 import { z } from "zod"
 import { MAX_TIMER_MS } from "../../core/ports.ts"
-import { type MergeRule, TO_ALLOW } from "../../options/rules.ts"
-import { count, milliseconds, option, shownValue, type ValuesOf } from "../../options/spec.ts"
+import { count, type MergeRule, milliseconds, option, shownValue, TO_ALLOW, type ValuesOf } from "../../options/spec.ts"
 
 /** A name of a host: what a task's place is called by. */
 const HOST_NAME = /^[a-z0-9][a-z0-9-]{0,31}$/

@@ -1,7 +1,6 @@
 import { z } from "zod"
 import type { Feature } from "../../core/feature.ts"
-import { stricter } from "../../options/rules.ts"
-import { count, group, option, text, type ValuesOf } from "../../options/spec.ts"
+import { count, group, option, stricter, text, type ValuesOf } from "../../options/spec.ts"
 import type { GroupRequest } from "../../runtime/launch/request.ts"
 import { nextItems } from "./next.ts"
 

@@ -1,6 +1,5 @@
 import type { ItemsPlan } from "../../core/group.ts"
-import { countItems, failureText } from "../../core/items.ts"
-import type { GroupState, GroupStep, MemberState } from "../../core/members.ts"
+import { countItems, failureText, type GroupState, type GroupStep, type MemberState } from "../../core/members.ts"
 import { type Ending, isActive, type Task } from "../../core/task.ts"
 import { count, formatInteger } from "../../lib/text.ts"
 

@@ -6,8 +6,7 @@ import type { OpencodeEvent } from "../../core/ports.ts"
 import { conditionOf, type Refusal } from "../../core/refusal.ts"
 import { isHeldUp } from "../../core/run/active-run.ts"
 import { isActive, isPaused, isQueued, type Model, modelOf, type Reason, type Task } from "../../core/task.ts"
-import { duration } from "../../lib/duration.ts"
-import { formatTime } from "../../lib/format-time.ts"
+import { duration, formatTime } from "../../lib/format.ts"
 import { oneLine } from "../../lib/text.ts"
 import {
   answered,

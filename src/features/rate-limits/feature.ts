@@ -1,7 +1,6 @@
 import { z } from "zod"
 import type { Feature } from "../../core/feature.ts"
-import { projectWins, stricter } from "../../options/rules.ts"
-import { milliseconds, option, type ValuesOf } from "../../options/spec.ts"
+import { milliseconds, option, projectWins, stricter, type ValuesOf } from "../../options/spec.ts"
 import { Breakers } from "./breakers.ts"
 
 const options = {

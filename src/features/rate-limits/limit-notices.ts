@@ -2,11 +2,9 @@ import type { Runtime } from "../../core/feature.ts"
 import { modelKeyOf } from "../../core/limits.ts"
 import { conditionOf } from "../../core/refusal.ts"
 import { isUnattended, type Task } from "../../core/task.ts"
-import { duration } from "../../lib/duration.ts"
-import { formatTime } from "../../lib/format-time.ts"
+import { duration, formatTime } from "../../lib/format.ts"
 import { count } from "../../lib/text.ts"
-import type { Note } from "../../runtime/mailbox/notes.ts"
-import { notifyIdle } from "../../runtime/mailbox/notify-idle.ts"
+import { type Note, notifyIdle } from "../../runtime/mailbox/notes.ts"
 import type { Breaker } from "./breaker.ts"
 
 /** Shorter waits are not reported. */

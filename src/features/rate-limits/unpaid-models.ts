@@ -1,4 +1,4 @@
-import { duration } from "../../lib/duration.ts"
+import { duration } from "../../lib/format.ts"
 
 /** Time for which an unpaid model is not tried again, in ms. */
 const UNPAID_MS = 60_000

@@ -1,11 +1,56 @@
 import { z } from "zod"
-import type { Feature } from "../../core/feature.ts"
-import type { Schema } from "../../core/task.ts"
+import { messageOf } from "../../core/errors.ts"
+import type { Feature, FeatureBody, Runtime } from "../../core/feature.ts"
+import type { ValidationResult } from "../../core/outcome.ts"
+import { AUTOMATIC } from "../../core/summary.ts"
+import type { Reason, Schema } from "../../core/task.ts"
 import { systemClock } from "../../lib/clock.ts"
 import { startWorker } from "../../lib/thread.ts"
-import { fewer } from "../../options/rules.ts"
-import { count, option, text, type ValuesOf } from "../../options/spec.ts"
-import { type Validate, validator } from "./verify.ts"
+import { count, fewer, option, text, type ValuesOf } from "../../options/spec.ts"
+
+/** Finds a valid value in a text. */
+export type Validate = (schema: Schema, text: string) => Promise<ValidationResult>
+
+/** Judges whether an answer is a value of its schema, and stores that in a file. */
+export const validator = (runtime: Runtime, validate: Validate): FeatureBody => ({
+  readsTextAlone: true,
+  async verify({ id, member, run: { schema } }, { text, earlier: { value }, signal }) {
+    if (!schema) return undefined
+    const found = await validate(schema, text).catch(unchecked)
+    if (signal.aborted) return undefined
+    const asked = (value?.asked ?? 0) + 1
+    const longest = Math.max(value?.refused ?? 0, found.valid ? 0 : text.length)
+    const counted = { asked, ...(longest > 0 && { refused: longest }) }
+    if (!found.valid)
+      return {
+        ok: false,
+        finding: { value: { valid: false, ...counted } },
+        again: asked <= runtime.options.schemaRetries,
+        ask: { kind: "schema", text: invalidText(found.problems) },
+        failure: invalidReason(asked, found.problems),
+      }
+    // A group of tries stores its winner's value only, and a map stores its items' values in rows.
+    const file = member ? undefined : await runtime.keep(id, text.slice(found.at, found.at + found.length))
+    return { ok: true, finding: { value: { ...found, ...(file !== undefined && { file }), ...counted } } }
+  },
+})
+
+const unchecked = (error: unknown): ValidationResult => ({
+  valid: false,
+  problems: [`it could not be checked: ${messageOf(error)}`],
+})
+
+const invalidText = (problems: readonly string[]): string =>
+  `${AUTOMATIC} Your answer is not valid: ${problems.join("; ")}. Answer again, with the JSON alone.`
+
+const MOST_TOLD = 3
+
+/** Reason of a run without a valid answer after all attempts. */
+export function invalidReason(asked: number, problems: readonly string[]): Reason {
+  const times = asked === 1 ? "asked once" : `asked ${asked} times; the last time`
+  const text = `Its answer did not match the schema (${times}: ${problems.slice(0, MOST_TOLD).join("; ")}).`
+  return { code: "schema", text }
+}
 
 const options = {
   schemaRetries: option(

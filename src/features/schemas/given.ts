@@ -1,8 +1,260 @@
-import { CallError } from "../../core/errors.ts"
+import { dereference, type Schema as JsonSchema } from "@cfworker/json-schema"
+import { CallError, messageOf } from "../../core/errors.ts"
 import type { Schema } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 import { fileIn, type MayRead, textIn } from "../../runtime/launch/argument-file.ts"
-import { problemIn } from "./examine.ts"
+
+/**
+ * Checks a JSON Schema before a launch. The validator ignores what it does not understand, or fails only later, so
+ * likely mistakes are reported here with their path.
+ */
+
+const MOST_SCHEMA_CHARS = 20_000
+/** Limit of nesting, because later steps and the validator are recursive. */
+const MOST_DEPTH = 200
+
+const TYPES = ["null", "boolean", "object", "array", "number", "integer", "string"]
+/** Keywords whose value is a schema. */
+const SCHEMA = [
+  "additionalProperties",
+  "unevaluatedProperties",
+  "propertyNames",
+  "additionalItems",
+  "unevaluatedItems",
+  "contains",
+  "not",
+  "if",
+  "then",
+  "else",
+]
+/** Keywords whose value is a list of schemas. */
+const SCHEMAS = ["allOf", "anyOf", "oneOf", "prefixItems"]
+/** Keywords whose value is an object of schemas. */
+const NAMED_SCHEMAS = ["properties", "patternProperties", "dependentSchemas", "$defs", "definitions"]
+/** Old keyword with schemas or lists of names. */
+const DEPENDENCIES = "dependencies"
+/** Keywords that apply a schema to the same value. */
+const IN_PLACE = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else"]
+const NAMED_IN_PLACE = ["dependentSchemas", DEPENDENCIES]
+
+/** Keywords that the validator would silently ignore. */
+const UNSUPPORTED = ["$dynamicRef", "$recursiveRef"]
+const NUMBERS = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"]
+const COUNTS = [
+  "minLength",
+  "maxLength",
+  "minItems",
+  "maxItems",
+  "minProperties",
+  "maxProperties",
+  "minContains",
+  "maxContains",
+]
+
+/** A nested schema with its JSON pointer. */
+type Place = { readonly at: string; readonly schema: Schema }
+
+/** Fault in a schema, as `at /properties/x/type: …`; undefined where none is found. */
+export function problemIn(given: unknown): string | undefined {
+  if (!isSchema(given)) return "it is no object"
+  const size = ofSize(given)
+  if (size) return size
+  const length = JSON.stringify(given).length
+  if (length > MOST_SCHEMA_CHARS) return `it has ${length} characters; at most ${MOST_SCHEMA_CHARS} are taken`
+  // The validator modifies its input.
+  const schema = structuredClone(given)
+  const places: Place[] = []
+  const wrong = walk(schema, "", places)
+  if (wrong) return wrong
+  const known = knownIn(schema)
+  if (typeof known === "string") return at("", `it cannot be used: ${known}`)
+  for (const place of places) {
+    const problem = ofRef(schema, place, known)
+    if (problem) return problem
+  }
+  return ofCircle(schema, places)
+}
+
+/** Checks depth without recursion, and stops at the longest allowed schema. */
+function ofSize(schema: Schema): string | undefined {
+  const open: { readonly value: object; readonly depth: number }[] = [{ value: schema, depth: 0 }]
+  let seen = 0
+  for (const { value, depth } of open) {
+    if (depth > MOST_DEPTH) return `it is nested deeper than ${MOST_DEPTH} levels`
+    for (const key in value) {
+      if (++seen > MOST_SCHEMA_CHARS) return `it has more than ${MOST_SCHEMA_CHARS} values`
+      const next = (value as Schema)[key]
+      if (typeof next === "object" && next !== null) open.push({ value: next, depth: depth + 1 })
+    }
+  }
+  return undefined
+}
+
+/** The validator's reference table, or why it cannot build one. */
+function knownIn(schema: Schema): Readonly<Record<string, unknown>> | string {
+  try {
+    return dereference(schema as JsonSchema)
+  } catch (error) {
+    return oneLine(messageOf(error))
+  }
+}
+
+const isSchema = (value: unknown): value is Schema =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+const at = (pointer: string, what: string): string => `at ${pointer === "" ? "/" : oneLine(pointer)}: ${what}`
+
+const below = (pointer: string, key: string | number): string =>
+  `${pointer}/${String(key).replaceAll("~", "~0").replaceAll("/", "~1")}`
+
+function walk(schema: unknown, pointer: string, places: Place[]): string | undefined {
+  if (typeof schema === "boolean") return undefined
+  if (!isSchema(schema)) return at(pointer, "a schema was expected: an object, true or false")
+  places.push({ at: pointer, schema })
+  const own = ofType(schema, pointer) ?? ofPatterns(schema, pointer) ?? ofLists(schema, pointer)
+  if (own) return own
+  for (const [child, where] of childrenOf(schema, pointer)) {
+    const problem = walk(child, where, places)
+    if (problem) return problem
+  }
+  return undefined
+}
+
+function* childrenOf(schema: Schema, pointer: string): Iterable<readonly [unknown, string]> {
+  for (const [key, value] of Object.entries(schema)) {
+    const where = below(pointer, key)
+    if (SCHEMA.includes(key) || (key === "items" && !Array.isArray(value))) yield [value, where]
+    else if (SCHEMAS.includes(key) || key === "items")
+      for (const [index, child] of (value as readonly unknown[]).entries()) yield [child, below(where, index)]
+    else if (NAMED_SCHEMAS.includes(key) || key === DEPENDENCIES)
+      for (const [name, child] of Object.entries(value as Schema))
+        if (key !== DEPENDENCIES || !isNames(child)) yield [child, below(where, name)]
+  }
+}
+
+function ofType({ type }: Schema, pointer: string): string | undefined {
+  if (type === undefined) return undefined
+  const types = Array.isArray(type) ? type : [type]
+  const unknown = types.find((each) => !TYPES.includes(each as string))
+  if (types.length > 0 && unknown === undefined) return undefined
+  return at(`${pointer}/type`, `${shown(unknown ?? type)} is no type. There are: ${TYPES.join(", ")}`)
+}
+
+function ofPatterns({ pattern, patternProperties }: Schema, pointer: string): string | undefined {
+  const named = isSchema(patternProperties) ? Object.keys(patternProperties) : []
+  for (const [text, where] of [
+    ...(pattern === undefined ? [] : [[pattern, below(pointer, "pattern")] as const]),
+    ...named.map((name) => [name, below(below(pointer, "patternProperties"), name)] as const),
+  ]) {
+    if (typeof text !== "string") return at(where, "a regular expression was expected, as a text")
+    try {
+      new RegExp(text, "u")
+    } catch (error) {
+      return at(where, `no regular expression: ${oneLine(String((error as Error).message))}`)
+    }
+  }
+  return undefined
+}
+
+/** Keywords that the validator accepts in a wrong form. */
+function ofLists(schema: Schema, pointer: string): string | undefined {
+  for (const [key, value] of Object.entries(schema)) {
+    const where = below(pointer, key)
+    if (NAMED_SCHEMAS.includes(key) && !isSchema(value)) return at(where, "an object of schemas was expected")
+    if (SCHEMAS.includes(key) && !Array.isArray(value)) return at(where, "a list of schemas was expected")
+    if (key === "enum" && !Array.isArray(value)) return at(where, "a list of values was expected")
+    if (key === "required" && !isNames(value)) return at(where, "a list of property names was expected")
+    if (key === "dependentRequired" && !(isSchema(value) && Object.values(value).every(isNames)))
+      return at(where, "an object of lists of property names was expected")
+    if (key === DEPENDENCIES && !(isSchema(value) && Object.values(value).every(isNamesOrSchema)))
+      return at(where, "an object of schemas or of lists of property names was expected")
+    if (UNSUPPORTED.includes(key)) return at(where, "this keyword is not supported; use $ref")
+    const problem = ofNumber(key, value)
+    if (problem) return at(where, problem)
+  }
+  return undefined
+}
+
+const isNames = (value: unknown): boolean => Array.isArray(value) && value.every((each) => typeof each === "string")
+const isNamesOrSchema = (value: unknown): boolean => !Array.isArray(value) || isNames(value)
+
+function ofNumber(key: string, value: unknown): string | undefined {
+  if (COUNTS.includes(key) && !(Number.isInteger(value) && (value as number) >= 0))
+    return "a whole number from 0 was expected"
+  if (!NUMBERS.includes(key)) return undefined
+  if (typeof value !== "number") return "a number was expected"
+  return key === "multipleOf" && value <= 0 ? "a number above 0 was expected" : undefined
+}
+
+function ofRef(
+  root: Schema,
+  { at: pointer, schema }: Place,
+  known: Readonly<Record<string, unknown>>,
+): string | undefined {
+  const { $ref } = schema
+  if ($ref === undefined) return undefined
+  const where = below(pointer, "$ref")
+  if (typeof $ref !== "string") return at(where, "a text was expected, like #/$defs/name")
+  if (!$ref.startsWith("#")) return at(where, `${shown($ref)} leads outside; only # and #/… are followed`)
+  const isKnown = known[String(schema.__absolute_ref__)] !== undefined
+  return isKnown && resolve(root, $ref) !== undefined ? undefined : at(where, `${shown($ref)} leads nowhere`)
+}
+
+/** Target of a reference within the root; undefined where it is missing or no schema. */
+function resolve(root: Schema, ref: string): Schema | boolean | undefined {
+  let found: unknown = root
+  for (const step of ref.slice(1).split("/").slice(1)) {
+    const key = decoded(step).replaceAll("~1", "/").replaceAll("~0", "~")
+    found =
+      typeof found === "object" && found !== null && Object.hasOwn(found, key) ? (found as Schema)[key] : undefined
+  }
+  const isWhole = ref === "#" || ref.startsWith("#/")
+  return isWhole && (typeof found === "boolean" || isSchema(found)) ? found : undefined
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
+
+/** Finds schemas that refer to themselves for the same value, which would never end. Visits each schema once. */
+function ofCircle(root: Schema, places: readonly Place[]): string | undefined {
+  const done = new Set<unknown>()
+  for (const { schema } of places) {
+    const path = new Set<unknown>()
+    const open: { readonly schema: unknown; readonly left: unknown[] }[] = []
+    const enter = (next: Schema) => {
+      path.add(next)
+      open.push({ schema: next, left: inPlace(root, next) })
+    }
+    if (!done.has(schema)) enter(schema)
+    for (let top = open.at(-1); top; top = open.at(-1)) {
+      const next = top.left.pop()
+      if (path.has(next))
+        return at(places.find((place) => place.schema === next)?.at ?? "", "it refers to itself in a circle")
+      if (next !== undefined) {
+        if (isSchema(next) && !done.has(next)) enter(next)
+        continue
+      }
+      open.pop()
+      path.delete(top.schema)
+      done.add(top.schema)
+    }
+  }
+  return undefined
+}
+
+function inPlace(root: Schema, schema: Schema): unknown[] {
+  const { $ref } = schema
+  const direct = IN_PLACE.flatMap((key) => schema[key])
+  const named = NAMED_IN_PLACE.flatMap((key) => (isSchema(schema[key]) ? Object.values(schema[key]) : []))
+  return [...direct, ...named, ...(typeof $ref === "string" ? [resolve(root, $ref)] : [])].filter(isSchema)
+}
+
+const shown = (value: unknown): string => oneLine(JSON.stringify(value) ?? String(value), 60)
 
 /** Schema given inline, or as a `.json` file of the project. Throws a `CallError` where it is unusable. */
 export async function schemaGiven(given: Schema | string, folder: string, mayRead: MayRead): Promise<Schema> {

@@ -1,6 +1,6 @@
+import type { ValidationResult } from "../../core/outcome.ts"
 import type { Clock } from "../../core/ports.ts"
 import type { Schema } from "../../core/task.ts"
-import type { ValidationResult } from "../../core/value.ts"
 import { OnDemandWorker, type WorkerThread } from "../../lib/thread.ts"
 
 export type ValueOrder = { readonly id: number; readonly schema: Schema; readonly text: string }

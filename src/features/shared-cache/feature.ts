@@ -1,7 +1,81 @@
-import type { Feature } from "../../core/feature.ts"
-import { projectWins } from "../../options/rules.ts"
-import { milliseconds, option, type ValuesOf } from "../../options/spec.ts"
-import { CacheWarmUp } from "./warm-up.ts"
+import type { Block } from "../../core/blocks.ts"
+import type { Feature, FeatureBody, Runtime } from "../../core/feature.ts"
+import { modelKey } from "../../core/limits.ts"
+import type { OpencodeEvent } from "../../core/ports.ts"
+import { isActive, isQueued, isUnattended, type Task } from "../../core/task.ts"
+import { milliseconds, option, projectWins, type ValuesOf } from "../../options/spec.ts"
+
+/** Providers keep a prefix for at least five minutes; within this time it counts as cached. */
+const KEPT_MS = 240_000
+
+/**
+ * Holds fresh tasks of one message with equal agent and model until the first one's answer begins, so that their common
+ * prefix is cached. Applies only to models that use a cache, and not shortly after a similar request.
+ */
+class CacheWarmUp implements FeatureBody {
+  readonly #runtime: Runtime
+  /** Models for which this process has seen cache tokens. */
+  readonly #cached = new Set<string>()
+  /** Time of the last answer's beginning, by agent and model. */
+  readonly #began = new Map<string, number>()
+
+  constructor(runtime: Runtime) {
+    this.#runtime = runtime
+  }
+
+  /** A task is held behind another from when it is about to be made, or never. */
+  blocks(task: Task): Block | undefined {
+    const { store, clock, options } = this.#runtime
+    const behind = store.handle(task.id) ? task.run.heldBehind : this.#leaderOf(task)
+    if (behind === undefined) return undefined
+    const until = store.run(task.id)?.warmUpUntil ?? clock.now() + options.cacheHold
+    const isOver = !this.#isComing(behind) || !this.#isWorthIt(task) || until <= clock.now()
+    return isOver ? undefined : { by: "shared cache", behind, until, keepsSlot: true }
+  }
+
+  onEvent(event: OpencodeEvent, task: Task | undefined): void {
+    if (event.type === "answered" && event.model && event.usage.cacheRead + event.usage.cacheWrite > 0)
+      this.#cached.add(modelKey(event.model))
+    if (event.type !== "began" || !task?.model) return
+    this.#began.set(kindOf(task), this.#runtime.clock.now())
+    this.#runtime.reschedule()
+  }
+
+  #leaderOf(task: Task): string | undefined {
+    const { store, options } = this.#runtime
+    if (options.cacheHold === 0 || !isFresh(task)) return undefined
+    const others = [...store.active(), ...store.making()]
+    return others.find((other) => isFresh(other) && !isQueued(other) && isSibling(task, other))?.id
+  }
+
+  #isComing(id: string): boolean {
+    const leader = this.#runtime.store.handle(id)?.task
+    return leader !== undefined && isActive(leader)
+  }
+
+  #isWorthIt(task: Task): boolean {
+    const { model } = task
+    const since = this.#runtime.clock.now() - (this.#began.get(kindOf(task)) ?? Number.NEGATIVE_INFINITY)
+    return model !== undefined && this.#cached.has(modelKey(model)) && since >= KEPT_MS
+  }
+}
+
+/** With nothing of a past or a place of its own. */
+const isFresh = (task: Task): boolean => {
+  const { fork, place, group, member, run } = task
+  const isFirst = run.generation === 0 && run.after === undefined
+  return isFirst && !group && !member && fork === undefined && place === undefined && !isUnattended(task)
+}
+
+const isSibling = (task: Task, other: Task): boolean =>
+  other.id !== task.id &&
+  other.run.heldBehind === undefined &&
+  other.parentID === task.parentID &&
+  other.parentMessageID === task.parentMessageID &&
+  kindOf(other) === kindOf(task)
+
+const kindOf = ({ agent, model }: Task): string =>
+  JSON.stringify([agent, model && modelKey(model), model?.variant ?? ""])
 
 const options = {
   cacheHold: option(

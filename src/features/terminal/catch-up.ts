@@ -3,9 +3,8 @@ import type { Session } from "@opencode-ai/sdk/v2"
 import type { CallState } from "../../core/ports.ts"
 import { callState, callsIn, emptiesIn, NOTHING_OBSERVED, withTool } from "../../core/run/progress.ts"
 import { type Ask, isActive, type Progress, type Task } from "../../core/task.ts"
-import { permissionAsk, questionAsk } from "../../opencode/asks.ts"
 import { toMessage } from "../../opencode/convert.ts"
-import type { RawEvent } from "../../opencode/events.ts"
+import { permissionAsk, questionAsk, type RawEvent } from "../../opencode/events.ts"
 import type { UiMetadata } from "../../runtime/record/ui-metadata.ts"
 
 /** A task, its live state, and its session's parent and folder. */

@@ -1,7 +1,6 @@
 import { z } from "zod"
 import type { Feature } from "../../core/feature.ts"
-import { projectWins } from "../../options/rules.ts"
-import { option, type ValuesOf } from "../../options/spec.ts"
+import { option, projectWins, type ValuesOf } from "../../options/spec.ts"
 
 const options = {
   osNotifications: option(

@@ -1,10 +1,8 @@
-import { batchName, batchProgress } from "../../core/batch.ts"
 import { payer } from "../../core/bill.ts"
-import { waitsFor } from "../../core/dependencies.ts"
-import { groupText } from "../../core/items.ts"
+import { batchName, batchProgress, pauseAmong, waitsFor } from "../../core/dependencies.ts"
 import { modelKeyOf } from "../../core/limits.ts"
+import { groupText } from "../../core/members.ts"
 import { pauseText, waitsForText } from "../../core/pause.ts"
-import { pauseAmong } from "../../core/paused-children.ts"
 import {
   addUsage,
   agentName,
@@ -22,8 +20,7 @@ import {
   type Usage,
   waited,
 } from "../../core/task.ts"
-import { duration, ticking } from "../../lib/duration.ts"
-import { budget as budgetText, dollars } from "../../lib/money.ts"
+import { budget as budgetText, dollars, duration, ticking } from "../../lib/format.ts"
 import { count, oneLine, short } from "../../lib/text.ts"
 
 /** Texts and rows for the terminal. Pure; widths are terminal columns. */

@@ -2,7 +2,7 @@ import { createHash, randomBytes } from "node:crypto"
 import { mkdirSync, readdirSync, statSync } from "node:fs"
 import { basename, dirname, join } from "node:path"
 import { createOnce, readJson, replaceFileSync } from "../../lib/atomic-file.ts"
-import { stateFolder } from "../../lib/project.ts"
+import { stateFolder } from "../../lib/repository.ts"
 import { newCode } from "./codes.ts"
 
 /** Address and keys of the page, in a file per project that only the user can read. */

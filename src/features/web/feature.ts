@@ -1,7 +1,6 @@
 import { z } from "zod"
 import type { AppFeature } from "../../app.ts"
-import { projectWins } from "../../options/rules.ts"
-import { option, part, type ValuesOf } from "../../options/spec.ts"
+import { option, part, projectWins, type ValuesOf } from "../../options/spec.ts"
 
 const LOOPBACK = /^(localhost|::1|127(\.\d{1,3}){3})$/
 const ELSEWHERE =

@@ -1,6 +1,6 @@
 import { messageOf } from "../../core/errors.ts"
 import type { Clock } from "../../core/ports.ts"
-import { SerialQueue } from "../../lib/turn.ts"
+import { SerialQueue } from "../../lib/promises.ts"
 import type { Board } from "../board/service.ts"
 import type { Log, Source } from "./ports.ts"
 import { agentRow } from "./rows.ts"

@@ -1,7 +1,7 @@
 import type { AgentInfo } from "../../core/ports.ts"
 import type { Usage } from "../../core/task.ts"
-import type { FileDiff } from "../../lib/patch.ts"
-import type { Overview } from "../../runtime/overview.ts"
+import type { FileDiff } from "../../lib/repository.ts"
+import type { Overview } from "../../runtime/reports.ts"
 import type { HistoryRun, UserActions } from "../../runtime/user-actions.ts"
 import type { Board } from "../board/service.ts"
 

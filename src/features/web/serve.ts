@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs"
 import { basename } from "node:path"
 import type { Clock } from "../../core/ports.ts"
-import { mainCheckout } from "../../lib/project.ts"
+import { mainCheckout } from "../../lib/repository.ts"
 import { addressFile, portOf, webSessionsFile, writeAddress } from "./address.ts"
 import { createApp } from "./app.ts"
 import { Auth } from "./auth.ts"

@@ -1,7 +1,7 @@
 import type { PauseKind } from "../../core/pause.ts"
 import type { Ask, Merge, Phase, ReasonCode, Status } from "../../core/task.ts"
 import type { Hit } from "../../lib/find.ts"
-import type { FileDiff } from "../../lib/patch.ts"
+import type { FileDiff } from "../../lib/repository.ts"
 import type { Conversation, HistoryRun } from "../../runtime/user-actions.ts"
 import type { BoardAgent, PurseView } from "../board/service.ts"
 import type { BoardTask, TaskState } from "../board/task.ts"

@@ -1,9 +1,18 @@
 import { oneLine } from "../../lib/text.ts"
-import { entriesAt, filtered, isFile, isLink, isSubmoduleEntry, readBlobs, readFiltered, writeBlob } from "./blobs.ts"
 import { type Checkout, gitOptions } from "./checkout.ts"
-import type { TreeEntry } from "./diff.ts"
 import { GitError, git, gitLine } from "./git.ts"
-import { readRef, refOf } from "./refs.ts"
+import {
+  entriesAt,
+  filtered,
+  isFile,
+  isLink,
+  isSubmoduleEntry,
+  readBlobs,
+  readFiltered,
+  type TreeEntry,
+  writeBlob,
+} from "./objects.ts"
+import { readRef, refOf } from "./repository.ts"
 import { withIndex } from "./snapshot.ts"
 import type { Conflict, Merged, Sides } from "./three-way.ts"
 

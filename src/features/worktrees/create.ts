@@ -7,7 +7,6 @@ import { oneLine, tail } from "../../lib/text.ts"
 import type { EnterRequest, OpencodeFolder } from "../../runtime/places/place.ts"
 import { type CommandResult, lastLines, runCommand } from "../../runtime/places/run-command.ts"
 import { applyChanges } from "./apply.ts"
-import { missingFilterNote } from "./blobs.ts"
 import { type Checkout, type SourceCheckout, sourceCheckout } from "./checkout.ts"
 import { conflictCommit, unsolvedIn, withMarks } from "./conflicts.ts"
 import {
@@ -20,20 +19,25 @@ import {
   recordCopied,
   tooLarge,
 } from "./dependencies.ts"
-import { changesBetween } from "./diff.ts"
 import { activeRuns, cleanAll, heldBytes, type WorktreePorts, worktreeFolder } from "./folders.ts"
 import { bringIgnored, ignoredBeside } from "./ignored.ts"
-import { sizesLock, withLock } from "./locks.ts"
-import { dropMarker, type Marker, readMarker, writeMarker } from "./marker.ts"
-import { stageOf } from "./merge.ts"
-import { stateToMerge } from "./merge-back.ts"
+import { stageOf, stateToMerge } from "./merge.ts"
+import { changesBetween, missingFilterNote } from "./objects.ts"
 import type { PreparedWorktree } from "./preface.ts"
-import { readRef, refOf, writeRefs } from "./refs.ts"
+import { readRef, refOf, sizesLock, withLock, writeRefs } from "./repository.ts"
 import { commitOf, filesOf, missingAtStart, stampCommit } from "./snapshot.ts"
 import { noteStash, withStashed } from "./stash.ts"
-import { aroundSubmodules, dropSubmoduleChanges } from "./submodules.ts"
-import { threeWay } from "./three-way.ts"
-import { addSubmodules, addWorktree, copyIgnored, removeWorktree } from "./worktree.ts"
+import { aroundSubmodules, dropSubmoduleChanges, threeWay } from "./three-way.ts"
+import {
+  addSubmodules,
+  addWorktree,
+  copyIgnored,
+  dropMarker,
+  type Marker,
+  readMarker,
+  removeWorktree,
+  writeMarker,
+} from "./worktree.ts"
 
 /** Start of a worktree: its commit; `mine` if the parent's state was merged in; base of the run's changes. */
 type Start = {

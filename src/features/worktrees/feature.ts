@@ -1,8 +1,34 @@
+import { existsSync } from "node:fs"
 import { z } from "zod"
 import type { AppFeature } from "../../app.ts"
-import { type MergeRule, projectWins } from "../../options/rules.ts"
-import { count, group, option, type ValuesOf } from "../../options/spec.ts"
-import { worktreeKind } from "./place-kind.ts"
+import type { Options } from "../../options/options.ts"
+import { count, group, type MergeRule, option, projectWins, type ValuesOf } from "../../options/spec.ts"
+import type { PlaceKind, PlacePorts } from "../../runtime/places/place.ts"
+import { WORKTREES } from "../../runtime/places/root.ts"
+
+/** Git worktrees of the parent's repository on this machine. */
+const worktreeKind = (settings: Options["worktree"], { processes, commands, hostFolder }: PlacePorts): PlaceKind => ({
+  names: ["worktree"],
+  described: `"worktree": a git worktree of its own, from your files as they are${ignoredIn(settings)}.`,
+  called: () => "a git worktree of its own",
+  remains: () => "its worktree's folder",
+  keeps: settings,
+  isShared: true,
+  guards: true,
+  mayHaveLeft: () => existsSync(WORKTREES),
+  async open() {
+    const { Worktrees } = await import("./worktrees.ts")
+    const { keeper, isOthers } = commands
+    return new Worktrees({ root: WORKTREES, settings, processes, commands, hostFolder, keeper, isOthers })
+  },
+})
+
+function ignoredIn({ setup, dependencies }: Options["worktree"]): string {
+  if (setup !== "") return ""
+  return dependencies === "auto"
+    ? ", ignored dependencies (node_modules) copied"
+    : ", without ignored ones (node_modules)"
+}
 
 /** A command of the project's own runs as the user. */
 const command: MergeRule = {

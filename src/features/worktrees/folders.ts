@@ -6,17 +6,23 @@ import { messageOf } from "../../core/errors.ts"
 import { jsonNames } from "../../lib/atomic-file.ts"
 import type { Processes } from "../../lib/lock.ts"
 import { type CommandMarks, endLeftovers } from "../../runtime/places/command-marks.ts"
-import type { Fault } from "../../runtime/places/fault.ts"
-import type { OpencodeFolder } from "../../runtime/places/place.ts"
+import type { Fault, OpencodeFolder } from "../../runtime/places/place.ts"
 import { type Checkout, headOf } from "./checkout.ts"
 import type { Bounds } from "./dependencies.ts"
 import { keepIgnored } from "./ignored.ts"
-import { betweenMerges, folderLock, withLock } from "./locks.ts"
-import { dropMarker, type Marker, markedAt, type OwnerMark, readMarker, writeMarker } from "./marker.ts"
-import { readRef, writeRefs } from "./refs.ts"
+import { betweenMerges, folderLock, readRef, withLock, writeRefs } from "./repository.ts"
 import { commitOf, filesOf } from "./snapshot.ts"
 import { type RunCheckouts, settleStash } from "./stash.ts"
-import { removeWorktree, unsavedWithin } from "./worktree.ts"
+import {
+  dropMarker,
+  type Marker,
+  markedAt,
+  type OwnerMark,
+  readMarker,
+  removeWorktree,
+  unsavedWithin,
+  writeMarker,
+} from "./worktree.ts"
 
 type WorktreeSettings = {
   /** Command run in a new worktree before the agent; empty for none. */

@@ -1,13 +1,13 @@
 import type { LosingTry, SharedPlaces } from "../../runtime/places/place.ts"
 import { type Checkout, gitOptions, requireCheckout, sharedGitOptions } from "./checkout.ts"
-import { workBetween } from "./diff.ts"
 import { type WorktreePorts, worktreeFolder } from "./folders.ts"
 import { git, gitLine, gitList } from "./git.ts"
-import { hiddenIn } from "./hidden.ts"
-import { readMarker } from "./marker.ts"
-import { stateToMerge } from "./merge-back.ts"
-import { dropRefs, LEFT_IN_STASH, type RefKind, readRef, writeRefs } from "./refs.ts"
+import { hiddenIn } from "./ignored.ts"
+import { stateToMerge } from "./merge.ts"
+import { workBetween } from "./objects.ts"
+import { dropRefs, LEFT_IN_STASH, type RefKind, readRef, writeRefs } from "./repository.ts"
 import { filesOf } from "./snapshot.ts"
+import { readMarker } from "./worktree.ts"
 
 /** Tasks that begin with the same state, of which one is merged. */
 

@@ -3,12 +3,12 @@ import { constants, existsSync } from "node:fs"
 import { access, copyFile, lstat, mkdtemp, realpath, rm, stat, utimes } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join, relative } from "node:path"
-import { succeeds } from "../../lib/succeeds.ts"
+import { succeeds } from "../../lib/promises.ts"
 import { ownFolders } from "../../runtime/places/root.ts"
 import { type Checkout, gitOptions, isAncestor, sharedGitOptions, treeOf } from "./checkout.ts"
 import { copiedEntriesIn } from "./dependencies.ts"
 import { git, gitLine, gitList, retryOn } from "./git.ts"
-import { hasMarker } from "./marker.ts"
+import { hasMarker } from "./worktree.ts"
 
 /** Many or large files take long. */
 const LONG_MS = 900_000

@@ -1,8 +1,8 @@
 import { lstat } from "node:fs/promises"
 import { join } from "node:path"
 import { type Checkout, findCheckout, gitOptions, headOf, sharedGitOptions } from "./checkout.ts"
-import { changesBetween } from "./diff.ts"
 import { GitError, git, gitLine, gitList } from "./git.ts"
+import { changesBetween } from "./objects.ts"
 
 /**
  * Finds out whether an entry of the stash is the user's or an agent's. Git does not record it, so traces decide: commit

@@ -1,12 +1,11 @@
 import { existsSync } from "node:fs"
 import { z } from "zod"
 import type { Processes } from "../../lib/lock.ts"
-import type { Fault } from "../../runtime/places/fault.ts"
+import type { Fault } from "../../runtime/places/place.ts"
 import { type Checkout, gitOptions, sharedGitOptions, treeOf } from "./checkout.ts"
-import { changesBetween } from "./diff.ts"
 import { git, gitLine } from "./git.ts"
-import { stashLock, withLock } from "./locks.ts"
-import { LEFT_IN_STASH, readRef, writeRefs } from "./refs.ts"
+import { changesBetween } from "./objects.ts"
+import { LEFT_IN_STASH, readRef, stashLock, withLock, writeRefs } from "./repository.ts"
 import { filesOf, withIndex } from "./snapshot.ts"
 import {
   entriesMadeIn,

@@ -18,21 +18,19 @@ import {
   type SweptLeftover,
   type WorkDiff,
 } from "../../runtime/places/place.ts"
-import { missingFilterNote } from "./blobs.ts"
 import { type Checkout, findCheckout, findWorkingCheckout, requireCheckout, sourceCheckout } from "./checkout.ts"
 import { begin, makeReady, missingContentNote, startOf } from "./create.ts"
-import { changesBetween, diffText, hiddenNotes, workBetween } from "./diff.ts"
 import { clean, cleanAll, repoWorktreesFolder, taskOf, type WorktreePorts, worktreeFolder } from "./folders.ts"
 import { GitError } from "./git.ts"
 import { ignoredNotes } from "./ignored.ts"
-import { betweenMerges } from "./locks.ts"
-import { readMarker } from "./marker.ts"
-import { finishMerges, mergeFromParent, mergeIntoParent } from "./merge-back.ts"
+import { finishMerges, mergeFromParent, mergeIntoParent } from "./merge.ts"
+import { changesBetween, diffText, hiddenNotes, missingFilterNote, workBetween } from "./objects.ts"
 import { type PreparedWorktree, prefaceOf } from "./preface.ts"
-import { dropRefs, isUnmerged, listTaskRefs, readRef, refOf, writeRefs } from "./refs.ts"
+import { betweenMerges, dropRefs, isUnmerged, listTaskRefs, readRef, refOf, writeRefs } from "./repository.ts"
 import { expireLosers, sharedIn } from "./shared-state.ts"
 import { missingAtStart, snapshot, stampCommit } from "./snapshot.ts"
 import { stashNotes, tookFromStash } from "./stash.ts"
+import { readMarker } from "./worktree.ts"
 
 const STASH_UNSEEN = "it had left work in git's stash, which its check has not seen"
 

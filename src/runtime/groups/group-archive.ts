@@ -3,12 +3,12 @@ import { chosenIn } from "../../core/group.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import { filesNeededBy } from "../../core/receipts/stands-on.ts"
 import type { Merge, Task, Work } from "../../core/task.ts"
-import { autoMergeFolder, moveSessionBack, parentFolderOf, refuseFailedCheck } from "../merge-target.ts"
 import type { Parts } from "../parts.ts"
 import type { Place, SharedPlaces } from "../places/place.ts"
 import type { FinishedWork, Merging, Places } from "../places/places.ts"
+import { autoMergeFolder, moveSessionBack, parentFolderOf, refuseFailedCheck } from "../sessions.ts"
 import { MOST_FILES, mergeFailure, mergeOf, toWork } from "../tasks/changes.ts"
-import { membersOf } from "./members-of.ts"
+import { membersOf } from "./plans.ts"
 
 /** Places of tries: all begin with the same state, and one try's work is merged. */
 export class GroupArchive {

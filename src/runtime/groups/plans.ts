@@ -1,13 +1,14 @@
 import { CallError, messageOf } from "../../core/errors.ts"
 import { chosenIn, type Group } from "../../core/group.ts"
-import { previewOf } from "../../core/items.ts"
 import { modelKey } from "../../core/limits.ts"
-import { whyNothingRemains } from "../../core/members.ts"
+import { type MemberState, previewOf, whyNothingRemains } from "../../core/members.ts"
 import type { ModelFacts } from "../../core/ports.ts"
+import { hasBegun } from "../../core/run/progress.ts"
 import { isActive, type Model, type Task } from "../../core/task.ts"
 import type { Caller } from "../launch/checks.ts"
 import type { Items } from "../launch/request.ts"
 import type { Parts } from "../parts.ts"
+import type { TaskStore } from "../tasks/store.ts"
 
 /** Number of similar earlier runs whose mean cost is the estimate. */
 const MOST_LIKE_IT = 20
@@ -70,3 +71,19 @@ export function refuseUnlessRemaining(task: Task): void {
   const why = whyNothingRemains(task)
   if (why !== undefined) throw new CallError(why)
 }
+
+/** Current members of a group, oldest first. */
+export const membersOf = (store: TaskStore, group: Task): readonly MemberState[] =>
+  store
+    .ofParent(group.sessionID)
+    .filter(({ member }) => member?.of === group.id)
+    .map((task) => {
+      const run = store.run(task.id)
+      const check = run?.check
+      return {
+        task,
+        closed: !run || run.stage === "notifying",
+        began: !run || hasBegun(run.observed),
+        ...(check && { check }),
+      }
+    })

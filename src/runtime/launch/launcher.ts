@@ -1,12 +1,11 @@
-import { batchFor } from "../../core/batch.ts"
+import { batchFor } from "../../core/dependencies.ts"
 import { CallError, messageOf } from "../../core/errors.ts"
 import type { Feature, FeatureBody, Pauser, SessionBeginning, SessionRules } from "../../core/feature.ts"
 import { newTaskID } from "../../core/ids.ts"
+import { withSchema } from "../../core/outcome.ts"
 import type { ModelFacts, Persona } from "../../core/ports.ts"
 import { isActive, NO_FIGURES, type Task, type TaskDraft } from "../../core/task.ts"
-import { withSchema } from "../../core/value.ts"
-import type { Allowance } from "../budgets/allowance.ts"
-import type { ForeignCosts } from "../budgets/other-processes.ts"
+import type { Allowance, ForeignCosts } from "../budgets.ts"
 import { permitItems } from "../groups/plans.ts"
 import type { Ledgers } from "../ledgers.ts"
 import type { Parts } from "../parts.ts"
@@ -24,13 +23,19 @@ import {
   refuseUnpaid,
   rulesFor,
 } from "./checks.ts"
-import { chosenBy, placeIn, refuseUnknownRungs } from "./choices.ts"
-import { resolveAfter } from "./dependencies.ts"
-import { sweepUp } from "./discard-session.ts"
-import { filesOf } from "./mentions.ts"
-import type { Queue } from "./queue.ts"
-import { checkOf, isPlain, type LaunchRequest, readArguments, withDefaults } from "./request.ts"
-import { Siblings } from "./siblings.ts"
+import { resolveAfter, Siblings } from "./dependencies.ts"
+import { type Queue, sweepUp } from "./queue.ts"
+import {
+  checkOf,
+  chosenBy,
+  filesOf,
+  isPlain,
+  type LaunchRequest,
+  placeIn,
+  readArguments,
+  refuseUnknownRungs,
+  withDefaults,
+} from "./request.ts"
 
 type NewSession = SessionRules & { readonly beginning: SessionBeginning | undefined }
 

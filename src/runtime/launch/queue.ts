@@ -1,5 +1,6 @@
 import { modelKey } from "../../core/limits.ts"
 import { isMember, isQueued, type Task } from "../../core/task.ts"
+import { PATIENT_MS, retry } from "../../lib/clock.ts"
 import type { Dispatcher } from "../dispatcher.ts"
 import type { Parts } from "../parts.ts"
 import type { Scheduler } from "../scheduler.ts"
@@ -72,3 +73,15 @@ export class Queue {
     })
   }
 }
+
+/** Deletes a session that a failed creation may have left: the call can have succeeded without an answer. */
+export const sweepUp = ({ host, clock, stopped }: Parts, id: string, under: string): Promise<void> =>
+  retry(
+    clock,
+    stopped,
+    async () => {
+      const left = (await host.recordsOf(under)).find(({ task }) => task.id === id)
+      if (left) await host.deleteSession(left.task.sessionID)
+    },
+    PATIENT_MS,
+  )

@@ -1,8 +1,14 @@
+import { realpath } from "node:fs/promises"
+import { join, relative, sep } from "node:path"
+import { CallError, messageOf } from "../../core/errors.ts"
 import type { CallOfArgument, Feature } from "../../core/feature.ts"
-import type { Persona } from "../../core/ports.ts"
+import type { AgentInfo, Persona } from "../../core/ports.ts"
 import type { Run, Schema, Task, TaskDraft } from "../../core/task.ts"
 import type { Options } from "../../options/options.ts"
-import { type Caller, defaultsOf, mayRead } from "./checks.ts"
+import type { Parts } from "../parts.ts"
+import { HERE } from "../places/here.ts"
+import { kindOf, type PlaceKind } from "../places/place.ts"
+import { type Caller, chooseModel, defaultsOf, findAgent, findModel, mayRead, modelNamed } from "./checks.ts"
 
 export type LaunchRequest = {
   readonly description: string
@@ -99,3 +105,108 @@ export async function readArguments(
 /** Only such launches can be identical to each other. */
 export const isPlain = ({ fork, after, place, check, schema, group }: LaunchRequest): boolean =>
   !fork && after === undefined && place === undefined && check === undefined && schema === undefined && !group
+
+/** Agent and model of a task that is not a whole fork. Throws a `CallError` for an unknown one. */
+export async function chosenBy(
+  parts: Parts,
+  kinds: readonly PlaceKind[],
+  { agent: name = "", model, place }: LaunchRequest,
+  agents: readonly AgentInfo[],
+  persona: Persona | undefined,
+): Promise<Persona> {
+  // A remote place checks its own agents and models.
+  if (place !== undefined && kindOf(kinds, place).outlives) {
+    const own = agents.find((each) => each.name === name)?.model ?? persona?.model
+    return { agent: name, model: model === undefined ? own : modelNamed(parts, model) }
+  }
+  const agent = findAgent(name, agents)
+  if (model) return { agent: agent.name, model: await chooseModel(parts, model) }
+  const { model: set } = defaultsOf(parts.options, agent.name)
+  const own = set === undefined ? agent.model : await findModel(parts, set, `option agents.${agent.name}.model`)
+  return { agent: agent.name, model: own ?? persona?.model }
+}
+
+/** Throws a `CallError` for an unknown model of a ladder. A remote place checks its own models. */
+export async function refuseUnknownRungs(
+  parts: Parts,
+  kinds: readonly PlaceKind[],
+  { tries, place }: LaunchRequest,
+): Promise<void> {
+  if (typeof tries !== "object") return
+  const isElsewhere = place !== undefined && kindOf(kinds, place).outlives === true
+  for (const rung of tries) await (isElsewhere ? modelNamed(parts, rung) : chooseModel(parts, rung))
+}
+
+/** Name of the launch's place, undefined for the parent's folder. Throws a `CallError` for an unknown one. */
+export function placeIn(
+  kinds: readonly PlaceKind[],
+  { place: asked, tries, guard, fork }: LaunchRequest,
+): string | undefined {
+  const place = asked ?? (tries === undefined ? HERE : kinds.find(({ isShared }) => isShared)?.names[0])
+  if (place === undefined || place === HERE) return undefined
+  const what = tries === undefined ? guard && "guard" : "tries"
+  const { isShared, guards } = kindOf(kinds, place)
+  if (what && !(what === "guard" ? guards : isShared))
+    throw new CallError(`\`${what}\` cannot be had in the place "${place}". Nothing was launched.`)
+  if (kindOf(kinds, place).outlives && fork) throw new CallError(NO_FORK)
+  return place
+}
+
+const NO_FORK =
+  "An agent on another machine cannot start from this conversation: leave out `fork`, and say in the prompt what it needs to know."
+
+/** Same pattern as OpenCode's own prompts. */
+const MENTION = /(?<![\w`])@(\.?[^\s`,.]*(?:\.[^\s`,.]+)*)/g
+/** Most files attached: a prompt may quote anything. */
+const MOST_FILES = 20
+/** Most names checked: few of them are files. */
+const MOST_NAMES = 500
+
+type Naming = Pick<LaunchRequest, "prompt" | "place" | "group">
+
+/**
+ * Files of a launch: none for remote places, which have their own, and none for groups, whose members have prompts of
+ * their own.
+ */
+export function filesOf(
+  { prompt, place = HERE, group }: Naming,
+  kinds: readonly PlaceKind[],
+  folder: string,
+  permit: Caller["permit"],
+): Promise<readonly string[]> | readonly string[] {
+  if (group || !prompt.includes("@") || kindOf(kinds, place).outlives) return []
+  return filesNamed(prompt, folder, permit)
+}
+
+/** Names after `@`, without duplicates, up to the limit. */
+export const namesIn = (prompt: string): readonly string[] =>
+  [...new Set([...prompt.matchAll(MENTION)].flatMap(([, name]) => (name ? [name] : [])))].slice(0, MOST_NAMES)
+
+/**
+ * Files of the caller's folder that a prompt names as `@path`, to be attached. Throws a `CallError` where the caller
+ * may not read one.
+ */
+async function filesNamed(prompt: string, folder: string, permit: Caller["permit"]): Promise<readonly string[]> {
+  const names = namesIn(prompt)
+  if (names.length === 0) return []
+  const root = await realpath(folder).catch(() => folder)
+  const found: string[] = []
+  for (const name of names) {
+    const file = await realpath(join(folder, name)).catch(() => undefined)
+    if (file === undefined || !file.startsWith(root + sep) || found.length === MOST_FILES) continue
+    try {
+      await permit?.({ kind: "read", file: relative(root, file) })
+    } catch (error) {
+      throw new CallError(`Attaching @${name} was not allowed: ${messageOf(error)} Nothing was launched.`)
+    }
+    found.push(relative(root, file))
+  }
+  return found
+}
+
+/** Existing files, as paths in the task's folder. Links that lead out of it are left out. */
+export async function attachedIn(files: readonly string[], folder: string): Promise<readonly string[]> {
+  const root = await realpath(folder).catch(() => folder)
+  const there = await Promise.all(files.map((file) => realpath(join(folder, file)).catch(() => "")))
+  return files.map((file) => join(folder, file)).filter((_file, nth) => there[nth]?.startsWith(root + sep))
+}

@@ -2,10 +2,9 @@ import { recentRuns } from "../../core/bill.ts"
 import { CallError } from "../../core/errors.ts"
 import type { Feature, Pauser } from "../../core/feature.ts"
 import { winnerIn } from "../../core/group.ts"
+import { withSchema } from "../../core/outcome.ts"
 import { isActive, type Run, type Task } from "../../core/task.ts"
-import { withSchema } from "../../core/value.ts"
-import type { Allowance } from "../budgets/allowance.ts"
-import type { ForeignCosts } from "../budgets/other-processes.ts"
+import type { Allowance, ForeignCosts } from "../budgets.ts"
 import type { Dispatcher } from "../dispatcher.ts"
 import { askedAgain, refuseUnlessRemaining } from "../groups/plans.ts"
 import type { Parts } from "../parts.ts"
@@ -22,9 +21,8 @@ import {
   refuseUnlessResumable,
   refuseUnpaid,
 } from "./checks.ts"
-import { filesOf } from "./mentions.ts"
 import type { Queue } from "./queue.ts"
-import { checkOf, type ResumeRequest, readArguments } from "./request.ts"
+import { checkOf, filesOf, type ResumeRequest, readArguments } from "./request.ts"
 
 export type ResumingPorts = {
   readonly features: readonly Feature[]

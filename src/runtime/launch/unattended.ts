@@ -12,9 +12,7 @@ import {
   type Task,
   type Usage,
 } from "../../core/task.ts"
-import type { Allowance } from "../budgets/allowance.ts"
-import type { CostLedger, LedgerPurse } from "../budgets/ledger.ts"
-import type { ForeignCosts } from "../budgets/other-processes.ts"
+import type { Allowance, CostLedger, ForeignCosts, LedgerPurse } from "../budgets.ts"
 import type { Dispatcher } from "../dispatcher.ts"
 import type { Parts } from "../parts.ts"
 import type { Poller } from "../poller.ts"

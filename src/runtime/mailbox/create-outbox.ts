@@ -5,7 +5,7 @@ import { type Answer, compose, wantsAnswer } from "../../present/notification.ts
 import type { Answers } from "../answers.ts"
 import type { Dispatcher } from "../dispatcher.ts"
 import type { Parts } from "../parts.ts"
-import { stopSession } from "../stop-session.ts"
+import { stopSession } from "../sessions.ts"
 import { gatherMs, isLastNotification, mayWake, notificationFacts, withCurrentState } from "./notification-items.ts"
 import { Outbox } from "./outbox.ts"
 

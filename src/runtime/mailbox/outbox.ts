@@ -2,10 +2,16 @@ import { type Clock, OpencodeError } from "../../core/ports.ts"
 import { type Model, owesNotification, type Task } from "../../core/task.ts"
 import { retry } from "../../lib/clock.ts"
 import type { NotificationTexts } from "../../present/notification.ts"
-import { type Lane, type LaneItem, newLane, type Waking } from "./lane.ts"
-import { notificationPrompt } from "./message.ts"
-import { Sender, type SenderPorts } from "./sender.ts"
-import { StoppableWaits } from "./user-pauses.ts"
+import {
+  type Lane,
+  type LaneItem,
+  newLane,
+  notificationPrompt,
+  Sender,
+  type SenderPorts,
+  StoppableWaits,
+  type Waking,
+} from "./sender.ts"
 
 /** Delays between attempts; the last one repeats until the parent is gone or the process ends. */
 const RETRY_DELAYS_MS = [250, 1000, 4000, 15_000, 60_000] as const

@@ -1,9 +1,135 @@
-import { type OpencodeApi, OpencodeError, type Persona, type Prompt } from "../../core/ports.ts"
+import type { MessageIDFactory } from "../../core/ids.ts"
+import {
+  type Clock,
+  type Message,
+  type OpencodeApi,
+  OpencodeError,
+  type Persona,
+  type Prompt,
+} from "../../core/ports.ts"
 import type { Task } from "../../core/task.ts"
-import { NOTICE_PARTS } from "../../present/notification.ts"
-import type { Lane, Waking } from "./lane.ts"
-import { isUnread, notificationID, notificationPrompt } from "./message.ts"
-import type { StoppableWaits } from "./user-pauses.ts"
+import { NOTICE_PARTS, type NotificationTexts } from "../../present/notification.ts"
+
+/** Notification of a run, with the task as it ended: a resume meanwhile does not change it. */
+export type LaneItem = {
+  readonly task: Task
+  wake: boolean
+  readonly maybeDelivered: boolean
+  /** Set by the first send: repeated sends are identical. */
+  notice?: NotificationTexts
+}
+
+/**
+ * State of a parent's lane:
+ * - `resting`: nothing to send; kept while a waking message may be unread.
+ * - `sending`: messages are sent one at a time.
+ * - `until idle`: the parent works, and no waiting message may start its model.
+ * - `until redone`: the parent's user has undone messages.
+ */
+type LaneState = "resting" | "sending" | "until idle" | "until redone"
+
+export type Lane = {
+  state: LaneState
+  readonly items: LaneItem[]
+  /** The parent became idle after the last send began. */
+  idled: boolean
+  /** Tasks whose pending notification must wake the parent; the lane stays until it is sent. */
+  readonly roused: Set<string>
+  /** Ends the current wait of the lane. */
+  release: () => void
+  /** A stored message whose wake-up was left to the next one, which takes it over. */
+  owed?: Waking
+  /**
+   * Last message that should start the parent's model, until it has. `isPassed`: the parent became idle since, perhaps
+   * without reading it.
+   */
+  waking?: Waking & { wakesAgain: number; isPassed: boolean }
+  /** OpenCode is storing a message. */
+  isTelling: boolean
+  /** A message that starts the parent's model is being sent. */
+  isWaking: boolean
+}
+
+/** Message that should start its parent's model, and the task it reports. */
+export type Waking = { readonly prompt: Prompt; readonly task: Task }
+
+export const newLane = (): Lane => ({
+  state: "resting",
+  items: [],
+  roused: new Set(),
+  idled: false,
+  isTelling: false,
+  isWaking: false,
+  release: () => {},
+})
+
+/** No later message answers it. A notification that the user deleted is not sent again. */
+function isUnread(since: readonly Message[]): boolean {
+  // An answer names the message that it answers.
+  const ids = new Set<string | undefined>(since.map(({ id }) => id))
+  return since.length > 0 && !since.some(({ parentID }) => ids.has(parentID))
+}
+
+/** Derived from the run alone, so that all processes send the same message. */
+export const notificationID = (name: MessageIDFactory, { id, run }: Task): string =>
+  name("notification", id, run.generation, run.createdAt)
+
+/** The notification as a message with the parent's current agent and model. */
+export function notificationPrompt(
+  name: MessageIDFactory,
+  task: Task,
+  { visible, hidden }: Pick<NotificationTexts, "visible" | "hidden">,
+  persona: Persona | undefined,
+  noReply: boolean,
+): Prompt {
+  return {
+    sessionID: task.parentID,
+    messageID: notificationID(name, task),
+    agent: persona?.agent,
+    model: persona?.model,
+    noReply,
+    parts: [{ text: visible }, { text: hidden, synthetic: true }],
+  }
+}
+
+/** Waits that end when the plugin stops. */
+export class StoppableWaits {
+  readonly #clock: Clock
+  readonly #stopped: AbortSignal
+  readonly #open = new Set<() => void>()
+
+  constructor(clock: Clock, stopped: AbortSignal) {
+    this.#clock = clock
+    this.#stopped = stopped
+    stopped.addEventListener("abort", () => {
+      for (const end of this.#open) end()
+    })
+  }
+
+  /** Resolves to whether the time passed, rather than the lane's release. */
+  async in(lane: Lane, ms: number): Promise<boolean> {
+    const passed = await this.for(ms, (release) => {
+      lane.release = release
+    })
+    lane.release = () => {}
+    return passed
+  }
+
+  /** Resolves to whether the time passed. `cancellable` receives a function that ends the wait. */
+  for(ms: number, cancellable: (cancel: () => void) => void = () => {}): Promise<boolean> {
+    if (ms === 0 || this.#stopped.aborted) return Promise.resolve(true)
+    return new Promise((resolve) => {
+      const end = (passed = false) => {
+        cancel()
+        this.#open.delete(end)
+        resolve(passed)
+      }
+      const cancel = this.#clock.after(ms, () => end(true))
+      this.#open.add(end)
+      cancellable(end)
+    })
+  }
+}
 
 /** Delays between checks whether the message is stored. */
 const CONFIRM_DELAYS_MS = [5, 25, 100, 500, 2000] as const

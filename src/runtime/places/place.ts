@@ -231,3 +231,6 @@ export type PlacePorts = {
   /** OpenCode's folder in a project, and the packages it installs there. */
   readonly hostFolder?: OpencodeFolder
 }
+
+/** Test hook with the name of a step at which the process is killed. */
+export type Fault = (moment: string) => void

@@ -1,15 +1,9 @@
 import { CallError, messageOf } from "../../core/errors.ts"
 import type { CheckResult } from "../../core/receipt.ts"
 import { holdsPlace, type Merge, type Outcome, type Task } from "../../core/task.ts"
-import { SerialQueue } from "../../lib/turn.ts"
-import {
-  autoMergeFolder,
-  moveSessionBack,
-  moveSessionToPlace,
-  parentFolderOf,
-  refuseFailedCheck,
-} from "../merge-target.ts"
+import { SerialQueue } from "../../lib/promises.ts"
 import type { Parts } from "../parts.ts"
+import { autoMergeFolder, moveSessionBack, moveSessionToPlace, parentFolderOf, refuseFailedCheck } from "../sessions.ts"
 import { mergeFailure, mergeOf, refusedMerge, toWork } from "../tasks/changes.ts"
 import { HERE } from "./here.ts"
 import { kindOf, type Place, PlaceError, type PlaceKind, type PlaceRunLimits } from "./place.ts"

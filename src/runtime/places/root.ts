@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs"
 import { homedir } from "node:os"
 import { dirname, join } from "node:path"
-import { dataFolder } from "../record/signature.ts"
+import { dataFolder } from "../record/identity.ts"
 
 export const WORKTREES = join(dataFolder(), "worktrees")
 

@@ -1,8 +1,231 @@
 import { z } from "zod"
+import { PAUSE_FIELDS } from "../../core/pause.ts"
 import type { Owner, TaskRecord, TaskRequest } from "../../core/ports.ts"
-import { parentSessionOf, type Task, type TaskDraft } from "../../core/task.ts"
-import { Draft } from "./draft.ts"
-import type { Signer } from "./signature.ts"
+import { parentSessionOf, REASON_CODES, STATUSES, type Task, type TaskDraft } from "../../core/task.ts"
+import type { Signer } from "./identity.ts"
+
+const Usage = z.object({
+  input: z.number(),
+  output: z.number(),
+  reasoning: z.number(),
+  cacheRead: z.number(),
+  cacheWrite: z.number(),
+  cost: z.number(),
+  atLeast: z.literal(true).optional(),
+})
+
+const Reason = z.object({ code: z.enum(REASON_CODES), text: z.string() })
+
+/** Kept as given: copying keys would lose one named `__proto__`. */
+const Schema = z.custom<Readonly<Record<string, unknown>>>(
+  (given) => typeof given === "object" && given !== null && !Array.isArray(given),
+)
+
+const Model = z.object({ provider: z.string(), id: z.string(), variant: z.string().optional() })
+
+const Run = z.object({
+  generation: z.int().min(0),
+  promptID: z.string(),
+  createdAt: z.number(),
+  startedAt: z.number().optional(),
+  endedAt: z.number().optional(),
+  timeout: z.number(),
+  budget: z.object({ max: z.number(), before: z.number() }).optional(),
+  recent: z.array(z.object({ endedAt: z.number(), cost: z.number() })).optional(),
+  after: z.array(z.string()).optional(),
+  heldBehind: z.string().optional(),
+  lastWordAt: z.number().optional(),
+  lastWordFor: Reason.optional(),
+  check: z.string().optional(),
+  guard: z.array(z.string()).optional(),
+  files: z.array(z.string()).optional(),
+  schema: Schema.optional(),
+  ...PAUSE_FIELDS,
+  stillSince: z.number().optional(),
+  stillMs: z.number().optional(),
+  parentStopped: z.literal(true).optional(),
+  model: Model.optional(),
+  switches: z.array(z.object({ model: z.string(), step: z.number(), why: z.string() })).optional(),
+})
+
+const TestCount = z.object({ passed: z.number(), failed: z.number(), skipped: z.number() })
+
+const Command = { command: z.string(), exitCode: z.number().optional(), tests: TestCount.optional() }
+
+const Check = z.object({
+  command: z.string(),
+  passed: z.boolean(),
+  runs: z.number(),
+  how: z.string(),
+  tests: TestCount.optional(),
+  output: z.string().optional(),
+  touched: z.array(z.string()).optional(),
+  guarded: z.array(z.string()).optional(),
+})
+
+const Receipt = z.object({
+  commands: z.number(),
+  failed: z.number(),
+  cut: z.number(),
+  latest: z.array(z.object(Command)),
+  telling: z.array(z.object({ ...Command, end: z.enum(["failed", "passed", "reported"]) })).optional(),
+  check: Check.optional(),
+})
+
+const Group = z.union([
+  z.object({
+    kind: z.literal("tries"),
+    prompt: z.string(),
+    count: z.number(),
+    ladder: z.array(z.string()).optional(),
+    timeout: z.number(),
+    winner: z.string().optional(),
+    passed: Check.optional(),
+    again: z.string().optional(),
+  }),
+  z.object({
+    kind: z.literal("each"),
+    prompt: z.string(),
+    total: z.number(),
+    timeout: z.number(),
+    file: z.string(),
+    place: z.object({ kind: z.string(), folder: z.string(), merge: z.boolean() }).optional(),
+  }),
+])
+
+const Part = z.object({
+  kind: z.enum(["tries", "each"]),
+  of: z.string(),
+  nth: z.number(),
+  run: z.number(),
+  caller: z.string(),
+  under: z.string(),
+})
+
+const TryRow = z.object({
+  model: z.string().optional(),
+  how: z.string(),
+  ms: z.number(),
+  cost: z.number(),
+  task: z.string().optional(),
+  session: z.string().optional(),
+  ref: z.string().optional(),
+  guard: z.enum(["held", "broken"]).optional(),
+})
+
+const GroupResult = z.union([
+  z.object({ kind: z.literal("tries"), won: z.string().optional(), cost: z.number(), rows: z.array(TryRow) }),
+  z.object({
+    kind: z.literal("each"),
+    total: z.number(),
+    valid: z.number(),
+    failed: z.number(),
+    notBegun: z.number(),
+    unmerged: z.number().optional(),
+    cost: z.number(),
+    file: z.string(),
+    groups: z.array(z.object({ why: z.string(), count: z.number(), first: z.array(z.number()) })),
+  }),
+])
+
+const Work = z.object({
+  files: z.array(z.string()),
+  moreFiles: z.number(),
+  added: z.number(),
+  removed: z.number(),
+  submodules: z.array(z.string()),
+  held: z.object({ folder: z.string(), because: z.array(z.string()) }).optional(),
+  notes: z.array(z.string()).optional(),
+  merge: z
+    .object({
+      kind: z.enum(["merged", "nothing", "conflict", "refused"]),
+      files: z.array(z.string()),
+      leftOut: z.array(z.string()).optional(),
+      text: z.string().optional(),
+    })
+    .optional(),
+})
+
+const Outcome = z.object({
+  reason: Reason.optional(),
+  note: z.string().optional(),
+  toolCalls: z.number(),
+  recentTools: z.array(z.string()),
+  usage: Usage,
+  openTodos: z.number(),
+  filesChanged: z.array(z.string()),
+  moreFiles: z.number(),
+  meanwhile: z.object({ files: z.array(z.string()), more: z.number() }).optional(),
+  saidLastWord: z.boolean().optional(),
+  thought: z.string().optional(),
+  unanswered: z.array(z.string()).optional(),
+  value: z
+    .union([
+      z.object({
+        valid: z.literal(true),
+        asked: z.number(),
+        at: z.number(),
+        length: z.number(),
+        file: z.string().optional(),
+        refused: z.number().optional(),
+      }),
+      z.object({ valid: z.literal(false), asked: z.number(), refused: z.number().optional() }),
+    ])
+    .optional(),
+  receipt: Receipt.optional(),
+  work: Work.optional(),
+  team: GroupResult.optional(),
+  first: z.object({ read: z.number(), of: z.number() }).optional(),
+})
+
+const Delivery = z.union([
+  z.object({ state: z.literal("none") }),
+  z.object({
+    state: z.enum(["pending", "confirmed", "abandoned"]),
+    wake: z.boolean(),
+    done: z.number(),
+    total: z.number(),
+    running: z.number(),
+  }),
+])
+
+/** A task as stored in its record, without the id of its session. */
+const Draft = z.object({
+  id: z.string(),
+  parentID: z.string(),
+  parentMessageID: z.string(),
+  description: z.string(),
+  agent: z.string(),
+  model: Model.optional(),
+  batch: z.string(),
+  depth: z.int().min(0),
+  fork: z
+    .object({
+      messages: z.number(),
+      tokens: z.number(),
+      droppedMessages: z.number(),
+      cutResults: z.number(),
+      cuts: z.array(z.object({ tool: z.string(), call: z.string(), kept: z.number(), of: z.number() })).optional(),
+      whole: z.literal(true).optional(),
+      rides: z.string().optional(),
+      briefed: z.literal(true).optional(),
+      price: z.object({ cached: z.number(), anew: z.number() }).optional(),
+      why: z.string().optional(),
+    })
+    .optional(),
+  place: z.object({ kind: z.string(), folder: z.string(), merge: z.boolean() }).optional(),
+  team: Group.optional(),
+  part: Part.optional(),
+  createdAt: z.number(),
+  earlier: z.object({ toolCalls: z.number(), usage: Usage }),
+  fingerprint: z.string(),
+  status: z.enum(STATUSES),
+  run: Run,
+  outcome: Outcome.optional(),
+  delivery: Delivery,
+  retrievedAt: z.number().optional(),
+  forgotten: z.literal(true).optional(),
+})
 
 /** Key of the record in a session's metadata. */
 export const RECORD_KEY = "superagents"

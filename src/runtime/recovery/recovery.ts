@@ -1,10 +1,9 @@
 import type { TaskRecord } from "../../core/ports.ts"
 import { type Ask, isActive, parentSessionOf, type Task } from "../../core/task.ts"
 import { retry } from "../../lib/clock.ts"
-import type { CostLedger } from "../budgets/ledger.ts"
+import type { CostLedger } from "../budgets.ts"
 import type { Parts } from "../parts.ts"
-import { importRecords, rank, remove } from "./records.ts"
-import { Settling, type SettlingPorts } from "./takeover.ts"
+import { importRecords, rank, remove, Settling, type SettlingPorts } from "./takeover.ts"
 
 /** Age limit for the search at startup; older tasks are found when their parent's session is used. */
 const LOOK_BACK_MS = 7 * 24 * 3_600_000

@@ -1,34 +1,160 @@
 import type { Pauser } from "../../core/feature.ts"
-import { winnerIn } from "../../core/group.ts"
-import { answerText, keptTodos } from "../../core/outcome.ts"
+import { sizeOf, winnerIn } from "../../core/group.ts"
+import { isBegunIn, type MemberState } from "../../core/members.ts"
+import { answerText, classify, keptTodos, lastAnswerAt } from "../../core/outcome.ts"
 import type { Message, TaskRecord } from "../../core/ports.ts"
 import { newRun } from "../../core/run/active-run.ts"
-import { type Ask, type Ending, isActive, isPaused, type Task } from "../../core/task.ts"
+import { constraintsOf } from "../../core/spending.ts"
+import {
+  type Ask,
+  type Ending,
+  holdsPlace,
+  isActive,
+  isPaused,
+  owesNotification,
+  type Reason,
+  type Task,
+} from "../../core/task.ts"
 import { transition } from "../../core/transition.ts"
+import { endAfterCrash } from "../../core/watchdog.ts"
 import { sleepFor } from "../../lib/clock.ts"
-import { answerBeforeNotice } from "../answer-before-notice.ts"
+import type { Options } from "../../options/options.ts"
+import { answerBeforeNotice } from "../answers.ts"
+import type { CostLedger } from "../budgets.ts"
 import type { Dispatcher } from "../dispatcher.ts"
 import type { Groups } from "../groups/groups.ts"
-import { membersOf } from "../groups/members-of.ts"
+import { membersOf } from "../groups/plans.ts"
 import type { Outbox } from "../mailbox/outbox.ts"
-import { parentFolderOf } from "../merge-target.ts"
 import type { Parts } from "../parts.ts"
 import type { Places } from "../places/places.ts"
-import { replacingPrompt } from "../prompt-run.ts"
-import { deleteRefusedStep, unfinishedAnswer } from "../stop-session.ts"
+import { deleteRefusedStep, parentFolderOf, replacingPrompt, unfinishedAnswer } from "../sessions.ts"
+import type { TaskStore } from "../tasks/store.ts"
 import type { Verifiers } from "../verifiers.ts"
-import {
-  endOf,
-  groupEndOf,
-  hasWon,
-  isUnclosed,
-  lastLaunchBy,
-  mayBeInOtherFolder,
-  mayLaunch,
-  promptFromMessages,
-  remainingPrompts,
-} from "./orphan.ts"
-import { remove } from "./records.ts"
+
+/** The session may be in another folder: the task has a place, or its parent may have one. */
+const mayBeInOtherFolder = (task: Task): boolean => isUnclosed(task) || (task.depth > 1 && isActive(task))
+
+/** A place or group whose end was not recorded. */
+const isUnclosed = (task: Task): boolean =>
+  holdsPlace(task) || (task.group !== undefined && task.outcome?.group === undefined)
+
+/** Whether the agent may have launched tasks that only its dead process knew; they are settled with it. */
+const mayLaunch = (task: Task, { maxDepth }: Pick<Options, "maxDepth">): boolean =>
+  isActive(task) && (maxDepth === 0 || task.depth < maxDepth)
+
+/** Time of the agent's last launch or resume, which proves it worked then; 0 for never. */
+const lastLaunchBy = ({ sessionID }: Task, store: TaskStore): number =>
+  Math.max(0, ...store.ofParent(sessionID).map(({ run }) => run.createdAt))
+
+/** The group's record shows that the try passed its check. */
+const hasWon = ({ id, member }: Task, store: TaskStore): boolean =>
+  member !== undefined && winnerIn(store.get(member.of)?.group) === id
+
+/**
+ * End of a run of a dead process by its messages; undefined where they show none. `seenAt`: last sign of that process;
+ * `isWinner`: the group's record names it the winner.
+ */
+function endOf(task: Task, messages: readonly Message[], seenAt: number, isWinner: boolean): Ending | undefined {
+  const classified = classify(messages, "orphaned")
+  if (!classified) return undefined
+  if (isWinner) return classified
+  return {
+    at: Math.max(seenAt, lastAnswerAt(messages)),
+    ...unchecked(task, endAfterCrash(classified, task.run, messages)),
+  }
+}
+
+/** A run that answered without a recorded check counts as interrupted: whether it would have passed is not known. */
+function unchecked(task: Task, ending: Ending): Ending {
+  if (ending.type !== "completed" || task.run.check === undefined) return ending
+  const text = "OpenCode stopped or was restarted before its check had passed. It had answered."
+  return { type: "failed", reason: { code: "interrupted", text }, at: ending.at }
+}
+
+/**
+ * Prompts of the remaining members when a group continues after a restart; undefined where it cannot: none has begun, or
+ * the prompts are lost. `members`: all members.
+ */
+export function remainingPrompts({ group, run }: Task, members: readonly MemberState[]): string | undefined {
+  if (!group || winnerIn(group) !== undefined || run.startedAt === undefined) return undefined
+  const begun = members.filter(({ task }) => isBegunIn(task, run.generation))
+  const isAllBegun = begun.length >= sizeOf(group)
+  if (begun.length === 0 || ((run.after || run.generation > 0) && !isAllBegun)) return undefined
+  return group.prompt
+}
+
+/** End of a group whose process died: with a recorded winner it is completed, otherwise it can be resumed. */
+const groupEndOf = ({ group }: Task): Ending =>
+  winnerIn(group) === undefined ? { type: "failed", reason: TEAM_INTERRUPTED } : { type: "completed" }
+
+const TEAM_INTERRUPTED: Reason = {
+  code: "interrupted",
+  text: "OpenCode stopped or was restarted before it had come to an end.",
+}
+
+/**
+ * Prompt of a paused run, from its stored message. Undefined where that is missing, or messages show that the run
+ * continued and ended.
+ */
+function promptFromMessages(task: Task, messages: readonly Message[]) {
+  const asked = messages.find(({ id }) => id === task.run.promptID)
+  if (!asked || classify(messages, "working")?.type === "completed") return undefined
+  const texts = asked.parts.flatMap((part) => (part.type === "text" ? [part] : []))
+  const textOf = (synthetic: boolean) => texts.find((part) => part.synthetic === synthetic)?.text ?? ""
+  // The constraints are appended again later.
+  const [told, constraints] = [textOf(true), constraintsOf(task)]
+  const preface = told.endsWith(constraints) ? told.slice(0, told.length - constraints.length) : told
+  return { prompt: textOf(false), preface: preface.trim() }
+}
+
+/**
+ * Reads records of other processes and of earlier ones. Returns orphans, whose process is gone; they are treated as
+ * foreign until settled.
+ */
+export function importRecords(parts: Parts, ledger: CostLedger, records: readonly TaskRecord[]): readonly TaskRecord[] {
+  const { store, host } = parts
+  return records.filter(({ task, owner }) => {
+    if (task.forgotten) {
+      ledger.keep(task)
+      if (store.isForeign(task.id)) remove(parts, task.id)
+      return false
+    }
+    if (store.wasCleared(task.id)) return false
+    const ownership = host.ownership(owner)
+    const isOrphan = ownership === "dead" || (ownership === "ours" && store.run(task.id)?.orphaned !== undefined)
+    if ((ownership === "ours" && !isOrphan) || isKnown(parts, task, isOrphan)) return false
+    show(parts, task, isOrphan)
+    return isOrphan && store.isForeign(task.id)
+  })
+}
+
+/** Members before their groups. */
+export const rank = ({ task }: TaskRecord): number => (task.group ? 1 : 0)
+
+/** Drops a task whose session or record is gone. */
+export function remove({ store }: Parts, taskID: string): void {
+  store.remove(taskID)?.releaseWaiters()
+}
+
+/** The task runs or ended in this process, which knows more than the record. */
+function isKnown({ store }: Parts, task: Task, isOrphan: boolean): boolean {
+  const shown = store.get(task.id)
+  // Read before a later run began.
+  if (shown && shown.run.generation > task.run.generation) return true
+  // The other process took it over without knowing the end found here; it will find the same end.
+  const isFound = shown && isActive(task) && !isActive(shown) && shown.run.generation >= task.run.generation
+  if (isFound && (!isOrphan || shown.delivery.state === "confirmed")) return true
+  const known = store.isForeign(task.id) ? undefined : shown
+  // A task that ended here may have been resumed by another process that is gone, too.
+  return known !== undefined && (isActive(known) || (isOrphan && known.run.generation >= task.run.generation))
+}
+
+function show({ store, clock }: Parts, task: Task, isOrphan: boolean): void {
+  // Foreign until settled, so that failures are retried.
+  if (isOrphan && !isActive(task) && !owesNotification(task)) store.add(task, clock.now())
+  else store.addForeign(task)
+  if (!isOrphan && !isActive(task)) store.handle(task.id)?.releaseWaiters()
+}
 
 /** Delay between claiming a task and checking whether another process claimed it later, in ms. */
 const CLAIM_MS = 300

@@ -3,10 +3,10 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSyn
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
-import { sectionsOf, taskBlock } from "../../../src/features/board/block.ts"
 import type { BoardTask } from "../../../src/features/board/task.ts"
-import { restrictTools } from "../../../src/features/board/tool-access.ts"
-import { isSameFolder, mainCheckout } from "../../../src/lib/project.ts"
+import { sectionsOf, taskBlock } from "../../../src/features/board/threads.ts"
+import { restrictTools } from "../../../src/features/board/tools/access.ts"
+import { isSameFolder, mainCheckout } from "../../../src/lib/repository.ts"
 
 let root: string
 

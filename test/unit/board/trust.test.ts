@@ -6,7 +6,7 @@ import { verifyBoard } from "../../../src/features/board/rules/verify.ts"
 import { type BoardError, USER } from "../../../src/features/board/service.ts"
 import { type BoardState, EMPTY } from "../../../src/features/board/state.ts"
 import type { BoardTask } from "../../../src/features/board/task.ts"
-import { type Signer, signerOf } from "../../../src/runtime/record/signature.ts"
+import { type Signer, signerOf } from "../../../src/runtime/record/identity.ts"
 import { agentIn, BoardRig } from "../../support/board-rig.ts"
 import { agent, boardTaskOf, RuledBoard } from "../../support/board-state.ts"
 

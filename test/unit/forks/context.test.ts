@@ -3,7 +3,7 @@ import { type ModelFacts, OpencodeError, type Prompt } from "../../../src/core/p
 import type { TaskDraft } from "../../../src/core/task.ts"
 import { type ForkPorts, forkContext } from "../../../src/features/forks/fork.ts"
 import type { ForkHost, HistoryMessage, NewFork } from "../../../src/features/forks/ports.ts"
-import { messageID } from "../../../src/opencode/ids.ts"
+import { messageID } from "../../../src/opencode/messages.ts"
 import { agent, call, user } from "../../support/histories.ts"
 
 const DRAFT = {

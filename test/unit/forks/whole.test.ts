@@ -4,7 +4,7 @@ import type { TaskDraft } from "../../../src/core/task.ts"
 import { forkContext, type WholeRequest } from "../../../src/features/forks/fork.ts"
 import type { ForkHost, HistoryMessage, NewFork } from "../../../src/features/forks/ports.ts"
 import { isCheaper } from "../../../src/features/forks/whole.ts"
-import { messageID } from "../../../src/opencode/ids.ts"
+import { messageID } from "../../../src/opencode/messages.ts"
 import { agent, call, counted, READER, user } from "../../support/histories.ts"
 
 const DRAFT = {

@@ -1,7 +1,12 @@
 import { PassThrough } from "node:stream"
 import { describe, expect, test, vi } from "vitest"
-import { bootstrapLines, LINE } from "../../../src/features/hosts/bootstrap.ts"
-import { type CallOptions, Channel, type ChannelPorts } from "../../../src/features/hosts/channel.ts"
+import {
+  bootstrapLines,
+  type CallOptions,
+  Channel,
+  type ChannelPorts,
+  LINE,
+} from "../../../src/features/hosts/channel.ts"
 import { HostConnection } from "../../../src/features/hosts/connection.ts"
 import {
   type ConnectionInput,

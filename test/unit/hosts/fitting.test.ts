@@ -1,6 +1,6 @@
 import "../../../src/features/maps/items.ts"
 import { expect, test } from "vitest"
-import { type AgentAndModel, type HostCapabilities, modelOnHost } from "../../../src/features/hosts/create-session.ts"
+import { type AgentAndModel, type HostCapabilities, modelOnHost } from "../../../src/features/hosts/remote-run.ts"
 import { eventually } from "../../support/eventually.ts"
 import { Rig } from "../../support/rig.ts"
 

@@ -11,15 +11,15 @@ import {
   type ItemRow,
   itemLines,
   itemsResult,
+  type MemberState,
   previewOf,
   shownRows,
-} from "../../../src/core/items.ts"
-import type { MemberState } from "../../../src/core/members.ts"
+  triesResult,
+} from "../../../src/core/members.ts"
 import { summaryOf } from "../../../src/core/summary.ts"
 import type { Task } from "../../../src/core/task.ts"
-import { triesResult } from "../../../src/core/tries.ts"
 import { nextItems } from "../../../src/features/maps/next.ts"
-import { withDigest } from "../../../src/features/tries/digest.ts"
+import { withDigest } from "../../../src/features/tries/feature.ts"
 import { nextTries } from "../../../src/features/tries/next.ts"
 import { outcomeOf, taskOf } from "../../support/tasks.ts"
 

@@ -13,7 +13,7 @@ import {
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, expect, test } from "vitest"
-import type { ItemRow } from "../../../src/core/items.ts"
+import type { ItemRow } from "../../../src/core/members.ts"
 import { Ledgers } from "../../../src/runtime/ledgers.ts"
 import { Rig } from "../../support/rig.ts"
 

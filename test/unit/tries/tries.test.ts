@@ -1,12 +1,19 @@
 import { describe, expect, test } from "vitest"
 import { chosenIn, sizeOf, type TriesPlan } from "../../../src/core/group.ts"
-import { isBegunIn, type MemberState } from "../../../src/core/members.ts"
+import {
+  isBegunIn,
+  type MemberState,
+  triesLine,
+  triesResult,
+  triesText,
+  tryEndText,
+  tryLines,
+} from "../../../src/core/members.ts"
 import { NO_RECEIPT } from "../../../src/core/receipt.ts"
 import { filesNeededBy } from "../../../src/core/receipts/stands-on.ts"
 import { summaryOf } from "../../../src/core/summary.ts"
 import type { Task } from "../../../src/core/task.ts"
-import { triesLine, triesResult, triesText, tryEndText, tryLines } from "../../../src/core/tries.ts"
-import { withDigest } from "../../../src/features/tries/digest.ts"
+import { withDigest } from "../../../src/features/tries/feature.ts"
 import { nextTries } from "../../../src/features/tries/next.ts"
 import { outcomeOf, taskOf } from "../../support/tasks.ts"
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest"
-import { filesOf } from "../../../src/lib/patch.ts"
+import { filesOf } from "../../../src/lib/repository.ts"
 import { diffSince } from "../../../src/opencode/connect.ts"
 
 const PATCH = `diff --git a/src/a b.ts b/src/a b.ts

@@ -1,14 +1,317 @@
-import { countPauses, PAUSE_KINDS } from "../../../core/pause.ts"
-import { formatTime as timeText } from "../../../lib/format-time.ts"
-import { cents, spentShort } from "../../../lib/money.ts"
+import { createHash } from "node:crypto"
+import { mkdir } from "node:fs/promises"
+import { join } from "node:path"
+import { messageOf } from "../../../core/errors.ts"
+import type { MessageIDFactory } from "../../../core/ids.ts"
+import { countPauses, mayResumeBefore, PAUSE_KINDS, pauseTextAtEnd } from "../../../core/pause.ts"
+import type { Clock, OpencodeApi } from "../../../core/ports.ts"
+import { AUTOMATIC } from "../../../core/summary.ts"
+import { billedTokens, lessUsage, NO_USAGE, type Usage } from "../../../core/task.ts"
+import { replaceFile } from "../../../lib/atomic-file.ts"
+import { cents, spentShort, formatTime as timeText } from "../../../lib/format.ts"
 import { count } from "../../../lib/text.ts"
+import type { BoardOptions } from "../feature.ts"
 import type { BoardCommand } from "../rules/command.ts"
-import type { Runs } from "../runs.ts"
-import { type Actor, BoardError, type Purses, type PurseView } from "../service.ts"
-import type { BoardState } from "../state.ts"
-import { isInFlight } from "../status.ts"
-import type { PurseTerms } from "../task.ts"
-import { type NamedReport, type ReportHead, reportText } from "./report.ts"
+import * as rules from "../rules/purse.ts"
+import type { Runs, RunView } from "../runs.ts"
+import { type Actor, BoardError, type Purses, type PurseView, USER } from "../service.ts"
+import { type BoardState, findTask, type Purse, type PurseEnd, waitsFor } from "../state.ts"
+import { beginOf, isInFlight, type StatusContext, wantsRun } from "../status.ts"
+import { REPORTS_FOLDER, type Store } from "../store/store.ts"
+import type { BoardTask, PurseTerms } from "../task.ts"
+import {
+  countsOf,
+  type KeptReport,
+  type NamedReport,
+  type ReportHead,
+  type ReportTask,
+  reportOf,
+  reportText,
+  titleOf,
+} from "./report.ts"
+
+type KeeperPorts = {
+  readonly store: Pick<Store, "read" | "find" | "folder">
+  readonly runs: Runs
+  readonly host: Pick<OpencodeApi, "toast" | "log" | "persona" | "parent" | "activity" | "prompt" | "messageID">
+  readonly clock: Clock
+  readonly change: (command: BoardCommand) => Promise<unknown>
+  /** Option for a purse that opens every night. */
+  readonly nightly?: BoardOptions["purse"]
+  /** How long before a time limit a last word is requested, in ms. */
+  readonly lastWord: number
+}
+
+/**
+ * Opens nightly purses, lets them pay runs, and ends them with a report. Its state is part of the board, so another
+ * process can continue at any point.
+ */
+export class PurseManager {
+  readonly #ports: KeeperPorts
+  #isUsed = false
+
+  constructor(ports: KeeperPorts) {
+    this.#ports = ports
+  }
+
+  /** Time of the next look by the clock, in ms. */
+  nextLook({ purse }: BoardState, now: number): number {
+    const { nightly } = this.#ports
+    const opens = nightly ? rules.nextNight(nightly.from, now) : Number.POSITIVE_INFINITY
+    const ends = purse ? Date.parse(purse.until) : Number.POSITIVE_INFINITY
+    return Math.min(opens, ends > now ? ends : Number.POSITIVE_INFINITY)
+  }
+
+  /**
+   * Opens, pays or ends as due. `flights`: tasks at work, by thread; returns the new state and whether runs may begin.
+   */
+  async look(
+    given: BoardState,
+    moment: StatusContext,
+    flights: ReadonlyMap<string, { readonly id: string }>,
+  ): Promise<{ readonly state: BoardState; readonly mayBegin: boolean }> {
+    let state = await this.#openNightly(given)
+    if (state.owed) await this.#tell(state)
+    if (!state.purse) {
+      if (this.#isUsed) this.#use(undefined)
+      return { state, mayBegin: true }
+    }
+    state = await this.#payForAll(state, flights)
+    const { purse } = state
+    if (!purse) return { state, mayBegin: true }
+    this.#use(purse)
+    const facts = this.#factsOf(state, purse, moment)
+    const why = purse.ending ? undefined : rules.endOf(purse, facts)
+    if (why) await this.#do({ type: "end purse", why, stopped: this.#stoppedBy(purse) })
+    if (why || purse.ending) {
+      await this.#finish(await this.#ports.store.read())
+      return { state: await this.#ports.store.read(), mayBegin: false }
+    }
+    return { state, mayBegin: !rules.isOver(purse, facts) }
+  }
+
+  /** A run is about to begin in a thread: the purse pays it, if there is one. */
+  async pay(id: string, threadId: string): Promise<void> {
+    await this.#pay(id, threadId, false)
+    const { purse } = await this.#ports.store.read()
+    this.#use(purse)
+  }
+
+  async #openNightly(state: BoardState): Promise<BoardState> {
+    const { nightly, clock, store } = this.#ports
+    const night = nightly && rules.nightAt(nightly.from, nightly.until, clock.now())
+    if (!nightly || !night || state.purse) return state
+    const since = new Date(night.from).toISOString()
+    if (state.night === since) return state
+    const until = new Date(night.until).toISOString()
+    await this.#do({ type: "open purse", max: nightly.max, until, by: USER, night: since })
+    return store.read()
+  }
+
+  /** Runs that are active already, or were started by others, are paid and counted, too. */
+  async #payForAll(state: BoardState, flights: ReadonlyMap<string, { readonly id: string }>): Promise<BoardState> {
+    if (state.purse?.ending) return state
+    const { runs, store } = this.#ports
+    const { threads = {}, openedAt = "" } = state.purse ?? {}
+    // One may have ended since the purse was opened, before this look.
+    const isPaid = (run: RunView | undefined) =>
+      isInFlight(run) || (run?.result?.begun === true && (run.endedAt ?? 0) >= Date.parse(openedAt))
+    const open = state.tasks.map(({ id, threadId = "" }) => [threadId, { id }] as const)
+    const paid = [...open, ...flights].filter(([threadId]) => isPaid(runs.of(threadId)))
+    const known = new Map([...paid, ...Object.entries(threads)].map(([threadId, { id }]) => [threadId, id]))
+    for (const [threadId, id] of known) {
+      const run = runs.of(threadId)
+      const isBegun = run !== undefined && run.state !== "queued" && run.result?.begun !== false
+      if (!Object.hasOwn(threads, threadId) || (isBegun && beginOf(run) !== threads[threadId]?.seen))
+        await this.#pay(id, threadId, isBegun)
+    }
+    return store.read()
+  }
+
+  /** `counts`: the thread's newest run is paid by the purse. */
+  #pay(id: string, threadId: string, counts: boolean): Promise<void> {
+    const { runs } = this.#ports
+    const run = runs.of(threadId)
+    const newest = run && (counts || !isInFlight(run)) ? { run: { began: beginOf(run), counts } } : {}
+    return this.#do({ type: "pay", id, threadId, before: runs.took(threadId), ...newest })
+  }
+
+  #use(purse: Purse | undefined): void {
+    this.#isUsed = purse !== undefined
+    this.#ports.runs.usePurse(
+      purse && {
+        max: purse.max,
+        openedAt: Date.parse(purse.openedAt),
+        until: Date.parse(purse.until),
+        threads: rules.threadsOf(purse),
+      },
+    )
+  }
+
+  #factsOf(state: BoardState, purse: Purse, moment: StatusContext): rules.PurseFacts {
+    const { runs, clock, lastWord } = this.#ports
+    const { used, reserve } = runs.ofPurse()
+    const views = Object.keys(purse.threads).flatMap((threadId) => runs.of(threadId) ?? [])
+    const going = views.filter(isInFlight)
+    const until = Date.parse(purse.until)
+    return {
+      now: clock.now(),
+      used: used.cost,
+      reserve,
+      atWork: going.filter(({ pause }) => pause === undefined).length,
+      goesOn: going.some(({ pause }) => pause !== undefined && mayResumeBefore(pause, until)),
+      ready: state.tasks.some((task) => wantsRun(state, task, moment) && state.pulses[task.id]?.budget === undefined),
+      lastWord,
+    }
+  }
+
+  #stoppedBy({ threads }: Purse): PurseEnd["stopped"] {
+    const { runs, clock } = this.#ports
+    const now = clock.now()
+    const stopped: Record<string, PurseEnd["stopped"][string]> = {}
+    for (const [threadId, { id }] of Object.entries(threads)) {
+      const run = runs.of(threadId)
+      if (!run || !isInFlight(run)) continue
+      const { pause, asks } = run
+      const unbegun = run.state === "queued" ? { unbegun: true as const } : {}
+      if (pause) stopped[id] = { [pause.pauseKind]: pauseTextAtEnd(pause, now), ...unbegun }
+      else if (asks[0] !== undefined) stopped[id] = { ask: asks[0] }
+      else if (run.state === "queued") stopped[id] = unbegun
+    }
+    return stopped
+  }
+
+  /** Stops remaining runs, writes the report and removes the purse. Repeatable. */
+  async #finish(state: BoardState): Promise<void> {
+    const { purse } = state
+    if (!purse?.ending) return
+    const { runs, host, store } = this.#ports
+    for (const threadId of Object.keys(purse.threads))
+      if (isInFlight(runs.of(threadId))) await runs.stop(threadId, "purse")
+    const report = await this.#reportOf(await store.read(), purse, purse.ending)
+    try {
+      await writeReport(store.folder, report)
+    } catch (error) {
+      // The board keeps the report; the file is only a copy.
+      host.log("warn", "the report of a purse could not be written into the project", { error: messageOf(error) })
+    }
+    await this.#do({ type: "purse ended", report })
+    this.#use(undefined)
+    host.toast({ title: titleOf(report), message: countsOf(report), variant: "info" })
+    await this.#tell(await store.read())
+  }
+
+  async #reportOf(state: BoardState, purse: Purse, ending: PurseEnd): Promise<KeptReport> {
+    const tasks: ReportTask[] = []
+    for (const id of rules.reportedIn(state, purse)) tasks.push(await this.#rowOf(state, purse, id))
+    const { max, until, openedAt, threads } = purse
+    const isLess = Object.keys(threads).some((threadId) => this.#ports.runs.took(threadId).atLeast)
+    const head = {
+      max,
+      until,
+      openedAt,
+      endedAt: ending.at,
+      why: ending.why,
+      ...(isLess && { atLeast: true as const }),
+    }
+    return { name: ending.name, ...reportOf(head, tasks) }
+  }
+
+  async #rowOf(state: BoardState, purse: Purse, id: string): Promise<ReportTask> {
+    const { runs, store } = this.#ports
+    const open = findTask(state, id)
+    const task = open ?? (await store.find(id))
+    const own = Object.entries(purse.threads).filter(([, thread]) => thread.id === id)
+    const took = rules.taskUsage(purse, id, (threadId) => lessUsage(runs.took(threadId), beforeIn(purse, threadId)))
+    const figures = {
+      id,
+      title: task?.title ?? "",
+      runs: rules.runsOf(purse, id),
+      tokens: billedTokens(took),
+      cost: took.cost,
+    }
+    const summary = await runs.account(own.at(-1)?.[0] ?? "")
+    if (!open || !task) {
+      const text = task?.status === "done" ? summary.receipt : "It was cancelled."
+      return { ...figures, result: task?.status === "done" ? "done" : "partial", ...(text && { text }) }
+    }
+    const { result, text } = rules.openTaskResult(state, purse, id)
+    const told = text ?? (result === "partial" ? partialText(open, summary.lastWord) : undefined)
+    return { ...figures, result, ...(told && { text: told }), next: nextOf(state, open, result, text) }
+  }
+
+  /** Tells the session that opened the purse, now or at a later look. */
+  async #tell({ owed, purseReports = [] }: BoardState): Promise<void> {
+    if (!owed) return
+    const { host } = this.#ports
+    const { sessionID } = owed
+    try {
+      const [parent, activity] = await Promise.all([host.parent(sessionID), host.activity()])
+      // A message during a turn causes another step, and one after an undo deletes the undone messages.
+      if (parent && (parent.reverted || activity.has(sessionID))) return
+      const report = purseReports.find(({ name }) => name === owed.report)
+      if (parent && report)
+        await host.prompt(messageFor(host.messageID, sessionID, report, await host.persona(sessionID)))
+      await this.#do({ type: "purse told" })
+    } catch (error) {
+      host.log("warn", "a purse's report could not be told", { session: sessionID, error: messageOf(error) })
+    }
+  }
+
+  async #do(command: BoardCommand): Promise<void> {
+    await this.#ports.change(command)
+  }
+}
+
+const beforeIn = ({ threads }: Purse, threadId: string): Usage => threads[threadId]?.before ?? NO_USAGE
+
+function partialText({ steps }: BoardTask, lastWord = ""): string {
+  const done = steps.filter((step) => step.done).length
+  const plan = steps.length === 0 ? "" : `${done} of ${steps.length} steps.`
+  return [plan, lastWord && `Last word: ${lastWord}`].filter(Boolean).join(" ")
+}
+
+function nextOf(state: BoardState, task: BoardTask, result: ReportTask["result"], text = ""): string {
+  if (result === "blocked") return `answer in its thread: ${text}`
+  const subtask = waitsFor(state, task)
+  if (subtask) return `waits for #${subtask.id}`
+  const step = task.steps.find(({ done }) => !done)
+  return step ? `next step: ${step.title}` : "work on it"
+}
+
+/** Two parts, like every notification: a line for the user, and the whole for the model. */
+function messageFor(
+  name: MessageIDFactory,
+  sessionID: string,
+  report: KeptReport,
+  persona: Awaited<ReturnType<OpencodeApi["persona"]>>,
+) {
+  const at = Date.parse(report.endedAt)
+  const id = `bg_${createHash("sha256").update(report.name).digest("hex").slice(0, 8)}`
+  return {
+    sessionID,
+    messageID: name("report", id, 0, at),
+    agent: persona?.agent,
+    model: persona?.model,
+    noReply: true,
+    parts: [
+      { text: `**${titleOf(report)}.** ${countsOf(report)}.` },
+      { synthetic: true, text: `${AUTOMATIC} The report of the board's purse:\n\n${reportText(report)}` },
+    ],
+  }
+}
+
+/** Writes a report into the board's folder for people. It is never read back, because anybody may change it there. */
+async function writeReport(board: string, { name, ...report }: KeptReport): Promise<void> {
+  const folder = join(board, REPORTS_FOLDER)
+  await mkdir(folder, { recursive: true })
+  for (const [ending, content] of [
+    ["md", `${reportText(report)}\n`],
+    ["json", `${JSON.stringify(report, null, 2)}\n`],
+  ] as const) {
+    await replaceFile(join(folder, `${name}.${ending}`), content, { mode: 0o666, flush: true })
+  }
+}
 
 export type PurseApiPorts = {
   readonly read: () => Promise<BoardState>

@@ -1,6 +1,5 @@
 import { PAUSE_KINDS } from "../../../core/pause.ts"
-import { formatTime } from "../../../lib/format-time.ts"
-import { cents, spentShort } from "../../../lib/money.ts"
+import { cents, formatTime, spentShort } from "../../../lib/format.ts"
 import { capital, count, formatInteger, oneLine } from "../../../lib/text.ts"
 
 /** Report of a purse, made from records without a model. */

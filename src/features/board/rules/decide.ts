@@ -1,12 +1,134 @@
 import { BoardError } from "../service.ts"
-import { type BoardState, isUnverified } from "../state.ts"
-import type { BoardChange, BoardCommand, BoardFacts } from "./command.ts"
-import { openTask } from "./common.ts"
-import { accept, forget, restore } from "./person.ts"
-import { closePurse, endPurse, openPurse, pay, purseEnded, recordReportDelivery } from "./purse.ts"
-import { notify, recordRefusals, recordRunEnd, recordUserMessage, run, setThread, settle, tick } from "./runs.ts"
-import { addResource, createSubtask, removeResource, replacePlan, updateStep } from "./steps.ts"
-import { create, end, update } from "./tasks.ts"
+import { type BoardState, findTask, isSkippedByRounds, isUnverified, runStateOf } from "../state.ts"
+import type { ArchivedTask } from "../task.ts"
+import { archive, OUTSIDE, removeArchived, resetFailures, setRunState, wake, wokenAt } from "./archive.ts"
+import {
+  accept,
+  type BoardChange,
+  type BoardCommand,
+  type BoardFacts,
+  type CommandOf,
+  changeTo,
+  forget,
+  openTask,
+  type RunResult,
+  replaceTask,
+  restore,
+  threadTask,
+  trustTask,
+} from "./command.ts"
+import { closePurse, endPurse, idleAfter, openPurse, pay, purseEnded, recordReportDelivery } from "./purse.ts"
+import { addResource, create, createSubtask, end, removeResource, replacePlan, update, updateStep } from "./tasks.ts"
+
+/** Changes about threads, runs and the schedule. */
+
+function notify(state: BoardState, { message: needs, by }: CommandOf<"notify">): BoardChange {
+  const task = by.kind === "agent" ? threadTask(state, by.sessionID) : undefined
+  if (!task)
+    throw new BoardError(
+      "conflict",
+      "Only the thread of an open task can notify a person. Here, say it in your answer.",
+    )
+  return { archived: [], task, state: setRunState(state, task.id, { ...runStateOf(state, task.id), needs }) }
+}
+
+function recordUserMessage(state: BoardState, threadId: string): BoardChange {
+  const task = threadTask(state, threadId)
+  if (!task) return changeTo(state)
+  const { needs: _needs, ...pulse } = runStateOf(resetFailures(state, task.id), task.id)
+  return { archived: [], task, state: setRunState(state, task.id, pulse) }
+}
+
+function setThread(state: BoardState, id: string, threadId: string): BoardChange {
+  const task = findTask(state, id)
+  return task
+    ? { ...changeTo(replaceTask(state, { ...task, threadId })), task: { ...task, threadId } }
+    : changeTo(state)
+}
+
+function run(state: BoardState, id: string, facts: BoardFacts): BoardChange {
+  const task = openTask(state, id, facts)
+  if (task.status === "draft")
+    throw new BoardError("conflict", `Task #${id} is a draft: make it active, and its owner begins.`)
+  if (facts.isRunning(id)) throw new BoardError("conflict", `Task #${id} is being worked on already.`)
+  if (!facts.agents.includes(task.owner))
+    throw new BoardError(
+      "conflict",
+      `The owner of task #${id}, "${task.owner}", is no agent that may own tasks: give it another.`,
+    )
+  return { archived: [], task, state: wake(resetFailures(trustTask(state, id), id), id, "hand", facts.now) }
+}
+
+/**
+ * Wakes after the run's start are for the next run. A wake in the future comes from before the clock was set back and
+ * counts as now.
+ */
+function recordRunEnd(
+  state: BoardState,
+  { id, startedAt, result }: CommandOf<"ran">,
+  { now }: BoardFacts,
+): BoardChange {
+  const task = findTask(state, id)
+  if (!task) return changeTo(state)
+  const { wake, failures = 0, failure, idle, needs = undefined, ...pulse } = runStateOf(state, id)
+  const owed = wake && (wake.at > startedAt || result.kind === "unbegun")
+  const needed = result.needs ?? needs
+  const still = result.kind === "unbegun" ? idle : idleAfter(state, task, startedAt, idle)
+  const next = {
+    ...pulse,
+    ran: startedAt,
+    ...(owed && { wake: wake.at > now ? { ...wake, at: now } : wake }),
+    ...failuresAfter(result, failures, failure),
+    ...(still !== undefined && { idle: still }),
+    ...(needed !== undefined && { needs: needed }),
+  }
+  return { ...changeTo(setRunState(state, id, next)), task }
+}
+
+function failuresAfter(result: RunResult, failures: number, failure?: string) {
+  if (result.kind === "completed") return {}
+  if (result.kind === "failed") return { failures: failures + 1, failure: result.reason }
+  return failures > 0 ? { failures, failure } : {}
+}
+
+/** Refused runs are not failures: the task stays due until there is budget. */
+function recordRefusals(state: BoardState, reasons: Readonly<Record<string, string>>): BoardChange {
+  const next = state.tasks.reduce((now, { id }) => {
+    const { budget, ...pulse } = runStateOf(now, id)
+    const reason = reasons[id]
+    return budget === reason ? now : setRunState(now, id, reason === undefined ? pulse : { ...pulse, budget: reason })
+  }, state)
+  return changeTo(next)
+}
+
+function tick(state: BoardState, { now, isRunning, agents }: BoardFacts): BoardChange {
+  const due = state.tasks.filter(
+    (task) =>
+      task.status === "active" && agents.includes(task.owner) && !isRunning(task.id) && !isSkippedByRounds(state, task),
+  )
+  const woken = due.map(({ id }) => [id, wokenAt(runStateOf(state, id), "clock", now)] as const)
+  return changeTo({ ...state, tick: now, pulses: { ...state.pulses, ...Object.fromEntries(woken) } })
+}
+
+function settle(state: BoardState, archived: readonly ArchivedTask[], { now }: BoardFacts): BoardChange {
+  let next = state
+  const leaving: ArchivedTask[] = []
+  const known = new Set(archived.map(({ id }) => id))
+  for (const ended of archived) {
+    if (!findTask(next, ended.id)) continue
+    const followed = removeArchived(next, ended)
+    next = followed.state
+    leaving.push(...followed.archived.filter(({ id }) => !known.has(id)))
+  }
+  for (const task of next.tasks) {
+    const { status } = task
+    if ((status !== "done" && status !== "canceled") || !findTask(next, task.id)) continue
+    const left = archive(next, task, { status, by: OUTSIDE, at: now })
+    next = left.state
+    leaving.push(...left.archived)
+  }
+  return { archived: leaving, state: next }
+}
 
 /** The only function that changes a board. Pure; forbidden changes throw a `BoardError` with their reason. */
 export function decide(state: BoardState, command: BoardCommand, facts: BoardFacts): BoardChange {

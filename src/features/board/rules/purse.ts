@@ -1,8 +1,7 @@
 import { PAUSE_KINDS, type PauseKind } from "../../../core/pause.ts"
 import { addUsage, NO_USAGE, type Usage } from "../../../core/task.ts"
-import { formatTime } from "../../../lib/format-time.ts"
-import { SAME_USD, spentShort } from "../../../lib/money.ts"
-import { TIME_OF_DAY } from "../options.ts"
+import { formatTime, SAME_USD, spentShort } from "../../../lib/format.ts"
+import { TIME_OF_DAY } from "../feature.ts"
 import type { KeptReport } from "../purse/report.ts"
 import { BoardError } from "../service.ts"
 import {
@@ -15,8 +14,7 @@ import {
   runStateOf,
 } from "../state.ts"
 import type { BoardTask } from "../task.ts"
-import type { BoardChange, BoardFacts, CommandOf } from "./command.ts"
-import { changeTo, threadTask } from "./common.ts"
+import { type BoardChange, type BoardFacts, type CommandOf, changeTo, threadTask } from "./command.ts"
 
 /** A purse: budget and deadline for running the board's tasks one after the other. */
 

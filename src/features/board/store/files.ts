@@ -2,13 +2,96 @@ import { createHash } from "node:crypto"
 import { renameSync, statSync } from "node:fs"
 import { lstat, mkdir, readdir, readFile, readlink, realpath, stat, unlink, writeFile } from "node:fs/promises"
 import { basename, dirname, isAbsolute, join, relative, resolve } from "node:path"
+import { setImmediate as nextTurn } from "node:timers/promises"
+import { z } from "zod"
 import { flush, isDraftOf, writeDraft } from "../../../lib/atomic-file.ts"
 import { ifMissing } from "../../../lib/lock.ts"
-import type { Signer } from "../../../runtime/record/signature.ts"
+import type { Signer } from "../../../runtime/record/identity.ts"
 import { verifyBoard } from "../rules/verify.ts"
 import { BoardError } from "../service.ts"
 import { type BoardState, EMPTY } from "../state.ts"
-import { BOARD_FILE, formatBoard, parseBoard, parseJson, type Unreadable } from "./format.ts"
+import { type ArchivedTask, archivedTaskSchema, type BoardTask, MOST_ID, taskSchema } from "../task.ts"
+
+export const BOARD_FILE = "tasks.json"
+/** Format version. */
+const FORMAT_VERSION = 1
+/** Parsing this many takes about a millisecond. */
+const TASKS_A_TURN = 25
+
+const FileSchema = z.looseObject({
+  version: z.unknown().refine((version) => typeof version !== "number" || version <= FORMAT_VERSION, {
+    error: ({ input }) => `a newer version wrote the file (its format is ${input}, this one knows ${FORMAT_VERSION})`,
+  }),
+  tasks: z.array(z.unknown()),
+  nextId: z.int().max(MOST_ID).catch(1),
+})
+
+/** Content of `tasks.json`, with unknown fields beside it. */
+export type BoardFile = Pick<BoardState, "tasks" | "nextId"> & { readonly others: Readonly<Record<string, unknown>> }
+
+export type Unreadable = { readonly problem: string }
+
+/**
+ * Parses `tasks.json` of time `writtenAt`; a fault is returned as one line. Large boards are parsed in slices, because
+ * OpenCode has one thread.
+ */
+export async function parseBoard(text: string, writtenAt: string): Promise<BoardFile | Unreadable> {
+  // Some editors write a byte order mark.
+  const json = parseJson(text.replace(/^\uFEFF/, ""))
+  if (json === undefined) return { problem: text.trim() === "" ? "it is empty" : "it is not valid JSON" }
+  const parsed = FileSchema.safeParse(json)
+  if (!parsed.success) return { problem: problemOf(parsed.error) }
+  // Run state stood here in an earlier version. It is now stored elsewhere, since anybody could write it here.
+  const { tasks: given, nextId, runtime: _remembered, ...others } = parsed.data
+  const tasks: BoardTask[] = []
+  for (const [index, value] of given.entries()) {
+    if (index > 0 && index % TASKS_A_TURN === 0) await nextTurn()
+    const task = taskSchema.safeParse(value)
+    if (!task.success) return { problem: problemOf(task.error, ["tasks", index]) }
+    tasks.push(withTimes(task.data, writtenAt))
+  }
+  const ids = new Set<string>()
+  for (const { id } of tasks) {
+    if (ids.has(id)) return { problem: `two of its tasks have the id ${id}` }
+    ids.add(id)
+  }
+  return { tasks, nextId: Math.max(nextId, highestId(tasks) + 1), others }
+}
+
+const withTimes = (task: BoardTask, writtenAt: string): BoardTask => ({
+  ...task,
+  createdAt: task.createdAt || writtenAt,
+  updatedAt: task.updatedAt || writtenAt,
+})
+
+export const formatBoard = ({ tasks, nextId, others }: BoardFile): string =>
+  `${JSON.stringify({ ...others, tasks, nextId }, null, 2)}\n`
+
+/** Undefined for an unreadable line. */
+export const parseLine = (line: string): ArchivedTask | undefined => archivedTaskSchema.safeParse(parseJson(line)).data
+
+/** The id comes first, so that the index can read only the beginning of a line. */
+export const formatLine = ({ id, ...task }: ArchivedTask): string => `${JSON.stringify({ id, ...task })}\n`
+
+/** Highest id in use, or named by a step. */
+export function highestId(tasks: readonly BoardTask[]): number {
+  const ids = tasks.flatMap(({ id, steps }) => [id, ...steps.map(({ taskId }) => taskId ?? "0")])
+  return ids.reduce((highest, id) => Math.max(highest, Number(id)), 0)
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+function problemOf({ issues: [issue] }: z.ZodError, above: readonly PropertyKey[] = []): string {
+  const path = [...above, ...(issue?.path ?? [])]
+  const where = path.map((key) => (typeof key === "number" ? `[${key}]` : `.${String(key)}`)).join("")
+  return `${where.replace(/^\./, "") || "its content"}: ${issue?.message ?? "not valid"}`
+}
 
 /** Digest of a missing `tasks.json`. */
 const NO_TEXT = ""
@@ -26,7 +109,7 @@ type TrustedCopy = {
 }
 
 const FILE = "board.json"
-const VERSION = 1
+const TRUSTED_VERSION = 1
 
 /**
  * Trusted copy of the board in OpenCode's state folder, signed with the installation's key. A copy without a valid
@@ -58,7 +141,7 @@ export class TrustedFile {
     const body = text.slice(end + 1)
     const known = this.#signer.isSigned(body, text.slice(0, end)) ? parseJson(body) : undefined
     const { version, board, ...kept } = (known ?? {}) as { version?: number; board?: string } & TrustedCopy
-    if (version === VERSION && board === this.#board) return kept
+    if (version === TRUSTED_VERSION && board === this.#board) return kept
     this.#warn(`${this.file} was not written by this installation: every task waits for a person.`)
     return undefined
   }
@@ -66,7 +149,7 @@ export class TrustedFile {
   /** Writes its replacement to a temporary file for `renameSync`. */
   async aside(copy: TrustedCopy): Promise<string> {
     await mkdir(this.folder, { recursive: true, mode: 0o700 })
-    const body = JSON.stringify({ version: VERSION, board: this.#board, ...copy })
+    const body = JSON.stringify({ version: TRUSTED_VERSION, board: this.#board, ...copy })
     return writeDraft(this.file, `${this.#signer.sign(body)}\n${body}`, { flush: true })
   }
 }

@@ -2,9 +2,9 @@ import { type FileHandle, mkdir, open, realpath, stat } from "node:fs/promises"
 import { dirname } from "node:path"
 import { replaceFile } from "../../../lib/atomic-file.ts"
 import { ifMissing } from "../../../lib/lock.ts"
-import { SerialQueue } from "../../../lib/turn.ts"
+import { SerialQueue } from "../../../lib/promises.ts"
 import { type ArchivedTask, IS_ID } from "../task.ts"
-import { formatLine, parseLine } from "./format.ts"
+import { formatLine, parseLine } from "./files.ts"
 
 const CHUNK_BYTES = 64 * 1024
 const NEWLINE = 0x0a

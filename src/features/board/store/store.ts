@@ -1,18 +1,85 @@
+import { type FSWatcher, watch } from "node:fs"
 import { mkdir, writeFile } from "node:fs/promises"
-import { join } from "node:path"
+import { dirname, join } from "node:path"
 import { messageOf } from "../../../core/errors.ts"
 import { type Claim, Lock, type Processes } from "../../../lib/lock.ts"
-import { succeeds } from "../../../lib/succeeds.ts"
-import { SerialQueue } from "../../../lib/turn.ts"
+import { SerialQueue, succeeds } from "../../../lib/promises.ts"
 import type { BoardChange, BoardCommand, BoardFacts } from "../rules/command.ts"
 import { decide } from "../rules/decide.ts"
 import { BoardError } from "../service.ts"
 import type { BoardState } from "../state.ts"
 import type { ArchivedTask, BoardStatus } from "../task.ts"
-import { BoardFiles, type FilesPorts, type Loaded, refuseOutside, type WriteResult } from "./files.ts"
-import { BOARD_FILE, highestId } from "./format.ts"
+import {
+  BOARD_FILE,
+  BoardFiles,
+  type FilesPorts,
+  highestId,
+  type Loaded,
+  refuseOutside,
+  type WriteResult,
+} from "./files.ts"
 import { History } from "./history.ts"
-import { type Watch, watchBoth } from "./watch.ts"
+
+const MOMENT_MS = 100
+
+/** Reports changes until it is closed. */
+export type Watch = { readonly close: () => void }
+
+/**
+ * Watches two folders, of which the second appears with the first write into the first. Missing folders are replaced by
+ * their nearest parent; undefined where none can be watched.
+ */
+export function watchBoth(first: string, second: string, changed: () => void): Watch | undefined {
+  let other: FSWatcher | undefined
+  const hearOther = () => {
+    try {
+      other ??= watchFolder(second, changed)
+    } catch {
+      // Does not exist yet.
+    }
+  }
+  const nearest = watchNearest(first, () => {
+    hearOther()
+    changed()
+  })
+  hearOther()
+  return (
+    nearest && {
+      close() {
+        nearest.close()
+        other?.close()
+      },
+    }
+  )
+}
+
+/** Watches a folder, or its nearest existing parent. Undefined where none can be watched. */
+export function watchNearest(folder: string, changed: () => void): FSWatcher | undefined {
+  for (let nearest = folder; ; nearest = dirname(nearest))
+    try {
+      return watchFolder(nearest, changed)
+    } catch {
+      if (nearest === dirname(nearest)) return undefined
+    }
+}
+
+/**
+ * Calls back shortly after a change in a folder; throws without one. File names are ignored, because Bun reports only
+ * the first of several events within a millisecond.
+ */
+function watchFolder(folder: string, changed: () => void): FSWatcher {
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const watcher = watch(folder, { persistent: false }, () => {
+    timer ??= setTimeout(() => {
+      timer = undefined
+      changed()
+    }, MOMENT_MS)
+    timer.unref?.()
+  })
+  watcher.on("close", () => clearTimeout(timer))
+  watcher.on("error", () => watcher.close())
+  return watcher
+}
 
 const HISTORY_FILE = "history.jsonl"
 /** Folder of locks; never in git, even without the folder's `.gitignore`. */

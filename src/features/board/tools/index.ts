@@ -17,7 +17,7 @@ import {
   stepsSchema,
   taskPatchSchema,
 } from "../task.ts"
-import { type AgentActor, type BoardToolPorts, boardTool } from "./define.ts"
+import { type AgentActor, type BoardToolPorts, boardTool } from "./access.ts"
 import { renderArchived, renderHistory, renderList, renderTask, renderWhole } from "./render.ts"
 
 const taskID = idSchema.describe('The task\'s id, such as "5".')

@@ -1,9 +1,9 @@
 import { count, cut, oneLine } from "../../../lib/text.ts"
 import type { ToolResult } from "../../../tools/tool.ts"
-import { beginning, linkText } from "../block.ts"
 import type { Archived, Board } from "../service.ts"
 import { type BoardTask, headOf, MOST_VALUE_CHARS, shownStatus, toModel } from "../task.ts"
-import type { AgentActor } from "./define.ts"
+import { beginning, linkText } from "../threads.ts"
+import type { AgentActor } from "./access.ts"
 
 /** Texts for models. Indexes are shown wherever a further call needs them. */
 

@@ -1,9 +1,8 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { OpencodeError } from "../../../core/ports.ts"
-import { call } from "../../../opencode/client.ts"
+import { call, yieldToEventLoop } from "../../../opencode/client.ts"
 import type { StoredMessage } from "../../../opencode/messages.ts"
 import { storedMessages } from "../../../opencode/messages.ts"
-import { yieldToEventLoop } from "../../../opencode/pace.ts"
 import type { HistoryMessage } from "../ports.ts"
 import { type Rewrite, rewrites } from "./fork-rewrite.ts"
 

@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from "node:util"
 import type { AssistantMessage, Part, UserMessage } from "@opencode-ai/sdk/v2/types"
-import { toUsage } from "../../../opencode/convert.ts"
-import { errorOf } from "../../../opencode/message-fields.ts"
+import { errorOf, toUsage } from "../../../opencode/convert.ts"
 import type { StoredMessage } from "../../../opencode/messages.ts"
 import type { HistoryMessage, HistoryPart, Media, MessageSettings, ProviderCount, ToolHistoryPart } from "../ports.ts"
 

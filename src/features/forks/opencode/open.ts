@@ -1,6 +1,6 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import type { Runtime } from "../../../core/feature.ts"
-import { LAUNCHING_TOOL } from "../../../opencode/message-fields.ts"
+import { LAUNCHING_TOOL } from "../../../opencode/convert.ts"
 import type { RequestPrefixes } from "./beginnings.ts"
 import { OpencodeForks } from "./forks.ts"
 import type { DefaultTools } from "./history.ts"

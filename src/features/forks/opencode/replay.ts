@@ -1,7 +1,6 @@
 import type { OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { OpencodeError } from "../../../core/ports.ts"
-import { call } from "../../../opencode/client.ts"
-import { CALL_MS, Pace, yieldToEventLoop } from "../../../opencode/pace.ts"
+import { CALL_MS, call, Pace, yieldToEventLoop } from "../../../opencode/client.ts"
 import type { HistoryMessage } from "../ports.ts"
 import { forkEvents } from "./fork-events.ts"
 

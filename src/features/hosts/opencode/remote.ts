@@ -1,13 +1,13 @@
 import { createOpencodeClient, type OpencodeClient } from "@opencode-ai/sdk/v2/client"
 import { type Activity, type AgentInfo, type Message, OpencodeError, type Prompt } from "../../../core/ports.ts"
 import { type Ask, NO_USAGE, type Usage } from "../../../core/task.ts"
-import { permissionAsk, questionAsk } from "../../../opencode/asks.ts"
 import { call, find } from "../../../opencode/client.ts"
 import { errorLine, toAgent, toMessage } from "../../../opencode/convert.ts"
+import { permissionAsk, questionAsk } from "../../../opencode/events.ts"
 import { lastWanted, pagesOf, type StoredMessage, storedMessages } from "../../../opencode/messages.ts"
 import { OpencodeUserActions } from "../../../opencode/user-actions.ts"
 import type { AskOptions, Reply } from "../../../runtime/user-actions.ts"
-import type { NewRemoteSession, OpenRemote, RemoteFolder, RemoteServer, RemoteSessionInfo } from "../remote.ts"
+import type { NewRemoteSession, OpenRemote, RemoteFolder, RemoteServer, RemoteSessionInfo } from "../remote-session.ts"
 
 /** Metadata key of remote sessions. It differs from the record's key, or a plugin on the host would adopt them. */
 const KEY = "superagentsHost"

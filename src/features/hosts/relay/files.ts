@@ -8,15 +8,14 @@ import type { Processes } from "../../../lib/lock.ts"
 import { runBounded } from "../../../runtime/places/process.ts"
 import { type Checkout, gitOptions, headOf, sharedGitOptions } from "../../worktrees/checkout.ts"
 import { GitError, git, gitLine, gitList } from "../../worktrees/git.ts"
-import { hiddenIn } from "../../worktrees/hidden.ts"
-import { bringIgnored, keepIgnored } from "../../worktrees/ignored.ts"
-import { readRef, refOf } from "../../worktrees/refs.ts"
+import { bringIgnored, hiddenIn, keepIgnored } from "../../worktrees/ignored.ts"
+import { readRef, refOf } from "../../worktrees/repository.ts"
 import { clearIndexFlags, commitOf, filesOf } from "../../worktrees/snapshot.ts"
 import { addWorktree, notesOf, removeFolder, removeWorktree } from "../../worktrees/worktree.ts"
 import { bytesOf } from "../frames.ts"
 import type { CallEnd, CommitResult, FilesOrder, LookResult } from "../orders.ts"
 import { completeMarkerPath, folderIn, type HostRepositoryFolders } from "../rooms.ts"
-import type { Call } from "./call.ts"
+import type { Call } from "./server.ts"
 
 /** Large repositories take long. */
 const LONG_MS = 900_000

@@ -1,4 +1,4 @@
-import { processLives, processMark } from "../../../runtime/record/owner.ts"
+import { processLives, processMark } from "../../../runtime/record/identity.ts"
 import type { RelaySettings } from "../orders.ts"
 import { serve } from "./serve.ts"
 

@@ -4,10 +4,8 @@ import { join } from "node:path"
 import type { Processes } from "../../../lib/lock.ts"
 import { bytesOf, Credit, encode, type Frame, Frames, HEAD_BYTES, Intake, inFrames, MARKER, textOf } from "../frames.ts"
 import type { CallEnd, CallHead, Order, PingReply, RelayHello, RelaySettings } from "../orders.ts"
-import type { Call } from "./call.ts"
 import { runFilesOrder } from "./files.ts"
-import { listen } from "./listen.ts"
-import { Server } from "./server.ts"
+import { type Call, listen, Server } from "./server.ts"
 
 type Streams = { readonly input: NodeJS.ReadableStream; readonly output: NodeJS.WritableStream }
 

@@ -1,7 +1,6 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { createSignal } from "solid-js"
-import { formatTime } from "../../../lib/format-time.ts"
-import { cents, spentShort } from "../../../lib/money.ts"
+import { cents, formatTime, spentShort } from "../../../lib/format.ts"
 import { count, oneLine } from "../../../lib/text.ts"
 import type { KeptReport } from "../../board/purse/report.ts"
 import { type BoardTask, headOf } from "../../board/task.ts"

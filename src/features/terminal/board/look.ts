@@ -1,6 +1,5 @@
 import type { BoardState } from "../../board/state.ts"
-import type { Store } from "../../board/store/store.ts"
-import type { Watch } from "../../board/store/watch.ts"
+import type { Store, Watch } from "../../board/store/store.ts"
 
 /** Interval for other processes' runs and missed events. */
 const LOOK_MS = 15_000

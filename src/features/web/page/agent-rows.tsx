@@ -1,5 +1,5 @@
 import { Show } from "solid-js"
-import { ticking } from "../../../lib/duration.ts"
+import { ticking } from "../../../lib/format.ts"
 import type { AgentRow } from "../wire.ts"
 import { ago, cached, dollars, plural, short, shortTime } from "./format.ts"
 import { AgentName, Badge } from "./parts.tsx"

@@ -1,5 +1,5 @@
 import { createEffect, createMemo, createResource, createSignal, For, on, Show } from "solid-js"
-import { ticking } from "../../../lib/duration.ts"
+import { ticking } from "../../../lib/format.ts"
 import type { AgentDetail, AgentRow } from "../wire.ts"
 import { Acts } from "./acts.tsx"
 import { Marks } from "./agent-rows.tsx"

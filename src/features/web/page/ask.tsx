@@ -1,5 +1,5 @@
 import { createResource, createSignal, createUniqueId, For, Match, Show, Switch } from "solid-js"
-import { ticking } from "../../../lib/duration.ts"
+import { ticking } from "../../../lib/format.ts"
 import type { AskOptions, Reply } from "../../../runtime/user-actions.ts"
 import type { AgentRow } from "../wire.ts"
 import { api } from "./api.ts"

@@ -1,5 +1,5 @@
 import { createMemo, For, Show } from "solid-js"
-import type { FileDiff } from "../../../lib/patch.ts"
+import type { FileDiff } from "../../../lib/repository.ts"
 import { plural } from "./format.ts"
 import { languageOf } from "./highlight.ts"
 import { Copy } from "./parts.tsx"

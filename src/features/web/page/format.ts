@@ -1,5 +1,5 @@
 import { DAY_MS } from "../../../core/bill.ts"
-import { budget, cents, dollars as spent } from "../../../lib/money.ts"
+import { budget, cents, dollars as spent } from "../../../lib/format.ts"
 import { oneLine, short as shortOf } from "../../../lib/text.ts"
 
 const SECOND_MS = 1000

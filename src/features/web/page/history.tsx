@@ -1,5 +1,5 @@
 import { createMemo, createSignal, For, Show } from "solid-js"
-import { duration } from "../../../lib/duration.ts"
+import { duration } from "../../../lib/format.ts"
 import type { HistoryRun, HistoryStep } from "../../../runtime/user-actions.ts"
 import { dayTime, dollars, plural, timeOfDay } from "./format.ts"
 import { Badge, Prose } from "./parts.tsx"

@@ -1,5 +1,5 @@
 import { createMemo, For, Show } from "solid-js"
-import { ticking } from "../../../lib/duration.ts"
+import { ticking } from "../../../lib/format.ts"
 import type { AgentRow } from "../wire.ts"
 import { clockTime, dollars } from "./format.ts"
 import { type Bar, batchMarks, lanesOf, spanOf, type TimelineLane, ticksOf } from "./lanes.ts"

@@ -1,6 +1,6 @@
 /** @jsxImportSource @opentui/solid */
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
-import { mainCheckout } from "../../../lib/project.ts"
+import { mainCheckout } from "../../../lib/repository.ts"
 import type { Options } from "../../../options/options.ts"
 import { AnswerDialog } from "../../terminal/answer-dialog.tsx"
 import type { BoardMenuRow } from "../../terminal/board/companion.ts"

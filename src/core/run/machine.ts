@@ -1,0 +1,239 @@
+import { NOTHING_SPENT } from "../spending.ts"
+import { nextLimitAt } from "../watchdog.ts"
+import type { ActiveRun, Stage } from "./active-run.ts"
+import { closed, ends, finalized, memberCreated, members, notified, stopped, written } from "./ending.ts"
+import { counted, event, looked, missingUntil, questions, stuckUntil, todosUntil, verified } from "./events.ts"
+import {
+  confirmed,
+  contact,
+  hinted,
+  idle,
+  preparing,
+  refuseFailed,
+  request,
+  slept,
+  spending,
+  tick,
+  watchedAs,
+} from "./limits.ts"
+import { sent, tell } from "./prompts.ts"
+import { admitted, begin, look, prepared, prepareFailed, prompted, refused } from "./starting.ts"
+import type { Handler, Input, InputType, MachineStep, RunContext } from "./steps.ts"
+
+/** The run is dropped: its parent was told, or nobody is to be. */
+export const GONE = "gone"
+
+export type Target = Stage | typeof GONE
+
+type Row = { readonly [Type in InputType]?: readonly Target[] }
+
+/** Inputs for a run that has begun; a passed limit ends it in every such stage. */
+const atWork = <Here extends Stage>(here: Here) =>
+  ({
+    tell: [here],
+    request: [here],
+    end: ["closing"],
+    event: [here, "closing"],
+    questions: [here],
+    tick: [here, "closing"],
+    spending: [here, "closing"],
+    slept: [here],
+    sent: [here, "closing"],
+    idle: [here],
+    "refuse failed": [here],
+    hinted: [here],
+    counted: [here, "closing"],
+    confirmed: [here, "closing"],
+    contact: [here],
+  }) as const
+
+/**
+ * State machine: allowed inputs of each stage, and the stages they may lead to; others change nothing.
+ * docs/architecture.md is drawn from it, and a test requires that some test takes each edge.
+ */
+export const TABLE: { readonly [Here in Stage]: Row } = {
+  creating: { begin: ["queued", "held", "preparing", "prompting", "working"], tell: ["creating"], end: ["closing"] },
+  queued: {
+    begin: ["queued"],
+    admitted: ["preparing"],
+    refused: ["parked"],
+    tell: ["queued"],
+    end: ["closing"],
+  },
+  held: {
+    admitted: ["preparing", "prompting", "closing"],
+    tell: ["held"],
+    tick: ["held", "closing"],
+    spending: ["held", "closing"],
+    slept: ["held"],
+    end: ["closing"],
+  },
+  preparing: {
+    ...atWork("preparing"),
+    preparing: ["preparing"],
+    prepared: ["prompting", "supervising", "closing"],
+    "prepare failed": ["closing"],
+  },
+  prompting: {
+    ...atWork("prompting"),
+    look: ["prompting"],
+    prompted: ["working", "closing"],
+    looked: ["prompting", "verifying", "closing"],
+    refused: ["parked", "prompting"],
+  },
+  working: {
+    ...atWork("working"),
+    look: ["working"],
+    looked: ["working", "verifying", "closing"],
+    refused: ["parked", "working"],
+  },
+  supervising: {
+    members: ["supervising", "closing"],
+    "member created": ["supervising", "closing"],
+    tick: ["supervising", "closing"],
+    spending: ["supervising", "closing"],
+    slept: ["supervising"],
+    written: ["supervising", "closing"],
+    end: ["supervising", "closing"],
+  },
+  parked: {
+    refused: ["parked"],
+    tell: ["parked"],
+    sent: ["parked", "closing"],
+    prompted: ["parked"],
+    stopped: ["parked"],
+    admitted: ["prompting", "preparing", "parked"],
+    end: ["closing"],
+  },
+  verifying: { ...atWork("verifying"), verified: ["working", "verifying", "closing"] },
+  closing: {
+    event: ["closing"],
+    sent: ["closing"],
+    prompted: ["closing"],
+    stopped: ["closing"],
+    written: ["closing"],
+    closed: ["closing", "finalizing", "notifying", GONE],
+    finalized: ["notifying", GONE],
+  },
+  finalizing: {
+    event: ["finalizing"],
+    end: ["finalizing"],
+    sent: ["finalizing"],
+    prompted: ["finalizing"],
+    stopped: ["finalizing"],
+    written: ["finalizing"],
+    finalized: ["notifying", GONE],
+  },
+  notifying: {
+    event: ["notifying"],
+    sent: ["notifying", GONE],
+    prompted: ["notifying", GONE],
+    stopped: ["notifying", GONE],
+    written: ["notifying", GONE],
+    notified: ["notifying", GONE],
+  },
+}
+
+/** Example: `working --looked--> closing`. */
+export type Edge = `${Stage} --${InputType}--> ${Target}`
+
+const edgeOf = (from: Stage, input: InputType, to: Target): Edge => `${from} --${input}--> ${to}`
+
+export const EDGES: readonly Edge[] = (Object.keys(TABLE) as Stage[]).flatMap((from) =>
+  (Object.entries(TABLE[from]) as [InputType, readonly Target[]][]).flatMap(([input, targets]) =>
+    targets.map((to) => edgeOf(from, input, to)),
+  ),
+)
+
+const HANDLERS: { readonly [Type in InputType]: Handler<Type> } = {
+  begin,
+  admitted,
+  tell,
+  request,
+  end: ends,
+  event,
+  questions,
+  look,
+  tick,
+  spending,
+  slept,
+  refused,
+  members,
+  "member created": memberCreated,
+  contact,
+  preparing,
+  prepared,
+  "prepare failed": prepareFailed,
+  prompted,
+  sent,
+  stopped,
+  idle,
+  "refuse failed": refuseFailed,
+  hinted,
+  counted,
+  looked,
+  confirmed,
+  verified,
+  closed,
+  finalized,
+  written,
+  notified,
+}
+
+/** Test hook: called for each edge taken. */
+export const edges: { taken?: (edge: Edge) => void } = {}
+
+/**
+ * Next state of a run and the commands to carry out. Pure and total: inputs that the table does not allow, or for
+ * another process's run, change nothing.
+ */
+export function step(run: ActiveRun, input: Input, context: RunContext): MachineStep {
+  if (run.heldBy !== "ours" || !TABLE[run.stage][input.type]) return { run, commands: [] }
+  const handle = HANDLERS[input.type] as Handler<InputType>
+  const next = handle(run, input, context)
+  edges.taken?.(edgeOf(run.stage, input.type, next.run?.stage ?? GONE))
+  return next
+}
+
+const NEVER = Number.POSITIVE_INFINITY
+
+/** Shortest time between two looks, while a limit that was just passed is being handled, in ms. */
+const MIN_TICK_MS = 100
+
+/** Has a slot and has not ended. */
+const isTimed = ({ stage, heldBy }: ActiveRun): boolean =>
+  heldBy === "ours" &&
+  (stage === "held" ||
+    stage === "preparing" ||
+    stage === "prompting" ||
+    stage === "working" ||
+    stage === "supervising" ||
+    stage === "verifying")
+
+/** Time of the next tick if no event comes. All deadlines are part of the run's state; there are no other timers. */
+export function nextDue(run: ActiveRun, context: RunContext): number {
+  if (!isTimed(run)) return NEVER
+  // Spending changes with an event or a read, never with the clock. While OpenCode is asked whether a limit is passed,
+  // its answer settles it.
+  const settled = run.confirming ? context.now : undefined
+  const limits = nextLimitAt(watchedAs(run, { ...context, spent: () => NOTHING_SPENT }), settled)
+  const soon = context.now + MIN_TICK_MS
+  const { warmUpUntil: heldUntil = NEVER } = run
+  return Math.min(Math.max(soon, limits), heldUntil, Math.max(soon, hintDue(run)), lookDue(run, context))
+}
+
+/** Deadlines already handled are ignored. */
+function lookDue(run: ActiveRun, context: RunContext): number {
+  if (run.looking) return NEVER
+  const waits = [
+    run.stuckSince === undefined ? NEVER : stuckUntil(run, context),
+    run.todosSince === undefined ? NEVER : todosUntil(run, context),
+    run.missingSince === undefined ? NEVER : missingUntil(run),
+    run.lookAt ?? NEVER,
+  ]
+  const next = Math.min(NEVER, ...waits.filter((at) => at > run.lookedAt))
+  return next > context.now ? next : context.now + MIN_TICK_MS
+}
+
+const hintDue = ({ asks, hintAt = NEVER, hinting, away }: ActiveRun): number =>
+  asks.length === 0 || hinting || away ? NEVER : hintAt

@@ -1,0 +1,271 @@
+import { setTimeout as sleep } from "node:timers/promises"
+import { CallError, candidatesText } from "../../core/errors.ts"
+import { modelKey } from "../../core/limits.ts"
+import { type AgentInfo, isListed } from "../../core/ports.ts"
+import type { Model } from "../../core/task.ts"
+import { duration } from "../../lib/format.ts"
+import { oneLine, tail } from "../../lib/text.ts"
+import { QUESTIONS } from "../../runtime/launch/checks.ts"
+import { type NextState, PlaceError } from "../../runtime/places/place.ts"
+import type { CommandResult } from "../../runtime/places/run-command.ts"
+import { conflictMarkersText } from "../worktrees/preface.ts"
+import { type Contact, NoContact } from "./connection.ts"
+import { textOf } from "./frames.ts"
+import type { Machine } from "./hosts.ts"
+import { type RemoteSession, type RemoteSessionInfo, skewOfIDs } from "./remote-session.ts"
+
+/**
+ * Longest wait of a call that somebody waits for: `contactTimeout` may be hours, while short losses end within 40 s. In
+ * ms.
+ */
+const MOST_WAIT_MS = 60_000
+
+/** Waits for a host that has a task's changes. Throws a `PlaceError` after too long. */
+export async function untilReached({ name, link, settings }: Machine, taskID: string, signal?: AbortSignal) {
+  if (!link.contact) link.use(taskID, true)
+  const most = Math.min(settings.contactTimeout || MOST_WAIT_MS, MOST_WAIT_MS)
+  const limit = AbortSignal.timeout(most)
+  try {
+    await link.reached(signal ? AbortSignal.any([limit, signal]) : limit)
+  } catch (error) {
+    if (!(error instanceof NoContact)) throw error
+    const { reach: state } = link
+    const why = limit.aborted && "why" in state && state.why ? state.why : error.message
+    throw workUnreachableError(
+      name,
+      limit.aborted ? `there was no contact within ${duration(most)} (${oneLine(why)})` : why,
+    )
+  }
+}
+
+export type ContactWait = {
+  readonly taskID: string
+  readonly signal: AbortSignal | undefined
+  /** Called when waiting begins. */
+  readonly waits: () => void
+}
+
+/**
+ * Runs `work` with contact, and again where contact is lost meanwhile. Rejects with `NoContact` where the first
+ * connection fails, at `contactTimeout`, or when `signal` is aborted.
+ */
+export async function inContact<Value>(
+  machine: Machine,
+  { taskID, signal, waits }: ContactWait,
+  work: (contact: Contact) => Promise<Value>,
+): Promise<Value> {
+  const { link } = machine
+  for (;;) {
+    if (!link.contact) waits()
+    const contact = await contactWith(machine, taskID, signal)
+    try {
+      return await work(contact)
+    } catch (error) {
+      // A lost connection fails everything that was under way.
+      const isLost = error instanceof NoContact || (!link.contact && !(error instanceof CallError))
+      if (!isLost || signal?.aborted) throw error
+    }
+  }
+}
+
+async function contactWith({ name, link, settings }: Machine, taskID: string, signal: AbortSignal | undefined) {
+  const { contactTimeout } = settings
+  link.use(taskID)
+  const limit = contactTimeout > 0 ? AbortSignal.timeout(contactTimeout) : undefined
+  try {
+    return await link.reached(AbortSignal.any([limit, signal].filter((each) => each !== undefined)))
+  } catch (error) {
+    if (!limit?.aborted || signal?.aborted) throw error
+    const { reach: state } = link
+    const why = "why" in state && state.why ? oneLine(state.why) : "it does not answer"
+    const known = [`${name} could not be reached: `, `${name}: `].find((start) => why.startsWith(start)) ?? ""
+    throw new NoContact(
+      `${name} could not be reached: ${why.slice(known.length)} (it was tried for ${duration(contactTimeout)})`,
+    )
+  }
+}
+
+/** Error: the host has a task's changes and is out of reach. */
+export const workUnreachableError = (name: string, why: string): PlaceError =>
+  new PlaceError(
+    `its work is still on ${name}, and ${why.replace(/\.$/, "")}. It is fetched as soon as ${name} answers.`,
+    "host",
+  )
+
+/** Tools denied to remote agents: this plugin's, the board's, and OpenCode's for tasks. */
+const NOT_OFFERED = ["superagents_*", "tasks_*", "task"]
+
+type SessionRequest = {
+  readonly folder: string
+  readonly contact: Contact
+  /** An earlier run had a session. */
+  readonly again: boolean
+}
+
+/**
+ * Creates or finds a task's session on its host, with an agent and model that exist there. Throws where that is
+ * impossible.
+ */
+export async function ensureRemoteSession(
+  { name, server, settings }: Machine,
+  remote: RemoteSession,
+  { folder, contact, again }: SessionRequest,
+): Promise<RemoteSessionInfo> {
+  const { taskID, title, agent, rules = [] } = remote
+  const known = await server.sessionOf(folder, taskID)
+  if (known) return known
+  // A busy server may not list a session in a new folder: ask for the session itself.
+  const kept = again ? remote.far?.session : undefined
+  if (kept && (await server.lastMessage(kept.id))) return kept
+  if (again)
+    throw new CallError(
+      `The session of task ${taskID} on ${name} no longer exists, so it cannot be resumed. Start a new superagents_task instead.`,
+    )
+  const [agents, models] = await Promise.all([server.agents(folder), server.models(folder)])
+  const model = modelOnHost(remote, { name, agents, models, spare: settings.model })
+  remote.model = model
+  const refusals = NOT_OFFERED.map((permission) => ({ permission, pattern: "*", action: "deny" as const }))
+  return server.createSession({
+    folder,
+    title,
+    agent,
+    model,
+    // What is allowed in local folders means nothing there.
+    rules: [...rules.filter((rule) => rule.action === "deny" || rule.permission === QUESTIONS), ...refusals],
+    taskID,
+    skew: skewOfIDs(contact.skew),
+  })
+}
+
+export type AgentAndModel = {
+  readonly agent: string
+  readonly model?: Model
+  /** The launching call named the model: use no other. */
+  readonly isModelNamed?: boolean
+}
+
+/** Agents and models of a host; `spare`: the option's substitute for a missing model, or "". */
+export type HostCapabilities = {
+  readonly name: string
+  readonly agents: readonly Pick<AgentInfo, "name" | "model" | "mode" | "hidden">[]
+  readonly models: readonly string[]
+  readonly spare: string
+}
+
+/**
+ * Model for a task on a host; undefined for the agent's own. Throws where the host lacks the agent or every usable
+ * model.
+ */
+export function modelOnHost(
+  { agent, model, isModelNamed }: AgentAndModel,
+  { name, agents, models, spare }: HostCapabilities,
+) {
+  const found = agents.find((each) => each.name === agent)
+  if (!found) {
+    const names = agents.filter(isListed).map((each) => each.name)
+    throw new PlaceError(`${name} has no agent "${agent}". ${candidatesText(names, 10)}`, "place")
+  }
+  if (!model || models.includes(modelKey(model))) return model
+  if (found.model && !isModelNamed) return undefined
+  if (!isModelNamed && models.includes(spare)) {
+    const slash = spare.indexOf("/")
+    return { provider: spare.slice(0, slash), id: spare.slice(slash + 1) }
+  }
+  throw new PlaceError(`${name} has no model ${modelKey(model)}. ${candidatesText(models, 10)}`, "place")
+}
+
+type Job = {
+  readonly taskID: string
+  readonly command: string
+  readonly folder: string
+  /** In ms; 0 for none. */
+  readonly timeLimit: number
+  readonly signal: AbortSignal
+}
+
+const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
+
+const LOOK_MS = 300
+/** Bytes read of a job's output: its tail. */
+const MOST_OUTPUT_BYTES = 65_536
+
+/**
+ * Runs a command on a host that survives a lost connection: it writes into files and is found again. Rejects only where
+ * the host cannot run it.
+ */
+export async function runJob(
+  machine: Machine,
+  { taskID, command, folder, timeLimit, signal }: Job,
+): Promise<CommandResult> {
+  const files = quoted(`${folder}.job`)
+  const id = `${taskID}-${Date.now().toString(36)}`
+  const line = [
+    `f=${files}; rm -rf "$f"; mkdir -p "$f" || exit 1`,
+    `echo ${quoted(id)} >"$f/id"`,
+    `cd ${quoted(folder)} || exit 1`,
+    `setsid=$(command -v setsid); nohup $setsid sh -c 'echo $$ >"$0/pid"; sh -c "$1" >"$0/out" 2>&1 </dev/null; echo $? >"$0/code.new"; mv "$0/code.new" "$0/code"' "$f" ${quoted(command)} >/dev/null 2>&1 </dev/null &`,
+  ].join("\n")
+  const deadline = timeLimit > 0 ? Date.now() + timeLimit : Number.POSITIVE_INFINITY
+  const look = `f=${files}; [ "$(cat "$f/id" 2>/dev/null)" = ${quoted(id)} ] || { echo none; exit 0; }; if [ -e "$f/code" ]; then echo "ended $(cat "$f/code")"; tail -c ${MOST_OUTPUT_BYTES} "$f/out"; else echo running; fi`
+  const kill = `f=${files}; p=$(cat "$f/pid" 2>/dev/null); [ "$p" -gt 1 ] 2>/dev/null && { kill -- -"$p" 2>/dev/null || kill "$p"; sleep 1; kill -9 -- -"$p" 2>/dev/null; }; tail -c ${MOST_OUTPUT_BYTES} "$f/out" 2>/dev/null; rm -rf "$f"`
+  const asked = async (what: string): Promise<string | undefined> => {
+    try {
+      return textOf((await machine.run(what)).out)
+    } catch (error) {
+      if (error instanceof NoContact) return undefined
+      throw error
+    }
+  }
+  for (;;) {
+    const said = (await asked(look)) ?? ""
+    const [first = "", ...rest] = said.split("\n")
+    if (first.startsWith("ended ")) {
+      await asked(`rm -rf ${files}`)
+      return { exitCode: Number(first.slice("ended ".length)), output: tail(rest.join("\n"), MOST_OUTPUT_BYTES) }
+    }
+    if (signal.aborted || Date.now() >= deadline) {
+      const output = (await asked(kill)) ?? ""
+      return { why: signal.aborted ? "stopped" : "time", output }
+    }
+    if (first === "none") await asked(line)
+    await sleep(LOOK_MS, undefined, { ref: false })
+  }
+}
+
+/** Characters quoted of a failed setup's output: its tail. */
+const MOST_SETUP_CHARS = 1000
+
+type SettingUp = {
+  readonly folder: string
+  /** Mark of the folder, to which the command's files are no work of the agent's. */
+  readonly made: string
+  readonly taskID: string
+  readonly timeLimit: number
+  readonly signal: AbortSignal | undefined
+}
+
+/** Runs the setup command in a task's remote folder; "" for none. Throws a `CallError` where it fails. */
+export async function setUp(
+  machine: Machine,
+  command: string,
+  { made, signal = new AbortController().signal, ...at }: SettingUp,
+): Promise<void> {
+  if (command === "") return
+  const marked = `sh -c ${quoted(command)} && touch -c ${quoted(made)}`
+  const ended = await runJob(machine, { command: marked, signal, ...at })
+  if (ended.exitCode === 0) return
+  throw new CallError(
+    `The setup command (\`${oneLine(command, 200)}\`) did not succeed on ${machine.name}. The end of its output:\n${tail(ended.output, MOST_SETUP_CHARS)}`,
+  )
+}
+
+/** Start state of a later run, and whether it includes the parent's current state. */
+export type LaterRunStart = Pick<NextState, "conflicts" | "unsolved"> & { readonly bringIn: boolean }
+
+export function prefaceOf(host: string, folder: string, again: boolean, begun?: LaterRunStart): string {
+  const isPresent = begun?.bringIn && !begun.unsolved
+  const has = again
+    ? `your work so far${isPresent ? ", and with it what the agent that asks you sees now, uncommitted work included" : ""}`
+    : "what the agent that asks you sees, uncommitted work included"
+  return `# Where you work\n\nYou work on another machine, ${host}, in a git worktree of your own, ${folder}. It has ${has}, but of what git ignores only what the options copy. What you change is brought back when you are done: you need not commit it. Do not use git stash: what is in it is not brought back.${conflictMarkersText(begun?.conflicts ?? [], begun?.unsolved)}`
+}

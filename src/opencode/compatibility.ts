@@ -1,0 +1,165 @@
+import { appendFile, mkdir, readFile } from "node:fs/promises"
+import { dirname, join } from "node:path"
+import { dataFolder } from "../runtime/record/identity.ts"
+import type { Transport } from "./client.ts"
+import type { OpencodeConnection } from "./connect.ts"
+
+/** Versions covered by the end-to-end tests (`npm run test:hosts`). */
+const TRIED = { from: "1.18.28", to: "1.18.34" }
+/** Before this version, a message stored during a turn starts no further step. */
+const WAKES_BUSY_FROM = "1.18.15"
+
+/** Warning for an untested version; undefined for tested ones and for development builds. */
+export function versionNote(version: string): string | undefined {
+  if (!isRelease(version) || isTried(version)) return undefined
+  const note = `superagents was tried on OpenCode ${TRIED.from} to ${TRIED.to}; this is ${version}.`
+  if (!isBefore(version, WAKES_BUSY_FROM)) return note
+  return `${note} Before ${WAKES_BUSY_FROM} a notification may not wake an agent that is at work.`
+}
+
+const isTried = (version: string): boolean =>
+  isRelease(version) && !isBefore(version, TRIED.from) && !isBefore(TRIED.to, version)
+
+const isRelease = (version: string): boolean => /^\d+\.\d+\.\d+/.test(version)
+
+function isBefore(one: string, other: string): boolean {
+  const [ones, others] = [one, other].map((version) => version.split(/[.-]/).slice(0, 3).map(Number))
+  const differs = ones?.findIndex((number, index) => number !== others?.[index]) ?? -1
+  return differs >= 0 && (ones?.[differs] ?? 0) < (others?.[differs] ?? 0)
+}
+
+/** File with versions that the user was warned of. */
+const toldFile = (): string => join(dataFolder(), "told-versions")
+
+/** True once per version and machine; repeated where that cannot be stored. */
+export async function isFirstOf(version: string, file = toldFile()): Promise<boolean> {
+  try {
+    const told = await readFile(file, "utf8").catch(() => "")
+    if (told.split("\n").includes(version)) return false
+    await mkdir(dirname(file), { recursive: true })
+    await appendFile(file, `${version}\n`)
+  } catch {}
+  return true
+}
+
+/** Entry point of plugins for OpenCode 2, in place of `server`. OpenCode 1.x calls it too, with another context. */
+export function setup(context?: { readonly app?: { readonly version?: unknown } }): void {
+  const version = context?.app?.version
+  if (typeof version !== "string" || !isRelease(version) || isBefore(version, "2.0.0")) return
+  throw new Error(
+    "superagents runs on OpenCode 1.18 and 1.19. On OpenCode 2, use its own subagents: they run in the background.",
+  )
+}
+
+/** Id of no session: calls with it have no effect. */
+const NO_SESSION = "ses_00000000000000000000000000"
+const LIMIT_MS = 10_000
+
+/** Routes without which the plugin cannot work, with calls that change nothing. */
+const NEEDED = [
+  "GET /session/status",
+  "GET /session/:id/children",
+  "GET /session/:id/message",
+  "PATCH /session/:id",
+  "GET /permission",
+  "GET /question",
+] as const
+
+/**
+ * Routes that this OpenCode lacks. Unknown routes return the web page, so a route exists if its answer is JSON; failed
+ * calls count as existing, and the promise never rejects.
+ */
+export async function missingRoutes(transport: Transport): Promise<readonly string[]> {
+  const missing = NEEDED.map(async (route) => {
+    const answer = await ask(transport, route)
+    return answer && answer.status < 500 && !isJson(answer) ? [route] : []
+  })
+  return (await Promise.all(missing)).flat()
+}
+
+/** Result of the check. `refusal`: why the plugin cannot work; `note`: an untested version. */
+type Examined = { readonly refusal?: string; readonly note?: string; readonly version?: string }
+
+let asked: Promise<Examined> | undefined
+
+/** Checked once for all instances of a process. Never rejects. */
+function examineHost(transport: Transport): Promise<Examined> {
+  asked ??= examine(transport)
+  return asked
+}
+
+/** A version that the tests cover has every route: only its version is asked for. Never rejects. */
+export async function examine(transport: Transport): Promise<Examined> {
+  const version = await opencodeVersion(transport)
+  if (version && isTried(version)) return { version }
+  const routes = await missingRoutes(transport)
+  return {
+    version,
+    ...(routes.length > 0 && { refusal: unsuitable(routes, version) }),
+    ...(version && { note: versionNote(version) }),
+  }
+}
+
+/** OpenCode's version, for messages; undefined where it does not tell. */
+export async function opencodeVersion(transport: Transport): Promise<string | undefined> {
+  const answer = await ask(transport, "GET /global/health")
+  if (!answer || !isJson(answer)) return undefined
+  const { version } = (await answer.json().catch(() => ({}))) as { version?: unknown }
+  return typeof version === "string" ? version : undefined
+}
+
+/** Message about missing routes. */
+export const unsuitable = (routes: readonly string[], version: string | undefined): string =>
+  `superagents cannot work on this OpenCode${version ? ` (${version})` : ""} and offers no tools: it lacks ` +
+  `${routes.join(", ")}. It is made for OpenCode 1.18 and 1.19; "opencode --version" tells which one runs.`
+
+const isJson = ({ headers }: Response): boolean => headers.get("content-type")?.includes("json") ?? false
+
+async function ask({ baseUrl, headers, fetch }: Transport, route: string): Promise<Response | undefined> {
+  const [method = "", path = ""] = route.replace(":id", NO_SESSION).split(" ")
+  try {
+    const request = new Request(new URL(path, baseUrl), {
+      method,
+      headers: { ...headers, "content-type": "application/json" },
+      ...(method !== "GET" && { body: "{}" }),
+      signal: AbortSignal.timeout(LIMIT_MS),
+    })
+    return await fetch(request)
+  } catch {
+    return undefined
+  }
+}
+
+const WRONG_HOST = "superagents: another OpenCode is needed"
+const UNTRIED_HOST = "superagents: a version that was not tried"
+
+/** Whether the tools work with this OpenCode, and the warning for its user. */
+export class Suitability {
+  readonly #connection: OpencodeConnection
+  #isTold = false
+  /** Why no tool can work; undefined where they can, or where that is not known yet. */
+  refusal: string | undefined
+
+  constructor(connection: OpencodeConnection) {
+    this.#connection = connection
+  }
+
+  async examine(): Promise<void> {
+    const { host, transport, notices } = this.#connection
+    const { refusal, note, version } = await examineHost(transport)
+    if (refusal) host.log("error", refusal)
+    this.refusal = refusal
+    if (!note || !version || !(await isFirstOf(version))) return
+    host.log("warn", note)
+    notices.push({ title: UNTRIED_HOST, message: note })
+  }
+
+  /** A screen is available: shows pending warnings. */
+  show(): void {
+    const { host, notices } = this.#connection
+    for (const notice of notices.splice(0)) host.toast({ ...notice, variant: "warning" })
+    if (this.refusal === undefined || this.#isTold) return
+    host.toast({ title: WRONG_HOST, message: this.refusal, variant: "error" })
+    this.#isTold = true
+  }
+}

@@ -1,0 +1,299 @@
+import { type Bill, billOf, DAY_MS, type OwnUsage, payer, remainsOf } from "../core/bill.ts"
+import type { Block } from "../core/blocks.ts"
+import { CallError } from "../core/errors.ts"
+import { launchDelay, MINUTE_MS } from "../core/limits.ts"
+import type { TaskRecord } from "../core/ports.ts"
+import type { ActiveRun } from "../core/run/active-run.ts"
+import {
+  allowanceOf,
+  NOTHING_SPENT,
+  needsBill,
+  type PurseLimit,
+  type SpendingLimits,
+  type Spent,
+  spendingRefusal,
+} from "../core/spending.ts"
+import {
+  addUsage,
+  isActive,
+  isPaused,
+  isQueued,
+  lessUsage,
+  NO_FIGURES,
+  NO_USAGE,
+  NOBODY,
+  type Run,
+  type Task,
+  type Usage,
+} from "../core/task.ts"
+import { tooLateFor } from "../core/watchdog.ts"
+import type { Parts } from "./parts.ts"
+
+/** A purse, the sessions whose tasks it pays, and what each had used before it was opened. */
+export type LedgerPurse = PurseLimit & { readonly threads: Readonly<Record<string, Usage>> }
+
+type Elsewhere = { readonly task: Task; readonly cost?: number }
+
+/**
+ * Cost of tasks for shared limits: tasks of this process, those of others by their records, and forgotten ones, which
+ * were paid all the same.
+ */
+export class CostLedger {
+  readonly #parts: Parts
+  /** Tasks of other processes, and current cost of those that run. */
+  #elsewhere: readonly Elsewhere[] = []
+  #purse: LedgerPurse | undefined
+  /** Bill reused while several runs are checked at once. */
+  #shown: Bill | undefined
+
+  constructor(parts: Parts) {
+    this.#parts = parts
+  }
+
+  get isShared(): boolean {
+    return this.#purse !== undefined || needsBill(this.#parts.options)
+  }
+
+  /** Sets the purse that pays; undefined for none. */
+  usePurse(purse: LedgerPurse | undefined): void {
+    this.#purse = purse
+  }
+
+  /** Purse of the thread that the task works in or was launched from. */
+  purseOf({ sessionID, parentID }: Pick<Task, "sessionID" | "parentID">): PurseLimit | undefined {
+    return this.#paid(parentID === NOBODY ? sessionID : parentID)
+  }
+
+  /** Limits on the session's next run; `taskID` is set for a resume. */
+  limitsIn(sessionID: string, taskID?: string): SpendingLimits {
+    const { options, store } = this.#parts
+    const own = taskID === undefined ? undefined : store.get(taskID)
+    const purse = own ? this.purseOf(own) : this.#paid(sessionID)
+    return purse ? { ...options, purse } : options
+  }
+
+  /** Usage since the purse was opened, and the reserve for last words of active runs. */
+  ofPurse(): NonNullable<Spent["purse"]> {
+    return this.#ofPurse(this.#shown ?? this.#bill())
+  }
+
+  /** A shared limit is so far used that no run may begin and last words are due. */
+  isNear(task: Task): boolean {
+    return this.isShared && spendingRefusal(this.limitsIn(task.parentID, task.id), this.spentBy(task)) !== undefined
+  }
+
+  /** Usage that counts for a run's limits. */
+  spentBy({ parentID, id }: Task): Spent {
+    return this.#spent(this.#shown ?? this.#bill(), parentID, id)
+  }
+
+  /** Computes the shared bill once for several checks. */
+  once(look: () => void): void {
+    this.#shown ??= this.isShared ? this.#bill() : undefined
+    try {
+      look()
+    } finally {
+      this.#shown = undefined
+    }
+  }
+
+  /** Usage that a new run of the session would add to; `taskID` is set for a resume. */
+  spentBefore(sessionID: string, taskID?: string): Spent {
+    return this.isShared ? this.#spent(this.#bill(), sessionID, taskID) : NOTHING_SPENT
+  }
+
+  /** Usage of all tasks whose own session this is, with descendants and forgotten tasks. */
+  ofSession(sessionID: string): Usage {
+    return this.#ofSession(this.#shown ?? this.#bill(), sessionID)
+  }
+
+  /** Usage of a task and its descendants. */
+  ofTask(taskID: string): Usage {
+    return this.#bill().task(taskID)
+  }
+
+  /** Keeps the cost of a task that leaves the list. Returns the record to store for it. */
+  keep(task: Task): Task | undefined {
+    const { store } = this.#parts
+    const parentState = store.parentState(task.parentID)
+    // Cost of the children counts against the task's own budget.
+    if (this.isShared || store.bySession(task.parentID))
+      parentState.forgotten = [...parentState.forgotten.filter(({ id }) => id !== task.id), task]
+    return this.isShared ? remainsOf(task) : undefined
+  }
+
+  /** Updates other processes' tasks from the project's records of the last day. */
+  readElsewhere(records: readonly TaskRecord[]): void {
+    const { store } = this.#parts
+    const others = records.filter(({ task }) => !store.get(task.id) || store.isForeign(task.id))
+    // Records lack the cost of a run at work: read it from its session.
+    this.#elsewhere = others.map(({ task, cost = 0 }) => ({
+      task,
+      ...(isActive(task) && { cost: cost - task.earlier.usage.cost }),
+    }))
+  }
+
+  #spent(bill: Bill, sessionID: string, taskID: string | undefined): Spent {
+    const { store, options } = this.#parts
+    const above = payer(sessionID, (id) => store.bySession(id))
+    // Tasks that nobody launched have no common session.
+    const session = above === NOBODY ? NO_USAGE : bill.session(above)
+    // Not computed without a daily limit.
+    const day = options.maxCostPerDay > 0 ? addUsage(bill.day(), this.#unbelieved()) : NO_USAGE
+    const spent = { task: taskID ? bill.task(taskID) : NO_USAGE, session, day }
+    return this.#purse ? { ...spent, purse: this.#ofPurse(bill) } : spent
+  }
+
+  #paid(sessionID: string): PurseLimit | undefined {
+    const purse = this.#purse
+    if (!purse) return undefined
+    const thread = payer(sessionID, (id) => this.#parts.store.bySession(id))
+    return Object.hasOwn(purse.threads, thread) ? purse : undefined
+  }
+
+  #ofPurse(bill: Bill): NonNullable<Spent["purse"]> {
+    const { store } = this.#parts
+    const { threads = {} } = this.#purse ?? {}
+    const used = Object.entries(threads).map(([sessionID, before]) => {
+      const took = this.#ofSession(bill, sessionID)
+      // Usage from before the purse was opened may have been forgotten since.
+      return took.cost < before.cost ? NO_USAGE : lessUsage(took, before)
+    })
+    const paid = store.active().filter((task) => !isQueued(task) && !isPaused(task) && this.purseOf(task))
+    const reserve = paid.reduce((sum, { id }) => sum + dearestStep(store.run(id)), 0)
+    return { used: used.reduce(addUsage, NO_USAGE), reserve }
+  }
+
+  #ofSession(bill: Bill, sessionID: string): Usage {
+    const { store } = this.#parts
+    const below = bill.session(sessionID)
+    const known = [store.bySession(sessionID), ...store.forgotten()].filter((task) => task?.sessionID === sessionID)
+    const ids = new Set(known.flatMap((task) => task?.id ?? []))
+    return [...ids].reduce((sum, id) => addUsage(sum, lessUsage(bill.task(id), below)), below)
+  }
+
+  #bill(): Bill {
+    const { store, clock } = this.#parts
+    const elsewhere = this.#elsewhere.map(({ task }) => task)
+    const tasks = [...elsewhere, ...store.forgotten(), ...store.all()]
+    const known = new Map(tasks.map((task) => [task.id, task]))
+    return billOf([...known.values()], (task) => this.#summaryOf(task), clock.now())
+  }
+
+  /** Cost of sessions with unverified records. Without it, losing the key would reset the daily limit. */
+  #unbelieved(): Usage {
+    const { host, store, clock } = this.#parts
+    const since = clock.now() - DAY_MS
+    const others = host.unbelieved().filter(({ sessionID }) => !store.bySession(sessionID))
+    const cost = others.reduce((sum, each) => (each.changedAt > since ? sum + each.cost : sum), 0)
+    return { ...NO_USAGE, cost }
+  }
+
+  #summaryOf(task: Task): OwnUsage {
+    const { usage } = (isActive(task) ? this.#parts.store.run(task.id)?.observed : task.outcome) ?? NO_FIGURES
+    const { cost = 0 } =
+      this.#elsewhere.length === 0 ? {} : (this.#elsewhere.find((other) => other.task.id === task.id) ?? {})
+    const lastRun = isActive(task) ? { ...usage, cost: Math.max(usage.cost, cost) } : usage
+    return { lastRun, before: task.earlier.usage }
+  }
+}
+
+const dearestStep = (run: ActiveRun | undefined): number =>
+  Math.max(0, ...[...(run?.observed.answers.values() ?? [])].map(({ usage }) => usage?.cost ?? 0))
+
+/** Limits on new runs: cost, tokens, and rate of launches. */
+export class Allowance {
+  readonly #parts: Parts
+  readonly #ledger: CostLedger
+
+  constructor(parts: Parts, ledger: CostLedger) {
+    this.#parts = parts
+    this.#ledger = ledger
+  }
+
+  /** Throws a `CallError` where a limit on the new run is used up. */
+  refuseSpent(sessionID: string, taskID?: string): void {
+    const why = this.refusal(sessionID, taskID)
+    if (why)
+      throw new CallError(
+        `Nothing was launched: ${why}. Only the user can raise it: do the rest yourself, or tell them.`,
+      )
+  }
+
+  /** Why no run may begin; undefined where one may. */
+  refusal(sessionID: string, taskID?: string): string | undefined {
+    const limits = this.#ledger.limitsIn(sessionID, taskID)
+    const { clock, options } = this.#parts
+    const late = tooLateFor({ ...limits, lastWord: options.lastWord }, clock.now())
+    return late ?? spendingRefusal(limits, this.#ledger.spentBefore(sessionID, taskID))
+  }
+
+  /** A run that waited while others spent what there was ends when its turn has come. */
+  blocks({ id, parentID, run }: Task): Block | undefined {
+    const why = this.refusal(parentID, id)
+    if (why === undefined) return undefined
+    const isUnbegun = run.startedAt === undefined || this.#parts.store.run(id)?.notStarted === true
+    const text = isUnbegun ? `It never began: ${why}.` : `It did not go on: ${why}.`
+    return { by: "budget", ends: { type: "failed", reason: { code: "budget", text } } }
+  }
+
+  of(task: Task): readonly string[] {
+    const limits = this.#ledger.limitsIn(task.parentID, task.id)
+    return allowanceOf(limits, needsBill(limits, task) ? this.#ledger.spentBy(task) : NOTHING_SPENT, task)
+  }
+
+  /** Budget of a run, where the call gave `max`. */
+  budget(max: number | undefined, taskID: string): Run["budget"] {
+    return max === undefined ? undefined : { max, before: this.#ledger.ofTask(taskID).cost }
+  }
+
+  /** Counts a launch. Throws where the session launched too many lately. */
+  countLaunch(sessionID: string): void {
+    const now = this.#parts.clock.now()
+    const { maxLaunchesPerMinute } = this.#parts.options
+    const parentState = this.#parts.store.parentState(sessionID)
+    const delay = launchDelay(parentState.launches, maxLaunchesPerMinute, now)
+    if (delay > 0)
+      throw new CallError(
+        `Too many launches: the option maxLaunchesPerMinute allows ${maxLaunchesPerMinute} a minute. Try again in ${Math.ceil(delay / 1000)} s.`,
+      )
+    parentState.launches = [...parentState.launches.filter((at) => at > now - MINUTE_MS), now]
+  }
+}
+
+/** How long these costs stay valid, in ms: reading them makes OpenCode list a day's sessions. */
+const KNOWN_MS = 30_000
+
+/** Reads the cost of other processes' tasks for the ledger, where a daily limit needs it. */
+export class ForeignCosts {
+  readonly #parts: Parts
+  readonly #ledger: CostLedger
+  #lookedAt = Number.NEGATIVE_INFINITY
+  #looking: Promise<void> = Promise.resolve()
+
+  constructor(parts: Parts, ledger: CostLedger) {
+    this.#parts = parts
+    this.#ledger = ledger
+  }
+
+  /** Resolves when the costs are recent enough. Never rejects. */
+  look(): Promise<void> {
+    const { options, clock } = this.#parts
+    if (options.maxCostPerDay === 0) return Promise.resolve()
+    const now = clock.now()
+    if (Math.abs(now - this.#lookedAt) >= KNOWN_MS) {
+      this.#lookedAt = now
+      this.#looking = this.#read(now)
+    }
+    return this.#looking
+  }
+
+  async #read(now: number): Promise<void> {
+    const { host } = this.#parts
+    try {
+      this.#ledger.readElsewhere(await host.recordsSince(now - DAY_MS, "project"))
+    } catch (error) {
+      host.log("warn", "could not read what other tasks have cost", { error: String(error) })
+    }
+  }
+}

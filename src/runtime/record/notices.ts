@@ -1,0 +1,49 @@
+import { createHash } from "node:crypto"
+import { mkdirSync } from "node:fs"
+import { dirname, join } from "node:path"
+import type { UnverifiedRecord } from "../../core/ports.ts"
+import { readJson, replaceFileSync } from "../../lib/atomic-file.ts"
+import { count } from "../../lib/text.ts"
+import { dataFolder } from "./identity.ts"
+
+const MOST_PROJECTS = 500
+
+const toldFile = (): string => join(dataFolder(), "told.json")
+
+/**
+ * Whether the user has not been told this for the project; marks it as told. If that cannot be stored, it is told
+ * again.
+ */
+export function isNews(project: string, what: string, file: string = toldFile()): boolean {
+  const key = createHash("sha256").update(project).digest("hex").slice(0, 16)
+  const known = new Map(Object.entries(readJson(file) ?? {}))
+  if (known.get(key) === what) return false
+  known.delete(key)
+  known.set(key, what)
+  const kept = [...known].slice(-MOST_PROJECTS)
+  try {
+    mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+    replaceFileSync(file, JSON.stringify(Object.fromEntries(kept)))
+  } catch {
+    // Told again next time.
+  }
+  return true
+}
+
+export const KEY_TITLE = "superagents: tasks that are not believed"
+
+/** Text for the user about a key that cannot be used. */
+export function keyText(problem: string, hasBoard: boolean): string {
+  const board = hasBoard ? "the board is neither read nor written, " : ""
+  return `The key of this installation cannot be used: ${problem}. Then restart OpenCode. Until then earlier tasks are not listed, ${board}and tasks of now will be forgotten at a restart.`
+}
+
+/** Text for the user about tasks with unverified records; undefined for none. */
+export function lossText(unbelieved: readonly UnverifiedRecord[], file: string, isNewKey: boolean): string | undefined {
+  if (unbelieved.length === 0) return undefined
+  const tasks = count(unbelieved.length, "background task")
+  const cause = isNewKey
+    ? `${file} was missing, and a new key was made: put the old one back if you have it.`
+    : `Either ${file} was replaced, or the records were changed or imported.`
+  return `${tasks} of the last days cannot be listed: this installation's key did not sign the records. ${cause} What they cost in the last 24 hours still counts for maxCostPerDay.`
+}

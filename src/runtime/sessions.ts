@@ -1,0 +1,171 @@
+import { CallError } from "../core/errors.ts"
+import { isByOpencode } from "../core/outcome.ts"
+import { pausesOf } from "../core/pause.ts"
+import type { Activity, Message, OpencodeApi, Prompt } from "../core/ports.ts"
+import type { CheckResult } from "../core/receipt.ts"
+import type { SentMessage } from "../core/run/active-run.ts"
+import { constraintsOf } from "../core/spending.ts"
+import { type Ask, isActive, modelOf, type Task } from "../core/task.ts"
+import { retry, sleepFor } from "../lib/clock.ts"
+import type { Parts } from "./parts.ts"
+
+/** Time to wait for an abort, which OpenCode carries out anyway. */
+const ABORT_LIMIT_MS = 5000
+
+/** `soon`: stopped or timed out; `done`: no call is pending. */
+export type Stopping = { readonly soon: Promise<void>; readonly done: Promise<void> }
+
+/**
+ * Refuses the session's open questions, which an abort would leave open for ever, then aborts it. `asks`: questions of
+ * the session and those below; failures are logged, never rejected.
+ */
+export function stopSession(parts: Parts, sessionID: string, asks: readonly Ask[] = []): Stopping {
+  const done = refuseAndAbort(parts, sessionID, asks)
+  const soon = new Promise<void>((resolve) => {
+    const cancel = parts.clock.after(ABORT_LIMIT_MS, resolve)
+    void done.then(() => {
+      cancel()
+      resolve()
+    })
+  })
+  return { soon, done }
+}
+
+async function refuseAndAbort(parts: Parts, sessionID: string, asks: readonly Ask[]): Promise<void> {
+  const { host } = parts
+  const sessions = new Set([sessionID, ...asks.map((ask) => ask.sessionID)])
+  // Without a text: a text would start the child's model before the abort.
+  await Promise.all(asks.map((ask) => attempt(parts, () => host.refuse(ask, ""), ask.sessionID)))
+  await Promise.all([...sessions].map((id) => attempt(parts, () => host.abort(id), id)))
+}
+
+async function attempt({ clock, host, stopped }: Parts, work: () => Promise<void>, sessionID: string): Promise<void> {
+  try {
+    await retry(clock, stopped, work)
+  } catch (error) {
+    host.log("warn", "could not stop a session", { session: sessionID, error: String(error) })
+  }
+}
+
+/**
+ * Deletes the remains of a refused step, so that it is neither an end nor sent again. A step with a tool call is kept.
+ */
+export async function deleteRefusedStep({ clock, host, stopped }: Parts, { sessionID }: Task): Promise<void> {
+  await retry(clock, stopped, async () => {
+    const left = unfinishedAnswer([await host.lastMessage(sessionID)])
+    if (left) await host.deleteMessage(sessionID, left.id)
+  })
+}
+
+/** Last message of a run that must be undone before the run continues. */
+export function unfinishedAnswer(messages: readonly (Message | undefined)[]): Message | undefined {
+  const last = messages.at(-1)
+  const isUnfinished = last?.role === "assistant" && last.finish === undefined
+  return isUnfinished && !last.parts.some(({ type }) => type === "tool") ? last : undefined
+}
+
+/** Time for a stopped session to become idle, and interval of the checks. */
+const QUIET_LIMIT_MS = 10_000
+const QUIET_LOOK_MS = 100
+/** Interval for sessions with a turn of the user, which may take long. */
+const USERS_LOOK_MS = 2000
+
+/**
+ * Folder where a task's parent works now, to which its work belongs. An ended parent has left its folder, so its own
+ * parent's folder counts.
+ */
+export function parentFolderOf(parts: Pick<Parts, "store" | "host">, task: Task): string {
+  const { store, host } = parts
+  const parent = store.bySession(task.parentID)
+  if (!parent) return task.place?.folder ?? host.folderOf(task.parentID)
+  return isActive(parent) ? host.folderOf(parent.sessionID) : parentFolderOf(parts, parent)
+}
+
+/** Folder for an automatic merge. Throws where the parent has moved since the launch, or the run was stopped. */
+export function autoMergeFolder(parts: Parts, task: Task, signal: AbortSignal): string {
+  if (signal.aborted) throw new CallError("it was stopped before that")
+  const folder = parentFolderOf(parts, task)
+  if (folder === task.place?.folder) return folder
+  throw new CallError("the agent that asked for it has ended, and the folder it worked in is put away")
+}
+
+/** Throws unless the check passed with the parent's current files. */
+export function refuseFailedCheck(result: CheckResult | undefined): void {
+  if (!result) throw new CallError("its second check was stopped")
+  if (!result.passed)
+    throw new CallError(`with what was changed in your folder meanwhile, its check does not pass (${result.how})`)
+}
+
+/**
+ * Moves a run's session to its place, after pending turns of the user: a busy session stays in its folder and cannot be
+ * aborted there. Throws where it was stopped meanwhile.
+ */
+export async function moveSessionToPlace(parts: Parts, sessionID: string, folder: string, signal: AbortSignal) {
+  const { host, clock } = parts
+  const home = host.folderOf(sessionID)
+  const works = async () => mayWork((await host.activity()).get(sessionID))
+  while (!signal.aborted) {
+    await host.move(sessionID, folder)
+    // Checked after the move: from then on no turn begins in the old folder.
+    if (!(await works())) return
+    await host.move(sessionID, home)
+    // An abort sent before the move had no effect.
+    if (signal.aborted) await stopSession(parts, sessionID).soon
+    while (!signal.aborted && (await works())) await sleepFor(clock, USERS_LOOK_MS)
+  }
+  throw new CallError("It was stopped before its place was ready.")
+}
+
+/** A session that represents a remote one does nothing here. */
+const mayWork = (doing: Activity | undefined): boolean => doing !== undefined && doing.type !== "unreachable"
+
+/** Moves an idle session back to its parent's folder. */
+export async function moveSessionBack(parts: Parts, task: Task): Promise<void> {
+  const { host, clock } = parts
+  const { sessionID } = task
+  const folder = parentFolderOf(parts, task)
+  if (host.folderOf(sessionID) === folder) return
+  const deadline = clock.now() + QUIET_LIMIT_MS
+  while (mayWork((await host.activity()).get(sessionID))) {
+    if (clock.now() >= deadline) throw new Error(`session ${sessionID} does not stop, so its place stays as it is`)
+    await stopSession(parts, sessionID).soon
+    await sleepFor(clock, QUIET_LOOK_MS)
+  }
+  await host.move(sessionID, folder)
+}
+
+/** A run's prompt, and behind a blank line what its agent is told of its place and its terms. Sent again it is the same message. */
+export function runPrompt(task: Task, text: string, preface: string): Prompt {
+  const { sessionID, agent, run } = task
+  const told = [preface, constraintsOf(task)].filter((each) => each !== "").join("\n\n")
+  const parts = told === "" ? [{ text }] : [{ text }, { text: `\n\n${told}`, synthetic: true }]
+  const again = pausesOf(run).length > 0
+  return { sessionID, messageID: run.promptID, agent, model: modelOf(task), parts, ...(again && { again }) }
+}
+
+export const followUpPrompt = (task: Task, { id, text }: SentMessage): Prompt => ({
+  sessionID: task.sessionID,
+  messageID: id,
+  agent: task.agent,
+  model: modelOf(task),
+  parts: [{ text }],
+})
+
+/**
+ * The message by which the session's user has replaced the run's prompt; undefined while that may only be on its way. Other
+ * messages may have come after it.
+ */
+export async function replacingPrompt(
+  host: OpencodeApi,
+  { sessionID, run: { startedAt = Number.POSITIVE_INFINITY } }: Task,
+): Promise<string | undefined> {
+  const last = await host.lastMessage(sessionID)
+  const id = last?.role === "user" ? last.id : last?.parentID
+  if (!last || last.createdAt < startedAt || id === undefined) return undefined
+  if (host.taskOf(id) === undefined) return id
+  const asked = await host.lastMessage(sessionID, (message) => {
+    const { role, createdAt } = message
+    return createdAt < startedAt || (role === "user" && !isByOpencode(message) && host.taskOf(message.id) === undefined)
+  })
+  return asked && asked.createdAt >= startedAt ? asked.id : undefined
+}
