@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base"
+import { callPath } from "./call-path.ts"
 import { openingsIn } from "./words.ts"
 
 /** Prints the size of the product (`npm run figures`): lines as the formatter writes them, generated ones included. */
@@ -20,6 +21,8 @@ const comments = sum(files.map(({ text }) => (text.match(/\/\*\*[\s\S]*?\*\//g) 
 const openings = sum(files.map(({ text }) => openingsIn(text)))
 const architecture = readFileSync(join(ROOT, "docs/architecture.md"), "utf8")
 
+const path = await callPath()
+
 console.table({
   "lines of src": sum(lines),
   "of it without features": sum(core.map(({ text }) => linesOf(text))),
@@ -27,5 +30,7 @@ console.table({
   files: files.length,
   "median of lines a file": lines[Math.floor(lines.length / 2)],
   "doc comments that open with What, Who, Whose, The same, It, That, Which": `${((100 * openings) / comments).toFixed(1)} %`,
+  "functions from a call to its notification": path.length,
   "words of docs/architecture.md": architecture.split(/\s+/).filter(Boolean).length,
 })
+console.log(path.map(({ name, file }) => `${name} (${file})`).join(", "))

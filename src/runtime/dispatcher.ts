@@ -11,7 +11,7 @@ import { billedTokens, type Ending, elapsed, isActive, isMember, isUnattended, t
 import { stopsTime } from "../core/transition.ts"
 import type { Answers } from "./answers.ts"
 import type { CostLedger } from "./budgets.ts"
-import type { Effects } from "./effects.ts"
+import type { Effects, Token } from "./effects.ts"
 import { EndAnnouncer } from "./end-order.ts"
 import type { Outbox } from "./mailbox/outbox.ts"
 import type { Parts } from "./parts.ts"
@@ -34,9 +34,6 @@ export type DispatcherPorts = {
   /** Requests a tick at this time. */
   readonly at: (time: number) => void
 }
-
-/** Run that a result belongs to. With `turn`, the result is late once the run has changed stage. */
-type Token = { readonly generation: number; readonly turn?: number }
 
 export const PARENT_ENDED: Ending = {
   type: "cancelled",
@@ -165,17 +162,14 @@ export class Dispatcher {
     handle.inputs.push(take)
     if (handle.isBusy) return
     handle.isBusy = true
-    for (let next = handle.inputs.shift(); next; next = handle.inputs.shift()) this.#safely(next)
+    for (let next = handle.inputs.shift(); next; next = handle.inputs.shift())
+      try {
+        next()
+      } catch (error) {
+        this.#parts.host.log("error", "a step of a run failed", { error: String(error) })
+      }
     handle.isBusy = false
     handle.notifyWatchers()
-  }
-
-  #safely(work: () => void): void {
-    try {
-      work()
-    } catch (error) {
-      this.#parts.host.log("error", "a step of a run failed", { error: String(error) })
-    }
   }
 
   #advance(handle: TaskHandle, input: Input, token: Token | undefined): void {
@@ -239,19 +233,7 @@ export class Dispatcher {
       case "write":
         if (command.later) return journal.saveSoon(task)
     }
-    this.#begin(handle, command)
-  }
-
-  /** Starts a slow command. Its result is an input, which is ignored if the run has moved on. */
-  #begin(handle: TaskHandle, command: MachineCommand): void {
-    const { run, task } = handle
-    if (!run) return
-    const { effects } = this.#ports
-    const token = effects.isOfTurn(command)
-      ? { generation: run.generation, turn: run.stageCount }
-      : { generation: run.generation }
-    const back = (input: Input) => this.deliver(task.id, input, token)
-    effects.perform(handle, command, back)
+    this.#ports.effects.perform(handle, command, (input, token) => this.deliver(task.id, input, token))
   }
 
   #end(handle: TaskHandle, { event, ending, options }: Extract<MachineCommand, { do: "end" }>): void {

@@ -39,6 +39,8 @@ type MemberEffects = { make(task: Task, nth: number, text: string): Promise<void
 
 type Of<Do extends MachineCommand["do"]> = Extract<MachineCommand, { do: Do }>
 type Back = (input: Input) => void
+/** Run that a result belongs to. With `turn`, the result is late once the run has changed stage. */
+export type Token = { readonly generation: number; readonly turn?: number }
 
 /** Results of these commands are ignored once the run has changed stage. */
 const OF_TURN: readonly MachineCommand["do"][] = ["prepare", "look", "confirm", "verify"]
@@ -53,15 +55,15 @@ export class Effects {
     this.#ports = ports
   }
 
-  isOfTurn(command: MachineCommand): boolean {
-    return OF_TURN.includes(command.do)
-  }
-
-  perform(handle: TaskHandle, command: MachineCommand, back: Back): void {
-    const { task } = handle
-    const work = () => this.#work(handle, task, command, back)
+  /** Starts a slow command. Its result is an input with the run's token, which is ignored if the run has moved on. */
+  perform(handle: TaskHandle, command: MachineCommand, deliver: (input: Input, token: Token) => void): void {
+    const { task, run } = handle
+    if (!run) return
+    const { generation, stageCount: turn } = run
+    const token = OF_TURN.includes(command.do) ? { generation, turn } : { generation }
+    const back = (input: Input) => deliver(input, token)
     // Started at once: the session is stopped before anything else happens.
-    const effect = work().catch((error) => {
+    const effect = this.#work(handle, task, command, back).catch((error) => {
       // An error that the user can correct is no fault of the plugin.
       const level = error instanceof CallError ? "warn" : "error"
       this.#parts.host.log(level, `${command.do} failed`, { task: task.id, error: String(error) })
@@ -204,7 +206,7 @@ export class Effects {
   async #look(task: Task): Promise<SessionRead> {
     const { host } = this.#parts
     const { sessionID } = task
-    let messages = await this.#messages(task)
+    let messages = await host.messagesSince(sessionID, task.run.promptID)
     const askedAnew = messages.length === 0 ? await replacingPrompt(host, task) : undefined
     const read = () => host.messagesSince(sessionID, askedAnew ?? task.run.promptID)
     if (askedAnew !== undefined) messages = await read()

@@ -48,25 +48,19 @@ export class EventRouter {
     if (event.type === "deleted") return this.#sessionDeleted(sessionID)
     const task = store.responsibleFor(sessionID)
     const isOurs = task !== undefined && !store.isForeign(task.id)
-    if (isOurs) this.#toRun(task, event, sessionID)
+    const isOwn = isOurs && task.sessionID === sessionID
+    if (isOurs && event.type === "tool" && event.changed) this.#changed(task, event.changed)
+    if (isOwn && event.type === "updated" && event.request) this.#ports.requests.take(task, event.request)
+    if (isOwn && event.type === "answered" && !isActive(task)) this.#ports.dispatcher.wentOn(task, event)
     // A session that only represents a remote one runs nothing.
-    const isRunHere = isOurs && task.sessionID === sessionID && !this.#ports.places.outlives(task)
-    for (const body of this.#ports.bodies) body.onEvent?.(event, isRunHere ? task : undefined)
-  }
-
-  #toRun(task: Task, event: OpencodeEvent, sessionID: string): void {
-    const { store } = this.#parts
-    if (event.type === "tool" && event.changed) this.#changed(task, event.changed)
-    if (event.type === "updated" && event.request && task.sessionID === sessionID)
-      this.#ports.requests.take(task, event.request)
-    if (event.type === "answered" && task.sessionID === sessionID && !isActive(task))
-      this.#ports.dispatcher.wentOn(task, event)
-    if (isQueued(task) || (!isActive(task) && event.type !== "asked")) return
-    if (this.#ports.places.outlives(task)) return
-    this.#ports.poller.noticeSleep()
-    this.#ports.dispatcher.deliver(task.id, { type: "event", event })
-    if (event.type === "began" && task.member) this.#ports.dispatcher.deliver(task.member.of, { type: "members" })
-    store.noticed(task.id)
+    const isHere = isOurs && !this.#ports.places.outlives(task)
+    if (isHere && !isQueued(task) && (isActive(task) || event.type === "asked")) {
+      this.#ports.poller.noticeSleep()
+      this.#ports.dispatcher.deliver(task.id, { type: "event", event })
+      if (event.type === "began" && task.member) this.#ports.dispatcher.deliver(task.member.of, { type: "members" })
+      store.noticed(task.id)
+    }
+    for (const body of this.#ports.bodies) body.onEvent?.(event, isHere && isOwn ? task : undefined)
   }
 
   /** Recorded with the tasks that are still to be told, for a restart. OpenCode's own end stops turns, too: not at once. */

@@ -179,9 +179,13 @@ export class Launcher {
   async #make(reserved: Task, request: LaunchRequest, session: NewSession, caller: Caller): Promise<Task> {
     const { store, host, background } = this.#parts
     const { queue, scheduler } = this.#ports
+    const { sessionID: _none, ...draft } = reserved
+    const { beginning, ...rules } = session
     try {
       this.#refuseIfStopped(caller)
-      const task = await this.#newSession(reserved, session)
+      const task = beginning
+        ? await beginning.create(draft, rules)
+        : { ...draft, sessionID: await host.createSession(this.#freshSession(draft, rules), draft) }
       if (isStopped(this.#parts, caller)) await host.deleteSession(task.sessionID)
       this.#refuseIfStopped(caller)
       if (await queue.begin(task, request.prompt)) return task
@@ -199,14 +203,9 @@ export class Launcher {
       throw new CallError("The call was stopped while the task was being made. Nothing was launched.")
   }
 
-  async #newSession({ sessionID: _none, ...draft }: Task, { beginning, ...rules }: NewSession): Promise<Task> {
-    if (beginning) return beginning.create(draft, rules)
-    const { parentID, agent, model } = draft
-    const title = `${draft.description} (@${agent} background agent)`
-    const { host, store } = this.#parts
-    const { isModelNamed } = store.handle(draft.id) ?? {}
-    const session = { parentID, title, agent, model, isModelNamed, rules: rules.rules }
-    return { ...draft, sessionID: await host.createSession(session, draft) }
+  #freshSession({ id, parentID, agent, model, description }: TaskDraft, { rules }: SessionRules) {
+    const { isModelNamed } = this.#parts.store.handle(id) ?? {}
+    return { parentID, title: `${description} (@${agent} background agent)`, agent, model, isModelNamed, rules }
   }
 
   #draft(

@@ -158,8 +158,12 @@ export class Outbox {
     try {
       while (this.#isOpen(parentID, lane)) {
         const [item] = lane.items
-        if (item) await this.#deliver(item, lane)
-        else if (lane.owed) await this.#wake(parentID, lane, lane.owed)
+        if (item) {
+          const { task } = item
+          if (item.wake && !this.#ports.isLast(task)) await this.#gather(task, lane)
+          await this.#persist(task, lane, (attempt) => this.#tell(task, item, lane, attempt))
+          lane.items.shift()
+        } else if (lane.owed) await this.#wake(parentID, lane, lane.owed)
         else break
       }
     } finally {
@@ -168,13 +172,6 @@ export class Outbox {
       if (!lane.waking) this.#forget(parentID, lane)
       if (!this.#ports.stopped.aborted) this.#ports.drained(parentID, lane.waking !== undefined)
     }
-  }
-
-  async #deliver(item: LaneItem, lane: Lane): Promise<void> {
-    const { task } = item
-    if (item.wake && !this.#ports.isLast(task)) await this.#gather(task, lane)
-    await this.#persist(task, lane, (attempt) => this.#tell(task, item, lane, attempt))
-    lane.items.shift()
   }
 
   /** Waits for another end that may wake the parent instead, or until the time is up. */
