@@ -152,7 +152,7 @@ describe("a map", () => {
     await rig.ended((await rig.launch({ prompt: "MINE" })).id)
     await rig.clock.advance(2000)
     expect([...asked]).toEqual(["a"])
-    expect((await rig.endedBeside(id)).status).toBe("completed")
+    expect((await rig.endedBeside(id, 500)).status).toBe("completed")
     expect([...asked].sort()).toEqual(["a", "b", "c"])
   })
 

@@ -1058,7 +1058,7 @@ describe("a launch at a model's limit", () => {
       "parked",
     ])
     provider.left = 100
-    expect((await rig.ended(id)).status).toBe("completed")
+    expect((await rig.endedBeside(id, 20_000)).status).toBe("completed")
     expect(rig.task(id).outcome?.group).toMatchObject({ rows: [{ how: "won" }, {}] })
     expect(rig.errors()).toEqual([])
   })
@@ -1071,7 +1071,7 @@ describe("a launch at a model's limit", () => {
     await restarted(rig)
     expect([rig.task(id).status, members()[0]?.phase?.slice(0, 6)]).toEqual(["running", "parked"])
     provider.left = 100
-    expect(await rig.endedBeside(id, 1000)).toMatchObject({
+    expect(await rig.endedBeside(id, 20_000)).toMatchObject({
       status: "completed",
       outcome: { group: { valid: 3, total: 3 } },
     })
