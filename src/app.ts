@@ -36,7 +36,9 @@ export type App = {
   closePage(): Promise<void>
 }
 
-/** A feature with its parts beside runs. Each is loaded only where its option is on. */
+/**
+ * A feature, with parts that do not belong to a single run. The code of a part is loaded only where its option is on.
+ */
 export type AppFeature = Feature & {
   /** A kind of place beside the parent's own folder. */
   place?(options: Options, ports: PlacePorts): PlaceKind

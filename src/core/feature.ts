@@ -14,31 +14,34 @@ import type { TaskEvent } from "./transition.ts"
 /** A feature: a part of the plugin that core and runtime do not know, in a folder of its own. */
 export type Feature = {
   readonly name: string
-  /** Features whose modules it imports: it goes when they go. */
+  /** Features whose modules this feature imports: without them it must be removed, too. */
   readonly needs?: readonly string[]
-  /** Its options. It adds their types to `Options`. */
+  /** Options of this feature. Its module adds their types to `Options`. */
   readonly options?: Specs
   /** Arguments of superagents_task, for new tasks. */
   readonly arguments?: Readonly<Record<string, Argument>>
   /** Why the arguments of a new task do not go together, or an option forbids one. */
   readonly refuses?: (given: Readonly<Record<string, unknown>>, options: Options) => string | undefined
-  /** Whether its body judges the answers of this task's run. */
+  /** Whether the feature's body judges the answers of this task's run. */
   readonly verifies?: (task: Task) => boolean
-  /** Rules of a group of its kind; undefined for any other task. */
+  /** Rules for a group of the feature's kind; undefined for any other task. */
   readonly group?: (task: Task) => GroupRules | undefined
-  /** Creates its part of a plugin instance, before any run. What is large is imported where it is first used. */
+  /**
+   * Creates the feature's part of a plugin instance, before any run. Large modules are imported where they are first
+   * used.
+   */
   readonly body?: (runtime: Runtime) => FeatureBody
 }
 
 export type Argument = {
   readonly schema: (options: Options) => z.ZodType
-  /** A resume takes it, too. */
+  /** Set if a resume takes the argument, too. */
   readonly resumes?: true
   /** Data of the caller's in which a `null` means something. */
   readonly asGiven?: true
   /** Reads a given value before anything is created. Throws a `CallError` where it is of no use. */
   readonly read?: (given: unknown, call: CallOfArgument) => Promise<unknown>
-  /** Arguments that it cannot stand beside, each with the reason. */
+  /** Arguments that a call cannot have together with this one, each with the reason. */
   readonly excludes?: Readonly<Record<string, string>>
 }
 
@@ -54,17 +57,20 @@ export type CallOfArgument = {
 
 export type MemberPlan = Pick<Task, "model" | "place"> & {
   readonly name: string
-  /** Begins with the files that its group began with, not with its parent's of that moment. */
+  /** The member begins with the files that its group began with, not with the parent's present files. */
   readonly sharesFiles?: true
-  /** One of so many that its session lies below the group's own. Others lie below the caller, whose user they ask. */
+  /**
+   * Set in a large group: the member's session lies below the group's own session. Otherwise it lies below the
+   * caller's, whose user answers its questions.
+   */
   readonly isFar?: boolean
 }
 
 /** Decides about the members of a group. */
 export type GroupRules = {
-  /** Pure: each result stands in its member's record. */
+  /** Decides the group's next step. Pure: results of the members are read from their records. */
   next(members: readonly MemberState[], state: GroupState): GroupStep
-  /** A member's own: its name in descriptions, its model and its place. */
+  /** Name of a member in descriptions, its model and its place. */
   member(nth: number): MemberPlan
   /** Prompt of a member that is about to begin. `item`: its item of `each`; `earlier`: the members before it. */
   prompt(text: string, item: unknown, earlier: () => readonly Task[]): string | Promise<string>
@@ -140,9 +146,12 @@ export type Pauser = {
    * session that is to be woken would.
    */
   limitOf(model: Model, task?: Task): PauseView | undefined
-  /** Called before a launch or a resume. Why it must not begin with this model, not even later. */
+  /** Called before a launch or a resume. Returns why no run may begin with this model, not even later. */
   refusesModel(model: Model): string | undefined
-  /** Called for a paused run whose process died. The result is called when the run stands here; undefined: it ends. */
+  /**
+   * Called for a paused run whose process died. The result is called once this process has the run; undefined ends the
+   * run.
+   */
   afterRestart(task: Task): (() => void) | undefined
   /**
    * A user wants a paused run tried now, perhaps with another model. `model`: the one that is asked; `others`: number of
@@ -159,7 +168,7 @@ export type Submission = {
   readonly signal: AbortSignal
   /** Runs a shell command where the run has worked. `timeLimit`: in ms; 0 for none. */
   command(command: string, timeLimit: number): Promise<CommandResult>
-  /** Adds what the work has changed of a check. A changed guarded file fails it. */
+  /** Adds to the result which files of the check the work has changed. A changed guarded file makes the check fail. */
   inspected(result: CheckResult): Promise<CheckResult>
   /** Dependencies that the place lacks. */
   lacks(): Promise<string | undefined>
@@ -189,7 +198,7 @@ export type Runtime = {
   }
   /** Something has changed that may have blocked a run. */
   reschedule(): void
-  /** Another pass of the scheduler then, at the latest. */
+  /** Asks for a pass of the scheduler at this time at the latest. */
   wakeAt(time: number): void
   /** Pauses a run that works or waits. */
   pause(task: Task, pause: PauseEvent): void

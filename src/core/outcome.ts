@@ -136,7 +136,7 @@ function thoughtIn(answer: Message): Pick<Ending, "thought"> {
   return { thought: tail(thoughts.join("\n").trim(), MOST_THOUGHT_CHARS) }
 }
 
-/** End of a run whose session stays idle without an answer, in a living OpenCode. */
+/** How a run ends whose session stays idle without an answer although OpenCode works. */
 function abandoned(last: Message | undefined, ending: Ending | undefined, heard?: AnswerError): Ending {
   if (ending) return { ...ending, proven: false }
   if (heard?.aborted) return aborted

@@ -102,7 +102,7 @@ export function pauseOf(run: PauseFields): Pause | undefined {
   return undefined
 }
 
-/** Newest knowledge about a shared cause: the last of the runs that wait for it was refused most recently. */
+/** Newest of the pauses with this cause. The run that was refused last has the latest information about the cause. */
 export function newestOf(pause: Pause, others: Iterable<Pause>): Pause {
   let newest = pause
   const { isSame } = ROWS[pause.pauseKind]

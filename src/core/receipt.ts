@@ -79,8 +79,8 @@ const inShort = ({ command, exitCode, tests }: Command, most: number): Command =
 const hasFailed = ({ exitCode = 0, tests }: Command): boolean => exitCode !== 0 || (tests?.failed ?? 0) > 0
 
 /**
- * Last failed and last passed command, by exit codes that cover the whole command. Test counts of other commands are
- * used where nothing later is known.
+ * Last failed and last passed command, by exit codes that cover the whole command. A command with test counts and a
+ * less certain exit code is added if it ran later than both.
  */
 function tellingOf(ran: readonly RanCommand[]): readonly Telling[] {
   const lastOf = (is: (command: RanCommand) => boolean) => ran.findLastIndex(is)

@@ -161,7 +161,7 @@ const without = (usage: Usage, cost: number): Usage => ({ ...usage, cost: usage.
 export const spentText = ({ who, unit, source }: SpendingRule, usage: Usage, allowed: number): string =>
   `${who} ${unit.told(usage, allowed, source)}`
 
-/** Share of a limit reserved for last words: no new run begins within it. */
+/** Share of a limit that is kept for last words. No run begins once only this share is left. */
 const LEFT_FOR_LAST_WORD = 0.1
 
 export const lastWordReserve = ({ reserve }: Pick<SpendingRule, "reserve">, allowed: number, spent: Spent): number =>

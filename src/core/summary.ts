@@ -171,7 +171,7 @@ const meanwhileLine = ({ meanwhile, work }: Outcome): string[] =>
     ? filesLine("Changed in the folder meanwhile, perhaps by others", meanwhile.files, meanwhile.more)
     : []
 
-/** Tries without a winner are not merged. */
+/** False for a group of tries without a winner: its work is never merged. */
 const isWorkShown = ({ group, outcome }: Task): boolean =>
   outcome?.work !== undefined && (group?.kind !== "tries" || chosenIn(group) !== undefined)
 

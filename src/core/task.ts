@@ -101,15 +101,17 @@ type ForkInfo = {
   readonly cutResults: number
   /** Newest cut results by name, oldest first. */
   readonly cuts?: readonly ForkCut[]
-  /** Its requests begin with the parent's exact bytes, so that the provider's cache serves them. */
+  /** The fork's requests begin with the parent's exact bytes, so that the provider's cache serves them. */
   readonly whole?: true
-  /** Session whose request prefix, and so the provider's cache, it shares; for a chain, that of the first. */
+  /**
+   * Session whose request prefix, and so the provider's cache, the fork shares; in a chain of forks, that of the first.
+   */
   readonly rides?: string
   /** The system prompt includes the briefing that fresh agents get, as the shared session's does. */
   readonly briefed?: true
-  /** Cost of its first step with the cache and without, in US dollars. */
+  /** Cost of the fork's first step with the cache and without, in US dollars. */
   readonly price?: { readonly cached: number; readonly anew: number }
-  /** Why it is not the requested kind, or who decided that it is whole: a sentence. */
+  /** Sentence that says why the fork is not of the requested kind, or who decided that it is whole. */
   readonly why?: string
 }
 
@@ -150,7 +152,9 @@ export type Run = PauseFields & {
   readonly stillSince?: number
   /** Total of earlier such times. */
   readonly stillMs?: number
-  /** The user has stopped the session that is told of the end, and not gone on with it: that is not woken. */
+  /**
+   * The user has stopped the session that gets the notification and has not continued it: the plugin must not wake it.
+   */
   readonly parentStopped?: true
   /** Current fallback model. */
   readonly model?: Model
@@ -176,7 +180,7 @@ export type Work = {
   readonly removed: number
   /** Changed submodules: they are never merged. */
   readonly submodules: readonly string[]
-  /** Its folder where that had to stay, and what only this folder holds. */
+  /** Folder of the task that could not be removed, and the content that only this folder holds. */
   readonly held?: { readonly folder: string; readonly because: readonly string[] }
   /** Further sentences for the parent on how the work was archived. */
   readonly notes?: readonly string[]
@@ -220,12 +224,13 @@ export type Outcome = Figures & {
   readonly value?: Value
   /** Executed commands and the check; absent where there were none. */
   readonly receipt?: Receipt
-  /** Changes in its own place. */
+  /** Changes that the run made in the task's own place. */
   readonly work?: Work
   /** Result of a group. */
   readonly group?: GroupResult
   /**
-   * Tokens of its first request, and how many of them came from the provider's cache; absent where none is reported.
+   * `of`: tokens of the run's first request; `read`: how many of them the provider's cache served. Absent where the
+   * provider reports no cache.
    */
   readonly first?: { readonly read: number; readonly of: number }
 }
@@ -292,7 +297,7 @@ export type Task = {
   /** 1 for a child of a session that is not a task's, 0 for a task that nobody launched. */
   readonly depth: number
   readonly fork?: ForkInfo
-  /** Absent where it works in its parent's folder. */
+  /** Absent for a task that works in its parent's folder. */
   readonly place?: Place
   /** Set for a group, whose own session is never prompted. */
   readonly group?: Group
@@ -348,7 +353,7 @@ export type Progress = {
   readonly openCalls: number
   /** Tool calls whose arguments are being written. */
   readonly pendingCalls: number
-  /** Preparing its place or running its check, which is one of the open calls. */
+  /** The plugin prepares the task's place or runs its check, which counts as an open call. */
   readonly held?: boolean
   /** The session does nothing; absent where not known. */
   readonly idle?: boolean
@@ -377,7 +382,7 @@ export type LastWord = {
 
 export const isActive = (task: Task): boolean => task.status === "running" || task.status === "resumed"
 
-/** Launched by nobody, so nobody is told of it. */
+/** True for a task that nobody launched: nobody gets a notification of it. */
 export const isUnattended = (task: Task): boolean => task.parentID === NOBODY
 
 /** Member of a group: its launcher is told of the group only. */
@@ -396,7 +401,7 @@ export const isUnmerged = ({ outcome, member }: Task): boolean => {
   return work.files.length > 0 && work.merge?.kind !== "merged" && work.merge?.kind !== "nothing"
 }
 
-/** Its work is still in its place, which is not put away. */
+/** True while the task's work lies in a place that is not archived yet. */
 export const holdsPlace = ({ place, outcome }: Pick<Task, "place" | "outcome">): boolean =>
   place !== undefined && outcome?.work === undefined
 

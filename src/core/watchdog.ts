@@ -154,7 +154,10 @@ const REPEATS: Rule = {
     `Stopped at its limit of equal calls: ${oneLine((repeated as Repeated).tool, MOST_TOOL_CHARS)}, ${used} times in a row with the same result (option maxRepeats).`,
 }
 
-/** Of the arguments of a call the host tells nothing while they are written, and a slow model may write a long file. */
+/**
+ * Factor for the limit on silence while a model writes a call's arguments. OpenCode reports nothing until they are
+ * complete, and a slow model may write a long file.
+ */
 const SLOW_ARGUMENTS = 3
 
 const SILENCE: Rule = {
@@ -315,7 +318,10 @@ const hasWorked = ({ toolCalls, lastText, usage }: Progress): boolean =>
 const isHeldUp = ({ openCalls, pendingCalls, asks, held = false }: Progress): boolean =>
   !held && openCalls + pendingCalls + asks.length > 0
 
-/** Counts as life without events: a running tool, an open question, a retry, active children. */
+/**
+ * Whether a run counts as alive without events: a tool runs, a question is open, a retry is due, or children are
+ * active.
+ */
 const hasLife = (progress: Progress, ownTasks: boolean): boolean =>
   progress.openCalls > 0 || progress.asks.length > 0 || progress.retry !== undefined || ownTasks
 

@@ -127,7 +127,7 @@ export class Lock {
     const alive = this.#processes.isAlive({ place, pid: Number(pid), started })
     if (alive !== undefined) return alive
     const found = await stat(path).catch(() => undefined)
-    // Timestamps far in the future come from before the clock was set back.
+    // A claim dated far in the future was made before the clock was set back, so it does not count.
     return found !== undefined && Math.abs(Date.now() - found.mtimeMs) < UNSEEN_CLAIM_MS
   }
 }

@@ -25,7 +25,7 @@ function linkedFrom(root: string): string | undefined {
     const gitDir = /^gitdir: (.+)$/m.exec(readFileSync(git, "utf8"))?.[1]
     if (gitDir === undefined) return undefined
     const own = resolve(root, gitDir.trim())
-    // Submodules lack this file: they are main checkouts themselves.
+    // In a submodule this file is missing and the read throws: a submodule is a main checkout itself.
     const common = resolve(own, readFileSync(join(own, "commondir"), "utf8").trim())
     return basename(common) === ".git" ? dirname(common) : undefined
   } catch {

@@ -1,6 +1,6 @@
 /**
- * Text for readers, and text written by children or providers, which is untrusted data: it must stay on one line, close
- * no tag and hide nothing.
+ * Text for readers. Text of children and providers is untrusted data: these functions keep it on one line, and it can
+ * close no tag and hide nothing.
  */
 
 /** Longest foreign text within a line, in UTF-16 units. */

@@ -82,7 +82,7 @@ type Examined = { readonly refusal?: string; readonly note?: string; readonly ve
 
 let asked: Promise<Examined> | undefined
 
-/** Checked once for all instances of a process. Never rejects. */
+/** Checks OpenCode once for all instances of this process. Never rejects. */
 function examineHost(transport: Transport): Promise<Examined> {
   asked ??= examine(transport)
   return asked

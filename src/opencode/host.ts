@@ -346,7 +346,7 @@ export class OpencodeHttpApi implements OpencodeApi {
   }
 
   saveRecord(sessionID: string, task: Task | undefined): Promise<void> {
-    // OpenCode is awake and no model waits: write pending log lines.
+    // OpenCode runs now anyway, and no model waits for this call: a good moment to write pending log lines.
     this.#log.flush()
     return this.#records.save(sessionID, task)
   }

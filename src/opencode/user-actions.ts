@@ -77,7 +77,7 @@ function stepOf({ tool, state }: ToolPart): HistoryStep {
   return { ...shared, state: "failed", error: oneLine(state.error, MOST_ERROR_CHARS), at, endedAt }
 }
 
-/** First text argument, as the most telling. */
+/** Shows on one line what a call does: its first text argument, or without one its first argument. */
 function whatOf(input: Readonly<Record<string, unknown>>): string {
   const values = Object.values(input ?? {})
   const told = values.find((value) => typeof value === "string" && value.trim() !== "") ?? values[0]

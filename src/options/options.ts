@@ -190,7 +190,6 @@ export const optionsOf = (features: readonly { readonly options?: Specs }[]): Sp
 /** Valid options that were set explicitly. */
 export type GivenOptions = Readonly<Record<string, unknown>>
 
-/** Adds the defaults. */
 export const fillDefaults = (specs: Specs, given: GivenOptions): Options => filled(specs, given) as unknown as Options
 
 function filled(specs: Specs, given: GivenOptions): GivenOptions {

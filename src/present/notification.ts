@@ -22,9 +22,9 @@ export type NotificationFacts = {
   readonly answer?: Answer
   /** Tasks of the session that have not ended. */
   readonly running: readonly Task[]
-  /** Those that have ended, and whose own notifications follow this one. */
+  /** Ended tasks of the session whose own notifications follow this one. */
   readonly untold: readonly Task[]
-  /** Number of tasks that ran since the session last had none, with this one's batch. */
+  /** Number of tasks that the session has had since it last had none running, with all tasks of this one's batch. */
   readonly together: number
   /** Other ended tasks of the session whose answers the parent has not fetched. */
   readonly notFetched: readonly Task[]

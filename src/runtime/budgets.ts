@@ -29,7 +29,7 @@ import {
 import { tooLateFor } from "../core/watchdog.ts"
 import type { Parts } from "./parts.ts"
 
-/** A purse, the sessions whose tasks it pays, and what each had used before it was opened. */
+/** A purse with the sessions whose tasks it pays for, and each session's usage before the purse was opened. */
 export type LedgerPurse = PurseLimit & { readonly threads: Readonly<Record<string, Usage>> }
 
 type Elsewhere = { readonly task: Task; readonly cost?: number }
@@ -228,7 +228,7 @@ export class Allowance {
     return late ?? spendingRefusal(limits, this.#ledger.spentBefore(sessionID, taskID))
   }
 
-  /** A run that waited while others spent what there was ends when its turn has come. */
+  /** Ends a waiting run, once its turn has come, if other runs have spent the budget meanwhile. */
   blocks({ id, parentID, run }: Task): Block | undefined {
     const why = this.refusal(parentID, id)
     if (why === undefined) return undefined

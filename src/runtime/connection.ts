@@ -70,9 +70,9 @@ export type Connection = {
   readonly userActions: UserActions
   /** Writes UI metadata of a task whose session here only represents a remote one. */
   sign(sessionID: string, uiMetadata: UiMetadata | undefined): Promise<void>
-  /** Another instance of this process serves this folder and recovers its tasks. */
+  /** Whether another instance of this process serves this folder and recovers its tasks. */
   hasOtherOwner(): boolean
-  /** Handler of this folder: another instance's, else `own`. */
+  /** Handler of requests for this folder: that of another instance which serves it, otherwise `own`. */
   requestHandler(own: RequestHandler): RequestHandler
   /** Changes of a task's last run in its parent's folder; empty where OpenCode does not know. */
   changesOf(task: Task): Promise<readonly FileDiff[]>

@@ -25,7 +25,7 @@ export type Parts = {
   readonly stopped: AbortSignal
 }
 
-/** Presence of users: questions wait longer while one could answer. */
+/** Knows whether a user is present. A question stays open longer while a user could answer it. */
 export class Attendance {
   readonly #clock: Clock
   readonly #timeout: number | null

@@ -10,9 +10,9 @@ export type AdmissionPorts = {
   readonly dispatcher: Dispatcher
   readonly places: Pick<Places, "mostIn">
   readonly allowance: Allowance
-  /** In the order in which they are asked. */
+  /** Sources of blocks, in the order in which the scheduler asks them. */
   readonly sources: readonly Partial<BlockSource>[]
-  /** Runs go: look after them. */
+  /** Called when a run was admitted, so that it is watched from then on. */
   readonly watch: () => void
 }
 
@@ -20,7 +20,7 @@ export type AdmissionPorts = {
 const NO_SLOT: Block = { by: "slots" }
 const STOPPING: Block = { by: "stopping" }
 
-/** Members that begin in one go where no limit says less. */
+/** Most members of a group that begin in one pass, where no limit allows fewer. */
 const MOST_AT_ONCE = 50
 
 /**
@@ -63,7 +63,7 @@ export class Scheduler {
     return reserved
   }
 
-  /** The session of such a task could not be made: others may have its slot. */
+  /** Takes back the slot of a task whose session could not be made. */
   release({ id }: Task): void {
     this.#parts.store.unmake(id)
     this.reschedule()
@@ -90,7 +90,8 @@ export class Scheduler {
     for (; room < MOST_AT_ONCE && takesSlot(this.#blockOf(member, slots)); room++) slots.take(member)
     const hasMembers = this.#known().some(({ member: part }) => part?.of === group.id)
     if (room > 0 || hasMembers || slots.isFull(member)) return room
-    // Where its model is at its limit, one waits like any launch: nobody else would see whether that is over.
+    // At the model's limit, one member is made and waits like any launch: otherwise nothing would notice the limit's
+    // end.
     return 1
   }
 
@@ -116,7 +117,7 @@ export class Scheduler {
     for (const source of sources) source.admitted?.(task)
     dispatcher.deliver(id, { type: "admitted" })
     watch()
-    // That it goes may have changed what blocks others. Where it takes other inputs first, it goes after those.
+    // A run that begins at once may change what blocks others: ask for another pass.
     if (store.run(id)?.stage !== stage) this.#isAsked = true
   }
 
@@ -140,7 +141,7 @@ export class Scheduler {
       last ??= block
     }
     const { stage, calls = 0 } = this.#parts.store.run(task.id) ?? {}
-    // What stops it is still on its way: that would stop what it is asked now.
+    // The parked session is still being stopped: a prompt sent now would be stopped with it.
     if (stage === "parked" && calls > 0) return STOPPING
     return !holdsSlot(task) && slots.isFull(task) ? NO_SLOT : last
   }
@@ -163,7 +164,7 @@ export class Scheduler {
 
 const holdsSlot = (task: Task): boolean => !isQueued(task) && !isPaused(task)
 
-/** Of a run that keeps its slot while it waits: behind whom. */
+/** For a run that keeps its slot while it waits: the run that it waits for. */
 const heldBy = (block: Block | undefined) =>
   block && !("ends" in block) && block.behind !== undefined ? { heldBehind: block.behind } : {}
 

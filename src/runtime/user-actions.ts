@@ -40,7 +40,7 @@ export type HistoryStep = {
   readonly what: string
   readonly state: "running" | "done" | "failed"
   readonly error?: string
-  /** 0 before it began. */
+  /** Start of the call; 0 while it has not begun. */
   readonly at: number
   readonly endedAt?: number
 }

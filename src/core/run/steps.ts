@@ -31,7 +31,7 @@ export type RunContext = {
   readonly spent: () => Spent
   /** The next step of a group, as its feature decides now. */
   readonly nextMembers: (run: ActiveRun) => GroupStep
-  /** How long its place may be out of reach, in ms; 0 for any time. */
+  /** How long the task's place may be out of reach, in ms; 0 for any time. */
   readonly mostAway: () => number
   /** Names of what judges the run's answer, in order. */
   readonly verifiers: readonly string[]
@@ -45,14 +45,17 @@ export type SessionRead = {
   readonly gone: boolean
   /** OpenCode reports the session as busy. */
   readonly busy: boolean
-  /** Its user has undone what was said last, and has not gone on yet. */
+  /** A user has undone the last messages of the session and has written nothing since. */
   readonly undone?: boolean
-  /** Its user has undone the run's prompt and written this one instead: the messages are those since then. */
+  /** A user has undone the run's prompt and written this one instead: `messages` begins with it. */
   readonly askedAnew?: string
   readonly openTodos: number
 }
 
-/** OpenCode's state when a limit seemed passed; each field is present where that limit needs it. */
+/**
+ * OpenCode's state, read again after a limit seemed passed. Fields that the check of that limit does not need are
+ * empty.
+ */
 export type Confirmed = {
   readonly messages: readonly Message[]
   readonly last?: Message
@@ -117,7 +120,7 @@ export type Input =
   | { readonly type: "counted"; readonly messages: readonly Message[] }
   | { readonly type: "looked"; readonly waited: boolean; readonly found?: SessionRead }
   | { readonly type: "confirmed"; readonly reason: Reason; readonly found?: Confirmed }
-  /** Without a verdict it was stopped, or failed. */
+  /** The verdict is absent where the verifier was stopped or failed. */
   | { readonly type: "verified"; readonly by: string; readonly verdict?: Verdict }
   | { readonly type: "closed"; readonly messages: readonly Message[] }
   | { readonly type: "finalized"; readonly found?: Partial<Outcome>; readonly check?: CheckResult }

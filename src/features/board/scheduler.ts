@@ -132,7 +132,7 @@ export class BoardScheduler {
     })
   }
 
-  /** Whether this process runs the tasks. */
+  /** Whether this process is the one that runs the board's tasks. */
   get leads(): boolean {
     return this.#lease !== undefined
   }

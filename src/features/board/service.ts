@@ -68,7 +68,7 @@ export interface Purses {
   /** The open purse. */
   view(): Promise<PurseView | undefined>
   open(given: PurseTerms, by: Actor): Promise<PurseView>
-  /** Its runs are stopped, and the report is written shortly after. */
+  /** Closes the purse: its runs are stopped, and the report is written shortly after. */
   close(by: Actor): Promise<void>
   /** Newest first. */
   reports(): Promise<readonly ReportHead[]>
@@ -108,13 +108,13 @@ export interface Board {
 
   /** Starts the task as it is; rejects with the reason. For users only. */
   run(id: string): Promise<void>
-  /** Trusts all tasks as they are. For users only. */
+  /** Marks the present state of all tasks as trusted, outside edits included. For users only. */
   accept(): Promise<void>
   /** Tasks of a missing file, oldest first, kept until a user restores them or gives them up. */
   lost(): readonly BoardTask[]
   /** Restores tasks and history. For users only. */
   restore(): Promise<void>
-  /** Gives them up. For users only. */
+  /** Gives up the tasks of a missing file. For users only. */
   forget(): Promise<void>
 
   /** Budget and deadline for the board's work. */

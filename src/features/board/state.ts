@@ -33,7 +33,7 @@ export type Purse = {
   readonly until: string
   /** Session that opened it. */
   readonly by?: string
-  /** Closed by request; about to end. */
+  /** Somebody has closed the purse, and it ends soon. */
   readonly closed?: true
   readonly threads: Readonly<Record<string, PaidThread>>
   /** The purse is over, and its report is still to be written. */
@@ -42,9 +42,9 @@ export type Purse = {
 
 /** A session that a purse pays. */
 type PaidThread = {
-  /** Id of its task. */
+  /** Id of the board task whose thread the session is. */
   readonly id: string
-  /** Usage of the session before. */
+  /** Usage of the session before the purse paid for it. */
   readonly before: Usage
   /** Number of paid runs, and start of the newest one counted, an ISO time. */
   readonly runs: number

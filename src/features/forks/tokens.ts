@@ -34,7 +34,7 @@ export const sumWeights = (weights: Iterable<Weight>): Weight => {
   return sum
 }
 
-/** Upper bound in tokens. `factor`: calibration. */
+/** Upper bound in tokens. `factor` corrects the meter's count. */
 export const tokensOf = (weight: Weight, factor: number): number =>
   Math.ceil(Math.min(weight.bytes, weight.count * factor) - ROUNDING)
 

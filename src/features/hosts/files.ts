@@ -120,7 +120,7 @@ async function listedIn(to: Checkout, state: string, most: typeof NOTHING, onBlo
   return { ...size, isMore }
 }
 
-/** The bytes of these files, each as often as it is there. */
+/** Total size of these blobs in bytes. Each counts as often as a file has its content. */
 async function contentsOf(to: Checkout, blobs: ReadonlyMap<string, number>): Promise<number> {
   const asked = [...blobs].filter(([, times]) => times > 0)
   if (asked.length === 0) return 0

@@ -251,7 +251,10 @@ export class Hosts {
     this.#byTask.set(remote.taskID, remote)
   }
 
-  /** A record was read: its session may represent a remote one. `live`: the run's state is read on the host. */
+  /**
+   * Called with the task of each record that was read: keeps the remote session that the task has, if any. `live`: the
+   * run's state is read on the host.
+   */
   note(task: Task, live: boolean): void {
     if (this.#byTask.has(task.id) || !this.has(task.place?.kind)) return
     const remote = remoteSessionOf(task, live)
@@ -272,7 +275,7 @@ export class Hosts {
     return this.#byTask.get(taskID)
   }
 
-  /** Runs `there` for a question asked on a host; undefined for local questions. */
+  /** Calls `there` with the server of the host on which a question was asked; undefined for local questions. */
   asked<Value>(ask: Ask, there: (server: RemoteServer, ask: Ask) => Promise<Value>): Promise<Value> | undefined {
     const remote = this.remote(ask.sessionID)
     if (!remote?.live || !remote.far) return undefined

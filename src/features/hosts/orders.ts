@@ -6,7 +6,7 @@ import type { HostRepositoryFolders } from "./rooms.ts"
 export type Order =
   /** A line for `sh`; the `data` frames that follow are its stdin, until `end`. */
   | { readonly do: "run"; readonly line: string; readonly cwd?: string }
-  /** A request to OpenCode's server; its body follows likewise. */
+  /** A request to OpenCode's server. Its body follows in `data` frames, until `end`. */
   | {
       readonly do: "request"
       readonly method: string
@@ -33,7 +33,7 @@ export type FilesOrder = {
           readonly commit: string
           /** Ref in the bundle that follows; absent where the store has the commit. */
           readonly ref?: string
-          /** The bundle has what git ignores of earlier runs, too. */
+          /** The bundle also has ignored files of earlier runs. */
           readonly ignored?: boolean
           /** Commits whose parents are missing here, too. */
           readonly shallow: readonly string[]
@@ -46,7 +46,7 @@ export type FilesOrder = {
       | { readonly do: "bundle" }
       /** Untracked files that match these pathspecs; `tree`: state at the run's start. */
       | { readonly do: "hidden"; readonly tree: string; readonly specs: readonly string[] }
-      /** `commit`: only if that is the last committed state of its folder. */
+      /** `commit`: the folder is removed only if this is its last committed state. */
       | { readonly do: "remove"; readonly commit?: string }
     ))
 )
@@ -63,7 +63,7 @@ export type RelaySettings = {
   readonly client: string
   /** How long the server runs without a sign of anybody, in ms. */
   readonly unattended: number
-  /** How long it runs without tasks, in ms. */
+  /** How long the server runs without tasks, in ms. */
   readonly kept: number
   /** How long the relay stays without a sign of this side, in ms. */
   readonly patience: number

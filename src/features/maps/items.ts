@@ -67,7 +67,7 @@ export const fillPrompt = (prompt: string, item: unknown): string =>
 
 const textOf = (value: unknown): string => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""))
 
-/** Common text of all items' prompts, and their own texts together. */
+/** Text that the prompts of all items share, and the texts of the single items, joined. */
 export function splitPrompts(prompt: string, items: readonly unknown[]): readonly [common: string, own: string] {
   const places = [...prompt.matchAll(PLACE)].map(([whole]) => whole).join("\n")
   return [prompt.replace(PLACE, ""), items.map((item) => fillPrompt(places, item)).join("\n")]

@@ -91,7 +91,10 @@ function tellingIn({ status, message, body = "" }: Refusal): string {
 /** Without a status, or with one of a wrong request, words and code decide. */
 const mayBeMoney = (status: number | undefined): boolean => status === undefined || (status >= 400 && status < 500)
 
-/** First time found in header, body, rate limit headers, words, and OpenCode's retry. */
+/**
+ * When the provider may be asked again: the first future time in header, body, rate limit headers, message, and
+ * OpenCode's retry.
+ */
 function timeOf(refusal: Refusal, now: number): number | undefined {
   const { headers = {}, message } = refusal
   // A stream that broke off carries its error body in the message.

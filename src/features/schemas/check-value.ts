@@ -75,7 +75,10 @@ class Search {
     }
   }
 
-  /** A block labelled as JSON, or beginning like it, must be JSON; another may be one value, or none. */
+  /**
+   * A block that is labelled as JSON, or begins like JSON, must be one JSON value. Any other block counts only if it is
+   * one.
+   */
   #fence({ body, bodyEnd, label }: Fence): void {
     const content = this.#text.slice(body, bodyEnd)
     const start = body + content.length - content.trimStart().length

@@ -45,7 +45,7 @@ const invalidText = (problems: readonly string[]): string =>
 
 const MOST_TOLD = 3
 
-/** Reason of a run without a valid answer after all attempts. */
+/** Reason for the end of a run that gave no valid answer in any attempt. */
 export function invalidReason(asked: number, problems: readonly string[]): Reason {
   const times = asked === 1 ? "asked once" : `asked ${asked} times; the last time`
   const text = `Its answer did not match the schema (${times}: ${problems.slice(0, MOST_TOLD).join("; ")}).`

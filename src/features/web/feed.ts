@@ -64,7 +64,7 @@ export class Feed {
       this.#readers.set(send, end)
     })
     if (this.#readers.size === 0) this.#rest()
-    // Restart if the last other reader has left meanwhile.
+    // The last other reader may have left during the wait and ended the subscriptions: start them again.
     else this.#begin()
     return () => this.#leave(send)
   }

@@ -102,7 +102,7 @@ export class Leader {
       let answer: Fetch = () => new Response(null, { status: 503 })
       const listener = await listen((request) => answer(request), each, host)
       if (!listener) {
-        // Taken just now by another process: if it is not this project's, try the next port.
+        // Another process has just taken this port: follow it if it serves this project's page, else try the next port.
         if (each !== 0 && (await this.#isOurs(urlOf(host, each), keys.token))) return this.#follow(urlOf(host, each))
         continue
       }

@@ -61,7 +61,10 @@ export class WebSessions {
     if (now - (this.#saved.get(id) ?? 0) >= SAVE_MS) this.#save()
   }
 
-  /** Registers a stream; `end` is called when the session is ended. Returns the function for its close. */
+  /**
+   * Registers a stream of a web session; `end` is called when the web session is ended. The caller calls the result
+   * when the stream closes.
+   */
   open(id: string, end: () => void): () => void {
     const streams = this.#streams.get(id) ?? new Set()
     this.#streams.set(id, streams.add(end))

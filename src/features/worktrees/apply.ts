@@ -45,7 +45,9 @@ type Exchange = {
   readonly stage: string
   readonly keep: string
   readonly fault: Fault
-  /** State of each path at the comparison. */
+  /**
+   * File status of each path just before its content was compared. A different status later shows a write in between.
+   */
   readonly seen: ReadonlyMap<string, Stats>
 }
 

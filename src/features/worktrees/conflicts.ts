@@ -156,7 +156,7 @@ async function changed(checkout: Checkout, tree: string, lines: readonly string[
 
 const TITLE = "superagents: merged with the parent's state, conflicts to be solved"
 
-/** Commit of the conflicts for an agent, with both states as parents. */
+/** Commits the files with conflict markers for an agent. Parents of the commit are the agent's state and the user's. */
 export function conflictCommit(checkout: Checkout, { tree, given }: Marked, { users, agents }: Sides): Promise<string> {
   const message = `${TITLE}\n\n${JSON.stringify(given)}`
   return gitLine(["commit-tree", tree, "-p", agents, "-p", users, "-F", "-"], {

@@ -243,7 +243,7 @@ export async function redirectLink({ from, to }: Move, link: string, target: str
     : relative(dirname(join(to, link)), join(to, inner)) || "."
 }
 
-/** Path relative to `top`; undefined where it is elsewhere. */
+/** Path relative to `top`; undefined for a path outside of `top`. */
 function below(top: string, path: string): string | undefined {
   const inner = relative(top, path)
   return inner === ".." || inner.startsWith("../") ? undefined : inner

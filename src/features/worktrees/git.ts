@@ -78,7 +78,7 @@ const ALWAYS = [
 ]
 const SETTINGS = ALWAYS.flatMap((setting) => ["-c", setting])
 
-/** Commits have the plugin's name: the user's may be missing and is not the plugin's to use. */
+/** Author of the plugin's commits. The user's own name may be missing, and the plugin must not commit under it. */
 const IDENTITY: { readonly name: string; readonly email: string; readonly date?: string } = {
   name: "superagents",
   email: "superagents@localhost",

@@ -184,7 +184,7 @@ export const writeBlob = (checkout: Checkout, text: string, path?: string): Prom
     bytes: true,
   })
 
-/** Content as checked out; empty where its filter fails. */
+/** Content of a blob as git would write it to `path`; empty where a git filter fails. */
 export async function readFiltered(checkout: Checkout, oid: string, path: string): Promise<string> {
   const args = ["cat-file", "--filters", `--path=${path}`, oid]
   const { code, out } = await git(args, { ...gitOptions(checkout), bytes: true, accept: [1, 128] })

@@ -115,7 +115,7 @@ export const notesLock = ({ processes }: Locking, { commonDir }: Repository): Lo
 export const stashLock = ({ processes }: Locking, { commonDir }: Repository): Lock =>
   new Lock(commonDir, "superagents-stash", processes)
 
-/** Guards the total size of worktrees while a new one is counted. */
+/** One process at a time adds a new worktree to the total size, so that two cannot exceed the limit together. */
 export const sizesLock = ({ processes, root }: Locking & { readonly root: string }): Lock =>
   new Lock(root, "lock-sizes", processes)
 

@@ -223,7 +223,6 @@ async function hasAll(repository: Checkout, commits: string): Promise<boolean> {
 
 type Submodule = { readonly name: string; readonly path: string }
 
-/** Submodules of a checkout. */
 async function submodules(checkout: Checkout): Promise<readonly Submodule[]> {
   if (!existsSync(join(checkout.top, ".gitmodules"))) return []
   const args = ["config", "--null", "--file", ".gitmodules", "--get-regexp", "^submodule\\..*\\.path$"]

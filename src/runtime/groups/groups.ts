@@ -350,7 +350,7 @@ export class Groups {
       const { text } = await this.#ports.answers.of(winner)
       return await this.#ports.keep(task.id, text)
     } catch (error) {
-      // The value stays valid and is read from its session.
+      // Without the file the value stays valid: readers take it from the winner's session.
       const about = { task: task.id, error: messageOf(error) }
       this.#parts.host.log("warn", "a value could not be read to be kept in a file", about)
       return undefined

@@ -72,20 +72,20 @@ export const checkOf = ({ check }: { readonly check?: string }): Pick<Run, "chec
 
 /** Group that a launch asks for, as its argument was read. */
 export type GroupRequest = {
-  /** Its plan, and its place. `file`: its ledger, where it has items. */
+  /** Plan and place of the group. `file`: path of the ledger, for a group with items. */
   plan(common: { timeout: number; place?: Task["place"]; file: string }): Pick<TaskDraft, "group" | "place">
   readonly items?: Items
 }
 
 export type Items = {
   readonly all: readonly unknown[]
-  /** The user is asked before so many begin. */
+  /** True where there are so many items that the user is asked before they begin. */
   readonly ask: boolean
-  /** Common text of their prompts, and their own texts together. */
+  /** Text that the prompts of all items share, and the texts of the single items, joined. */
   texts(): readonly [common: string, own: string]
 }
 
-/** Values that features have read. */
+/** Values of a call's arguments, as the features have read them. */
 type ReadArguments = { readonly schema?: Schema; readonly tries?: GroupRequest; readonly each?: GroupRequest }
 
 /** Lets features read their arguments before anything is created. Throws a `CallError` where one is of no use. */

@@ -24,7 +24,8 @@ export function withCurrentState(task: Task, store: TaskStore): Task {
 }
 
 /**
- * Number of tasks covered by "all tasks have ended": this batch, and tasks that ran since the session last had none.
+ * Number of tasks covered by "all tasks have ended": those of this batch, and those that the session has had since it
+ * last had none running.
  */
 function togetherWith(task: Task, others: readonly Task[]): number {
   let since = task.run.createdAt

@@ -61,7 +61,7 @@ export type LosingTry = { readonly taskID: string; readonly name: string }
 
 /** Places of tasks that begin with the same state, of which one is merged. */
 export type SharedPlaces = {
-  /** Gives a task the state that another began with. */
+  /** Gives a task the files that task `from` began with. */
   beginAs(taskID: string, from: string, folder: string): Promise<void>
   /** Gives a task the group's current work. */
   goOnAs(taskID: string, groupID: string, folder: string): Promise<void>
@@ -91,7 +91,7 @@ export type NextState = {
   readonly unsolved: boolean
   /** Files that differ from the earlier state. */
   readonly files: readonly string[]
-  /** Makes it the task's state. Called once the files are in place, so that earlier failures change nothing. */
+  /** Makes this state the task's. Called once the files are in place, so that earlier failures change nothing. */
   settle(): Promise<void>
 }
 

@@ -81,7 +81,7 @@ export function runBounded(program: string, args: readonly string[], options: Pr
   })
 }
 
-/** Collects output or passes it on. The result waits until all of it is handled. */
+/** Collects the output, or passes it to `take`. The returned function resolves once all output is handled. */
 function reading(
   stdout: Readable | null,
   { take, mostBytes = Number.POSITIVE_INFINITY }: Pick<ProcessOptions, "take" | "mostBytes">,

@@ -211,7 +211,10 @@ export class Settling {
     }
   }
 
-  /** Records this process as the task's owner. The last writer wins: both read the record again a moment later. */
+  /**
+   * Records this process as the task's owner. Of two processes that do so at once, the last writer wins: each reads the
+   * record again a moment later.
+   */
   async #claim(task: Task): Promise<boolean> {
     const { host, clock } = this.#parts
     await host.saveRecord(task.sessionID, task)
@@ -252,7 +255,7 @@ export class Settling {
     this.#ports.dispatcher.end(task.id, task.run.generation, ending, endOptions)
   }
 
-  /** Messages of a run, also where its session's user has replaced the prompt. */
+  /** Reads the messages of a task's run. Where a user has replaced the run's prompt, those since the new prompt. */
   async #read(task: Task): Promise<{ task: Task; stored: readonly Message[] }> {
     const { host } = this.#parts
     const { sessionID, run } = task

@@ -59,7 +59,7 @@ export class TaskStore {
     return known
   }
 
-  /** The session's turn was stopped, or has begun again. False where that was known. */
+  /** Notes that the session's turn was stopped, or has begun again. Returns false where that was known. */
   stopped(sessionID: string, isStopped: boolean): boolean {
     const parentState = this.#parents.get(sessionID)
     if (!parentState || parentState.isStopped === isStopped) return false
@@ -105,7 +105,7 @@ export class TaskStore {
     return this.ofParent(sessionID).flatMap((own) => [own, ...this.below(own)])
   }
 
-  /** A child is active, here or in another process, or its end is still to be told. */
+  /** Whether a child of the session is active in any process, or still has a notification to be sent. */
   hasOpen(parentID: string): boolean {
     const children = this.#parents.get(parentID)?.children
     return children !== undefined && this.#pick(children).some((task) => isActive(task) || owesNotification(task))
@@ -143,7 +143,7 @@ export class TaskStore {
     return this.handle(id)?.run
   }
 
-  /** Completed, and its work is being checked again and merged. */
+  /** Whether the task has completed and its work is being checked again and merged. */
   isMerging(id: string): boolean {
     return this.run(id)?.stage === "finalizing"
   }
@@ -259,7 +259,7 @@ export class TaskStore {
     return handle
   }
 
-  /** Cleared by its user or parent: records read earlier must not show it again. */
+  /** Removes a task that a user or its parent has cleared. Records that were read earlier must not show it again. */
   clear(id: string): TaskHandle | undefined {
     for (const cleared of [id, this.get(id)?.sessionID ?? id]) this.#cleared.add(cleared)
     return this.remove(id)

@@ -5,9 +5,9 @@ export type CountOrder = { readonly id: number; readonly texts: readonly string[
 export type CountAnswer = { readonly id: number; readonly counts: readonly number[] }
 export type CountThread = WorkerThread<CountOrder, CountAnswer>
 
-/** The tokenizer uses some 150 MB. */
+/** Time after which an idle thread is ended, in ms: the tokenizer uses some 150 MB. */
 export const IDLE_MS = 5000
-/** Loading the tokenizer takes a second. */
+/** Time limit for an answer, in ms: loading the tokenizer takes a second of it. */
 export const ANSWER_MS = 15_000
 export const REST_MS = 600_000
 

@@ -149,7 +149,7 @@ function copied(part: Part, answered: boolean): Part | undefined {
   return NOT_COPIED.has(part.type) ? undefined : part
 }
 
-/** The copy would run a subtask again: replaced by what the model sees of it. */
+/** A copied subtask would run again: its part is replaced by the text that the model sees. */
 function withText(part: Part, text: string): Part {
   if (part.type === "text") return part.text === text ? part : { ...part, text }
   const { id, sessionID, messageID } = part

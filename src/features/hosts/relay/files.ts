@@ -159,7 +159,10 @@ async function moveMissing(from: string, to: string): Promise<void> {
   }
 }
 
-/** A task's complete folder. `hasNotes`: git still knows it; otherwise only its files are left. */
+/**
+ * A task's folder; undefined unless it was made completely. `hasNotes`: git still has the worktree's data; otherwise
+ * only the files are left.
+ */
 async function folderOf(
   rooms: HostRepositoryFolders,
   taskID: string,

@@ -102,7 +102,7 @@ export class Server {
     throw new Error("OpenCode there is alive and does not answer")
   }
 
-  /** The client is there: renews the lease and pings the server. */
+  /** Called at each ping of the client: renews its lease and checks that OpenCode's server answers. */
   seen(): void {
     if (!this.#hasTasks) return
     try {
@@ -125,7 +125,7 @@ export class Server {
     return fetchDirectly(`http://127.0.0.1:${this.#running.port}${path}`, { ...init, headers })
   }
 
-  /** True where it answered before and does not now. */
+  /** True if the server has answered before and does not now. */
   async isGone(): Promise<boolean> {
     return this.#hasAnswered && (await this.#health()) === undefined
   }

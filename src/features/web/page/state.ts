@@ -75,7 +75,7 @@ function rows(): AgentRow[] {
   return Object.values(unwrap(state).agents)
 }
 
-/** Running rows with tracking, for live figures. */
+/** Rows of the running agents. A view that calls this is drawn again when a figure changes. */
 export const runningNow = (): AgentRow[] => running().flatMap(({ id }) => state.agents[id] ?? [])
 
 export function tick(): void {

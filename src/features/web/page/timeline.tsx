@@ -13,7 +13,7 @@ const STEP_MS = 5000
 /** Most bars shown: newest ones. */
 const MOST_BARS = 400
 
-/** Timeline of the last day, with a lane per agent. */
+/** Timeline of the last day, with a row for each agent. */
 export function Day() {
   // Updated every few seconds: finer steps are invisible at this scale.
   const step = createMemo(() => Math.floor(now() / STEP_MS) * STEP_MS)
