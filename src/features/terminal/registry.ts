@@ -1,7 +1,6 @@
-import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
-import type { Options } from "../../options/options.ts"
-import { pageRow } from "../web/terminal/page-link.tsx"
-import type { BoardMenuRow } from "./board/companion.ts"
+import { pagePart } from "../web/terminal/page-link.tsx"
+import { boardPart } from "./board/part.tsx"
+import type { Terminal, TerminalPart } from "./menu.tsx"
 
-/** Rows of other features in `/board`, above its tasks; undefined where there is none now. */
-export const BOARD_ROWS: readonly ((api: TuiPluginApi, options: Options) => BoardMenuRow | undefined)[] = [pageRow]
+/** Parts that features add to the terminal, in the order of their rows in `/board`. */
+export const PARTS: readonly ((terminal: Terminal) => TerminalPart)[] = [pagePart, boardPart]

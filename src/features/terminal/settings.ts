@@ -21,8 +21,6 @@ export type Settings = {
   readonly maxDepth: number
   /** Limits of a session in tokens and US dollars. */
   readonly limits: SessionLimits
-  /** Options of the board, if it is on. */
-  readonly board: Options["board"]
   /** All options of the server plugin. */
   readonly server: Options
 }
@@ -41,7 +39,6 @@ export function settingsFrom(given: unknown, server: Options): Settings {
     resumable: server.resumable,
     maxDepth: server.maxDepth,
     limits: { tokens: server.maxTokensPerSession, cost: server.maxCostPerSession },
-    board: server.enabled ? server.board : undefined,
     server,
   }
 }

@@ -4,10 +4,9 @@ import { optionsOf } from "../../options/options.ts"
 import { FEATURES } from "../index.ts"
 import { createActions } from "./actions.ts"
 import { createAttention } from "./attention.ts"
-import { openBoard } from "./board/dialog.tsx"
-import { BoardTasks } from "./board/section.tsx"
-import { createBoardSource } from "./board/source.ts"
 import { FirstUse } from "./first-use.tsx"
+import { openMenu } from "./menu.tsx"
+import { PARTS } from "./registry.ts"
 import { BackgroundAgents, Badge } from "./section.tsx"
 import { hasServerHalf, serverOptions, settingsFrom } from "./settings.ts"
 import { createSource } from "./source.ts"
@@ -36,12 +35,12 @@ const plugin: TuiPluginModule = {
     const attention = createAttention(api, () => settings().osNotifications)
     const source = createSource(api, attention, () => settings().maxDepth)
     const actions = createActions(api)
-    const board = createBoardSource(api, () => settings().board, attention.onNeed)
     const companion: TasksDialogPorts = { api, source, actions, settings }
+    const parts = PARTS.map((part) => part({ api, actions, settings, attention }))
     api.lifecycle.onDispose(() => {
       source.dispose()
       actions.dispose()
-      board.dispose()
+      for (const part of parts) part.dispose?.()
     })
     api.keymap.registerLayer({
       commands: [
@@ -55,7 +54,7 @@ const plugin: TuiPluginModule = {
           title: "Board",
           desc: "See the project's open tasks: start, answer, complete or cancel them, open their threads",
           slashName: "board",
-          run: () => void openBoard({ api, board, actions, options: settings().server }),
+          run: () => void openMenu({ api }, parts),
         }),
       ],
       bindings: [settings().keybind].flatMap((key) => (key ? [{ key, cmd: TASKS_COMMAND }] : [])),
@@ -68,7 +67,7 @@ const plugin: TuiPluginModule = {
           return (
             <>
               <BackgroundAgents api={api} source={source} sessionID={props.session_id} limits={limits} />
-              <BoardTasks api={api} board={board} />
+              {parts.map((part) => part.sidebar?.())}
             </>
           )
         },

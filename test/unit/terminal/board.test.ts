@@ -80,10 +80,10 @@ const write = (more: Partial<BoardTask>, pulses: BoardState["pulses"] = {}) => {
   keepBoard(stateFolder(), join(folder, ".opencode", "tasks"), { ...EMPTY, tasks, nextId: 6, pulses })
 }
 
-const open = (options: typeof OPTIONS | undefined | (() => typeof OPTIONS | undefined) = OPTIONS) => {
-  source = createBoardSource(api(), typeof options === "function" ? options : () => options, (title, what) =>
-    needed.push(`${title} ${what}`),
-  )
+const open = (options: typeof OPTIONS | undefined | (() => typeof OPTIONS | undefined) = OPTIONS, enabled = true) => {
+  const board = typeof options === "function" ? options : () => options
+  const server = () => ({ enabled, board: board() })
+  source = createBoardSource(api(), server, (title, what) => needed.push(`${title} ${what}`))
   return source.look()
 }
 
@@ -137,6 +137,12 @@ test("a board that is off or missing shows no tasks, and a broken file keeps the
   await open(() => undefined)
   expect(source.tasks()).toEqual([])
   source.dispose()
+  write({})
+  await open(OPTIONS, false)
+  expect(source.tasks()).toEqual([])
+  expect(source.isOn()).toBe(false)
+  source.dispose()
+  rmSync(join(folder, ".opencode"), { recursive: true })
   await open()
   expect(source.tasks()).toEqual([])
   write({})

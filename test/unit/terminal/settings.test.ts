@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest"
 import { DEFAULT_KEYBIND, serverOptions, settingsFrom } from "../../../src/features/terminal/settings.ts"
-import { DEFAULTS, parseOptions, SPECS } from "../../support/options.ts"
+import { DEFAULTS, SPECS } from "../../support/options.ts"
 
 type Config = Parameters<typeof serverOptions>[1]
 const NONE = { problems: [] }
@@ -21,12 +21,6 @@ describe("the keybind option", () => {
   test("the keybind has its default when the options are missing or invalid", () => {
     for (const given of [undefined, null, "x", 3]) expect(settingsFrom(given, DEFAULTS).keybind).toBe(DEFAULT_KEYBIND)
   })
-})
-
-test("the terminal has no board and no page when the server half is off", () => {
-  const server = parseOptions({ board: {}, web: {} }).options
-  expect(settingsFrom({}, server)).toMatchObject({ board: server.board, server })
-  expect(settingsFrom({}, { ...server, enabled: false })).toMatchObject({ board: undefined })
 })
 
 test("the terminal offers no actions when the server half is off", () => {

@@ -5,38 +5,28 @@ import { count, oneLine } from "../../../lib/text.ts"
 import type { KeptReport } from "../../board/purse/report.ts"
 import { type BoardTask, headOf } from "../../board/task.ts"
 import { AnswerDialog } from "../answer-dialog.tsx"
+import { choose, type MenuRow, type Terminal } from "../menu.tsx"
 import { askForWords } from "../message-dialog.tsx"
-import { BOARD_ROWS } from "../registry.ts"
 import { openAsk } from "../tasks-dialog.tsx"
-import type { BoardDialogPorts, BoardMenuRow } from "./companion.ts"
+import type { BoardSource } from "./source.ts"
 import { progressOf, purseIn, textOf } from "./view.ts"
 
 /** @jsxImportSource @opentui/solid */
 
-const NO_TASK = "There is no open task on the board."
-const IS_OFF = 'The board is off: in opencode.json, the option "board" turns it on, and "web" the page.'
+/** Services for the board's dialogs. */
+type BoardDialogPorts = Pick<Terminal, "api" | "actions"> & { readonly board: BoardSource }
 
-/** `/board`: open tasks with their actions, and a link to the page. */
-export async function openBoard(companion: BoardDialogPorts): Promise<void> {
-  const { api, board, options } = companion
+/** Rows of `/board`: open tasks with their actions, and those on the whole board. */
+export async function boardRows(companion: BoardDialogPorts): Promise<() => readonly MenuRow[]> {
+  const { board } = companion
   await board.look()
   const purse = await purseChoices(companion)
-  const others = BOARD_ROWS.flatMap((row) => row(api, options) ?? [])
-  // Updated with the board. Actions on the whole board come last, so that none is picked by accident.
-  const choices = () => [
-    ...others,
-    ...board.tasks().map((task) => rowOf(companion, task)),
-    ...purse(),
-    ...boardChoices(companion),
-  ]
-  const { length } = choices()
-  if (length === 0) return api.ui.toast({ variant: "info", message: board.isOn() ? NO_TASK : IS_OFF })
-  if (length === 1 && others[0]) return void others[0].run()
-  choose(api, "Board", "Search tasks", choices)
+  // Actions on the whole board come last, so that none is picked by accident.
+  return () => [...board.tasks().map((task) => rowOf(companion, task)), ...purse(), ...boardChoices(companion)]
 }
 
 /** Actions on the whole board. */
-function boardChoices({ api, board }: BoardDialogPorts): readonly BoardMenuRow[] {
+function boardChoices({ api, board }: BoardDialogPorts): readonly MenuRow[] {
   const close = (work: () => unknown) => () => {
     api.ui.dialog.clear()
     work()
@@ -63,7 +53,7 @@ function boardChoices({ api, board }: BoardDialogPorts): readonly BoardMenuRow[]
   return [...(lost > 0 ? [restore, forget] : []), ...(outside > 1 ? [accept] : [])]
 }
 
-const rowOf = (companion: BoardDialogPorts, task: BoardTask): BoardMenuRow => ({
+const rowOf = (companion: BoardDialogPorts, task: BoardTask): MenuRow => ({
   title: headOf(task),
   description: companion.board.state(task).text,
   footer: [progressOf(task), oneLine(task.owner, 30)].filter(Boolean).join(" "),
@@ -75,7 +65,7 @@ const rowOf = (companion: BoardDialogPorts, task: BoardTask): BoardMenuRow => ({
 })
 
 /** Actions on a task in its current state, most needed first. */
-function choicesFor(companion: BoardDialogPorts, task: BoardTask): readonly BoardMenuRow[] {
+function choicesFor(companion: BoardDialogPorts, task: BoardTask): readonly MenuRow[] {
   const { api, board } = companion
   const { id, threadId, status } = task
   const by = { kind: "user" } as const
@@ -125,22 +115,6 @@ function choicesFor(companion: BoardDialogPorts, task: BoardTask): readonly Boar
   ]
 }
 
-function choose(api: TuiPluginApi, title: string, placeholder: string, choices: () => readonly BoardMenuRow[]): void {
-  api.ui.dialog.replace(() => (
-    <api.ui.DialogSelect
-      title={title}
-      placeholder={placeholder}
-      options={choices().map(({ run: _run, ...choice }) => ({ ...choice, value: choice.title }))}
-      onSelect={({ value }) =>
-        choices()
-          .find((choice) => choice.title === value)
-          ?.run()
-      }
-    />
-  ))
-  api.ui.dialog.setSize("large")
-}
-
 function openThread(api: TuiPluginApi, sessionID: string | undefined): void {
   if (sessionID) return api.route.navigate("session", { sessionID })
   api.ui.toast({ variant: "info", message: "Its thread is made when the task is first worked on." })
@@ -164,7 +138,7 @@ const MOST_REPORTS = 5
 const category = "Purse"
 
 /** Actions on purses: open, close with current spending, read reports. */
-async function purseChoices(companion: BoardDialogPorts): Promise<() => readonly BoardMenuRow[]> {
+async function purseChoices(companion: BoardDialogPorts): Promise<() => readonly MenuRow[]> {
   const { api, board } = companion
   const spent = await board.purseSpent()
   const close = () => {

@@ -2,6 +2,7 @@ import { resolve } from "node:path"
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { createEffect, createRoot, createSignal, onCleanup, untrack } from "solid-js"
 import { mainCheckout, stateFolder } from "../../../lib/repository.ts"
+import type { Options } from "../../../options/options.ts"
 import { installationSigner, processLives, processMark } from "../../../runtime/record/identity.ts"
 import type { BoardOptions } from "../../board/feature.ts"
 import { type BoardState, EMPTY, isUnverified } from "../../board/state.ts"
@@ -15,14 +16,15 @@ import { BoardThreads } from "./threads.ts"
 export type BoardSource = ReturnType<typeof createBoardSource>
 
 /**
- * Board data for the terminal, read from its files and from threads' records. Does nothing while the option `board` is
- * off; OpenCode's configuration may arrive later.
+ * Board data for the terminal, read from its files and from threads' records. Does nothing while the option `board` or
+ * the server plugin is off; OpenCode's configuration may arrive later.
  */
 export function createBoardSource(
   api: TuiPluginApi,
-  options: () => BoardOptions | undefined,
+  server: () => Pick<Options, "enabled" | "board">,
   needed: (title: string, what: string) => void,
 ) {
+  const options = () => (server().enabled ? server().board : undefined)
   const [board, setBoard] = createSignal<BoardState>(EMPTY)
   const [nextTick, setNextTick] = createSignal("")
   const threads = new BoardThreads(api)

@@ -1,23 +1,28 @@
 /** @jsxImportSource @opentui/solid */
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { mainCheckout } from "../../../lib/repository.ts"
-import type { Options } from "../../../options/options.ts"
 import { AnswerDialog } from "../../terminal/answer-dialog.tsx"
-import type { BoardMenuRow } from "../../terminal/board/companion.ts"
+import type { MenuRow, Terminal, TerminalPart } from "../../terminal/menu.tsx"
 import { type Address, addressFile, linkOf, readAddress } from "../address.ts"
 
-/** Row of `/board` with the project's page; undefined where none is served on this machine. */
-export function pageRow(api: TuiPluginApi, { enabled, web }: Options): BoardMenuRow | undefined {
-  const { worktree, directory } = api.state.path
-  const address = enabled && web ? readAddress(addressFile(mainCheckout(worktree, directory))) : undefined
-  if (!address?.url) return undefined
-  return {
-    title: "The page in the browser",
-    description: "its link",
-    category: "Page",
-    run: () => showPageLink(api, address),
-  }
-}
+/** The row of `/board` with the project's page, where one is served on this machine. */
+export const pagePart = ({ api, settings }: Terminal): TerminalPart => ({
+  async rows() {
+    const { enabled, web } = settings().server
+    const { worktree, directory } = api.state.path
+    const address = enabled && web ? readAddress(addressFile(mainCheckout(worktree, directory))) : undefined
+    const row: MenuRow | undefined = address?.url
+      ? {
+          title: "The page in the browser",
+          description: "its link",
+          category: "Page",
+          run: () => showPageLink(api, address),
+          opensAlone: true,
+        }
+      : undefined
+    return () => (row ? [row] : [])
+  },
+})
 
 /** Shows a new link to open or copy. */
 function showPageLink(api: TuiPluginApi, address: Address): void {
