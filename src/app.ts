@@ -3,10 +3,8 @@ import { customAlphabet } from "nanoid"
 import { DAY_MS } from "./core/bill.ts"
 import type { Feature } from "./core/feature.ts"
 import type { Clock, OpencodeApi, Owner } from "./core/ports.ts"
-import type { TaskBoard } from "./features/board/board.ts"
-import type { BoardOptions } from "./features/board/feature.ts"
 import { systemClock } from "./lib/clock.ts"
-import { mainCheckout, stateFolder } from "./lib/repository.ts"
+import { mainCheckout } from "./lib/repository.ts"
 import type { Options } from "./options/options.ts"
 import type { Connection } from "./runtime/connection.ts"
 import type { Ledgers } from "./runtime/ledgers.ts"
@@ -29,8 +27,8 @@ const randomID = customAlphabet("abcdefghijklmnopqrstuvwxyz0123456789", 8)
 export type App = {
   readonly manager: TaskManager
   readonly tools: Readonly<Record<string, Tool>>
-  readonly board: TaskBoard | undefined
-  /** Stops the board's runs and all timers; sessions continue. Never rejects. */
+  readonly threads: readonly FeatureThreads[]
+  /** Stops runs in threads and all timers; sessions continue. Never rejects. */
   stop(): Promise<void>
   /** Never rejects. */
   closePage(): Promise<void>
@@ -44,6 +42,8 @@ export type AppFeature = Feature & {
   place?(options: Options, ports: PlacePorts): PlaceKind
   /** Puts itself between the plugin and OpenCode, before there are tasks. */
   connect?(setup: Pick<Setup, "connection" | "options" | "clock" | "kinds">): Promise<OpencodeLayer | undefined>
+  /** Opens its threads, after the tasks and before the first request. */
+  threads?(setup: Setup): Promise<FeatureThreads | undefined>
   /** Opens its part beside the tasks. The result closes it. */
   open?(setup: Setup): Promise<(() => Promise<void>) | undefined>
 }
@@ -55,7 +55,28 @@ export type Setup = {
   /** Places of tasks. */
   readonly kinds: readonly PlaceKind[]
   readonly manager: TaskManager
-  readonly board: TaskBoard | undefined
+  /** Resolves when earlier tasks were looked for. */
+  readonly recovered: Promise<void>
+  /** Those of the features before it. */
+  readonly threads: readonly FeatureThreads[]
+}
+
+/** A feature's threads: sessions that it runs beside those of tasks. */
+export type FeatureThreads = {
+  /** Its tools, in this instance alone. */
+  readonly tools: Readonly<Record<string, Tool>>
+  readonly conversations: {
+    /** Text for the system prompt of a session's next request; undefined outside threads. */
+    system(sessionID: string): Promise<string | undefined>
+    /** Text for a request of this turn on what has changed since it began. */
+    changed(sessionID: string, turn: string): Promise<string | undefined>
+    /** Called for each stored user message. */
+    written(sessionID: string, messageID: string): Promise<void>
+  }
+  /** Called with OpenCode's configuration, before it creates its agents. */
+  configure(config: object): void
+  /** Stops its runs. */
+  stop(): Promise<void>
 }
 
 /** A feature's layer between the plugin and OpenCode. */
@@ -76,6 +97,7 @@ export async function openApp(given: Connection, options: Options, features: rea
   const kinds = [hereKind, ...features.flatMap(({ place }) => place?.(options, ports) ?? [])]
   let connection = given
   const between: OpencodeLayer[] = []
+  const threads: FeatureThreads[] = []
   for (const feature of features) {
     const own = feature.connect && (await feature.connect({ connection, options, clock, kinds }))
     if (!own) continue
@@ -88,8 +110,8 @@ export async function openApp(given: Connection, options: Options, features: rea
     host,
     opencode: connection,
     models,
-    isThread: async (sessionID) => (await board?.conversations.system(sessionID)) !== undefined,
-    clock: systemClock,
+    isThread: (sessionID) => isThreadIn(threads, sessionID),
+    clock,
     options,
     randomID,
     features,
@@ -102,22 +124,21 @@ export async function openApp(given: Connection, options: Options, features: rea
     isTerminal: async () => (await connection.pages()) === undefined,
   })
   for (const own of between) own.start(manager)
-  // OpenCode loads plugins during its user's first request.
-  const recovered = new Promise<void>((resolve) => {
-    systemClock.after(RECOVERY_DELAY_MS, () => void lookBack(connection, manager).then(resolve))
-  })
-  const board: TaskBoard | undefined =
-    options.board && (await openBoardOn(connection, options.board, options.lastWord, manager, recovered))
+  const recovered = lookBackLater(connection, manager)
   const failed = (error: unknown) => host.log("error", "a feature failed", { error: String(error) })
-  const setup = { connection, options, clock, kinds, manager, board }
+  const setup = { connection, options, clock, kinds, manager, recovered, threads }
+  for (const feature of features) {
+    const own = await feature.threads?.(setup)
+    if (own) threads.push(own)
+  }
   const opened = features.map((feature) => feature.open?.(setup).catch(failed))
   return {
     manager,
     tools: toolsFor(manager, options),
-    board,
+    threads,
     async stop() {
-      // The manager finishes the runs that the board began.
-      await board?.stop().catch((error) => host.log("error", "the board did not stop", { error: String(error) }))
+      // The manager finishes the runs that threads began.
+      for (const each of threads) await each.stop().catch(failed)
       manager.stop()
       for (const own of between) own.close()
     },
@@ -129,6 +150,17 @@ export async function openApp(given: Connection, options: Options, features: rea
     },
   }
 }
+
+async function isThreadIn(threads: readonly FeatureThreads[], sessionID: string): Promise<boolean> {
+  const texts = await Promise.all(threads.map(({ conversations }) => conversations.system(sessionID)))
+  return texts.some((text) => text !== undefined)
+}
+
+/** OpenCode loads plugins during its user's first request. */
+const lookBackLater = (connection: Connection, manager: TaskManager): Promise<void> =>
+  new Promise((resolve) => {
+    systemClock.after(RECOVERY_DELAY_MS, () => void lookBack(connection, manager).then(resolve))
+  })
 
 /** Recovers tasks of earlier processes. A task's own folder is left to the instance that owns it. */
 async function lookBack(connection: Connection, manager: TaskManager): Promise<void> {
@@ -161,35 +193,6 @@ function keeping({ instance }: Connection) {
 async function ledgersOf({ worktree, directory }: Connection): Promise<Ledgers> {
   const { Ledgers } = await import("./runtime/ledgers.ts")
   return new Ledgers(mainCheckout(worktree, directory))
-}
-
-async function openBoardOn(
-  connection: Connection,
-  options: BoardOptions,
-  lastWord: number,
-  manager: TaskManager,
-  recovered: Promise<void>,
-): Promise<TaskBoard> {
-  const { TaskBoard } = await import("./features/board/board.ts")
-  const { ManagerRuns } = await import("./features/board/runs.ts")
-  const { directory, worktree, host, signer } = connection
-  const project = mainCheckout(worktree, directory)
-  const board = new TaskBoard({
-    options,
-    project,
-    directory,
-    state: stateFolder(),
-    signer,
-    host,
-    threads: connection.threads(project),
-    runs: new ManagerRuns(manager, recovered, systemClock),
-    clock: systemClock,
-    lastWord,
-    processes: PROCESSES,
-    isBackground: async (sessionID) => connection.requestHandler(manager).isLaunched(sessionID),
-  })
-  systemClock.after(0, () => void board.start())
-  return board
 }
 
 /** Read through a copy: OpenCode's Bun replaces `process.env.NODE_ENV` by "development" in plugins. */

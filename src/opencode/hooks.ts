@@ -50,7 +50,7 @@ const held = (): Promise<never> => new Promise(() => {})
 /** Hooks for model requests: added texts, and whether a request is sent. */
 export function requestHooks(
   connection: OpencodeConnection,
-  { manager, board }: App,
+  { manager, threads }: App,
   { options, native }: { readonly options: Options; readonly native: NativeTask | undefined },
   guard: HookGuard,
 ) {
@@ -70,10 +70,11 @@ export function requestHooks(
         if (compacting.delete(sessionID)) return
         if (keeperHere().holdsRequest(sessionID, modelIn(request))) await held()
         native?.asked(request)
-        const changed = await board?.conversations.changed(sessionID, turnOf(request))
+        const turn = turnOf(request)
+        const changed = await Promise.all(threads.map((each) => each.conversations.changed(sessionID, turn)))
         const word = keeperHere().inRequest(sessionID)
         for (const each of observers) each.asking(sessionID, request)
-        addRequestText(request, [changed, word?.text].filter(isText), word?.withoutTools)
+        addRequestText(request, [...changed, word?.text].filter(isText), word?.withoutTools)
       }),
     // Cache key by which a provider finds a request's prefix.
     "chat.params": async ({ sessionID, agent, model }, output) =>
@@ -89,10 +90,11 @@ export function requestHooks(
         const ridden = keeperHere().rides(sessionID)
         if (ridden) cacheKeyInHeaders(output.headers, model.providerID, ridden)
       }),
-    ...((briefingOf(options) !== undefined || board || observers.length > 0) && {
+    ...((briefingOf(options) !== undefined || threads.length > 0 || observers.length > 0) && {
       "experimental.chat.system.transform": async ({ sessionID = "" }, output) =>
         guard(async () => {
-          const texts = [briefingFor(sessionID), await board?.conversations.system(sessionID)]
+          const system = threads.map((each) => each.conversations.system(sessionID))
+          const texts = [briefingFor(sessionID), ...(await Promise.all(system))]
           output.system.push(...texts.filter(isText))
           for (const each of observers) each.making(sessionID, output)
         }),
@@ -123,7 +125,7 @@ const isText = (text: string | undefined): text is string => text !== undefined 
 /** Hooks for OpenCode 1.x. Only `tool.execute.before` may throw: any other throw stops OpenCode or the turn. */
 export function hooksOf(connection: OpencodeConnection, app: App, options: Options): Hooks {
   const { host, directory } = connection
-  const { manager, board } = app
+  const { manager, threads } = app
   const guard = createHookGuard(host)
   const native = options.nativeTask ? undefined : new NativeTask()
   const hear = eventRouter(connection, app, native)
@@ -147,13 +149,13 @@ export function hooksOf(connection: OpencodeConnection, app: App, options: Optio
       guard(() => {
         host.config = config as typeof host.config
         askForEach(config as { permission?: unknown })
-        board?.configure(config as Parameters<typeof board.configure>[0])
+        for (const each of threads) each.configure(config)
       }),
     "chat.message": async ({ sessionID }, { message, parts }) =>
       guard(async () => {
         if (host.isPersons(sessionID, message.id)) manager.wrote()
         native?.written(message, parts as readonly Part[])
-        await board?.conversations.written(sessionID, message.id)
+        for (const each of threads) await each.conversations.written(sessionID, message.id)
       }),
     event: async ({ event }) =>
       guard(() => {
@@ -184,8 +186,9 @@ function eventRouter({ host }: OpencodeConnection, { manager }: App, native: Nat
 function toolHooksOf(connection: OpencodeConnection, app: App, suitability: Suitability, guard: HookGuard) {
   const { host, directory } = connection
   const own = toolsHere(app.tools, directory)
+  const all = [own, ...app.threads.map((each) => each.tools)]
   const tools = Object.fromEntries(
-    Object.entries({ ...own, ...app.board?.tools }).map(([name, tool]) => [
+    all.flatMap(Object.entries<Tool>).map(([name, tool]) => [
       name,
       toOpencodeTool(tool, {
         refusal: () => suitability.refusal,

@@ -12,7 +12,7 @@ test("a request that is held at a breaker does not keep its history in memory", 
   const connection = { requestHandler: () => ({ holdsRequest: () => true }) } as unknown as OpencodeConnection
   const hooks = requestHooks(
     connection,
-    { manager: {}, board: undefined } as unknown as App,
+    { manager: {}, threads: [] } as unknown as App,
     { options: DEFAULTS, native: undefined },
     async (work) => work(),
   )

@@ -1,5 +1,5 @@
 import { Cron } from "croner"
-import { DEFAULT_SCHEDULE } from "./feature.ts"
+import { DEFAULT_SCHEDULE } from "./options.ts"
 
 /** Within this time a weekday is unambiguous. */
 const WEEKDAY_SAYS_IT_MS = 6 * 24 * 3_600_000

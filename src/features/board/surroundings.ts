@@ -1,6 +1,6 @@
 import { listed } from "../../core/errors.ts"
 import type { Clock, OpencodeApi } from "../../core/ports.ts"
-import { type BoardOptions, DEFAULT_SCHEDULE } from "./feature.ts"
+import { type BoardOptions, DEFAULT_SCHEDULE } from "./options.ts"
 import type { Runs } from "./runs.ts"
 import { type Schedule, scheduleOf } from "./schedule.ts"
 import { type BoardAgent, BoardError } from "./service.ts"

@@ -1,7 +1,7 @@
 import { z } from "zod"
 import type { PauseKind } from "../../core/pause.ts"
 import { oneLine } from "../../lib/text.ts"
-import { purseMoney } from "./feature.ts"
+import { purseMoney } from "./options.ts"
 
 /**
  * A board task (`#5`) is work with steps that outlives a conversation; a thread is the session in which its owner works

@@ -4,6 +4,7 @@ import { filesOf } from "../../lib/repository.ts"
 import type { Options } from "../../options/options.ts"
 import { clearTool } from "../../tools/index.ts"
 import { taskTool } from "../../tools/task.ts"
+import { boardIn } from "./board/source.ts"
 import type { Agents, Limits, PageUserActions } from "./ports.ts"
 import { serve } from "./serve.ts"
 
@@ -11,13 +12,13 @@ type PageSetup = Omit<Setup, "kinds"> & { readonly web: NonNullable<Options["web
 
 /** Adds this instance to the project's page. Loaded only with the option `web`. */
 export function openPage(setup: PageSetup): () => Promise<void> {
-  const { connection, web, board, clock } = setup
+  const { connection, web, threads, clock } = setup
   const { worktree, directory, host } = connection
   const source = {
     folder: directory,
     agents: agentsOf(setup),
     person: personOf(setup),
-    board,
+    board: boardIn(threads),
     pages: () => connection.pages(),
   }
   const log = host.log.bind(host)

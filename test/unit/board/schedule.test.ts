@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from "vitest"
-import { DEFAULT_SCHEDULE } from "../../../src/features/board/feature.ts"
+import { DEFAULT_SCHEDULE } from "../../../src/features/board/options.ts"
 import { Schedule } from "../../../src/features/board/schedule.ts"
 
 /** Thousands of times a year, each of which takes the system's calendar. */

@@ -10,7 +10,7 @@ import { billedTokens, lessUsage, NO_USAGE, type Usage } from "../../../core/tas
 import { replaceFile } from "../../../lib/atomic-file.ts"
 import { cents, spentShort, formatTime as timeText } from "../../../lib/format.ts"
 import { count } from "../../../lib/text.ts"
-import type { BoardOptions } from "../feature.ts"
+import type { BoardOptions } from "../options.ts"
 import type { BoardCommand } from "../rules/command.ts"
 import * as rules from "../rules/purse.ts"
 import type { Runs, RunView } from "../runs.ts"

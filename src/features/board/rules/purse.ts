@@ -1,7 +1,7 @@
 import { PAUSE_KINDS, type PauseKind } from "../../../core/pause.ts"
 import { addUsage, NO_USAGE, type Usage } from "../../../core/task.ts"
 import { formatTime, SAME_USD, spentShort } from "../../../lib/format.ts"
-import { TIME_OF_DAY } from "../feature.ts"
+import { TIME_OF_DAY } from "../options.ts"
 import type { KeptReport } from "../purse/report.ts"
 import { BoardError } from "../service.ts"
 import {

@@ -1,7 +1,7 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { messageOf } from "../../../core/errors.ts"
 import { toError } from "../../../opencode/convert.ts"
-import type { BoardOptions } from "../../board/feature.ts"
+import type { BoardOptions } from "../../board/options.ts"
 import type { BoardCommand } from "../../board/rules/command.ts"
 import type { BoardState } from "../../board/state.ts"
 import type { Store } from "../../board/store/store.ts"

@@ -4,7 +4,7 @@ import { createEffect, createRoot, createSignal, onCleanup, untrack } from "soli
 import { mainCheckout, stateFolder } from "../../../lib/repository.ts"
 import type { Options } from "../../../options/options.ts"
 import { installationSigner, processLives, processMark } from "../../../runtime/record/identity.ts"
-import type { BoardOptions } from "../../board/feature.ts"
+import type { BoardOptions } from "../../board/options.ts"
 import { type BoardState, EMPTY, isUnverified } from "../../board/state.ts"
 import { stateOf } from "../../board/status.ts"
 import { Store } from "../../board/store/store.ts"
