@@ -11,9 +11,8 @@ import { errorHandler, notFound, WebError } from "./errors.ts"
 import { eventsRoute, type JoinableFeed } from "./events.ts"
 import { authGuard, type Env, hostGuard, keyIn, originGuard, refusal } from "./guard.ts"
 import type { Log, Source } from "./ports.ts"
-import { repliesRoutes } from "./replies.ts"
+import { PARTS } from "./registry.ts"
 import { sessionsRoutes } from "./sessions.ts"
-import { purseRoutes, reportsRoutes, tasksRoutes } from "./tasks.ts"
 
 type AppPorts = {
   readonly address: Address
@@ -31,7 +30,7 @@ type AppPorts = {
 export function createApp({ address, auth, host, source, feed, page, log }: AppPorts): Hono<Env> {
   const app = new Hono<Env>()
   const html = page()
-  app.onError(errorHandler(log))
+  app.onError(errorHandler(log, PARTS))
   app.notFound(notFound)
   app.use(headersFor(html), notStored, hostGuard(host))
   app.get("/", toOneName(address.url), (context) => context.html(html))
@@ -43,12 +42,9 @@ export function createApp({ address, auth, host, source, feed, page, log }: AppP
 
   app.use("/api/*", originGuard, authGuard(auth), limitBody)
   app.route("/api/sign-out", signOutRoute(auth))
-  app.route("/api/tasks", tasksRoutes(source))
-  app.route("/api/tasks", repliesRoutes(source))
+  for (const [path, routes] of PARTS.flatMap((part) => part.routes)) app.route(`/api${path}`, routes(source))
   app.route("/api/agents", agentsRoutes(source))
   app.route("/api/agents", actsRoutes(source))
-  app.route("/api/purse", purseRoutes(source))
-  app.route("/api/reports", reportsRoutes(source))
   app.route("/api/asks", asksRoutes(source))
   app.route("/api/sessions", sessionsRoutes(source))
   app.get("/api/events", eventsRoute(feed, auth.passes))

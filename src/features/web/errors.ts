@@ -2,7 +2,7 @@ import type { Context } from "hono"
 import type { ContentfulStatusCode } from "hono/utils/http-status"
 import { CallError } from "../../core/errors.ts"
 import { OpencodeError } from "../../core/ports.ts"
-import type { BoardError, BoardErrorCode } from "../board/service.ts"
+import type { WebPart } from "./part.ts"
 import type { Log } from "./ports.ts"
 
 /** HTTP error. The text is for the reader and never repeats input. */
@@ -15,26 +15,18 @@ export class WebError extends Error {
   }
 }
 
-/** HTTP status of each board error. */
-const BOARD_STATUS: Readonly<Record<BoardErrorCode, ContentfulStatusCode>> = {
-  invalid: 400,
-  "not found": 404,
-  conflict: 409,
-  unavailable: 503,
-}
-
 /** Converts errors of routes into `{"error": "…"}` with a status. */
-export function errorHandler(log: Log) {
+export function errorHandler(log: Log, parts: readonly WebPart[]) {
   return (error: Error, context: Context): Response => {
-    const { status, message } = told(error, log)
+    const { status, message } = told(error, log, parts)
     return context.json({ error: message }, status)
   }
 }
 
-function told(error: Error, log: Log): { status: ContentfulStatusCode; message: string } {
+function told(error: Error, log: Log, parts: readonly WebPart[]): { status: ContentfulStatusCode; message: string } {
   if (error instanceof WebError) return error
-  // Compared by name: another copy of the plugin in this process may have thrown it.
-  if (error.name === "BoardError") return { status: BOARD_STATUS[(error as BoardError).code], message: error.message }
+  const own = parts.flatMap((part) => part.status(error) ?? [])[0]
+  if (own) return { status: own, message: error.message }
   if (error instanceof CallError) return { status: 409, message: error.message }
   if (error instanceof OpencodeError) return { status: 502, message: `OpenCode did not do its part: ${error.message}` }
   log("error", "a request of the page failed", { error: error.message })

@@ -1,11 +1,11 @@
-import { messageOf } from "../../core/errors.ts"
 import type { Clock } from "../../core/ports.ts"
 import { SerialQueue } from "../../lib/promises.ts"
-import type { Board } from "../board/service.ts"
+import type { PartFeed } from "./part.ts"
 import type { Log, Source } from "./ports.ts"
+import { PARTS } from "./registry.ts"
 import { agentRow } from "./rows.ts"
-import { listOf } from "./tasks.ts"
-import type { Delta, PageSnapshot, TaskList } from "./wire.ts"
+import { forget, list, object, renew, SentFacts, some } from "./sent.ts"
+import type { Delta, PageSnapshot } from "./wire.ts"
 
 /** Changes within this time are sent together, in ms: text arrives in many deltas a second. */
 const GATHER_MS = 150
@@ -13,11 +13,6 @@ const GATHER_MS = 150
 const LOOK_MS = 10_000
 /** Interval of heartbeats, in ms: without them readers assume a lost connection. */
 const BEAT_MS = 15_000
-
-/** Values beside the rows. */
-type Fact = "problem" | "owners" | "inFlight" | "ended" | "lost" | "purse" | "spent"
-/** Serialized empty values, which the first event leaves out. */
-const NOTHING: { readonly [Name in Fact]?: string } = { problem: '""', ended: '""', lost: "0", purse: "null" }
 
 /** Sends an event to a reader; must not throw. */
 type Send = (event: "state" | "change" | "beat", data: string) => void
@@ -35,19 +30,20 @@ export class Feed {
   readonly #readers = new Map<Send, () => void>()
   /** Rows as last sent. */
   readonly #agents = new Map<string, string>()
-  readonly #tasks = new Map<string, string>()
-  readonly #facts = new Map<string, string>(Object.entries(NOTHING))
-  #hasBoard = false
+  readonly #facts = new SentFacts()
+  readonly #parts: readonly PartFeed[]
+  /** Which parts were on when the state was last sent. */
+  #on = ""
   readonly #dirty = new Set<string>()
-  #boardDirty = false
   #all = false
   #gathering: (() => void) | undefined
   #undo: (() => void)[] = []
-  /** Reads of the board run one at a time, in order. */
+  /** Reads of parts run one at a time, in order. */
   readonly #queue = new SerialQueue()
 
   constructor(ports: FeedPorts) {
     this.#ports = ports
+    this.#parts = PARTS.map((part) => part.feed(ports.source))
   }
 
   get readers(): number {
@@ -94,10 +90,10 @@ export class Feed {
   #begin(): void {
     if (this.#undo.length > 0) return
     const { source } = this.#ports
-    const { agents, board } = source()
+    const { agents } = source()
     this.#undo = [
       agents.subscribe((id) => this.#touch(() => this.#dirty.add(id))),
-      ...(board ? [board.subscribe(() => this.#touch(() => (this.#boardDirty = true)))] : []),
+      ...this.#parts.flatMap((part) => part.subscribe(() => this.#touch()) ?? []),
       this.#every(LOOK_MS, () => {
         this.#touchAll()
         void agents.refresh()
@@ -128,11 +124,11 @@ export class Feed {
   #touchAll(): void {
     this.#touch(() => {
       this.#all = true
-      this.#boardDirty = true
+      for (const part of this.#parts) part.touch()
     })
   }
 
-  #touch(mark: () => void): void {
+  #touch(mark = () => {}): void {
     mark()
     this.#gathering ??= this.#ports.clock.after(GATHER_MS, () => {
       this.#gathering = undefined
@@ -148,11 +144,13 @@ export class Feed {
 
   /** Sends the differences to what was last sent. */
   async #flush(): Promise<void> {
-    const changes = { ...this.#agentChanges(), ...(await this.#boardChanges()), ...this.#spentChange() }
-    const hasBoard = this.#ports.source().board !== undefined
-    if (hasBoard !== this.#hasBoard) {
-      // The board appeared or disappeared with its source, which is no change of a row.
-      this.#hasBoard = hasBoard
+    const agents = this.#agentChanges()
+    const others = await Promise.all(this.#parts.map((part) => part.changes()))
+    const changes: Partial<Delta> = Object.assign(agents, ...others, this.#spentChange())
+    const on = this.#parts.map((part) => part.isOn()).join()
+    if (on !== this.#on) {
+      // A part appeared or disappeared with its source, which is no change of a row.
+      this.#on = on
       return this.#tell("state", await this.#snapshot())
     }
     if (Object.keys(changes).length === 0) return
@@ -180,101 +178,22 @@ export class Feed {
     }
   }
 
-  async #boardChanges(): Promise<Partial<Delta>> {
-    const { board } = this.#ports.source()
-    if (!board || !this.#boardDirty) return {}
-    this.#boardDirty = false
-    const { list, problem, ended } = await read(board)
-    const problemChange = this.#changed("problem", problem)
-    if (!list) return problemChange
-    const there = new Set(list.tasks.map(({ id }) => id))
-    const gone = [...this.#tasks.keys()].filter((id) => !there.has(id))
-    return {
-      ...problemChange,
-      ...this.#changed("owners", list.agents),
-      ...this.#changed("inFlight", list.inFlight),
-      ...this.#changed("ended", ended),
-      ...this.#changed("lost", list.lost ?? 0),
-      ...this.#changed("purse", list.purse ?? null),
-      ...some("tasks", renew(this.#tasks, list.tasks)),
-      ...some("tasksGone", forget(this.#tasks, gone)),
-    }
-  }
-
   #spentChange(): Partial<Delta> {
     const spent = this.#ports.source().person?.spentToday()
     if (!spent) this.#facts.delete("spent")
-    return spent ? this.#changed("spent", { cost: spent.cost, atLeast: spent.atLeast ?? false }) : {}
-  }
-
-  /** The value if it differs from the last one sent, and records it. */
-  #changed<Name extends Fact>(name: Name, value: Delta[Name]): Partial<Delta> {
-    const text = JSON.stringify(value)
-    if (text === this.#facts.get(name)) return {}
-    this.#facts.set(name, text)
-    return { [name]: value }
-  }
-
-  /** Value as last sent; undefined for an empty one. */
-  #fact(name: Fact): string | undefined {
-    const text = this.#facts.get(name)
-    return text === NOTHING[name] ? undefined : text
+    return spent ? this.#facts.changed("spent", { cost: spent.cost, atLeast: spent.atLeast ?? false }) : {}
   }
 
   /** A serialized `PageSnapshot`, assembled from serialized rows to avoid parsing thousands. */
   async #snapshot(): Promise<string> {
     const { project, clock, source } = this.#ports
-    const { board, pages, person } = source()
+    const { pages, person } = source()
     const small = { project, now: clock.now(), threadBase: await pages?.(), limits: person?.limits }
-    const boardText = object({
-      tasks: list(this.#tasks),
-      agents: this.#fact("owners") ?? "[]",
-      inFlight: this.#fact("inFlight") ?? "[]",
-      lost: this.#fact("lost"),
-      purse: this.#fact("purse"),
-      problem: this.#fact("problem"),
-    })
-    const large = { agents: list(this.#agents), board: board && boardText, spent: this.#fact("spent") }
+    const parts = this.#parts.map((part) => part.snapshot())
+    const large = Object.assign({ agents: list(this.#agents), spent: this.#facts.text("spent") }, ...parts)
     return object({ ...texts(small satisfies Partial<PageSnapshot>), ...large })
   }
 }
-
-type Read = { readonly list?: TaskList; readonly problem: string; readonly ended: string }
-
-async function read(board: Board): Promise<Read> {
-  try {
-    const [list, [newest]] = await Promise.all([listOf(board), board.history(1)])
-    return { list, problem: "", ended: newest ? `${newest.id} ${newest.archivedAt}` : "" }
-  } catch (error) {
-    return { problem: messageOf(error), ended: "" }
-  }
-}
-
-/** Rows that differ from the last ones sent, and records them. */
-function renew<Row extends { readonly id: string }>(known: Map<string, string>, rows: readonly Row[]): readonly Row[] {
-  return rows.filter((row) => {
-    const text = JSON.stringify(row)
-    if (known.get(row.id) === text) return false
-    known.set(row.id, text)
-    return true
-  })
-}
-
-function forget(known: Map<string, string>, ids: readonly string[]): readonly string[] {
-  for (const id of ids) known.delete(id)
-  return ids
-}
-
-const some = <Key extends string, Value>(key: Key, values: readonly Value[]) =>
-  (values.length > 0 ? { [key]: values } : {}) as { [key in Key]?: readonly Value[] }
-
-const list = (known: ReadonlyMap<string, string>): string => `[${[...known.values()].join(",")}]`
-
-/** Object from serialized values, without undefined ones. */
-const object = (values: Readonly<Record<string, string | undefined>>): string =>
-  `{${Object.entries(values)
-    .flatMap(([key, text]) => (text === undefined ? [] : `${JSON.stringify(key)}:${text}`))
-    .join(",")}}`
 
 const texts = (values: object): Record<string, string | undefined> =>
   Object.fromEntries(Object.entries(values).map(([key, value]) => [key, JSON.stringify(value)]))

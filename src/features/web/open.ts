@@ -4,22 +4,22 @@ import { filesOf } from "../../lib/repository.ts"
 import type { Options } from "../../options/options.ts"
 import { clearTool } from "../../tools/index.ts"
 import { taskTool } from "../../tools/task.ts"
-import { boardIn } from "./board/source.ts"
-import type { Agents, Limits, PageUserActions } from "./ports.ts"
+import type { Agents, Limits, PageUserActions, Source } from "./ports.ts"
+import { PARTS } from "./registry.ts"
 import { serve } from "./serve.ts"
 
 type PageSetup = Omit<Setup, "kinds"> & { readonly web: NonNullable<Options["web"]> }
 
 /** Adds this instance to the project's page. Loaded only with the option `web`. */
 export function openPage(setup: PageSetup): () => Promise<void> {
-  const { connection, web, threads, clock } = setup
+  const { connection, web, clock } = setup
   const { worktree, directory, host } = connection
-  const source = {
+  const source: Source = {
     folder: directory,
     agents: agentsOf(setup),
     person: personOf(setup),
-    board: boardIn(threads),
     pages: () => connection.pages(),
+    ...Object.assign({}, ...PARTS.map((part) => part.source(setup))),
   }
   const log = host.log.bind(host)
   return serve({ worktree, directory, options: web, source, clock, log })

@@ -3,7 +3,6 @@ import type { Usage } from "../../core/task.ts"
 import type { FileDiff } from "../../lib/repository.ts"
 import type { Overview } from "../../runtime/reports.ts"
 import type { HistoryRun, UserActions } from "../../runtime/user-actions.ts"
-import type { Board } from "../board/service.ts"
 
 /** The page's needs of tasks, board and OpenCode's sessions. */
 
@@ -59,13 +58,12 @@ export interface PageUserActions extends Omit<UserActions, "history"> {
 
 export type Log = (level: "info" | "warn" | "error", message: string, fields?: Record<string, string>) => void
 
-/** Data of one plugin instance. */
-export type Source = {
+/** Data of one plugin instance. Features add theirs. */
+export interface Source {
   /** Its folder. */
   readonly folder?: string
   readonly agents: Agents
   readonly person?: PageUserActions
-  readonly board?: Board
   /** Address of OpenCode's page, to be completed with a session id; undefined without a server. */
   readonly pages?: () => Promise<string | undefined>
 }

@@ -7,9 +7,7 @@ import { receiptLine, receiptLines } from "../../core/receipt.ts"
 import { agentName, billedTokens, isActive, isUnattended, isUnmerged, type Task, uncounted } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 import type { TaskView } from "../../runtime/tasks/view.ts"
-import type { Board } from "../board/service.ts"
-import type { BoardTask } from "../board/task.ts"
-import type { AgentFacts, AgentRow, TaskRow } from "./wire.ts"
+import type { AgentFacts, AgentRow } from "./wire.ts"
 
 const LAST_TEXT_CHARS = 400
 
@@ -86,9 +84,3 @@ const partsOf = (group: GroupResult | undefined): readonly string[] | undefined 
 /** Board task whose thread this run is in. */
 export const boardTaskOf = (task: Task): string | undefined =>
   isUnattended(task) ? /^#(\d+) /.exec(task.description)?.[1] : undefined
-
-/** Row of a board task. */
-export function taskRow(task: BoardTask, board: Pick<Board, "state">): TaskRow {
-  const { state, reason, text } = board.state(task)
-  return { ...task, state, reason, stateText: text }
-}

@@ -1,7 +1,6 @@
 import type { Context } from "hono"
 import { CallError } from "../../core/errors.ts"
 import type { TaskView } from "../../runtime/tasks/view.ts"
-import type { Board } from "../board/service.ts"
 import { WebError } from "./errors.ts"
 import { ACTS, type Agents, type PageUserActions, type Source } from "./ports.ts"
 
@@ -9,12 +8,6 @@ import { ACTS, type Agents, type PageUserActions, type Source } from "./ports.ts
 export function requireUserActions({ person }: Source): PageUserActions {
   if (!person) throw new WebError(503, "OpenCode is ending. Try again when the page is live.")
   return person
-}
-
-/** Throws without a board. */
-export function requireBoard({ board }: Source): Board {
-  if (!board) throw new WebError(404, "the board is off")
-  return board
 }
 
 /** Task named in the request's address; throws for an unknown one. */
@@ -28,12 +21,13 @@ export function namedTask({ agents }: Source, context: Context): TaskView {
 export function joined(sources: readonly Source[]): Source {
   const [first, ...others] = sources
   if (first && others.length === 0) return first
+  const given = sources.map((source) => Object.entries(source).filter(([, value]) => value !== undefined))
   return {
+    // Of all other data the first.
+    ...(Object.fromEntries(given.toReversed().flat()) as Source),
     folder: first?.folder,
     agents: joinedAgents(sources.map(({ agents }) => agents)),
     person: first?.person && joinedPerson(first.person, sources),
-    board: sources.find(({ board }) => board !== undefined)?.board,
-    pages: sources.find(({ pages }) => pages !== undefined)?.pages,
   }
 }
 

@@ -1,10 +1,9 @@
 import type { PauseKind } from "../../core/pause.ts"
+import type { AgentInfo } from "../../core/ports.ts"
 import type { Ask, Merge, Phase, ReasonCode, Status } from "../../core/task.ts"
 import type { Hit } from "../../lib/find.ts"
 import type { FileDiff } from "../../lib/repository.ts"
 import type { Conversation, HistoryRun } from "../../runtime/user-actions.ts"
-import type { BoardAgent, PurseView } from "../board/service.ts"
-import type { BoardTask, TaskState } from "../board/task.ts"
 import type { Limits } from "./ports.ts"
 
 /** Data sent to the page; times are milliseconds since the epoch. */
@@ -104,63 +103,31 @@ export type ActionResult = { readonly agent: AgentRow; readonly text: string }
 
 /** Choices for a launch. */
 export type Choices = {
-  readonly agents: readonly BoardAgent[]
+  readonly agents: readonly Pick<AgentInfo, "name" | "description">[]
   readonly models: readonly string[]
   readonly sessions: readonly Conversation[]
 }
 
-/** A board task with its current state. */
-export type TaskRow = BoardTask & Pick<TaskState, "state" | "reason"> & { readonly stateText: string }
-
-/** State of the board's purse. */
-export type PurseState = { readonly open: false } | ({ readonly open: true } & PurseView)
-
-export type TaskList = {
-  readonly tasks: readonly TaskRow[]
-  readonly agents: readonly BoardAgent[]
-  readonly inFlight: readonly string[]
-  /** Number of tasks of a missing file, kept until a user decides. */
-  readonly lost?: number
-  /** The open purse. */
-  readonly purse?: PurseView
-}
-
-/** Result of a change that ends tasks. */
-export type Ended = TaskRow & { readonly canceled: readonly string[]; readonly open: readonly string[] }
-
 /** Spending by the daily limit, with cleared tasks and other processes; only with such a limit. */
 type Spent = { readonly cost: number; readonly atLeast: boolean }
 
-/** Whole state of the page: first event of a stream. */
-export type PageSnapshot = {
+/** Whole state of the page: first event of a stream. Features add their fields. */
+export interface PageSnapshot {
   readonly project: string
   /** The server's clock. */
   readonly now: number
   readonly agents: readonly AgentRow[]
-  /** Absent where the board is off; `problem` where it cannot be read. */
-  readonly board?: TaskList & { readonly problem?: string }
   /** Prefix of OpenCode's page for a session id, where it can be reached. */
   readonly threadBase?: string
   readonly limits?: Limits
   readonly spent?: Spent
 }
 
-/** Changes since the last event. */
-export type Delta = {
+/** Changes since the last event. Features add their fields. */
+export interface Delta {
   readonly now: number
   readonly agents?: readonly AgentRow[]
   readonly agentsGone?: readonly string[]
-  readonly tasks?: readonly TaskRow[]
-  readonly tasksGone?: readonly string[]
-  readonly owners?: readonly BoardAgent[]
-  readonly inFlight?: readonly string[]
-  readonly lost?: number
-  /** Null: no purse is open any more. */
-  readonly purse?: PurseView | null
-  /** Changes whenever a task was archived, also between two events. */
-  readonly ended?: string
-  /** Empty: the board can be read again. */
-  readonly problem?: string
   readonly spent?: Spent
 }
 

@@ -1,6 +1,15 @@
-import type { Setup } from "../../../app.ts"
 import type { Board } from "../../board/service.ts"
+import { WebError } from "../errors.ts"
+import type { Source } from "../ports.ts"
 
-/** The instance's board, where it is on. */
-export const boardIn = (threads: Setup["threads"]): Board | undefined =>
-  threads.find((each): each is typeof each & Board => "purse" in each)
+declare module "../ports.ts" {
+  interface Source {
+    readonly board?: Board
+  }
+}
+
+/** Throws without a board. */
+export function requireBoard({ board }: Source): Board {
+  if (!board) throw new WebError(404, "the board is off")
+  return board
+}

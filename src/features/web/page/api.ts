@@ -1,17 +1,8 @@
 import type { AskOptions, Conversation, Reply } from "../../../runtime/user-actions.ts"
 import type { NamedReport, ReportHead } from "../../board/purse/report.ts"
 import type { NewTask, TaskPatch } from "../../board/task.ts"
-import type {
-  ActionResult,
-  AgentDetail,
-  AgentRow,
-  AnswersFound,
-  Choices,
-  Ended,
-  PurseState,
-  TaskList,
-  TaskRow,
-} from "../wire.ts"
+import type { Ended, PurseState, TaskList, TaskRow } from "../board/wire.ts"
+import type { ActionResult, AgentDetail, AgentRow, AnswersFound, Choices } from "../wire.ts"
 import { errorIn } from "./response.ts"
 import { type Authenticate, UntrustedServer } from "./sign-in.ts"
 

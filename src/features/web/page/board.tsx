@@ -1,5 +1,5 @@
 import { createMemo, createResource, createSignal, createUniqueId, For, Show } from "solid-js"
-import type { TaskRow } from "../wire.ts"
+import type { TaskRow } from "../board/wire.ts"
 import { api } from "./api.ts"
 import { dollars, shortTime } from "./format.ts"
 import { Action, AgentName, Badge, createAct, GrowingList, Problem, Prose, Steps } from "./parts.tsx"

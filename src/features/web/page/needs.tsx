@@ -1,5 +1,6 @@
 import { createMemo, createRoot, createSignal, For, type JSX, Show } from "solid-js"
-import type { AgentRow, TaskRow } from "../wire.ts"
+import type { TaskRow } from "../board/wire.ts"
+import type { AgentRow } from "../wire.ts"
 import { api } from "./api.ts"
 import { AnswerDeadline, QuestionForm } from "./ask.tsx"
 import { ago, plural } from "./format.ts"

@@ -1,5 +1,5 @@
 import { createEffect, createMemo, createSignal, on, Show } from "solid-js"
-import type { TaskRow } from "../wire.ts"
+import type { TaskRow } from "../board/wire.ts"
 import { needs } from "./needs.tsx"
 import { agentLink, taskLink } from "./route.ts"
 import { state } from "./state.ts"

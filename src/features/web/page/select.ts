@@ -1,6 +1,7 @@
 import { DAY_MS } from "../../../core/bill.ts"
 import { FETCHING_WORK, phaseText } from "../../../core/task.ts"
-import type { AgentRow, TaskRow } from "../wire.ts"
+import type { TaskRow } from "../board/wire.ts"
+import type { AgentRow } from "../wire.ts"
 
 /** Derived data for the page's parts. Pure. */
 

@@ -1,8 +1,9 @@
 import { batch, createMemo, createRoot, createSignal } from "solid-js"
 import { createStore, reconcile, unwrap } from "solid-js/store"
 import type { BoardAgent, PurseView } from "../../board/service.ts"
+import type { TaskRow } from "../board/wire.ts"
 import type { Limits } from "../ports.ts"
-import type { AgentRow, Delta, PageSnapshot, TaskRow } from "../wire.ts"
+import type { AgentRow, Delta, PageSnapshot } from "../wire.ts"
 import { byId, isActive, newestFirst, oldestFirst } from "./select.ts"
 import type { Sum } from "./spend.ts"
 

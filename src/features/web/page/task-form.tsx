@@ -1,5 +1,5 @@
 import { Show, untrack } from "solid-js"
-import type { TaskRow } from "../wire.ts"
+import type { TaskRow } from "../board/wire.ts"
 import { api } from "./api.ts"
 import { Field, Form, Picker, textIn } from "./form.tsx"
 import { taskLink } from "./route.ts"

@@ -1,6 +1,6 @@
 import { createMemo, createResource, createSignal, For, Show } from "solid-js"
 import type { PlanStep, Resource } from "../../board/task.ts"
-import type { TaskRow } from "../wire.ts"
+import type { TaskRow } from "../board/wire.ts"
 import { EndedRow } from "./agent-rows.tsx"
 import { api } from "./api.ts"
 import { QuestionForm } from "./ask.tsx"

@@ -1,12 +1,11 @@
 import { Hono } from "hono"
 import { z } from "zod"
-import { type Archived, type Board, USER } from "../board/service.ts"
-import { historyLimit, line, newTaskSchema, purseSchema, taskPatchSchema } from "../board/task.ts"
-import { bodyOf, parsed } from "./body.ts"
-import type { Source } from "./ports.ts"
-import { taskRow } from "./rows.ts"
-import { requireBoard } from "./sources.ts"
-import type { Ended, PurseState, TaskList } from "./wire.ts"
+import { type Archived, type Board, USER } from "../../board/service.ts"
+import { type BoardTask, historyLimit, line, newTaskSchema, purseSchema, taskPatchSchema } from "../../board/task.ts"
+import { bodyOf, parsed } from "../body.ts"
+import type { Source } from "../ports.ts"
+import { requireBoard } from "./source.ts"
+import type { Ended, PurseState, TaskList, TaskRow } from "./wire.ts"
 
 const newTask = newTaskSchema.extend({ owner: line() })
 const historyQuery = z.object({ limit: z.string().transform(Number).pipe(historyLimit).optional() })
@@ -54,6 +53,12 @@ export function tasksRoutes(source: () => Source): Hono {
       return context.json(await listOf(board))
     })
   return routes
+}
+
+/** Row of a board task. */
+export function taskRow(task: BoardTask, board: Pick<Board, "state">): TaskRow {
+  const { state, reason, text } = board.state(task)
+  return { ...task, state, reason, stateText: text }
 }
 
 /** The board as sent by route and event stream. */

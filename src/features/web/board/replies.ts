@@ -1,11 +1,12 @@
 import { Hono } from "hono"
 import { z } from "zod"
-import { isActive, NOBODY } from "../../core/task.ts"
-import { bodyOf } from "./body.ts"
-import { WebError } from "./errors.ts"
-import type { Source } from "./ports.ts"
-import { taskRow } from "./rows.ts"
-import { requireBoard, requireUserActions } from "./sources.ts"
+import { isActive, NOBODY } from "../../../core/task.ts"
+import { bodyOf } from "../body.ts"
+import { WebError } from "../errors.ts"
+import type { Source } from "../ports.ts"
+import { requireUserActions } from "../sources.ts"
+import { requireBoard } from "./source.ts"
+import { taskRow } from "./tasks.ts"
 
 const words = z.strictObject({ text: z.string().trim().min(1).max(100_000) })
 

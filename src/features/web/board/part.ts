@@ -1,0 +1,24 @@
+import type { Board, BoardError, BoardErrorCode } from "../../board/service.ts"
+import type { WebPart } from "../part.ts"
+import { BoardFeed } from "./feed.ts"
+import { repliesRoutes } from "./replies.ts"
+import { purseRoutes, reportsRoutes, tasksRoutes } from "./tasks.ts"
+
+/** HTTP status of each board error. */
+const STATUS = { invalid: 400, "not found": 404, conflict: 409, unavailable: 503 } as const satisfies Readonly<
+  Record<BoardErrorCode, number>
+>
+
+/** The board on the page. */
+export const boardPart: WebPart = {
+  source: ({ threads }) => ({ board: threads.find((each): each is typeof each & Board => "purse" in each) }),
+  routes: [
+    ["/tasks", tasksRoutes],
+    ["/tasks", repliesRoutes],
+    ["/purse", purseRoutes],
+    ["/reports", reportsRoutes],
+  ],
+  // Compared by name: another copy of the plugin in this process may have thrown it.
+  status: (error) => (error.name === "BoardError" ? STATUS[(error as BoardError).code] : undefined),
+  feed: (source) => new BoardFeed(source),
+}
