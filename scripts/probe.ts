@@ -55,7 +55,8 @@ function goneWith(name: string): readonly string[] {
 
 const isOf = (file: string, gone: readonly string[]): boolean =>
   gone.some(
-    (name) => file.startsWith(`src/features/${name}/`) || file.match(`^src/features/[^/]+/${name}[/.]`) !== null,
+    (name) =>
+      file.startsWith(`src/features/${name}/`) || file.match(`^src/features/[^/]+/(page/)?${name}[/.]`) !== null,
   )
 
 const importsOf = (file: string, line: string): readonly string[] =>

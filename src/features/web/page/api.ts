@@ -1,7 +1,4 @@
 import type { AskOptions, Conversation, Reply } from "../../../runtime/user-actions.ts"
-import type { NamedReport, ReportHead } from "../../board/purse/report.ts"
-import type { NewTask, TaskPatch } from "../../board/task.ts"
-import type { Ended, PurseState, TaskList, TaskRow } from "../board/wire.ts"
 import type { ActionResult, AgentDetail, AgentRow, AnswersFound, Choices } from "../wire.ts"
 import { errorIn } from "./response.ts"
 import { type Authenticate, UntrustedServer } from "./sign-in.ts"
@@ -41,23 +38,11 @@ export const api = {
   choices: () => call<Choices>("GET", "/api/sessions/choices"),
   conversations: () => call<{ sessions: readonly Conversation[] }>("GET", "/api/sessions"),
   clear: (session: string) => call<{ text: string }>("POST", `/api/sessions/${session}/clear`),
-  task: (id: string) => call<TaskRow>("GET", `/api/tasks/${id}`),
-  history: (limit: number) => call<{ tasks: readonly TaskRow[] }>("GET", `/api/tasks/history?limit=${limit}`),
-  create: (task: NewTask) => call<TaskRow>("POST", "/api/tasks", task),
-  update: (id: string, patch: TaskPatch) => call<Ended>("PATCH", `/api/tasks/${id}`, patch),
-  complete: (id: string) => call<Ended>("POST", `/api/tasks/${id}/complete`),
-  cancel: (id: string) => call<Ended>("POST", `/api/tasks/${id}/cancel`),
-  run: (id: string) => call<TaskRow>("POST", `/api/tasks/${id}/run`),
-  ofBoard: (what: "accept" | "restore" | "forget") => call<TaskList>("POST", `/api/tasks/${what}`),
-  openPurse: (max: number, until: string) => call<PurseState>("PUT", "/api/purse", { max, until }),
-  closePurse: () => call<PurseState>("DELETE", "/api/purse"),
-  reports: () => call<{ reports: readonly ReportHead[] }>("GET", "/api/reports"),
-  report: (name: string) => call<NamedReport>("GET", `/api/reports/${name}`),
-  reply: (id: string, text: string) => call<TaskRow>("POST", `/api/tasks/${id}/reply`, { text }),
   signOut: () => call<{ ended: true }>("DELETE", "/api/sign-out"),
 }
 
-async function call<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {
+/** Rejects with an `Error` whose message is for the reader. */
+export async function call<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {
   const entered = await enter(AbortSignal.timeout(ENTRY_MS)).catch((error) => {
     throw error instanceof UntrustedServer ? error : new Error(NOBODY)
   })

@@ -13,7 +13,8 @@ import { type Hit, matches } from "../../../lib/find.ts"
 import type { AgentRow, AnswersFound } from "../wire.ts"
 import { EndedRow } from "./agent-rows.tsx"
 import { api } from "./api.ts"
-import { PastCard, TaskCard } from "./board.tsx"
+import { boardApi } from "./board/api.ts"
+import { PastCard, TaskCard } from "./board/board.tsx"
 import { GrowingList } from "./parts.tsx"
 import { route } from "./place.ts"
 import { agentTexts, taskTexts } from "./select.ts"
@@ -31,7 +32,7 @@ export function FindView() {
   const q = () => route().filters.q ?? ""
   const [history] = createResource(
     () => (state.board ? { leavings: state.leavings } : undefined),
-    () => api.history(MOST_HISTORY),
+    () => boardApi.history(MOST_HISTORY),
   )
   const working = createMemo(() => runningNow().filter((agent) => matches(q(), agentTexts(agent))))
   const { hits, isReading } = searchAnswers(q)

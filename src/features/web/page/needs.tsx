@@ -1,8 +1,8 @@
 import { createMemo, createRoot, createSignal, For, type JSX, Show } from "solid-js"
 import type { TaskRow } from "../board/wire.ts"
 import type { AgentRow } from "../wire.ts"
-import { api } from "./api.ts"
 import { AnswerDeadline, QuestionForm } from "./ask.tsx"
+import { boardApi } from "./board/api.ts"
 import { ago, plural } from "./format.ts"
 import { MessageForm } from "./message-form.tsx"
 import { Action, AgentName, Badge, Problem } from "./parts.tsx"
@@ -120,7 +120,7 @@ export function ReplyForm(props: { task: TaskRow; label?: string }) {
     <MessageForm
       label={props.label ?? `Reply to ${props.task.owner}`}
       send="Reply"
-      run={(text) => api.reply(props.task.id, text)}
+      run={(text) => boardApi.reply(props.task.id, text)}
     />
   )
 }
@@ -136,8 +136,14 @@ function LostNeed(props: { count: number }) {
     <Need tone="fail" what="gone">
       <p>The board's file has gone, with {plural(props.count, "open task")}. A copy is kept.</p>
       <div class="button-row">
-        <Action label="Bring back" run={() => api.ofBoard("restore")} onError={setProblem} />
-        <Action label="Let go …" kind="danger" asks={asks} run={() => api.ofBoard("forget")} onError={setProblem} />
+        <Action label="Bring back" run={() => boardApi.ofBoard("restore")} onError={setProblem} />
+        <Action
+          label="Let go …"
+          kind="danger"
+          asks={asks}
+          run={() => boardApi.ofBoard("forget")}
+          onError={setProblem}
+        />
       </div>
       <Problem text={problem()} />
     </Need>
@@ -155,7 +161,7 @@ function UnverifiedNeed(props: { count: number }) {
     <Need tone="fail" what="changed">
       <p>{props.count} tasks were changed outside the board. Look at what they say now.</p>
       <div class="button-row">
-        <Action label="Believe all …" asks={asks} run={() => api.ofBoard("accept")} onError={setProblem} />
+        <Action label="Believe all …" asks={asks} run={() => boardApi.ofBoard("accept")} onError={setProblem} />
       </div>
       <Problem text={problem()} />
     </Need>
@@ -171,7 +177,7 @@ function RestNeed(props: { task: TaskRow }) {
       <div class="button-row">
         <Action
           label={isUnverified(props.task) ? "Start" : "Run now"}
-          run={() => api.run(props.task.id)}
+          run={() => boardApi.run(props.task.id)}
           onError={setProblem}
         />
         <a class="button" href={taskLink(props.task.id)}>

@@ -1,11 +1,11 @@
 import { createMemo, createResource, createSignal, createUniqueId, For, Show } from "solid-js"
-import type { TaskRow } from "../board/wire.ts"
-import { api } from "./api.ts"
-import { dollars, shortTime } from "./format.ts"
-import { Action, AgentName, Badge, createAct, GrowingList, Problem, Prose, Steps } from "./parts.tsx"
-import { taskLink } from "./route.ts"
-import { COLUMNS, columnOf, statusText, taskTone } from "./select.ts"
-import { now, state, tasks } from "./state.ts"
+import type { TaskRow } from "../../board/wire.ts"
+import { dollars, shortTime } from "../format.ts"
+import { Action, AgentName, Badge, createAct, GrowingList, Problem, Prose, Steps } from "../parts.tsx"
+import { taskLink } from "../route.ts"
+import { COLUMNS, columnOf, statusText, taskTone } from "../select.ts"
+import { now, state, tasks } from "../state.ts"
+import { boardApi } from "./api.ts"
 
 const FIRST_SHOWN = 20
 const HISTORY_SHOWN = 20
@@ -91,7 +91,7 @@ export function PastCard(props: { task: TaskRow }) {
 function Archive() {
   const [history] = createResource(
     () => state.leavings,
-    () => api.history(HISTORY_SHOWN),
+    () => boardApi.history(HISTORY_SHOWN),
   )
   const past = () => (history.error ? [] : (history.latest?.tasks ?? []))
   return (
@@ -144,7 +144,7 @@ function Open() {
       <p role="status">{state.purse?.text}</p>
       <meter min="0" max={state.purse?.max} value={state.purse?.spent} aria-label="What is spent of it" />
       <div class="button-row">
-        <Action label="Close it …" kind="danger" asks={asks} run={api.closePurse} onError={setProblem} />
+        <Action label="Close it …" kind="danger" asks={asks} run={boardApi.closePurse} onError={setProblem} />
       </div>
       <Problem text={problem()} />
     </>
@@ -158,7 +158,7 @@ function OpenForm() {
   const open = (form: HTMLFormElement) =>
     act(async () => {
       const given = new FormData(form)
-      await api.openPurse(Number(given.get("max")), String(given.get("until") ?? ""))
+      await boardApi.openPurse(Number(given.get("max")), String(given.get("until") ?? ""))
     })
   return (
     <form
@@ -190,7 +190,7 @@ function OpenForm() {
 function Reports() {
   const [reports] = createResource(
     () => `${state.purse?.openedAt ?? ""} ${state.purseEnds}`,
-    () => api.reports(),
+    () => boardApi.reports(),
   )
   const known = () => (reports.error ? [] : (reports.latest?.reports ?? []))
   return (
@@ -211,7 +211,7 @@ function Reports() {
 /** A report is read when it is opened. */
 function ReportFold(props: { name: string; title: string }) {
   const [opened, setOpened] = createSignal(false)
-  const [report] = createResource(opened, () => api.report(props.name))
+  const [report] = createResource(opened, () => boardApi.report(props.name))
   return (
     <details class="more-fields" onToggle={(event) => setOpened(event.currentTarget.open)}>
       <summary>{props.title}</summary>

@@ -1,9 +1,9 @@
 import { Show, untrack } from "solid-js"
-import type { TaskRow } from "../board/wire.ts"
-import { api } from "./api.ts"
-import { Field, Form, Picker, textIn } from "./form.tsx"
-import { taskLink } from "./route.ts"
-import { state } from "./state.ts"
+import type { TaskRow } from "../../board/wire.ts"
+import { Field, Form, Picker, textIn } from "../form.tsx"
+import { taskLink } from "../route.ts"
+import { state } from "../state.ts"
+import { boardApi } from "./api.ts"
 
 type Fields = Pick<TaskRow, "title" | "owner" | "description">
 
@@ -84,14 +84,14 @@ function Beginning() {
 /** Browsers normalize blanks and line ends, which is no change. */
 async function save(id: string, now: Fields, first: Fields): Promise<void> {
   const changed = Object.entries(now).filter(([field, value]) => value !== first[field as keyof Fields])
-  if (changed.length > 0) await api.update(id, Object.fromEntries(changed))
+  if (changed.length > 0) await boardApi.update(id, Object.fromEntries(changed))
 }
 
 async function create(now: FormData): Promise<() => void> {
   const steps = textIn(now, "steps")
     .split("\n")
     .flatMap((line) => (line.trim() === "" ? [] : { title: line.trim() }))
-  const made = await api.create({ ...fieldsIn(now), steps, status: now.has("draft") ? "draft" : "active" })
+  const made = await boardApi.create({ ...fieldsIn(now), steps, status: now.has("draft") ? "draft" : "active" })
   return () => {
     location.hash = taskLink(made.id)
   }

@@ -1,16 +1,16 @@
 import { createMemo, createResource, createSignal, For, Show } from "solid-js"
-import type { PlanStep, Resource } from "../../board/task.ts"
-import type { TaskRow } from "../board/wire.ts"
-import { EndedRow } from "./agent-rows.tsx"
-import { api } from "./api.ts"
-import { QuestionForm } from "./ask.tsx"
-import { dayTime } from "./format.ts"
-import { isSafeLink } from "./markdown.ts"
-import { ReplyForm } from "./needs.tsx"
-import { Action, AgentName, Badge, Facts, Problem, Prose, Steps, ThreadLink, Title } from "./parts.tsx"
-import { taskLink } from "./route.ts"
-import { isStuck, isUnverified, newestFirst, statusText, taskTone } from "./select.ts"
-import { runningNow, state } from "./state.ts"
+import type { PlanStep, Resource } from "../../../board/task.ts"
+import type { TaskRow } from "../../board/wire.ts"
+import { EndedRow } from "../agent-rows.tsx"
+import { QuestionForm } from "../ask.tsx"
+import { dayTime } from "../format.ts"
+import { isSafeLink } from "../markdown.ts"
+import { ReplyForm } from "../needs.tsx"
+import { Action, AgentName, Badge, Facts, Problem, Prose, Steps, ThreadLink, Title } from "../parts.tsx"
+import { taskLink } from "../route.ts"
+import { isStuck, isUnverified, newestFirst, statusText, taskTone } from "../select.ts"
+import { runningNow, state } from "../state.ts"
+import { boardApi } from "./api.ts"
 import { TaskForm } from "./task-form.tsx"
 
 /** Detail view of a board task: live, or from history. */
@@ -19,7 +19,7 @@ export function TaskView(props: { id: string }) {
   // Read again when a task leaves the board, since it may be this one.
   const [past] = createResource(
     () => (live() ? undefined : { id: props.id, leavings: state.leavings }),
-    ({ id }) => api.task(id),
+    ({ id }) => boardApi.task(id),
   )
   // Keeps the last version until history has answered, so that input is not lost.
   const task = createMemo<TaskRow | undefined>((before) => live() ?? (past.error ? before : (past.latest ?? before)))
@@ -111,7 +111,7 @@ function Actions(props: { task: TaskRow; onError: (message: string) => void; edi
         <Action
           label="Activate"
           kind="main"
-          run={() => api.update(id(), { status: "active" })}
+          run={() => boardApi.update(id(), { status: "active" })}
           onError={props.onError}
         />
       </Show>
@@ -119,16 +119,22 @@ function Actions(props: { task: TaskRow; onError: (message: string) => void; edi
         <Action
           label={isUnverified(props.task) ? "Start" : "Run now"}
           kind="main"
-          run={() => api.run(id())}
+          run={() => boardApi.run(id())}
           onError={props.onError}
         />
-        <Action label="Complete" run={() => api.complete(id())} onError={props.onError} />
+        <Action label="Complete" run={() => boardApi.complete(id())} onError={props.onError} />
       </Show>
       <Show when={open()}>
         <button type="button" class="button" onClick={props.edit}>
           Edit
         </button>
-        <Action label="Cancel task" kind="danger" asks={asks} run={() => api.cancel(id())} onError={props.onError} />
+        <Action
+          label="Cancel task"
+          kind="danger"
+          asks={asks}
+          run={() => boardApi.cancel(id())}
+          onError={props.onError}
+        />
       </Show>
       <Show when={props.task.threadId}>{(thread) => <ThreadLink session={thread()} label="Open its thread" />}</Show>
     </div>
