@@ -105,7 +105,7 @@ export type Report = {
   readonly resumable?: readonly string[]
   /** Time that the call waited in vain for a running task, in ms. */
   readonly waited?: number
-  /** Changes in its own place. */
+  /** Changes that the run made in the task's own place. */
   readonly shown?: WorkDiff
   /** Known members of a group. */
   readonly members?: readonly MemberState[]

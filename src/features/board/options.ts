@@ -37,7 +37,7 @@ const inProject: MergeRule = {
   },
 }
 
-/** Of two lists what is in both holds, where null is everything. */
+/** Merge of two lists: only entries of both stay. `null` stands for all entries. */
 const inBoth: MergeRule = {
   meet(own, theirs) {
     if (own === null || theirs === null) return own ?? theirs
@@ -47,7 +47,7 @@ const inBoth: MergeRule = {
 
 type Purse = { readonly max: number }
 
-/** Of two purses the project's holds, with no more money than the user's own has. */
+/** Merge of two purses: the project's applies, with no more money than the user's own has. */
 const withLessMoney: MergeRule = {
   meet: (own, theirs) => ({ ...(theirs as Purse), max: Math.min((own as Purse).max, (theirs as Purse).max) }),
   turnsOn: (own, theirs, name) =>
