@@ -1,4 +1,3 @@
-/** @jsxImportSource @opentui/solid */
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { QuestionInfo } from "@opencode-ai/sdk/v2"
 import { createSignal } from "solid-js"

@@ -18,8 +18,6 @@ import {
   type Tone,
 } from "./view-model.ts"
 
-/** @jsxImportSource @opentui/solid */
-
 /** Width of OpenCode's sidebar, until the layout is known. */
 const SIDEBAR_COLUMNS = 36
 /** OpenCode's own sections fold from the third line. */
@@ -127,8 +125,6 @@ function colorOf(api: TuiPluginApi, tone: Tone): RGBA {
   if (tone === "completed") return theme.success
   return tone === "error" ? theme.error : theme.textMuted
 }
-
-/** @jsxImportSource @opentui/solid */
 
 /** OpenCode hides its sidebar up to this width. */
 const NARROW_COLUMNS = 120

@@ -1,4 +1,3 @@
-/** @jsxImportSource @opentui/solid */
 import type { TuiDialogSelectOption, TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { hasRemaining } from "../../core/members.ts"
 import { pauseOf, unpauseHint } from "../../core/pause.ts"

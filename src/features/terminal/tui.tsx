@@ -13,8 +13,6 @@ import { createSource } from "./source.ts"
 import { openTasks, type TasksDialogPorts } from "./tasks-dialog.tsx"
 import { USED_KEY } from "./use.ts"
 
-/** @jsxImportSource @opentui/solid */
-
 /** Between OpenCode's context (100) and its todos (400). */
 const SIDEBAR_ORDER = 150
 const OPTIONS = optionsOf(FEATURES)

@@ -11,8 +11,6 @@ import { openAsk } from "../tasks-dialog.tsx"
 import type { BoardSource } from "./source.ts"
 import { progressOf, purseIn, textOf } from "./view.ts"
 
-/** @jsxImportSource @opentui/solid */
-
 /** Services for the board's dialogs. */
 type BoardDialogPorts = Pick<Terminal, "api" | "actions"> & { readonly board: BoardSource }
 
@@ -131,8 +129,6 @@ const openWords = ({ api, board }: BoardDialogPorts, task: BoardTask): void =>
     placeholder: "Its owner reads it in its thread",
     send: (text) => board.say(task, text),
   })
-
-/** @jsxImportSource @opentui/solid */
 
 const MOST_REPORTS = 5
 const category = "Purse"

@@ -1,4 +1,3 @@
-/** @jsxImportSource @opentui/solid */
 import type { Terminal, TerminalPart } from "../menu.tsx"
 import { boardRows } from "./dialog.tsx"
 import { BoardTasks } from "./section.tsx"

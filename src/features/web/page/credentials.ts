@@ -27,9 +27,10 @@ async function ask<Result>(mode: IDBTransactionMode, work: (store: IDBObjectStor
   }
 }
 
-const settled = <Result>(request: IDBRequest): Promise<Result> =>
-  new Promise((resolve, reject) => {
+function settled<Result>(request: IDBRequest): Promise<Result> {
+  return new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result)
     request.onerror = () => reject(request.error)
     if (request instanceof IDBOpenDBRequest) request.onblocked = () => reject(new Error("blocked"))
   })
+}

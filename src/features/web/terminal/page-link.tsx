@@ -1,4 +1,3 @@
-/** @jsxImportSource @opentui/solid */
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { mainCheckout } from "../../../lib/repository.ts"
 import { AnswerDialog } from "../../terminal/answer-dialog.tsx"
