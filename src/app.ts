@@ -62,7 +62,7 @@ export type Setup = {
 }
 
 /** A feature's threads: sessions that it runs beside those of tasks. */
-export type FeatureThreads = {
+type FeatureThreads = {
   /** Its tools, in this instance alone. */
   readonly tools: Readonly<Record<string, Tool>>
   readonly conversations: {

@@ -2,8 +2,7 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { Session } from "@opencode-ai/sdk/v2"
 import { EventReader, type RawEvent } from "../../opencode/events.ts"
 import { decodeRecord } from "../../runtime/record/codec.ts"
-import { catchUp, keyOf, readSessions } from "./catch-up.ts"
-import { KnownTasks, type Listeners } from "./known-tasks.ts"
+import { catchUp, KnownTasks, keyOf, type Listeners, readSessions } from "./known-tasks.ts"
 
 export type TaskSource = ReturnType<typeof createSource>
 

@@ -1,9 +1,32 @@
-import { createHash, randomBytes } from "node:crypto"
+import { createHash, createHmac, randomBytes } from "node:crypto"
 import { mkdirSync, readdirSync, statSync } from "node:fs"
 import { basename, dirname, join } from "node:path"
 import { createOnce, readJson, replaceFileSync } from "../../lib/atomic-file.ts"
 import { stateFolder } from "../../lib/repository.ts"
-import { newCode } from "./codes.ts"
+
+/** 128 bits in base64url. */
+const SECRET_CHARS = 22
+const CODE = /^c\.([\w-]+)\.([\da-z]+)\.[\w-]+$/
+
+/** Secret of a code or web session, derived from its id with `key`. */
+export const secretOf = (key: string, id: string): string =>
+  macOf(key, `superagents secret\n${id}`).slice(0, SECRET_CHARS)
+
+export const macOf = (key: string, text: string): string => createHmac("sha256", key).update(text).digest("base64url")
+
+export const randomPart = (bytes: number): string => randomBytes(bytes).toString("base64url")
+
+/** Code for a link: valid once, for this server process, until `expires` (0: while it runs). */
+export function newCode(key: string, boot: string, expires = 0): string {
+  const id = `c.${boot}.${expires.toString(36)}.${randomPart(6)}`
+  return `${id}.${secretOf(key, id)}`
+}
+
+/** Contents of a code's id; undefined for another id. */
+export function codeIn(id: string): { boot: string; expires: number } | undefined {
+  const [, boot, expires] = CODE.exec(id) ?? []
+  return boot === undefined || expires === undefined ? undefined : { boot, expires: Number.parseInt(expires, 36) }
+}
 
 /** Address and keys of the page, in a file per project that only the user can read. */
 export type Address = {

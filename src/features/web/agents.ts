@@ -1,12 +1,15 @@
 import { type Context, Hono } from "hono"
-import { isActive, NOBODY } from "../../core/task.ts"
+import { z } from "zod"
+import { type Ask, isActive, isUnattended, NOBODY } from "../../core/task.ts"
 import { hitIn } from "../../lib/find.ts"
 import type { TaskView } from "../../runtime/tasks/view.ts"
+import type { Reply } from "../../runtime/user-actions.ts"
 import { WebError } from "./errors.ts"
-import type { Source } from "./ports.ts"
-import { agentFacts, agentRow } from "./rows.ts"
-import { namedTask } from "./sources.ts"
-import type { AgentDetail, AnswersFound } from "./wire.ts"
+import { bodyOf } from "./http.ts"
+import { ACTS, type Act, type Source, type ToolCallResult } from "./ports.ts"
+import { agentFacts, agentRow, boardTaskOf } from "./rows.ts"
+import { namedTask, requireUserActions } from "./sources.ts"
+import type { ActionResult, AgentDetail, AnswersFound, Choices } from "./wire.ts"
 
 /** Routes for background tasks. */
 export function agentsRoutes(source: () => Source): Hono {
@@ -77,4 +80,155 @@ function wanted(context: Context): { readonly filter: string; readonly from: num
   if (!/^\d{1,3}$/.test(from) || Number(from) >= MOST_SEARCHED)
     throw new WebError(400, `"from" must be a whole number under ${MOST_SEARCHED}.`)
   return { filter, from: Number(from) }
+}
+
+/** Arguments of `superagents_task`, which validates them. */
+const launch = z.looseObject({ session: z.string().min(1).max(200).optional() })
+const args = z.looseObject({})
+
+const selection = z.union([
+  z.strictObject({ all: z.literal(true) }),
+  z.strictObject({ batchOf: z.string() }),
+  z.strictObject({ ids: z.array(z.string()).max(1000) }),
+])
+
+/**
+ * A user's actions on background tasks. Launches, messages, resumes and merges are calls of `superagents_task`, with
+ * its checks and errors.
+ */
+export function actsRoutes(source: () => Source): Hono {
+  const routes = new Hono()
+
+  routes.post("/", async (context) => {
+    const { session, ...given } = await bodyOf(context, launch)
+    const called = await (session === undefined ? launchInNew(given) : launchIn(session, given))
+    return context.json(done(source(), called), 201)
+  })
+  routes.post("/cancel", async (context) => {
+    const { agents } = source()
+    const ids = chosen(source(), await bodyOf(context, selection)).map(({ task }) => task.id)
+    // Newest first: tasks that wait for others come later and must end as cancelled, not as stranded.
+    const ended = await Promise.all(ids.toReversed().map(async (id) => ((await agents.cancel(id)) ? [id] : [])))
+    return context.json({ stopped: ended.flat() })
+  })
+  // A merge has no other arguments.
+  for (const act of ACTS)
+    routes.post(`/:id/${act}`, async (context) =>
+      answer(context, act, act === "merge" ? {} : await bodyOf(context, args)),
+    )
+  return routes
+
+  async function launchIn(session: string, given: Readonly<Record<string, unknown>>): Promise<ToolCallResult> {
+    const person = requireUserActions(source())
+    if (!(await person.session(session))) throw new WebError(404, `There is no conversation ${session} any more.`)
+    return person.call(given, session)
+  }
+
+  /** A new conversation is removed if the launch fails. */
+  async function launchInNew(given: Readonly<Record<string, unknown>>): Promise<ToolCallResult> {
+    const person = requireUserActions(source())
+    const session = await person.open(String(given.description ?? "").slice(0, 200) || "Launched from the page")
+    try {
+      return await person.call(given, session)
+    } catch (error) {
+      await person.discard(session).catch(() => {})
+      throw error
+    }
+  }
+
+  async function answer(context: Context, act: Act, given: object) {
+    const { task } = namedTask(source(), context)
+    const { id, parentID } = task
+    if (act === "resume" && isUnattended(task))
+      throw new WebError(409, `Task ${id} is a run of board task #${boardTaskOf(task)}: answer or run that.`)
+    const called = await requireUserActions(source()).call({ ...given, [act]: id }, parentID)
+    return context.json(done(source(), called))
+  }
+}
+
+/** Running tasks of this process, oldest first. */
+function chosen({ agents }: Source, given: z.output<typeof selection>): readonly TaskView[] {
+  const running = agents.list().filter(({ task, merging }) => (isActive(task) || merging) && !agents.isForeign(task.id))
+  if ("all" in given) return running
+  if ("ids" in given) return running.filter(({ task }) => given.ids.includes(task.id))
+  const one = agents.get(given.batchOf)?.task
+  return running.filter(({ task }) => task.parentID === one?.parentID && task.batch === one?.batch)
+}
+
+function done({ agents }: Source, { taskID, text }: ToolCallResult): ActionResult {
+  const view = agents.get(taskID)
+  if (!view) throw new WebError(404, `Task ${taskID} was cleared meanwhile.`)
+  return { agent: agentRow(view, agents.isForeign(taskID), Date.now()), text }
+}
+
+const MOST_WORDS = 10_000
+const words = z.string().max(MOST_WORDS)
+
+const reply = z.union([
+  z.strictObject({ reply: z.enum(["once", "always", "reject"]), message: words.optional() }),
+  z.strictObject({ answers: z.array(z.array(words.min(1))).min(1) }),
+  z.strictObject({ dismiss: z.literal(true) }),
+])
+
+/** Routes for open questions and their answers. */
+export function asksRoutes(source: () => Source): Hono {
+  const routes = new Hono()
+
+  routes.get("/:id", async (context) => {
+    const question = await requireUserActions(source()).question(find(context))
+    if (!question) throw closed()
+    return context.json(question)
+  })
+  routes.post("/:id", async (context) => {
+    const ask = find(context)
+    const given: Reply = await bodyOf(context, reply)
+    if ("reply" in given !== (ask.kind === "permission"))
+      throw new WebError(400, `This is a ${ask.kind}: ${EXPECTED[ask.kind]}`)
+    if (!(await requireUserActions(source()).answer(ask, given))) throw closed()
+    return context.json({ id: ask.id })
+  })
+  return routes
+
+  function find(context: Context): Ask {
+    const id = context.req.param("id") ?? ""
+    const { agents } = source()
+    for (const { task, asks } of agents.list()) {
+      const ask = asks.find((each) => each.id === id)
+      if (ask && agents.isForeign(task.id))
+        throw new WebError(409, `Task ${task.id} is run by another OpenCode process. Answer its question there.`)
+      if (ask) return ask
+    }
+    throw closed()
+  }
+}
+
+const EXPECTED = {
+  permission: 'answer with {"reply": "once", "always" or "reject"}.',
+  question: 'answer with {"answers": [["…"]]}, one list for each question, or with {"dismiss": true}.',
+} as const
+
+const closed = (): WebError =>
+  new WebError(409, "This question is no longer open: it was answered elsewhere, or its agent has ended.")
+
+/** Routes for conversations and the choices of a launch. */
+export function sessionsRoutes(source: () => Source): Hono {
+  const routes = new Hono()
+
+  routes.get("/", async (context) => context.json({ sessions: await requireUserActions(source()).conversations() }))
+  routes.get("/choices", async (context) => {
+    const person = requireUserActions(source())
+    const [agents, models, sessions] = await Promise.all([person.agents(), person.models(), person.conversations()])
+    const named = agents.filter(({ hidden }) => !hidden).map(({ name, description }) => ({ name, description }))
+    return context.json({ agents: named, models, sessions } satisfies Choices)
+  })
+  routes.get("/:id", async (context) => {
+    const id = context.req.param("id")
+    const found = await requireUserActions(source()).session(id)
+    if (!found) throw new WebError(404, "There is no such session any more.")
+    return context.json({ id, title: found.title })
+  })
+  routes.post("/:id/clear", async (context) =>
+    context.json({ text: await requireUserActions(source()).clear(context.req.param("id")) }),
+  )
+  return routes
 }

@@ -2,9 +2,9 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, test } from "vitest"
-import { linkOf } from "../../../src/features/web/address.ts"
+import { linkOf, newCode } from "../../../src/features/web/address.ts"
 import { createApp } from "../../../src/features/web/app.ts"
-import { newCode } from "../../../src/features/web/codes.ts"
+import { WEB_SESSION_MS, WebSessions } from "../../../src/features/web/auth.ts"
 import { accessText } from "../../../src/features/web/handshake.ts"
 import { codeIn } from "../../../src/features/web/page/route.ts"
 import {
@@ -14,7 +14,6 @@ import {
   type WebSession,
   webSessionOf,
 } from "../../../src/features/web/page/sign-in.ts"
-import { WEB_SESSION_MS, WebSessions } from "../../../src/features/web/web-sessions.ts"
 import { FakeClock } from "../../support/fake-clock.ts"
 import { addressOf, doorOf, TOKEN } from "../../support/web.ts"
 

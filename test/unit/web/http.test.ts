@@ -1,8 +1,8 @@
 import { connect, type Socket } from "node:net"
 import { Hono } from "hono"
 import { afterEach, expect, test, vi } from "vitest"
-import { eventsRoute } from "../../../src/features/web/events.ts"
-import type { Env } from "../../../src/features/web/guard.ts"
+import { eventsRoute } from "../../../src/features/web/app.ts"
+import type { Env } from "../../../src/features/web/auth.ts"
 import { type Fetch, type HttpLimits, type Listener, listen } from "../../../src/features/web/http.ts"
 import { eventually } from "../../support/eventually.ts"
 

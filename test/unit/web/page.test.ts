@@ -3,26 +3,31 @@ import { NO_USAGE, NOBODY, type Task } from "../../../src/core/task.ts"
 import { EMPTY } from "../../../src/features/board/state.ts"
 import { stateOf } from "../../../src/features/board/status.ts"
 import type { TaskRow } from "../../../src/features/web/board/wire.ts"
-import { connect } from "../../../src/features/web/page/connection.ts"
+import { connect } from "../../../src/features/web/page/api.ts"
 import { ago, dollars, hueOf, plural, short, shortTime, startOfDay } from "../../../src/features/web/page/format.ts"
-import { highlightLines, languageOf } from "../../../src/features/web/page/highlight.ts"
 import { batchMarks, lanesOf, spanOf, ticksOf } from "../../../src/features/web/page/lanes.ts"
-import { isSafeLink, markdown } from "../../../src/features/web/page/markdown.ts"
-import { patchLines } from "../../../src/features/web/page/patch.ts"
-import { errorIn } from "../../../src/features/web/page/response.ts"
+import {
+  highlightLines,
+  isSafeLink,
+  languageOf,
+  markdown,
+  patchLines,
+} from "../../../src/features/web/page/rich-text.ts"
 import { codeIn, hashOf, routeOf, threadCommand, threadLink } from "../../../src/features/web/page/route.ts"
 import {
   adviceFor,
   agentState,
   columnOf,
+  costBy,
+  costByHour,
+  costOfLastDay,
   grouped,
   isStuck,
   ofLastDay,
   taskTone,
   waitingFor,
 } from "../../../src/features/web/page/select.ts"
-import { type SignInResult, UntrustedServer } from "../../../src/features/web/page/sign-in.ts"
-import { costBy, costByHour, costOfLastDay } from "../../../src/features/web/page/spend.ts"
+import { errorIn, type SignInResult, UntrustedServer } from "../../../src/features/web/page/sign-in.ts"
 import { agentRow } from "../../../src/features/web/rows.ts"
 import { eventReader } from "../../../src/lib/event-stream.ts"
 import { matches } from "../../../src/lib/find.ts"

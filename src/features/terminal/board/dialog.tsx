@@ -4,12 +4,10 @@ import { cents, formatTime, spentShort } from "../../../lib/format.ts"
 import { count, oneLine } from "../../../lib/text.ts"
 import type { KeptReport } from "../../board/purse/report.ts"
 import { type BoardTask, headOf } from "../../board/task.ts"
-import { AnswerDialog } from "../answer-dialog.tsx"
+import { AnswerDialog, askForWords } from "../dialogs.tsx"
 import { choose, type MenuRow, type Terminal } from "../menu.tsx"
-import { askForWords } from "../message-dialog.tsx"
 import { openAsk } from "../tasks-dialog.tsx"
-import type { BoardSource } from "./source.ts"
-import { progressOf, purseIn, textOf } from "./view.ts"
+import { type BoardSource, progressOf, purseIn, textOf } from "./source.ts"
 
 /** Services for the board's dialogs. */
 type BoardDialogPorts = Pick<Terminal, "api" | "actions"> & { readonly board: BoardSource }

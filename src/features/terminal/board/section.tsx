@@ -2,8 +2,7 @@ import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { For, Show } from "solid-js"
 import { type BoardTask, headOf } from "../../board/task.ts"
 import { cut } from "../view-model.ts"
-import type { BoardSource } from "./source.ts"
-import { progressOf } from "./view.ts"
+import { type BoardSource, progressOf } from "./source.ts"
 
 /** Width of OpenCode's sidebar. */
 const COLUMNS = 36

@@ -1,17 +1,171 @@
 import { resolve } from "node:path"
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { createEffect, createRoot, createSignal, onCleanup, untrack } from "solid-js"
+import { messageOf } from "../../../core/errors.ts"
 import { mainCheckout, stateFolder } from "../../../lib/repository.ts"
+import { toError } from "../../../opencode/convert.ts"
 import type { Options } from "../../../options/options.ts"
 import { installationSigner, processLives, processMark } from "../../../runtime/record/identity.ts"
 import type { BoardOptions } from "../../board/options.ts"
+import type { BoardCommand } from "../../board/rules/command.ts"
 import { type BoardState, EMPTY, isUnverified } from "../../board/state.ts"
 import { stateOf } from "../../board/status.ts"
-import { Store } from "../../board/store/store.ts"
-import { type BoardTask, headOf, type TaskState } from "../../board/task.ts"
-import { boardActs } from "./acts.ts"
-import { BoardReader } from "./look.ts"
+import { Store, type Watch } from "../../board/store/store.ts"
+import { type BoardTask, headOf, type PurseTerms, purseSchema, type TaskState } from "../../board/task.ts"
 import { BoardThreads } from "./threads.ts"
+
+type BoardActsPorts = {
+  readonly api: TuiPluginApi
+  readonly options: () => BoardOptions | undefined
+  readonly board: () => BoardState
+  readonly threads: BoardThreads
+  readonly files: () => Store | undefined
+  readonly look: () => Promise<void>
+}
+
+/** A user's actions on the board, written to its files, where the running process sees them. None rejects. */
+function boardActs(ports: BoardActsPorts) {
+  const { api, board, files, look } = ports
+  /** False on failure, which is shown as a toast. */
+  async function attempt(what: string, work: (files: Store) => Promise<unknown>): Promise<boolean> {
+    try {
+      const found = files()
+      if (!found) return false
+      await work(found)
+      void look()
+      return true
+    } catch (error) {
+      api.ui.toast({ variant: "error", title: `Could not ${what}`, message: messageOf(error) })
+      return false
+    }
+  }
+
+  return {
+    act: (command: BoardCommand) =>
+      attempt(
+        /purse$/.test(command.type) ? command.type.replace(" ", " the ") : `${command.type} the task`,
+        async (files) => files.carryOut(command, await factsNow(ports)),
+      ),
+    restore: () =>
+      attempt("bring the board back", async (files) => {
+        await files.carryOut({ type: "restore" }, await factsNow(ports))
+        await files.restoreHistory()
+      }),
+    /** Writes to a task's thread. True once it is stored. */
+    say: ({ threadId: sessionID = "", owner: agent }: BoardTask, text: string) =>
+      attempt("write in its thread", async () => {
+        const { error } = await api.client.session.promptAsync({ sessionID, agent, parts: [{ type: "text", text }] })
+        if (error !== undefined) throw new Error(toError(error).message)
+      }),
+    /** Spending of the open purse; undefined without one, or where OpenCode does not answer. */
+    async purseSpent(): Promise<number | undefined> {
+      const { purse } = board()
+      if (!purse) return undefined
+      const { spentOf } = await import("./purse-spent.ts")
+      return spentOf(api.client, purse)
+    },
+  }
+}
+
+/** Facts for the rules. */
+async function factsNow({ api, options, board, threads }: BoardActsPorts) {
+  const { data } = await api.client.app.agents()
+  const allowed = options()?.agents
+  const agents = (data ?? []).flatMap(({ name, hidden }) => (hidden || !(allowed?.includes(name) ?? true) ? [] : name))
+  const isRunning = (id: string) => board().tasks.some((task) => task.id === id && threads.runOf(task) !== undefined)
+  return { now: new Date().toISOString(), agents, isRunning }
+}
+
+/** Interval for other processes' runs and missed events. */
+const LOOK_MS = 15_000
+
+type BoardReaderPorts = {
+  /** Files of the current project's board; undefined where the board is off. */
+  readonly files: () => Store | undefined
+  /** Called when the board changed, or other processes' runs should be read. */
+  readonly found: (state: BoardState) => Promise<void>
+}
+
+/** Reads the board's files on changes, by the clock, and on request. */
+class BoardReader {
+  readonly #ports: BoardReaderPorts
+  #watcher: Watch | undefined
+  /** Last read state. */
+  #present: BoardState | undefined
+  /** Whether the board existed at the last look. */
+  #existed = false
+  /** Other processes' runs must be read, too. */
+  #isDue = false
+  #timer: ReturnType<typeof setInterval> | undefined
+  #looking: Promise<void> | undefined
+  #again = false
+
+  constructor(ports: BoardReaderPorts) {
+    this.#ports = ports
+  }
+
+  begin(): void {
+    this.#timer = setInterval(() => void this.look(), LOOK_MS)
+    this.#timer.unref?.()
+    void this.look()
+  }
+
+  end(): void {
+    clearInterval(this.#timer)
+    this.#timer = undefined
+    this.#unwatch()
+    this.#existed = false
+    this.#present = undefined
+  }
+
+  /** Reads the board, and other processes' runs. Never rejects. */
+  look(): Promise<void> {
+    this.#isDue = true
+    return this.#lookAtFile()
+  }
+
+  /** One read at a time, and one more for all requests meanwhile. Never rejects. */
+  #lookAtFile(): Promise<void> {
+    this.#again = true
+    this.#looking ??= this.#looks().finally(() => {
+      this.#looking = undefined
+    })
+    return this.#looking
+  }
+
+  async #looks(): Promise<void> {
+    while (this.#again) {
+      this.#again = false
+      await this.#lookOnce()
+    }
+  }
+
+  async #lookOnce(): Promise<void> {
+    const files = this.#isOn ? this.#ports.files() : undefined
+    if (!files) return
+    // Without the folder, its parents may change: watch the nearest one again.
+    const exists = await files.exists()
+    if (!this.#isOn) return
+    if (!this.#existed || !exists) this.#unwatch()
+    this.#existed = exists
+    this.#watcher ??= files.watch(() => void this.#lookAtFile())
+    const state = await files.look().catch(() => undefined)
+    // An unreadable file may be being edited: it is read again later.
+    if (!this.#isOn || !state || (state === this.#present && !this.#isDue)) return
+    this.#present = state
+    this.#isDue = false
+    await this.#ports.found(state)
+  }
+
+  get #isOn(): boolean {
+    return this.#timer !== undefined
+  }
+
+  #unwatch(): void {
+    this.#watcher?.close()
+    this.#watcher = undefined
+  }
+}
 
 export type BoardSource = ReturnType<typeof createBoardSource>
 
@@ -118,3 +272,30 @@ const openFiles = (project: string, folder: string): Store =>
     // The server plugin logs it.
     warn: () => {},
   })
+
+/** Parses a user's input for a purse: `5 until 07:00`, `$5 07:00`. */
+export function purseIn(text: string): PurseTerms | undefined {
+  const [, max, until] = /^\s*\$?\s*(\S+?)\s*\$?\s+(?:until\s+)?(\S+)\s*$/i.exec(text) ?? []
+  return purseSchema.safeParse({ max: Number(max), until }).data
+}
+
+/** Example: `3/5`; empty without a plan. */
+export const progressOf = ({ steps }: BoardTask): string =>
+  steps.length === 0 ? "" : `${steps.filter(({ done }) => done).length}/${steps.length}`
+
+/** Everything that the task's owner will read. */
+export function textOf(task: BoardTask): string {
+  const { owner, createdBy, description, steps, resources } = task
+  const parts = [
+    `${headOf(task)}\nOwner: ${owner}. Made by: ${createdBy}.`,
+    description.trim(),
+    steps
+      .flatMap(({ title, details, done, taskId }) => [
+        `[${done ? "x" : " "}] ${title}${taskId === undefined ? "" : ` → #${taskId}`}`,
+        ...(details ? [`    ${details.replaceAll("\n", "\n    ")}`] : []),
+      ])
+      .join("\n"),
+    resources.map(({ type, value, label }) => `${type} ${value}${label ? ` (${label})` : ""}`).join("\n"),
+  ]
+  return parts.filter((part) => part !== "").join("\n\n")
+}

@@ -1,8 +1,7 @@
 import type { Board, BoardError, BoardErrorCode } from "../../board/service.ts"
 import type { WebPart } from "../part.ts"
 import { BoardFeed } from "./feed.ts"
-import { repliesRoutes } from "./replies.ts"
-import { purseRoutes, reportsRoutes, tasksRoutes } from "./tasks.ts"
+import { purseRoutes, repliesRoutes, reportsRoutes, tasksRoutes } from "./tasks.ts"
 
 /** HTTP status of each board error. */
 const STATUS = { invalid: 400, "not found": 404, conflict: 409, unavailable: 503 } as const satisfies Readonly<

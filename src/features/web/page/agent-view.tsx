@@ -5,14 +5,12 @@ import { Acts } from "./acts.tsx"
 import { Marks } from "./agent-rows.tsx"
 import { api } from "./api.ts"
 import { QuestionForm } from "./ask.tsx"
-import { Files, OtherChanges } from "./diff.tsx"
 import { ago, cached, dayTime, dollarsOf, plural, short } from "./format.ts"
-import { EarlierRuns, RunPrompt, Timeline } from "./history.tsx"
+import { EarlierRuns, Files, OtherChanges, RunPrompt, Timeline } from "./history.tsx"
 import { AgentName, Badge, Copy, Facts, Problem, Prose, Title } from "./parts.tsx"
 import { taskLink, threadLink } from "./route.ts"
 import { adviceFor, agentState, isActive } from "./select.ts"
-import { now, state } from "./state.ts"
-import { markAsRead } from "./unread.ts"
+import { markAsRead, now, state } from "./state.ts"
 
 /** Interval for reading a running agent's steps, in ms. */
 const STEPS_MS = 3000

@@ -1,14 +1,12 @@
 import { createMemo, createSignal, Show } from "solid-js"
 import type { AgentRow } from "../wire.ts"
-import { EndedRow } from "./agent-rows.tsx"
+import { EndedRow, GroupChoice, Groups } from "./agent-rows.tsx"
 import { api } from "./api.ts"
 import { plural } from "./format.ts"
-import { GroupChoice, Groups } from "./groups.tsx"
+import { refine, route } from "./navigation.tsx"
 import { Action, Choose, Problem } from "./parts.tsx"
-import { refine, route } from "./place.ts"
 import { agentState, OUTCOMES } from "./select.ts"
-import { ended } from "./state.ts"
-import { isUnread, markAsRead, unread } from "./unread.ts"
+import { ended, isUnread, markAsRead, unread } from "./state.ts"
 
 const FIRST_SHOWN = 50
 

@@ -1,7 +1,7 @@
+import { eventReader } from "../../../lib/event-stream.ts"
 import type { AskOptions, Conversation, Reply } from "../../../runtime/user-actions.ts"
 import type { ActionResult, AgentDetail, AgentRow, AnswersFound, Choices } from "../wire.ts"
-import { errorIn } from "./response.ts"
-import { type Authenticate, UntrustedServer } from "./sign-in.ts"
+import { type Authenticate, errorIn, UntrustedServer } from "./sign-in.ts"
 
 let enter: Authenticate = () => Promise.reject(new Error(NOBODY))
 
@@ -54,4 +54,111 @@ export async function call<Answer>(method: string, path: string, body?: unknown)
   })
   if (!response.ok) throw new Error(await errorIn(response))
   return response.json()
+}
+
+/** Silence after which the connection counts as lost, in ms: the server sends heartbeats every 15 s. */
+const SILENCE_MS = 40_000
+const FIRST_PAUSE_MS = 500
+const LONGEST_PAUSE_MS = 10_000
+
+export type Callbacks = {
+  /** An event with parsed data. */
+  event(name: string, data: unknown): void
+  /** The connection is lost; the next attempt follows in `retryIn` ms. */
+  lost(retryIn: number): void
+  /** Another server answers; attempts continue. */
+  untrustedServer(message: string): void
+  /** The server ended the session; there are no further attempts. */
+  ended(): void
+}
+
+type Timers = {
+  readonly after: (ms: number, run: () => void) => () => void
+  readonly fetch: (url: string, init: RequestInit) => Promise<Response>
+}
+
+/**
+ * Listens to server events, reconnecting after a loss; the first event has the whole state. Returns functions to stop
+ * and to retry at once.
+ */
+export function connect(enter: Authenticate, on: Callbacks, { after, fetch }: Timers): { end(): void; again(): void } {
+  let attempt = 0
+  let ended = false
+  let stop = new AbortController()
+  const pause = createPause(after)
+
+  void listen()
+  return {
+    end() {
+      ended = true
+      pause.cut()
+      stop.abort()
+    },
+    again() {
+      if (ended) return
+      pause.cut()
+      stop.abort()
+    },
+  }
+
+  async function listen(): Promise<void> {
+    while (!ended) {
+      stop = new AbortController()
+      const outcome = await once(stop).catch((error) => error)
+      if (ended || outcome === "ended") return
+      const retryIn = Math.min(FIRST_PAUSE_MS * 2 ** attempt++, LONGEST_PAUSE_MS)
+      if (outcome instanceof UntrustedServer) on.untrustedServer(outcome.message)
+      else on.lost(retryIn)
+      await pause.wait(retryIn)
+    }
+  }
+
+  async function once(current: AbortController): Promise<"lost" | "ended"> {
+    let watch = after(SILENCE_MS, () => current.abort())
+    try {
+      const entered = await enter(current.signal)
+      if (current.signal.aborted) return "lost"
+      if ("ended" in entered) {
+        on.ended()
+        return "ended"
+      }
+      const headers = { authorization: `Bearer ${entered.bearer}` }
+      const response = await fetch("/api/events", { headers, signal: current.signal })
+      if (!response.ok || !response.body) return "lost"
+      const read = eventReader()
+      for await (const text of textsOf(response.body)) {
+        watch()
+        watch = after(SILENCE_MS, () => current.abort())
+        for (const { event, data } of read(text)) {
+          attempt = 0
+          on.event(event, JSON.parse(data))
+        }
+      }
+      return "lost"
+    } finally {
+      watch()
+    }
+  }
+}
+
+/** A pause that can be cut short. */
+function createPause(after: Timers["after"]) {
+  let cut = () => {}
+  const wait = (ms: number) =>
+    new Promise<void>((resolve) => {
+      const cancel = after(ms, resolve)
+      cut = () => {
+        cancel()
+        resolve()
+      }
+    })
+  return { wait, cut: () => cut() }
+}
+
+/** Chunks of a body. Not every browser can iterate a stream. */
+async function* textsOf(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const reader = body.pipeThrough(new TextDecoderStream() as never).getReader() as {
+    read(): Promise<{ done: boolean; value?: string }>
+  }
+  for (let next = await reader.read(); !next.done; next = await reader.read()) yield next.value ?? ""
 }

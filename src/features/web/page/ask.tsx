@@ -3,9 +3,9 @@ import { ticking } from "../../../lib/format.ts"
 import type { AskOptions, Reply } from "../../../runtime/user-actions.ts"
 import type { AgentRow } from "../wire.ts"
 import { api } from "./api.ts"
-import { Patch } from "./diff.tsx"
+import { Patch } from "./history.tsx"
+import { askBeforeLeaving } from "./navigation.tsx"
 import { Action, createAct, Problem, ThreadLink } from "./parts.tsx"
-import { askBeforeLeaving } from "./place.ts"
 import { now } from "./state.ts"
 
 type Ask = AgentRow["asks"][number]

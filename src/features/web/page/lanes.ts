@@ -1,7 +1,6 @@
 import { DAY_MS } from "../../../core/bill.ts"
 import type { AgentRow } from "../wire.ts"
-import { oldestFirst } from "./select.ts"
-import { costOfLastDay } from "./spend.ts"
+import { costOfLastDay, oldestFirst } from "./select.ts"
 
 const QUARTER_MS = 900_000
 const HOUR_MS = 3_600_000

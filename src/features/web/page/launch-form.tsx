@@ -5,8 +5,7 @@ import { Field, Form, Picker, textIn } from "./form.tsx"
 import { dayTime, dollars } from "./format.ts"
 import { type OptionList, Problem } from "./parts.tsx"
 import { agentLink } from "./route.ts"
-import { state } from "./state.ts"
-import { markAsRead } from "./unread.ts"
+import { markAsRead, state } from "./state.ts"
 
 const MINUTE_MS = 60_000
 const PLACES: OptionList = [

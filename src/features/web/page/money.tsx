@@ -1,7 +1,7 @@
 import { createMemo, createRoot, For, Show } from "solid-js"
 import { clockTime, daySpent, dollars } from "./format.ts"
 import { AgentName } from "./parts.tsx"
-import { costBy, costByHour, costOfLastDay, type Sum } from "./spend.ts"
+import { costBy, costByHour, costOfLastDay, type Sum } from "./select.ts"
 import { ended, now, running, runningNow, state } from "./state.ts"
 
 const MINUTE_MS = 60_000

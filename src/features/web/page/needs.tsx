@@ -3,13 +3,12 @@ import type { TaskRow } from "../board/wire.ts"
 import type { AgentRow } from "../wire.ts"
 import { AnswerDeadline, QuestionForm } from "./ask.tsx"
 import { boardApi } from "./board/api.ts"
+import { MessageForm } from "./form.tsx"
 import { ago, plural } from "./format.ts"
-import { MessageForm } from "./message-form.tsx"
 import { Action, AgentName, Badge, Problem } from "./parts.tsx"
 import { agentLink, launchLink, taskLink } from "./route.ts"
 import { adviceFor, isUnverified, waitingFor } from "./select.ts"
-import { now, runningNow, state, tasks } from "./state.ts"
-import { failures, markAsRead } from "./unread.ts"
+import { failures, markAsRead, now, runningNow, state, tasks } from "./state.ts"
 
 const MOST_SHOWN = 30
 

@@ -1,5 +1,13 @@
 import { accessText, type Hello, type Issued, proofText, splitCredential } from "../handshake.ts"
-import { errorIn } from "./response.ts"
+
+/** Error message of a response. */
+export async function errorIn(response: Response): Promise<string> {
+  try {
+    return String(((await response.json()) as { error: string }).error)
+  } catch {
+    return `The server answered with status ${response.status}.`
+  }
+}
 
 /** Id and key of a session or a link. */
 export type WebSession = { readonly id: string; readonly key: Key }

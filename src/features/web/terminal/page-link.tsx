@@ -1,6 +1,6 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import { mainCheckout } from "../../../lib/repository.ts"
-import { AnswerDialog } from "../../terminal/answer-dialog.tsx"
+import { AnswerDialog } from "../../terminal/dialogs.tsx"
 import type { MenuRow, Terminal, TerminalPart } from "../../terminal/menu.tsx"
 import { type Address, addressFile, linkOf, readAddress } from "../address.ts"
 

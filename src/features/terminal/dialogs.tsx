@@ -1,10 +1,81 @@
 import type { TuiPluginApi } from "@opencode-ai/plugin/tui"
 import type { QuestionInfo } from "@opencode-ai/sdk/v2"
-import { createSignal } from "solid-js"
+import type { ScrollBoxRenderable } from "@opentui/core"
+import { useTerminalDimensions } from "@opentui/solid"
+import { createSignal, onMount } from "solid-js"
 import type { Ask } from "../../core/task.ts"
 import { oneLine } from "../../lib/text.ts"
 import type { Actions } from "./actions.ts"
 import { readable } from "./view-model.ts"
+
+type Words = {
+  readonly title: string
+  readonly placeholder: string
+  /** True once sent. */
+  readonly send: (text: string) => Promise<boolean | undefined>
+}
+
+/** Stays open until the message is sent, so that a failed send can be repeated. */
+export function askForWords(api: TuiPluginApi, { title, placeholder, send }: Words): void {
+  const [busy, setBusy] = createSignal(false)
+  let open = true
+  const confirm = async (text: string) => {
+    if (text === "") return
+    setBusy(true)
+    const sent = await send(text)
+    if (!sent) setBusy(false)
+    else if (open) api.ui.dialog.clear()
+  }
+  api.ui.dialog.replace(
+    () => (
+      <api.ui.DialogPrompt
+        title={title}
+        placeholder={placeholder}
+        busy={busy()}
+        busyText="Sending …"
+        onCancel={() => api.ui.dialog.clear()}
+        onConfirm={(value) => void confirm(value.trim())}
+      />
+    ),
+    () => {
+      open = false
+    },
+  )
+}
+
+/** Rows used by OpenCode's dialog frame and the title. */
+const FRAME_ROWS = 12
+const FEWEST_ROWS = 5
+
+/** Scrollable foreign text. */
+export function AnswerDialog(props: { api: TuiPluginApi; title: string; text: string }) {
+  const theme = () => props.api.theme.current
+  const dimensions = useTerminalDimensions()
+  const rows = () => Math.max(FEWEST_ROWS, dimensions().height - FRAME_ROWS)
+  let scroll: ScrollBoxRenderable | undefined
+  onMount(() => setTimeout(() => scroll?.focus(), 1))
+  return (
+    <box paddingLeft={4} paddingRight={4} paddingBottom={1} gap={1}>
+      <box flexDirection="row" justifyContent="space-between">
+        <text fg={theme().text} wrapMode="none">
+          <b>{props.title}</b>
+        </text>
+        <text fg={theme().textMuted} onMouseUp={() => props.api.ui.dialog.clear()}>
+          esc
+        </text>
+      </box>
+      <scrollbox
+        ref={(element: ScrollBoxRenderable) => {
+          scroll = element
+        }}
+        maxHeight={rows()}
+        scrollbarOptions={{ visible: false }}
+      >
+        <text fg={theme().text}>{props.text === "" ? "It has written no text." : readable(props.text)}</text>
+      </scrollbox>
+    </box>
+  )
+}
 
 const SEND = { title: "Send what is ticked", value: "\u0000send" }
 const OWN_ANSWER = { title: "Type an answer", value: "\u0000own" }

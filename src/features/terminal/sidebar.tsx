@@ -5,6 +5,7 @@ import { createEffect, createMemo, createSignal, For, Index, Show } from "solid-
 import { isActive } from "../../core/task.ts"
 import { createClock } from "./clock.ts"
 import type { TaskSource } from "./source.ts"
+import { createUsed } from "./use.ts"
 import {
   type Batch,
   badgeOf,
@@ -142,6 +143,21 @@ export function Badge(props: { api: TuiPluginApi; source: TaskSource; sessionID:
           {shown().text}
         </text>
       )}
+    </Show>
+  )
+}
+
+/** Must fit one line of the sidebar. */
+const HINT = 'Try: "let three agents look at it"'
+
+/** Example request, shown until any agent was launched. `offered`: the tools are available. */
+export function FirstUse(props: { api: TuiPluginApi; source: TaskSource; offered: () => boolean }) {
+  const used = createUsed(props.api, () => props.source.all())
+  return (
+    <Show when={props.offered() && !used()}>
+      <text fg={props.api.theme.current.textMuted} wrapMode="none">
+        {HINT}
+      </text>
     </Show>
   )
 }

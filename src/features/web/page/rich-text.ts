@@ -1,0 +1,162 @@
+import hljs from "highlight.js/lib/core"
+import bash from "highlight.js/lib/languages/bash"
+import c from "highlight.js/lib/languages/c"
+import css from "highlight.js/lib/languages/css"
+import diff from "highlight.js/lib/languages/diff"
+import go from "highlight.js/lib/languages/go"
+import ini from "highlight.js/lib/languages/ini"
+import java from "highlight.js/lib/languages/java"
+import javascript from "highlight.js/lib/languages/javascript"
+import json from "highlight.js/lib/languages/json"
+import markdownLanguage from "highlight.js/lib/languages/markdown"
+import python from "highlight.js/lib/languages/python"
+import ruby from "highlight.js/lib/languages/ruby"
+import rust from "highlight.js/lib/languages/rust"
+import sql from "highlight.js/lib/languages/sql"
+import typescript from "highlight.js/lib/languages/typescript"
+import xml from "highlight.js/lib/languages/xml"
+import yaml from "highlight.js/lib/languages/yaml"
+import MarkdownIt from "markdown-it"
+
+const LANGUAGES = {
+  ...{ bash, c, css, diff, go, ini, java, javascript, json },
+  ...{ markdown: markdownLanguage, python, ruby, rust, sql, typescript, xml, yaml },
+}
+for (const [name, language] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, language)
+hljs.registerAliases(["mts", "cts"], { languageName: "typescript" })
+hljs.registerAliases(["cpp", "cc", "hpp", "cs"], { languageName: "c" })
+
+/** Longer code is not highlighted. */
+const MOST_CHARS = 200_000
+
+/** Escaped HTML with highlighting; undefined for an unknown language. */
+function highlight(code: string, language: string): string | undefined {
+  if (code.length > MOST_CHARS || !hljs.getLanguage(language)) return undefined
+  return hljs.highlight(code, { language, ignoreIllegals: true }).value
+}
+
+/** Language by file name; empty if unknown. */
+export const languageOf = (file: string): string => /\.(\w+)$/.exec(file)?.[1]?.toLowerCase() ?? ""
+
+/** Highlighted lines, each valid by itself; undefined for an unknown language. */
+export function highlightLines(lines: readonly string[], language: string): readonly string[] | undefined {
+  const html = highlight(lines.join("\n"), language)
+  if (html === undefined) return undefined
+  let open: string[] = []
+  return html.split("\n").map((line) => {
+    const before = open.join("")
+    for (const [tag] of line.matchAll(/<span[^>]*>|<\/span>/g))
+      open = tag === "</span>" ? open.slice(0, -1) : [...open, tag]
+    return before + line + "</span>".repeat(open.length)
+  })
+}
+
+/**
+ * Models' text as safe HTML: embedded HTML is escaped, only http and https links without referrer, and images become
+ * links, so that nothing is loaded.
+ */
+export function markdown(text: string): string {
+  return renderer.render(text)
+}
+
+const renderer = new MarkdownIt({
+  html: false,
+  linkify: true,
+  // An empty result makes the library escape the code itself.
+  highlight: (code, language) => highlight(code, language) ?? "",
+})
+renderer.validateLink = isSafeLink
+renderer.linkify.set({ fuzzyLink: false, fuzzyEmail: false })
+
+export function isSafeLink(address: string): boolean {
+  return /^https?:\/\/[^\s]/i.test(address.trim())
+}
+
+const { rules } = renderer.renderer
+
+rules.link_open = (tokens, index, options, _env, self) => {
+  const token = tokens[index]
+  token?.attrSet("rel", "noreferrer noopener")
+  token?.attrSet("target", "_blank")
+  return self.renderToken(tokens, index, options)
+}
+
+rules.image = (tokens, index) => {
+  const token = tokens[index]
+  const { escapeHtml } = renderer.utils
+  const address = String(token?.attrGet("src") ?? "")
+  const label = escapeHtml(token?.content || address)
+  if (!isSafeLink(address)) return `[image: ${label}]`
+  return `<a href="${escapeHtml(address)}" rel="noreferrer noopener" target="_blank">[image: ${label}]</a>`
+}
+
+/** Headings of an answer are nested below the page's own. */
+for (const rule of ["heading_open", "heading_close"] as const)
+  rules[rule] = (tokens, index, options, _env, self) => {
+    const token = tokens[index]
+    if (token) token.tag = `h${Math.min(6, Number(token.tag.slice(1)) + 3)}`
+    return self.renderToken(tokens, index, options)
+  }
+
+/** Long code scrolls, also by keyboard. */
+const fence = rules.fence
+rules.fence = (...given) => fence?.(...given).replace("<pre>", '<pre tabindex="0">') ?? ""
+
+/** Wide tables scroll, also by keyboard. */
+rules.table_open = () => '<div class="scroll" tabindex="0" role="group" aria-label="table"><table>'
+rules.table_close = () => "</table></div>"
+
+/** A line of a patch. `html`: highlighted text. */
+export type PatchLine = {
+  readonly kind: "+" | "-" | " " | "@"
+  readonly text: string
+  readonly html?: string
+  /** Line numbers before and after the change. */
+  readonly before?: number
+  readonly after?: number
+}
+
+const MOST_LINES = 2000
+const PLACE = /^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)$/
+
+/** Lines of a unified patch without headers, and the number of lines left out. `language`: for highlighting. */
+export function patchLines(
+  patch: string,
+  language = "",
+): { readonly lines: readonly PatchLine[]; readonly more: number } {
+  const all = patch.split("\n")
+  const first = all.findIndex((line) => line.startsWith("@@"))
+  const body = first < 0 ? [] : all.slice(first)
+  if (body.at(-1) === "") body.pop()
+  const shown = numbered(body.filter((line) => !line.startsWith("\\")).slice(0, MOST_LINES))
+  return { lines: marked(shown, language), more: Math.max(0, body.length - MOST_LINES) }
+}
+
+function numbered(lines: readonly string[]): PatchLine[] {
+  let [before, after] = [0, 0]
+  return lines.map((line) => {
+    const place = PLACE.exec(line)
+    if (place) {
+      ;[before, after] = [Number(place[1]), Number(place[2])]
+      return { kind: "@", text: place[3] || `line ${after}` }
+    }
+    const text = line.slice(1)
+    if (line[0] === "+") return { kind: "+", text, after: after++ }
+    if (line[0] === "-") return { kind: "-", text, before: before++ }
+    return { kind: " ", text, before: before++, after: after++ }
+  })
+}
+
+/** Highlights old and new text separately, because a comment may begin lines before. */
+function marked(lines: readonly PatchLine[], language: string): readonly PatchLine[] {
+  const html = new Map<PatchLine, string>()
+  for (const left of ["+", "-"]) {
+    const side = lines.filter(({ kind }) => kind !== left)
+    const done = highlightLines(
+      side.map(({ kind, text }) => (kind === "@" ? "" : text)),
+      language,
+    )
+    for (const [index, line] of side.entries()) if (done?.[index]) html.set(line, done[index])
+  }
+  return lines.map((line) => (line.kind === "@" ? line : { ...line, html: html.get(line) }))
+}
